@@ -1,0 +1,1 @@
+"""From a PyTorch checkpoint to a bundle: graphs, weights, tokenizer, manifest, and the proof that they agree with PyTorch."""

@@ -1,0 +1,77 @@
+"""What PyTorch says: the numbers that a bundle is measured against, and how far PyTorch itself is from exact arithmetic."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import torch
+
+from headlight.runtime.parity import OUTPUTS, distance
+from headlight.runtime.values import Floats, Ids
+from model.config import EncoderConfig
+from model.encoder import Encoder
+
+# fp32 floors. Attention and pooled: absolute. Tokens and hidden: over max(1, RMS of the row).
+BASE_TOLERANCE = {"pooled": 1e-5, "tokens": 2e-5, "attention": 1e-5, "hidden": 2e-5}
+SLACK = 4.0  # times PyTorch's own fp32 distance from float64, where that is more than the floor allows
+
+
+def random_ids(config: EncoderConfig, length: int, seed: int) -> Ids:
+    """`length` token ids without padding, the same for the same seed. int64 [length]."""
+    ids = np.random.default_rng([seed, length]).integers(0, config.vocab_size, size=length, dtype=np.int64)
+    ids[ids == config.pad_id] = (config.pad_id + 1) % config.vocab_size
+    return ids
+
+
+class Reference:
+    """The encoder in float32, as trained, and in float64."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+        self.exact = copy.deepcopy(encoder).double()
+
+    def outputs(self, ids: Ids, *, weights: bool = True) -> dict[str, Floats]:
+        """Encode one text alone, without padding.
+
+        Args:
+            ids: int64 [n].
+            weights: False for pooled and tokens alone, by the fused kernel: for lengths whose weights would fill the memory.
+
+        Returns:
+            pooled [D], tokens [n, D] and, with weights, attention [L, H, n, n] and hidden [L+1, n, D]; float32.
+        """
+        return _run(self.encoder, ids, weights)
+
+    def own_error(self, inputs: Sequence[Ids]) -> dict[str, float]:
+        """The largest distance of PyTorch in float32 from PyTorch in float64, by output, over some inputs."""
+        worst = dict.fromkeys(OUTPUTS, 0.0)
+        for ids in inputs:
+            exact = _run(self.exact, ids, True)
+            for name, value in _run(self.encoder, ids, True).items():
+                worst[name] = max(worst[name], distance(name, value, exact[name]))
+        return worst
+
+
+def tolerances(own_error: Mapping[str, float]) -> dict[str, float]:
+    """The fp32 tolerance of each output, given PyTorch's own error."""
+    return {name: max(base, SLACK * own_error[name]) for name, base in BASE_TOLERANCE.items()}
+
+
+def _run(encoder: Encoder, ids: Ids, weights: bool) -> dict[str, Floats]:
+    with torch.inference_mode():
+        out = encoder(torch.from_numpy(ids)[None], fused=not weights)
+    result = {"pooled": out.pooled[0].numpy(), "tokens": out.tokens[0].numpy()}
+    if weights:
+        result["attention"] = torch.cat(out.attention).numpy()  # L of [1, H, n, n] -> [L, H, n, n]
+        result["hidden"] = torch.cat(out.hidden).numpy()  # L+1 of [1, n, D] -> [L+1, n, D]
+    return result
+
+
+def lengths_to_try(config: EncoderConfig) -> Iterator[int]:
+    """From one token to four times the training length, as far as the model allows."""
+    trained = config.trained_length
+    for length in sorted({1, 2, 3, 7, 16, trained // 2, trained, trained + 1, 2 * trained, 4 * trained}):
+        if 1 <= length <= config.max_length:
+            yield length

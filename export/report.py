@@ -1,0 +1,132 @@
+"""The parity report: `headlight.runtime`, the code that serves, against PyTorch, case by case."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+from export.reference import Reference, lengths_to_try, random_ids
+from headlight.runtime.manifest import ParityEntry
+from headlight.runtime.parity import OUTPUTS, distances, everything
+from headlight.runtime.runtime import Runtime
+from headlight.runtime.values import EncodeItem, Selection
+from model.config import EncoderConfig
+
+SEED = 20240
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One batch to try: the lengths of its texts, and whether attention and hidden states are compared too."""
+
+    name: str
+    lengths: tuple[int, ...]
+    weights: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What one case gave for one output."""
+
+    case: str
+    lengths: tuple[int, ...]
+    padding: int  # padded positions in the batch
+    output: str
+    provider: str
+    precision: str
+    max_error: float
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        return self.max_error <= self.tolerance
+
+
+def cases(config: EncoderConfig) -> Iterator[Case]:
+    """Texts alone, batches of equal lengths, ragged batches, and the longest text the model accepts."""
+    longest = 1
+    for length in lengths_to_try(config):
+        yield Case("alone", (length,))
+        longest = length
+    trained = config.trained_length
+    yield Case("equal lengths", (trained,) * 4)
+    yield Case("ragged", tuple(min(n, longest) for n in (1, trained, 7, 2 * trained, 2)))
+    yield Case("ragged, many", tuple(1 + (i * 7) % min(trained, 48) for i in range(64)))
+    if config.max_length > longest:
+        yield Case("longest", (config.max_length,), weights=False)
+
+
+def measure(runtime: Runtime, reference: Reference) -> list[Row]:
+    """Run every case through the runtime's engine as one batch; compare each text with PyTorch, which sees it alone."""
+    rows = []
+    for case in cases(reference.encoder.config):
+        for output, error in _measure(case, runtime, reference).items():
+            rows.append(_row(case, output, error, runtime))
+    return rows
+
+
+def _measure(case: Case, runtime: Runtime, reference: Reference) -> dict[str, float]:
+    """The worst distance of each output. `embed` and `attend` must both agree where both give an output."""
+    config = reference.encoder.config
+    inputs = [random_ids(config, length, SEED + i) for i, length in enumerate(case.lengths)]
+    selections = [Selection(tokens=True)] + ([everything(config.layers)] if case.weights else [])
+    batches = [runtime.engine.run([EncodeItem(ids, selection) for ids in inputs]) for selection in selections]
+    worst = dict.fromkeys(OUTPUTS if case.weights else ("pooled", "tokens"), 0.0)
+    for i, ids in enumerate(inputs):
+        expected = reference.outputs(ids, weights=case.weights)
+        for batch in batches:
+            have = {name: value for name, value in expected.items() if getattr(batch[i], name) is not None}
+            for name, error in distances(batch[i], have).items():
+                worst[name] = max(worst[name], error)
+    return worst
+
+
+def _row(case: Case, output: str, error: float, runtime: Runtime) -> Row:
+    provider, precision = runtime.provider, runtime.precision
+    tolerance = runtime.bundle.manifest.tolerance(provider, precision).of(output)
+    padding = max(case.lengths) * len(case.lengths) - sum(case.lengths)
+    return Row(case.name, case.lengths, padding, output, provider, precision, error, tolerance)
+
+
+def summary(rows: Sequence[Row]) -> tuple[ParityEntry, ...]:
+    """The worst row of each output, provider and precision, for the manifest."""
+    worst: dict[tuple[str, str, str], Row] = {}
+    for row in rows:
+        key = (row.output, row.provider, row.precision)
+        if key not in worst or row.max_error > worst[key].max_error:
+            worst[key] = row
+    return tuple(
+        ParityEntry(output=o, provider=p, precision=q, max_error=row.max_error, tolerance=row.tolerance)
+        for (o, p, q), row in worst.items()
+    )
+
+
+def table(rows: Sequence[Row], own_error: Mapping[str, float]) -> str:
+    """The report for a person: a line per case, a column per output."""
+    lines = [f"{'batch':<16}{'lengths':<22}{'padding':>8}" + "".join(f"{name:>12}" for name in OUTPUTS)]
+    grouped: dict[tuple[str, tuple[int, ...]], dict[str, Row]] = {}
+    for row in rows:
+        grouped.setdefault((row.case, row.lengths), {})[row.output] = row
+    for (case, lengths), outputs in grouped.items():
+        shown = _lengths(lengths)
+        padding = next(iter(outputs.values())).padding
+        cells = "".join(f"{_cell(outputs.get(name)):>12}" for name in OUTPUTS)
+        lines.append(f"{case:<16}{shown:<22}{padding:>8}{cells}")
+    limits = {row.output: row.tolerance for row in rows}
+    lines.append(f"{'tolerance':<46}" + "".join(f"{limits[name]:>12.1e}" for name in OUTPUTS))
+    lines.append(f"{'PyTorch fp32 against its float64':<46}" + "".join(f"{own_error[name]:>12.1e}" for name in OUTPUTS))
+    return "\n".join(lines)
+
+
+def _lengths(lengths: tuple[int, ...]) -> str:
+    if len(lengths) == 1:
+        return str(lengths[0])
+    if len(set(lengths)) == 1:
+        return f"{len(lengths)} x {lengths[0]}"
+    return ",".join(map(str, lengths)) if len(lengths) < 6 else f"{len(lengths)} of {min(lengths)}..{max(lengths)}"
+
+
+def _cell(row: Row | None) -> str:
+    if row is None:
+        return "-"
+    return f"{row.max_error:.1e}" + ("" if row.passed else " !")

@@ -1,0 +1,193 @@
+"""Writing a bundle: first beside its place, with a manifest that lacks only the parity report; then the proof; then, in one move, the rest."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+
+from export.graphs import GRAPHS, INPUTS, OPSET, trace
+from export.reference import Reference, lengths_to_try, random_ids, tolerances
+from export.report import SEED, Row, measure, summary
+from export.weights import share_weights
+from headlight.runtime import Runtime
+from headlight.runtime.manifest import MANIFEST, Architecture, FileEntry, Graph, Manifest, Tolerance
+from model.checkpoint import TOKENIZER, WEIGHTS, load_checkpoint
+from model.encoder import Encoder
+
+GOLDEN, PARITY, WEIGHT_FILE = "golden.npz", "parity.json", "weights.bin"
+GOLDEN_LENGTHS = (1, 6, 17, 40)
+PROVIDER, PRECISION = "cpu", "fp32"
+
+
+class ParityError(Exception):
+    """The bundle does not reproduce PyTorch; nothing was written. `export_report` has the rows."""
+
+    def __init__(self, message: str, result: Exported) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+@dataclasses.dataclass(frozen=True)
+class Exported:
+    """What an export found: the rows of the report, and PyTorch's own fp32 error by output."""
+
+    rows: list[Row]
+    own_error: dict[str, float]
+
+
+def export_checkpoint(checkpoint: Path, out: Path, *, name: str | None = None, version: str | None = None) -> Exported:
+    """Turn a checkpoint folder into a bundle directory.
+
+    Args:
+        checkpoint: folder of config.json, model.safetensors and, where texts are to be accepted, tokenizer.json.
+        out: replaced if it is a bundle; its parent is created.
+        name: of the model; None: the last part of `out`.
+        version: None: the first 12 digits of the SHA-256 of the weights.
+
+    Raises:
+        FileNotFoundError, ValueError: the checkpoint is not one.
+        FileExistsError: `out` is something other than a bundle.
+        ParityError: the result is outside the tolerance; `out` is untouched.
+    """
+    if out.exists() and not (out / MANIFEST).is_file():
+        raise FileExistsError(f"{out} exists and is not a bundle; choose another --out or remove it")
+    encoder = load_checkpoint(checkpoint)
+    reference = Reference(encoder)
+    own_error = reference.own_error([random_ids(encoder.config, n, SEED) for n in lengths_to_try(encoder.config)])
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
+        draft = Path(folder) / "bundle"
+        draft.mkdir()
+        manifest = _write_parts(draft, checkpoint, encoder, reference, own_error)
+        manifest = dataclasses.replace(
+            manifest, name=name or out.name, version=version or _sha256(checkpoint / WEIGHTS)[:12]
+        )
+        _write_manifest(draft, manifest)
+        result = Exported(measure(Runtime(draft, provider=PROVIDER, precision=PRECISION), reference), own_error)
+        failed = [row for row in result.rows if not row.passed]
+        if failed:
+            worst = max(failed, key=lambda row: row.max_error / row.tolerance)
+            message = f"{worst.output} is off by {worst.max_error:.3g} ({worst.case}), tolerance {worst.tolerance:.3g}"
+            raise ParityError(message, result)
+        _write_report(draft, result)
+        manifest = dataclasses.replace(manifest, parity=summary(result.rows), files=_entries(draft))
+        _write_manifest(draft, manifest)
+        _replace(out, draft)
+    return result
+
+
+def _write_parts(
+    draft: Path, checkpoint: Path, encoder: Encoder, reference: Reference, own_error: dict[str, float]
+) -> Manifest:
+    """Write graphs, weights, tokenizer and golden inputs, and describe them."""
+    graphs = _write_graphs(draft, encoder)
+    _write_golden(draft, reference)
+    has_tokenizer = (checkpoint / TOKENIZER).is_file()
+    if has_tokenizer:
+        shutil.copyfile(checkpoint / TOKENIZER, draft / TOKENIZER)
+    config, limits = encoder.config, tolerances(own_error)
+    return Manifest(
+        name="",
+        version="",
+        architecture=Architecture(
+            positions=config.positions,
+            layers=config.layers,
+            heads=config.heads,
+            dim=config.dim,
+            vocab_size=config.vocab_size,
+        ),
+        trained_length=config.trained_length,
+        max_length=config.max_length,
+        pooling=config.pooling,
+        normalize=config.normalize,
+        accepts=("text", "ids") if has_tokenizer else ("ids",),
+        graphs=graphs,
+        # "*": what a provider that was not at hand here must keep to.
+        tolerances=tuple(Tolerance(provider=p, precision=PRECISION, **limits) for p in (PROVIDER, "*")),
+        parity=(),
+        golden=GOLDEN,
+        tokenizer=TOKENIZER if has_tokenizer else None,
+        files=_entries(draft),
+        source=_source(checkpoint),
+    )
+
+
+def _write_graphs(draft: Path, encoder: Encoder) -> tuple[Graph, ...]:
+    traced = {role: trace(encoder, role) for role in GRAPHS}
+    share_weights((model for model, _ in traced.values()), draft / WEIGHT_FILE)
+    graphs = []
+    for role, (model, outputs) in traced.items():
+        file = f"{role}.onnx"
+        onnx.save(model, draft / file)
+        graphs.append(
+            Graph(
+                role=role,
+                form="decomposed",
+                precision=PRECISION,
+                file=file,
+                weights=(WEIGHT_FILE,),
+                inputs=INPUTS,
+                outputs=outputs,
+                providers=(PROVIDER,),
+            )
+        )
+    return tuple(graphs)
+
+
+def _write_golden(draft: Path, reference: Reference) -> None:
+    arrays: dict[str, Any] = {}
+    for i, length in enumerate(n for n in GOLDEN_LENGTHS if n <= reference.encoder.config.max_length):
+        ids = random_ids(reference.encoder.config, length, i)
+        arrays[f"ids_{i}"] = ids
+        arrays |= {f"{name}_{i}": value for name, value in reference.outputs(ids).items()}
+    np.savez(draft / GOLDEN, **arrays)
+
+
+def _write_report(draft: Path, result: Exported) -> None:
+    report = {
+        "about": "error of headlight.runtime against PyTorch; tokens and hidden: over max(1, RMS of the row)",
+        "pytorch_fp32_against_float64": result.own_error,
+        "rows": [dataclasses.asdict(row) for row in result.rows],
+    }
+    (draft / PARITY).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+
+def _source(checkpoint: Path) -> dict[str, Any]:
+    import onnxruntime  # noqa: PLC0415  (imported by headlight.runtime, which sets its environment first)
+
+    versions = {"torch": torch.__version__, "onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__}
+    return {"weights_sha256": _sha256(checkpoint / WEIGHTS), "opset": OPSET, "versions": versions}
+
+
+def _entries(folder: Path) -> dict[str, FileEntry]:
+    files: Iterable[Path] = (path for path in sorted(folder.iterdir()) if path.name != MANIFEST)
+    return {path.name: FileEntry(sha256=_sha256(path), bytes=path.stat().st_size) for path in files}
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _write_manifest(folder: Path, manifest: Manifest) -> None:
+    (folder / MANIFEST).write_text(json.dumps(manifest.to_json(), indent=1) + "\n", encoding="utf-8")
+
+
+def _replace(out: Path, draft: Path) -> None:
+    """Move the draft into place; an old bundle is gone only once the new one stands."""
+    if not out.exists():
+        draft.rename(out)
+        return
+    old = draft.with_name("old")
+    out.rename(old)
+    draft.rename(out)

@@ -1,0 +1,112 @@
+"""Every error that Headlight raises on purpose, for servers and clients alike.
+
+    HeadlightError
+    ├── InvalidInput        the caller's input: names the field and the remedy     text, ids, selection -> item
+    ├── NotFound            the caller named a model that is not served            model name -> engine
+    ├── Overloaded          shed before any work; may carry a retry delay          item -> queue
+    ├── Unavailable         starting, draining, connection or device lost          any arrow
+    ├── DeadlineExceeded    the caller's time ran out before the work was started  queue -> engine
+    ├── EngineError         the model failed on a batch: our bug, or the device's  engine -> result
+    └── BundleError         a bundle is incomplete, altered or does not fit        files -> engine (start-up only)
+
+Each class has a transport-free `code`; the service maps codes to gRPC statuses in one table, the client maps them back in another.
+Messages may reach a caller: they never hold input text, paths of the server or the text of foreign exceptions. (BundleError, which
+names files, ends the process at start-up and is never sent.)
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class Code(enum.StrEnum):
+    """What kind of failure, without reference to a transport."""
+
+    INVALID_INPUT = "invalid_input"
+    NOT_FOUND = "not_found"
+    OVERLOADED = "overloaded"
+    UNAVAILABLE = "unavailable"
+    DEADLINE_EXCEEDED = "deadline_exceeded"
+    INTERNAL = "internal"
+    BUNDLE = "bundle"
+
+
+class HeadlightError(Exception):
+    """The root. `message` is fit for the caller's eyes.
+
+    Attributes:
+        code: the kind of failure.
+        message: what is wrong and what to do about it.
+    """
+
+    code: Code = Code.INTERNAL
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class InvalidInput(HeadlightError):
+    """A value the caller sent cannot be served.
+
+    Attributes:
+        field: its path in the request, as "inputs[3].text".
+    """
+
+    code = Code.INVALID_INPUT
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}" if field else problem)
+        self.field = field
+
+
+class NotFound(HeadlightError):
+    """There is no such model here."""
+
+    code = Code.NOT_FOUND
+
+
+class Overloaded(HeadlightError):
+    """Refused before any work, because the queue is full or the answer too large to hold.
+
+    Attributes:
+        retry_after_seconds: when to try again; None where trying again cannot help.
+    """
+
+    code = Code.OVERLOADED
+
+    def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class Unavailable(HeadlightError):
+    """The service cannot answer now; another replica, or this one later, can."""
+
+    code = Code.UNAVAILABLE
+
+
+class DeadlineExceeded(HeadlightError):
+    """The caller's deadline passed."""
+
+    code = Code.DEADLINE_EXCEEDED
+
+
+class EngineError(HeadlightError):
+    """The model failed. The message holds an id under which the log has the details."""
+
+    code = Code.INTERNAL
+
+
+class BundleError(HeadlightError):
+    """A bundle cannot be trusted or cannot be run.
+
+    Attributes:
+        file: the file at fault, relative to the bundle; None where it is the whole.
+    """
+
+    code = Code.BUNDLE
+
+    def __init__(self, problem: str, file: str | None = None) -> None:
+        super().__init__(f"{file}: {problem}" if file else problem)
+        self.file = file

@@ -1,0 +1,369 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Truncation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TRUNCATION_UNSPECIFIED: _ClassVar[Truncation]
+    TRUNCATION_REFUSE: _ClassVar[Truncation]
+    TRUNCATION_CUT_END: _ClassVar[Truncation]
+    TRUNCATION_CUT_START: _ClassVar[Truncation]
+
+class DataType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DATA_TYPE_UNSPECIFIED: _ClassVar[DataType]
+    DATA_TYPE_FLOAT32: _ClassVar[DataType]
+
+class OutputKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    OUTPUT_KIND_UNSPECIFIED: _ClassVar[OutputKind]
+    OUTPUT_KIND_POOLED: _ClassVar[OutputKind]
+    OUTPUT_KIND_TOKENS: _ClassVar[OutputKind]
+    OUTPUT_KIND_ATTENTION: _ClassVar[OutputKind]
+    OUTPUT_KIND_HIDDEN: _ClassVar[OutputKind]
+TRUNCATION_UNSPECIFIED: Truncation
+TRUNCATION_REFUSE: Truncation
+TRUNCATION_CUT_END: Truncation
+TRUNCATION_CUT_START: Truncation
+DATA_TYPE_UNSPECIFIED: DataType
+DATA_TYPE_FLOAT32: DataType
+OUTPUT_KIND_UNSPECIFIED: OutputKind
+OUTPUT_KIND_POOLED: OutputKind
+OUTPUT_KIND_TOKENS: OutputKind
+OUTPUT_KIND_ATTENTION: OutputKind
+OUTPUT_KIND_HIDDEN: OutputKind
+
+class EncodeRequest(_message.Message):
+    __slots__ = ("model", "inputs", "outputs", "truncation")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATION_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    inputs: _containers.RepeatedCompositeFieldContainer[Input]
+    outputs: Outputs
+    truncation: Truncation
+    def __init__(self, model: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., outputs: _Optional[_Union[Outputs, _Mapping]] = ..., truncation: _Optional[_Union[Truncation, str]] = ...) -> None: ...
+
+class Input(_message.Message):
+    __slots__ = ("text", "pair", "ids")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    PAIR_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    pair: TextPair
+    ids: TokenIds
+    def __init__(self, text: _Optional[str] = ..., pair: _Optional[_Union[TextPair, _Mapping]] = ..., ids: _Optional[_Union[TokenIds, _Mapping]] = ...) -> None: ...
+
+class TextPair(_message.Message):
+    __slots__ = ("first", "second")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    SECOND_FIELD_NUMBER: _ClassVar[int]
+    first: str
+    second: str
+    def __init__(self, first: _Optional[str] = ..., second: _Optional[str] = ...) -> None: ...
+
+class TokenIds(_message.Message):
+    __slots__ = ("ids", "segments")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[int]
+    segments: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, ids: _Optional[_Iterable[int]] = ..., segments: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Outputs(_message.Message):
+    __slots__ = ("pooled", "tokens", "attention", "hidden", "token_info")
+    POOLED_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ATTENTION_FIELD_NUMBER: _ClassVar[int]
+    HIDDEN_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_INFO_FIELD_NUMBER: _ClassVar[int]
+    pooled: PooledOutput
+    tokens: TokensOutput
+    attention: AttentionOutput
+    hidden: HiddenOutput
+    token_info: TokenInfoOutput
+    def __init__(self, pooled: _Optional[_Union[PooledOutput, _Mapping]] = ..., tokens: _Optional[_Union[TokensOutput, _Mapping]] = ..., attention: _Optional[_Union[AttentionOutput, _Mapping]] = ..., hidden: _Optional[_Union[HiddenOutput, _Mapping]] = ..., token_info: _Optional[_Union[TokenInfoOutput, _Mapping]] = ...) -> None: ...
+
+class PooledOutput(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class TokensOutput(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class AttentionOutput(_message.Message):
+    __slots__ = ("layers",)
+    LAYERS_FIELD_NUMBER: _ClassVar[int]
+    layers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, layers: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class HiddenOutput(_message.Message):
+    __slots__ = ("layers",)
+    LAYERS_FIELD_NUMBER: _ClassVar[int]
+    layers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, layers: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class TokenInfoOutput(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Tensor(_message.Message):
+    __slots__ = ("dtype", "shape", "data")
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    dtype: DataType
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    data: bytes
+    def __init__(self, dtype: _Optional[_Union[DataType, str]] = ..., shape: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class RaggedTensor(_message.Message):
+    __slots__ = ("dtype", "layers", "offsets", "data")
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    LAYERS_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    dtype: DataType
+    layers: _containers.RepeatedScalarFieldContainer[int]
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    data: bytes
+    def __init__(self, dtype: _Optional[_Union[DataType, str]] = ..., layers: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class Item(_message.Message):
+    __slots__ = ("token_count", "original_token_count", "truncated", "tokens")
+    TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ORIGINAL_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    token_count: int
+    original_token_count: int
+    truncated: bool
+    tokens: TokenInfo
+    def __init__(self, token_count: _Optional[int] = ..., original_token_count: _Optional[int] = ..., truncated: bool = ..., tokens: _Optional[_Union[TokenInfo, _Mapping]] = ...) -> None: ...
+
+class TokenInfo(_message.Message):
+    __slots__ = ("ids", "pieces", "starts", "ends", "special", "segments")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    PIECES_FIELD_NUMBER: _ClassVar[int]
+    STARTS_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    SPECIAL_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[int]
+    pieces: _containers.RepeatedScalarFieldContainer[str]
+    starts: _containers.RepeatedScalarFieldContainer[int]
+    ends: _containers.RepeatedScalarFieldContainer[int]
+    special: _containers.RepeatedScalarFieldContainer[bool]
+    segments: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, ids: _Optional[_Iterable[int]] = ..., pieces: _Optional[_Iterable[str]] = ..., starts: _Optional[_Iterable[int]] = ..., ends: _Optional[_Iterable[int]] = ..., special: _Optional[_Iterable[bool]] = ..., segments: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ModelRef(_message.Message):
+    __slots__ = ("name", "version", "bundle_sha256", "provider", "precision")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    BUNDLE_SHA256_FIELD_NUMBER: _ClassVar[int]
+    PROVIDER_FIELD_NUMBER: _ClassVar[int]
+    PRECISION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    version: str
+    bundle_sha256: str
+    provider: str
+    precision: str
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., bundle_sha256: _Optional[str] = ..., provider: _Optional[str] = ..., precision: _Optional[str] = ...) -> None: ...
+
+class Timings(_message.Message):
+    __slots__ = ("tokenize_ns", "queue_ns", "infer_ns", "total_ns")
+    TOKENIZE_NS_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_NS_FIELD_NUMBER: _ClassVar[int]
+    INFER_NS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_NS_FIELD_NUMBER: _ClassVar[int]
+    tokenize_ns: int
+    queue_ns: int
+    infer_ns: int
+    total_ns: int
+    def __init__(self, tokenize_ns: _Optional[int] = ..., queue_ns: _Optional[int] = ..., infer_ns: _Optional[int] = ..., total_ns: _Optional[int] = ...) -> None: ...
+
+class EncodeResponse(_message.Message):
+    __slots__ = ("model", "items", "pooled", "tokens", "attention", "hidden", "timings")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    POOLED_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ATTENTION_FIELD_NUMBER: _ClassVar[int]
+    HIDDEN_FIELD_NUMBER: _ClassVar[int]
+    TIMINGS_FIELD_NUMBER: _ClassVar[int]
+    model: ModelRef
+    items: _containers.RepeatedCompositeFieldContainer[Item]
+    pooled: Tensor
+    tokens: RaggedTensor
+    attention: RaggedTensor
+    hidden: RaggedTensor
+    timings: Timings
+    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ..., pooled: _Optional[_Union[Tensor, _Mapping]] = ..., tokens: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden: _Optional[_Union[RaggedTensor, _Mapping]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ...) -> None: ...
+
+class EncodeStreamRequest(_message.Message):
+    __slots__ = ("id", "encode")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ENCODE_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    encode: EncodeRequest
+    def __init__(self, id: _Optional[str] = ..., encode: _Optional[_Union[EncodeRequest, _Mapping]] = ...) -> None: ...
+
+class EncodeStreamResponse(_message.Message):
+    __slots__ = ("id", "response", "header", "chunk", "end", "error")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    response: EncodeResponse
+    header: EncodeResponse
+    chunk: Chunk
+    end: StreamEnd
+    error: Status
+    def __init__(self, id: _Optional[str] = ..., response: _Optional[_Union[EncodeResponse, _Mapping]] = ..., header: _Optional[_Union[EncodeResponse, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., end: _Optional[_Union[StreamEnd, _Mapping]] = ..., error: _Optional[_Union[Status, _Mapping]] = ...) -> None: ...
+
+class Chunk(_message.Message):
+    __slots__ = ("output", "item", "layer", "head", "row_begin", "row_end", "offset_bytes", "data")
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    ITEM_FIELD_NUMBER: _ClassVar[int]
+    LAYER_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    ROW_BEGIN_FIELD_NUMBER: _ClassVar[int]
+    ROW_END_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    output: OutputKind
+    item: int
+    layer: int
+    head: int
+    row_begin: int
+    row_end: int
+    offset_bytes: int
+    data: bytes
+    def __init__(self, output: _Optional[_Union[OutputKind, str]] = ..., item: _Optional[int] = ..., layer: _Optional[int] = ..., head: _Optional[int] = ..., row_begin: _Optional[int] = ..., row_end: _Optional[int] = ..., offset_bytes: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class StreamEnd(_message.Message):
+    __slots__ = ("chunks", "data_bytes")
+    CHUNKS_FIELD_NUMBER: _ClassVar[int]
+    DATA_BYTES_FIELD_NUMBER: _ClassVar[int]
+    chunks: int
+    data_bytes: int
+    def __init__(self, chunks: _Optional[int] = ..., data_bytes: _Optional[int] = ...) -> None: ...
+
+class Status(_message.Message):
+    __slots__ = ("code", "message")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    message: str
+    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
+class TokenizeRequest(_message.Message):
+    __slots__ = ("model", "inputs")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    inputs: _containers.RepeatedCompositeFieldContainer[Input]
+    def __init__(self, model: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ...) -> None: ...
+
+class TokenizeResponse(_message.Message):
+    __slots__ = ("model", "items")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    model: ModelRef
+    items: _containers.RepeatedCompositeFieldContainer[TokenInfo]
+    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., items: _Optional[_Iterable[_Union[TokenInfo, _Mapping]]] = ...) -> None: ...
+
+class GetModelRequest(_message.Message):
+    __slots__ = ("model",)
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    def __init__(self, model: _Optional[str] = ...) -> None: ...
+
+class GetModelResponse(_message.Message):
+    __slots__ = ("model", "info", "limits", "variants", "parity")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    INFO_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    VARIANTS_FIELD_NUMBER: _ClassVar[int]
+    PARITY_FIELD_NUMBER: _ClassVar[int]
+    model: ModelRef
+    info: ModelInfo
+    limits: Limits
+    variants: _containers.RepeatedCompositeFieldContainer[Variant]
+    parity: _containers.RepeatedCompositeFieldContainer[Parity]
+    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., info: _Optional[_Union[ModelInfo, _Mapping]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., variants: _Optional[_Iterable[_Union[Variant, _Mapping]]] = ..., parity: _Optional[_Iterable[_Union[Parity, _Mapping]]] = ...) -> None: ...
+
+class ModelInfo(_message.Message):
+    __slots__ = ("positions", "layers", "heads", "dim", "vocab_size", "trained_length", "max_length", "pooling", "normalized", "accepts", "outputs")
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    LAYERS_FIELD_NUMBER: _ClassVar[int]
+    HEADS_FIELD_NUMBER: _ClassVar[int]
+    DIM_FIELD_NUMBER: _ClassVar[int]
+    VOCAB_SIZE_FIELD_NUMBER: _ClassVar[int]
+    TRAINED_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    POOLING_FIELD_NUMBER: _ClassVar[int]
+    NORMALIZED_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    positions: str
+    layers: int
+    heads: int
+    dim: int
+    vocab_size: int
+    trained_length: int
+    max_length: int
+    pooling: str
+    normalized: bool
+    accepts: _containers.RepeatedScalarFieldContainer[str]
+    outputs: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, positions: _Optional[str] = ..., layers: _Optional[int] = ..., heads: _Optional[int] = ..., dim: _Optional[int] = ..., vocab_size: _Optional[int] = ..., trained_length: _Optional[int] = ..., max_length: _Optional[int] = ..., pooling: _Optional[str] = ..., normalized: bool = ..., accepts: _Optional[_Iterable[str]] = ..., outputs: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Limits(_message.Message):
+    __slots__ = ("max_items", "max_request_bytes", "max_unary_response_bytes", "max_stream_output_bytes", "max_stream_in_flight", "max_request_tokens")
+    MAX_ITEMS_FIELD_NUMBER: _ClassVar[int]
+    MAX_REQUEST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_UNARY_RESPONSE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_STREAM_OUTPUT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_STREAM_IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
+    MAX_REQUEST_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    max_items: int
+    max_request_bytes: int
+    max_unary_response_bytes: int
+    max_stream_output_bytes: int
+    max_stream_in_flight: int
+    max_request_tokens: int
+    def __init__(self, max_items: _Optional[int] = ..., max_request_bytes: _Optional[int] = ..., max_unary_response_bytes: _Optional[int] = ..., max_stream_output_bytes: _Optional[int] = ..., max_stream_in_flight: _Optional[int] = ..., max_request_tokens: _Optional[int] = ...) -> None: ...
+
+class Variant(_message.Message):
+    __slots__ = ("provider", "precision")
+    PROVIDER_FIELD_NUMBER: _ClassVar[int]
+    PRECISION_FIELD_NUMBER: _ClassVar[int]
+    provider: str
+    precision: str
+    def __init__(self, provider: _Optional[str] = ..., precision: _Optional[str] = ...) -> None: ...
+
+class Parity(_message.Message):
+    __slots__ = ("output", "provider", "precision", "max_error", "tolerance")
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    PROVIDER_FIELD_NUMBER: _ClassVar[int]
+    PRECISION_FIELD_NUMBER: _ClassVar[int]
+    MAX_ERROR_FIELD_NUMBER: _ClassVar[int]
+    TOLERANCE_FIELD_NUMBER: _ClassVar[int]
+    output: str
+    provider: str
+    precision: str
+    max_error: float
+    tolerance: float
+    def __init__(self, output: _Optional[str] = ..., provider: _Optional[str] = ..., precision: _Optional[str] = ..., max_error: _Optional[float] = ..., tolerance: _Optional[float] = ...) -> None: ...

@@ -1,0 +1,21 @@
+"""The engine without a service: open a bundle and encode. Needs the extra [runtime]."""
+
+from headlight.runtime.bundle import Bundle
+from headlight.runtime.engine import Engine
+from headlight.runtime.manifest import Manifest
+from headlight.runtime.runtime import Runtime
+from headlight.runtime.tokenizer import Tokenizer
+from headlight.runtime.values import EncodeItem, ItemResult, Selection, Tokenized, TokenInfo
+
+__all__ = [
+    "Bundle",
+    "EncodeItem",
+    "Engine",
+    "ItemResult",
+    "Manifest",
+    "Runtime",
+    "Selection",
+    "TokenInfo",
+    "Tokenized",
+    "Tokenizer",
+]

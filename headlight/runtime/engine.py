@@ -1,0 +1,129 @@
+"""A batch in, results out. Knows no requests, no queue and no event loop; called by as many threads as one likes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headlight.errors import EngineError
+from headlight.runtime.bundle import Bundle
+from headlight.runtime.values import EncodeItem, Floats, ItemResult, Role
+
+# Official builds may send telemetry; the variable must stand before the library is loaded.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+import onnxruntime  # noqa: E402
+
+log = logging.getLogger("headlight.engine")
+Outputs = dict[str, NDArray[Any]]
+
+
+def pad(sequences: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Right-pad to the longest. Returns ids int64 [B, S] (padding 0) and mask int64 [B, S] (1 for a token)."""
+    longest = max(len(sequence) for sequence in sequences)
+    ids = np.zeros((len(sequences), longest), dtype=np.int64)
+    mask = np.zeros_like(ids)
+    for row, sequence in enumerate(sequences):
+        ids[row, : len(sequence)] = sequence
+        mask[row, : len(sequence)] = 1
+    return ids, mask
+
+
+class Engine:
+    """The sessions of a bundle on one provider, in one precision.
+
+    Attributes:
+        roles: the graphs loaded.
+    """
+
+    def __init__(
+        self, bundle: Bundle, *, provider: str, precision: str, threads: int, spin: bool = False, attend: bool = True
+    ) -> None:
+        """Open the graphs.
+
+        Args:
+            bundle: verified.
+            provider, precision: a pair that the bundle has graphs for.
+            threads: threads that work on one batch.
+            spin: let idle threads spin for work: some 8 % faster for a lone caller, costly to everything else on the machine.
+            attend: also load the graph that returns attention and hidden states.
+
+        Raises:
+            BundleError: the bundle has no such graph.
+        """
+        self.architecture = bundle.manifest.architecture
+        self._sessions: dict[Role, Any] = {}
+        roles: tuple[Role, ...] = ("embed", "attend") if attend else ("embed",)
+        for role in roles:
+            graph = bundle.manifest.graph(role, provider, precision)
+            self._sessions[role] = _open_session(str(bundle.file(graph.file)), threads, spin)
+        self.roles = frozenset(self._sessions)
+
+    def run(self, items: Sequence[EncodeItem]) -> list[ItemResult]:
+        """Encode one batch.
+
+        Args:
+            items: at least one, all of the same role, their ids valid and their layers in range.
+
+        Raises:
+            EngineError: ONNX Runtime failed, or a result is not finite. The details are in the log.
+        """
+        role = items[0].selection.role
+        wanted = output_names(items)
+        ids, mask = pad([item.ids for item in items])
+        try:
+            outputs = dict(zip(wanted, self._sessions[role].run(wanted, {"ids": ids, "mask": mask}), strict=True))
+        except Exception as error:  # the library raises many types, none of them a base of the others
+            raise _failure("ONNX Runtime failed", str(error)) from error
+        if not all(np.isfinite(outputs[name]).all() for name in ("pooled", "tokens") if name in outputs):
+            raise _failure("a result is not finite", f"role {role}, batch {ids.shape}")
+        return [cut_out(outputs, row, item) for row, item in enumerate(items)]
+
+
+def output_names(items: Sequence[EncodeItem]) -> list[str]:
+    """The graph outputs that a batch needs: the union of its items' selections."""
+    layers = sorted({layer for item in items for layer in item.selection.attention})
+    states = sorted({layer for item in items for layer in item.selection.hidden})
+    names = [f"attention_{layer}" for layer in layers] + [f"hidden_{layer}" for layer in states]
+    if any(item.selection.tokens for item in items):
+        names.insert(0, "tokens")
+    # Always fetched: small, and the cheapest witness that the whole computation is finite.
+    return ["pooled", *names]
+
+
+def cut_out(outputs: Outputs, row: int, item: EncodeItem) -> ItemResult:
+    """One item's share of a batch's outputs, without padding, copied so that the batch's memory is let go."""
+    n, selection = len(item.ids), item.selection
+    return ItemResult(
+        pooled=outputs["pooled"][row].copy() if selection.pooled else None,
+        tokens=outputs["tokens"][row, :n].copy() if selection.tokens else None,
+        attention=_stack([outputs[f"attention_{layer}"][row, :, :n, :n] for layer in selection.attention]),
+        hidden=_stack([outputs[f"hidden_{layer}"][row, :n] for layer in selection.hidden]),
+    )
+
+
+def _stack(parts: list[Floats]) -> Floats | None:
+    return np.stack(parts) if parts else None
+
+
+def _open_session(path: str, threads: int, spin: bool) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
+    # The fused SkipLayerNormalization is 4-9 % slower on CPU than the operations it replaces (bench/results).
+    return onnxruntime.InferenceSession(
+        path, options, providers=["CPUExecutionProvider"], disabled_optimizers=["SkipLayerNormFusion"]
+    )
+
+
+def _failure(what: str, details: str) -> EngineError:
+    """Log the details under an id and return an error that names the id alone."""
+    error_id = uuid.uuid4().hex[:12]
+    log.error(what, extra={"event": "engine_failed", "error_id": error_id, "details": details})
+    return EngineError(f"{what}; see error id {error_id} in the server's log")

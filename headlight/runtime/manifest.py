@@ -1,0 +1,228 @@
+"""manifest.json: what a bundle says of itself. Plain data, checked field by field; docs/bundle.md describes the format."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from headlight.errors import BundleError
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+T = TypeVar("T", bound=int | float | str | bool | list[Any] | dict[str, Any])
+
+
+class Fields:
+    """A JSON object whose values are taken out by name and type; every failure names the path of the value."""
+
+    def __init__(self, values: object, path: str = "") -> None:
+        if not isinstance(values, dict):
+            raise BundleError(f"{path or 'the whole'} is not a JSON object", MANIFEST)
+        self.values: Mapping[str, Any] = values
+        self.path = path
+
+    def take(self, name: str, kind: type[T]) -> T:
+        """The value of `name`, which must be there and of type `kind`."""
+        value = self.values.get(name)
+        if kind is float and isinstance(value, int):
+            value = float(value)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise BundleError(f"{self.path}{name} is {value!r:.60}; expected {kind.__name__}", MANIFEST)
+        return value
+
+    def strings(self, name: str) -> tuple[str, ...]:
+        """A list of strings."""
+        values = self.take(name, list)
+        if not all(isinstance(value, str) for value in values):
+            raise BundleError(f"{self.path}{name} holds something that is not a string", MANIFEST)
+        return tuple(values)
+
+    def count(self, name: str) -> int:
+        """An integer of at least 1."""
+        value = self.take(name, int)
+        if value < 1:
+            raise BundleError(f"{self.path}{name} is {value}; expected at least 1", MANIFEST)
+        return value
+
+    def child(self, name: str) -> Fields:
+        """A nested object."""
+        return Fields(self.take(name, dict), f"{self.path}{name}.")
+
+    def children(self, name: str) -> list[Fields]:
+        """A list of objects."""
+        return [Fields(value, f"{self.path}{name}[{i}].") for i, value in enumerate(self.take(name, list))]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """The shape of the encoder."""
+
+    positions: str
+    layers: int
+    heads: int
+    dim: int
+    vocab_size: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Graph:
+    """One ONNX file: what it computes, in which form and precision, and for which providers it was made."""
+
+    role: str  # "embed" or "attend"
+    form: str  # "decomposed": attention as MatMul, Add, Softmax, MatMul
+    precision: str
+    file: str
+    weights: tuple[str, ...]  # external data files it refers to
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    providers: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tolerance:
+    """Largest acceptable distance from PyTorch, by output, on one provider in one precision.
+
+    pooled and attention: absolute; tokens and hidden: over max(1, RMS of the row).
+    """
+
+    provider: str  # "*": any provider that the exporter could not try
+    precision: str
+    pooled: float
+    tokens: float
+    attention: float
+    hidden: float
+
+    def of(self, output: str) -> float:
+        """The tolerance of "pooled", "tokens", "attention" or "hidden"."""
+        return float(getattr(self, output))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ParityEntry:
+    """The worst distance of one output, over everything that parity.json lists."""
+
+    output: str
+    provider: str
+    precision: str
+    max_error: float
+    tolerance: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FileEntry:
+    """Digest and size of one file of the bundle."""
+
+    sha256: str
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """A bundle's description. `files` maps every file the bundle consists of, itself apart, to its digest."""
+
+    name: str
+    version: str
+    architecture: Architecture
+    trained_length: int  # tokens
+    max_length: int  # tokens
+    pooling: str
+    normalize: bool
+    accepts: tuple[str, ...]  # "text", "pair", "ids"
+    graphs: tuple[Graph, ...]
+    tolerances: tuple[Tolerance, ...]
+    parity: tuple[ParityEntry, ...]
+    golden: str
+    tokenizer: str | None
+    files: Mapping[str, FileEntry]
+    source: Mapping[str, Any]  # where it came from; informative
+    format_version: int = FORMAT_VERSION
+
+    @property
+    def variants(self) -> tuple[tuple[str, str], ...]:
+        """The (provider, precision) pairs that its graphs were made for, sorted."""
+        return tuple(sorted({(provider, graph.precision) for graph in self.graphs for provider in graph.providers}))
+
+    def graph(self, role: str, provider: str, precision: str) -> Graph:
+        """The graph of a role for a provider and precision.
+
+        Raises:
+            BundleError: there is none; the message lists what there is.
+        """
+        for graph in self.graphs:
+            if graph.role == role and graph.precision == precision and provider in graph.providers:
+                return graph
+        have = ", ".join(f"{p}/{q}" for p, q in self.variants)
+        raise BundleError(f"no {role} graph for {provider}/{precision}; the bundle has {have}")
+
+    def tolerance(self, provider: str, precision: str) -> Tolerance:
+        """The tolerance declared for the pair, else the one declared for the precision on any provider.
+
+        Raises:
+            BundleError: neither is declared.
+        """
+        for wanted in (provider, "*"):
+            for tolerance in self.tolerances:
+                if (tolerance.provider, tolerance.precision) == (wanted, precision):
+                    return tolerance
+        raise BundleError(f"no tolerance declared for precision {precision}", MANIFEST)
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object that `parse` reads."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def parse(cls, values: object) -> Manifest:
+        """Read a parsed manifest.json.
+
+        Raises:
+            BundleError: naming the field at fault and what was expected.
+        """
+        top = Fields(values)
+        if top.take("format_version", int) != FORMAT_VERSION:
+            have = top.values["format_version"]
+            raise BundleError(f"format_version is {have}; this runtime reads {FORMAT_VERSION}: export again", MANIFEST)
+        tokenizer = top.values.get("tokenizer")
+        return cls(
+            name=top.take("name", str),
+            version=top.take("version", str),
+            architecture=_architecture(top.child("architecture")),
+            trained_length=top.count("trained_length"),
+            max_length=top.count("max_length"),
+            pooling=top.take("pooling", str),
+            normalize=top.take("normalize", bool),
+            accepts=top.strings("accepts"),
+            graphs=tuple(_graph(fields) for fields in top.children("graphs")),
+            tolerances=tuple(_floats(Tolerance, fields, ("provider", "precision")) for fields in top.children("tolerances")),
+            parity=tuple(_floats(ParityEntry, fields, ("output", "provider", "precision")) for fields in top.children("parity")),
+            golden=top.take("golden", str),
+            tokenizer=None if tokenizer is None else top.take("tokenizer", str),
+            files=_files(top.child("files")),
+            source=top.take("source", dict),
+        )
+
+
+def _architecture(fields: Fields) -> Architecture:
+    counts = {name: fields.count(name) for name in ("layers", "heads", "dim", "vocab_size")}
+    return Architecture(positions=fields.take("positions", str), **counts)
+
+
+def _graph(fields: Fields) -> Graph:
+    texts = {name: fields.take(name, str) for name in ("role", "form", "precision", "file")}
+    lists = {name: fields.strings(name) for name in ("weights", "inputs", "outputs", "providers")}
+    return Graph(**texts, **lists)
+
+
+N = TypeVar("N", Tolerance, ParityEntry)
+
+
+def _floats(kind: type[N], fields: Fields, texts: Iterable[str]) -> N:
+    """A dataclass of strings (`texts`) and floats (the rest)."""
+    strings: dict[str, Any] = {name: fields.take(name, str) for name in texts}
+    numbers = {f.name: fields.take(f.name, float) for f in dataclasses.fields(kind) if f.name not in strings}
+    return kind(**strings, **numbers)
+
+
+def _files(fields: Fields) -> dict[str, FileEntry]:
+    entries = {name: fields.child(name) for name in fields.values}
+    return {name: FileEntry(sha256=e.take("sha256", str), bytes=e.take("bytes", int)) for name, e in entries.items()}

@@ -1,0 +1,62 @@
+"""Distance from PyTorch: one definition for the exporter's report, the start-up gate and the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headlight.errors import BundleError
+from headlight.runtime.bundle import Bundle
+from headlight.runtime.engine import Engine
+from headlight.runtime.values import EncodeItem, Floats, ItemResult, Selection
+
+OUTPUTS = ("pooled", "tokens", "attention", "hidden")
+# Rows of a residual stream grow with depth, and rounding with them; attention and pooled rows are bounded by 1.
+SCALED_BY_ROW = ("tokens", "hidden")
+
+
+def distance(output: str, got: Floats, expected: Floats) -> float:
+    """max |got - expected|; for tokens and hidden, over max(1, RMS of the expected row). Shapes must be equal; NaN gives infinity."""
+    difference = np.abs(got.astype(np.float64) - expected.astype(np.float64))
+    if output in SCALED_BY_ROW:
+        rms = np.sqrt(np.mean(expected.astype(np.float64) ** 2, axis=-1, keepdims=True))
+        difference = difference / np.maximum(1.0, rms)
+    worst = float(difference.max(initial=0.0))
+    return worst if np.isfinite(worst) else float("inf")
+
+
+def distances(got: ItemResult, expected: Mapping[str, Floats]) -> dict[str, float]:
+    """The distance of every output in `expected`, by name. `expected` has the shapes of ItemResult."""
+    return {name: distance(name, getattr(got, name), value) for name, value in expected.items()}
+
+
+def everything(layers: int) -> Selection:
+    """All outputs of an encoder of `layers` blocks."""
+    return Selection(True, True, tuple(range(layers)), tuple(range(layers + 1)))
+
+
+def check_golden(bundle: Bundle, engine: Engine, provider: str, precision: str) -> None:
+    """Run the bundle's golden inputs on the engine and compare with what PyTorch gave.
+
+    golden.npz holds, for i = 0, 1, ..., `ids_i` int64 [n] and `pooled_i` [D], `tokens_i` [n, D], `attention_i` [L, H, n, n],
+    `hidden_i` [L+1, n, D], all float32. All inputs go in one padded batch, so masking is checked too.
+
+    Raises:
+        BundleError: an output is outside the tolerance declared for the provider and precision; it must not be served.
+    """
+    tolerance = bundle.manifest.tolerance(provider, precision)
+    with np.load(bundle.file(bundle.manifest.golden), allow_pickle=False) as golden:
+        arrays: dict[str, NDArray[np.float32]] = {name: golden[name] for name in golden.files}
+    count = sum(name.startswith("ids_") for name in arrays)
+    layers = engine.architecture.layers
+    selections = [everything(layers)] if "attend" in engine.roles else []
+    for selection in (Selection(tokens=True), *selections):
+        outputs = OUTPUTS if selection.role == "attend" else ("pooled", "tokens")
+        results = engine.run([EncodeItem(arrays[f"ids_{i}"].astype(np.int64), selection) for i in range(count)])
+        for i, result in enumerate(results):
+            for name, error in distances(result, {name: arrays[f"{name}_{i}"] for name in outputs}).items():
+                if error > tolerance.of(name):
+                    problem = f"golden {name} is off by {error:.3g} on {provider}/{precision}, tolerance {tolerance.of(name):.3g}"
+                    raise BundleError(problem, bundle.manifest.graph(selection.role, provider, precision).file)

@@ -1,0 +1,173 @@
+"""Inference in one process, without a server: what the service wraps, what export proves parity with, what bulk jobs call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from headlight.errors import BundleError, InvalidInput
+from headlight.runtime.bundle import Bundle
+from headlight.runtime.engine import Engine
+from headlight.runtime.parity import check_golden, everything
+from headlight.runtime.tokenizer import Tokenizer, Truncation
+from headlight.runtime.values import EncodeItem, Ids, ItemResult, Selection, Tokenized, TokenInfo
+
+PROVIDERS = ("cpu",)
+PRECISIONS = ("fp32",)
+BATCH_TOKENS = 1024  # padded tokens in one batch of `encode`; measured best between 512 and 2,048 on CPU
+BATCH_SQUARES = 1 << 20  # batch x length^2 in one batch where attention is asked for
+
+
+class Runtime:
+    """A bundle, ready to encode.
+
+    Example:
+        >>> runtime = Runtime("build/bundles/docs-rope")
+        >>> [result] = runtime.encode(["join two paths"], Selection(attention=(3,)))
+        >>> result.pooled.shape, result.attention.shape
+        ((128,), (1, 4, 5, 5))
+    """
+
+    def __init__(
+        self,
+        bundle: Path | str,
+        *,
+        provider: str = "auto",
+        precision: str = "fp32",
+        threads: int | None = None,
+        spin: bool = False,
+        sha256: str | None = None,
+        attend: bool = True,
+    ) -> None:
+        """Verify the bundle and open it.
+
+        Args:
+            bundle: the directory.
+            provider: "cpu"; "auto" is the best there is, today "cpu".
+            precision: "fp32".
+            threads: per batch; None: as many as the process may use.
+            spin: see Engine.
+            sha256: the digest that the manifest must have.
+            attend: False to do without attention and hidden states, and without the memory of their graph.
+
+        Raises:
+            BundleError: the bundle is damaged, altered, or has nothing for the provider and precision.
+        """
+        self.bundle = Bundle(Path(bundle), sha256)
+        self.provider = choose_provider(provider)
+        self.precision = precision
+        threads = threads or len(os.sched_getaffinity(0))
+        self.engine = Engine(
+            self.bundle, provider=self.provider, precision=precision, threads=threads, spin=spin, attend=attend
+        )
+        manifest = self.bundle.manifest
+        tokenizer = manifest.tokenizer
+        self.tokenizer = Tokenizer(self.bundle.file(tokenizer), manifest.max_length) if tokenizer else None
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The graphs loaded: "embed", "attend"."""
+        return self.engine.roles
+
+    def check_golden(self) -> None:
+        """See parity.check_golden. Raises BundleError where this machine's numbers are not PyTorch's."""
+        check_golden(self.bundle, self.engine, self.provider, self.precision)
+
+    def check_ids(self, ids: Sequence[int], *, with_info: bool = False) -> Tokenized:
+        """Token ids from outside, checked: a GPU would not.
+
+        Raises:
+            InvalidInput: none, too many, or one that is not in the vocabulary; `field` is empty, for the caller to fill in.
+        """
+        manifest = self.bundle.manifest
+        if not 1 <= len(ids) <= manifest.max_length:
+            raise InvalidInput("", f"has {len(ids)} ids; send 1 to {manifest.max_length}")
+        try:
+            array = np.fromiter(ids, dtype=np.int64, count=len(ids))
+        except (OverflowError, TypeError, ValueError):
+            raise InvalidInput("", "holds something that is not a 64-bit integer") from None
+        vocabulary = manifest.architecture.vocab_size
+        wrong = np.flatnonzero((array < 0) | (array >= vocabulary))
+        if len(wrong):
+            raise InvalidInput("", f"id {array[wrong[0]]} at {wrong[0]} is not in 0 .. {vocabulary - 1}")
+        return Tokenized(array, len(array), self._info(array) if with_info else None)
+
+    def encode(
+        self,
+        inputs: Iterable[str | Sequence[int]],
+        outputs: Selection | None = None,
+        *,
+        truncation: Truncation = "refuse",
+    ) -> list[ItemResult]:
+        """Encode texts, or sequences of ids, in batches of near lengths.
+
+        Args:
+            inputs: any number.
+            outputs: what to return of each; None: pooled vectors.
+            truncation: what to do with a text of more than max_length tokens.
+
+        Returns:
+            One result per input, in their order.
+
+        Raises:
+            InvalidInput: an input cannot be encoded; `field` is "inputs[i]".
+        """
+        selection = outputs or Selection()
+        items = [EncodeItem(self._ids(i, value, truncation), selection) for i, value in enumerate(inputs)]
+        results: dict[int, ItemResult] = {}
+        for rows in plan([len(item.ids) for item in items], squared=selection.role == "attend"):
+            results.update(zip(rows, self.engine.run([items[row] for row in rows]), strict=True))
+        return [results[row] for row in range(len(items))]
+
+    def warm_up(self, lengths: Iterable[int]) -> None:
+        """Run every loaded graph once at each length, so that no caller pays for a first run."""
+        for length in lengths:
+            ids = np.zeros(min(length, self.bundle.manifest.max_length), dtype=np.int64)
+            self.engine.run([EncodeItem(ids, Selection(tokens=True))])
+            if "attend" in self.roles:
+                self.engine.run([EncodeItem(ids, everything(self.bundle.manifest.architecture.layers))])
+
+    def _ids(self, index: int, value: str | Sequence[int], truncation: Truncation) -> Ids:
+        try:
+            if not isinstance(value, str):
+                return self.check_ids(value).ids
+            if self.tokenizer is None:
+                raise InvalidInput("", "is text, but the bundle has no tokenizer; send ids")
+            return self.tokenizer.encode(value, truncation=truncation).ids
+        except InvalidInput as error:
+            raise InvalidInput(f"inputs[{index}]", error.message) from None
+
+    def _info(self, ids: Ids) -> TokenInfo:
+        values, zeros = tuple(ids.tolist()), (0,) * len(ids)
+        pieces = self.tokenizer.pieces(values) if self.tokenizer else ()
+        return TokenInfo(values, pieces, zeros, zeros, (False,) * len(ids), zeros)
+
+
+def choose_provider(name: str) -> str:
+    """The execution provider for a name that an operator gave.
+
+    Raises:
+        BundleError: there is no such provider here; never a silent fallback.
+    """
+    if name == "auto":
+        return "cpu"
+    if name not in PROVIDERS:
+        raise BundleError(f"provider {name!r} is not available; available are auto, {', '.join(PROVIDERS)}")
+    return name
+
+
+def plan(lengths: Sequence[int], *, squared: bool) -> list[list[int]]:
+    """Batches of near lengths under the token budget (or the batch x length^2 budget): lists of indices, longest first."""
+    budget = BATCH_SQUARES if squared else BATCH_TOKENS
+    batches: list[list[int]] = []
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        first = lengths[batches[-1][0]] if batches else 0
+        cost = first * first if squared else first
+        if batches and (len(batches[-1]) + 1) * cost <= budget:
+            batches[-1].append(index)
+        else:
+            batches.append([index])
+    return batches

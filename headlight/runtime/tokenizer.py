@@ -1,0 +1,93 @@
+"""From text to ids and, where asked, to tokens with their places in the text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import tokenizers
+
+from headlight.errors import BundleError, InvalidInput
+from headlight.runtime.values import Tokenized, TokenInfo
+
+Truncation = Literal["refuse", "cut_end", "cut_start"]
+DIRECTIONS = {"cut_end": "right", "cut_start": "left"}
+
+
+class Tokenizer:
+    """A bundle's tokenizer.json. Thread-safe; lets other threads run while it works."""
+
+    def __init__(self, path: Path, max_length: int) -> None:
+        """Load.
+
+        Args:
+            path: tokenizer.json.
+            max_length: tokens, special ones included, that truncation leaves.
+
+        Raises:
+            BundleError: the file is not one the tokenizers library reads.
+        """
+        self.max_length = max_length
+        self._plain = self._load(path)
+        self._plain.no_truncation()
+        # Truncation is a state of the library's object, so each way of truncating has an object of its own.
+        self._cutting = {}
+        for name, direction in DIRECTIONS.items():
+            self._cutting[name] = self._load(path)
+            self._cutting[name].enable_truncation(max_length, direction=direction)
+
+    @staticmethod
+    def _load(path: Path) -> tokenizers.Tokenizer:
+        try:
+            tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        except Exception:  # the library raises bare Exception
+            raise BundleError("is not a tokenizer that the tokenizers library can read", path.name) from None
+        tokenizer.no_padding()
+        return tokenizer
+
+    def encode(
+        self, text: str, *, truncation: Truncation = "refuse", limit: bool = True, with_info: bool = False
+    ) -> Tokenized:
+        """Tokenise one text, special tokens included.
+
+        Args:
+            text: at least one character.
+            truncation: what to do beyond max_length tokens.
+            limit: False to accept any length and never truncate.
+            with_info: also return pieces and offsets.
+
+        Raises:
+            InvalidInput: empty, without a single token of its own, or too long; `field` is empty, for the caller to fill in.
+        """
+        if not text:
+            raise InvalidInput("", "is empty; send at least one character")
+        encoding = self._plain.encode(text)
+        length = len(encoding)
+        if limit and length > self.max_length:
+            if truncation == "refuse":
+                problem = f"has {length} tokens, the model takes {self.max_length}; shorten it or ask for truncation"
+                raise InvalidInput("", problem)
+            encoding = self._cutting[truncation].encode(text)
+        ids = np.asarray(encoding.ids, dtype=np.int64)
+        if not len(ids):
+            raise InvalidInput("", "holds no token that the model knows")
+        return Tokenized(ids, length, _info(encoding) if with_info else None)
+
+    def pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
+        """The vocabulary's spelling of each id; empty where the vocabulary has none."""
+        return tuple(self._plain.id_to_token(i) or "" for i in ids)
+
+
+def _info(encoding: tokenizers.Encoding) -> TokenInfo:
+    special = tuple(bool(flag) for flag in encoding.special_tokens_mask)
+    offsets = [(0, 0) if added else span for span, added in zip(encoding.offsets, special, strict=True)]
+    return TokenInfo(
+        ids=tuple(encoding.ids),
+        pieces=tuple(encoding.tokens),
+        starts=tuple(start for start, _ in offsets),
+        ends=tuple(end for _, end in offsets),
+        special=special,
+        segments=tuple(encoding.type_ids),
+    )

@@ -1,0 +1,76 @@
+"""What goes into the engine and what comes out: plain, picklable values that know neither a transport nor a queue."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Role = Literal["embed", "attend"]
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Selection:
+    """The outputs wanted of one input."""
+
+    pooled: bool = True
+    tokens: bool = False
+    attention: tuple[int, ...] = ()  # absolute layers, in the order wanted
+    hidden: tuple[int, ...] = ()  # 0: the embeddings; l: the output of block l
+
+    @property
+    def role(self) -> Role:
+        """The graph that can serve it: `embed` is cheaper and has no more than vectors."""
+        return "attend" if self.attention or self.hidden else "embed"
+
+    def output_bytes(self, length: int, dim: int, heads: int) -> int:
+        """Bytes of float32 results for an input of `length` tokens: known before anything runs."""
+        rows = self.pooled + length * (self.tokens + len(self.hidden))
+        return 4 * (rows * dim + len(self.attention) * heads * length * length)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EncodeItem:
+    """One input as the engine takes it. ids: int64 [n], n >= 1, each in 0 .. vocab_size-1 (checked by whoever builds it)."""
+
+    ids: Ids
+    selection: Selection
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ItemResult:
+    """The outputs of one input of n tokens, padding removed; each C-contiguous, None where it was not wanted."""
+
+    pooled: Floats | None  # [D]
+    tokens: Floats | None  # [n, D]
+    attention: Floats | None  # [layers wanted, H, n, n]: rows are queries, columns keys
+    hidden: Floats | None  # [layers wanted, n, D]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TokenInfo:
+    """The tokens of one input: tuples of n entries. `starts` and `ends` are code points of the text."""
+
+    ids: tuple[int, ...]
+    pieces: tuple[str, ...]
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+    special: tuple[bool, ...]
+    segments: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tokenized:
+    """One input after tokenising: ids int64 [n]; its length before truncation; its tokens where they were asked for."""
+
+    ids: Ids
+    original_length: int
+    info: TokenInfo | None
+
+    @property
+    def truncated(self) -> bool:
+        return self.original_length != len(self.ids)

@@ -1,0 +1,1 @@
+"""The Transformer encoder in PyTorch: the source of truth that export and serving are measured against."""

@@ -1,0 +1,112 @@
+"""Scaled dot-product attention and its multi-head form.
+
+The mathematics stands here in plain operations (`attention_weights`), beside the fused kernel that computes the same
+output without ever showing the weights. Training uses the fused kernel; whoever wants weights, and the exported graph,
+use the plain form.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from model.config import EncoderConfig
+from model.positions import Positions
+
+# Added to the score of an invisible key. Finite, so that a row without any visible key is not 0/0; large enough that
+# exp() of it is exactly 0 in every float format; small enough to stay finite when a runtime computes in bfloat16.
+MASKED_SCORE = -1e30
+
+
+def masked_softmax(query: Tensor, key: Tensor, visible: Tensor | None) -> Tensor:
+    """softmax(Q K^T / sqrt(d)) over the visible keys; a row that sees no key holds finite numbers without meaning."""
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # [B, H, Q, K]
+    if visible is not None:
+        scores = scores + torch.where(visible, 0.0, MASKED_SCORE).to(scores.dtype)
+    return scores.softmax(dim=-1)
+
+
+def attention_weights(query: Tensor, key: Tensor, visible: Tensor | None) -> Tensor:
+    """softmax(Q K^T / sqrt(d)), rows being queries and columns keys (Vaswani et al. 2017, eq. 1).
+
+    Args:
+        query: [B, H, Q, d] float.
+        key: [B, H, K, d] float.
+        visible: bool, broadcastable to [B, H, Q, K]; True where the query may look at the key. None: everywhere.
+
+    Returns:
+        [B, H, Q, K]: each row sums to 1, or is all zeros where the query sees no key.
+    """
+    weights = masked_softmax(query, key, visible)
+    return weights if visible is None else weights * sees_any(visible, weights.dtype)
+
+
+def sees_any(visible: Tensor, dtype: torch.dtype) -> Tensor:
+    """[..., Q or 1, 1]: 1 where the query sees at least one key, else 0. `visible` as in `attention_weights`."""
+    return visible.any(dim=-1, keepdim=True).to(dtype)
+
+
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, visible: Tensor | None, *, fused: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Scaled dot-product attention.
+
+    Args:
+        query, key, value: [B, H, Q, d], [B, H, K, d], [B, H, K, d] float.
+        visible: as in `attention_weights`.
+        fused: use the kernel that does not materialise the weights.
+
+    Returns:
+        Context [B, H, Q, d], zeros for a query that sees no key; and the weights [B, H, Q, K], or None where fused.
+    """
+    weights = None
+    if fused:
+        bias = None if visible is None else torch.where(visible, 0.0, MASKED_SCORE).to(query.dtype)
+        context = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+    else:
+        weights = masked_softmax(query, key, visible)
+        context = weights @ value
+    if visible is None:
+        return context, weights
+    # Blind rows are zeroed behind the product, on d columns instead of K: a graph that returns no weights pays little.
+    seen = sees_any(visible, context.dtype)
+    return context * seen, None if weights is None else weights * seen
+
+
+class MultiHeadAttention(nn.Module):
+    """W_o concat_h attend(W_q x, W_k x, W_v x), with rotary positions applied to Q and K where the scheme is rotary."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.head_dim = config.head_dim
+        self.project_in = nn.Linear(config.dim, 3 * config.dim)  # Q, K and V in one product: rows [Q; K; V]
+        self.project_out = nn.Linear(config.dim, config.dim)
+
+    def forward(
+        self, x: Tensor, visible: Tensor | None, positions: Positions, state: tuple[Tensor, ...], *, fused: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Self-attention over x.
+
+        Args:
+            x: [B, S, D] float.
+            visible: bool, broadcastable to [B, H, S, S].
+            positions: the encoder's position scheme; `state` is what its `prepare` returned for this sequence.
+            fused: see `attend`.
+
+        Returns:
+            [B, S, D], and the weights [B, H, S, S] or None where fused.
+        """
+        batch, length, dim = x.shape
+        projected = self.project_in(x).chunk(3, dim=-1)  # three of [B, S, D]
+        query, key, value = (
+            part.view(batch, length, self.heads, self.head_dim).transpose(1, 2)  # [B, S, H, d] -> [B, H, S, d]
+            for part in projected
+        )
+        query, key = positions.rotate(query, state), positions.rotate(key, state)
+        context, weights = attend(query, key, value, visible, fused=fused)  # [B, H, S, d]
+        joined = context.transpose(1, 2).reshape(batch, length, dim)  # [B, S, D]
+        return self.project_out(joined), weights

@@ -1,0 +1,59 @@
+"""A checkpoint is a folder: config.json, model.safetensors, tokenizer.json. No pickle is ever read or written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from model.config import EncoderConfig
+from model.encoder import Encoder
+
+CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+ENCODER_PREFIX = "encoder."  # other prefixes (training heads) may stand beside it and are left alone
+
+
+def save_checkpoint(
+    folder: Path, encoder: Encoder, tokenizer_json: str, extra: dict[str, Tensor] | None = None
+) -> None:
+    """Write `encoder` to `folder`, its weights rounded to float16, which halves the file.
+
+    Args:
+        folder: created if missing.
+        tokenizer_json: the text of tokenizer.json.
+        extra: further tensors (a training head), under names that do not begin with "encoder.".
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {ENCODER_PREFIX + name: value for name, value in encoder.state_dict().items()} | (extra or {})
+    save_file({name: value.detach().half().contiguous() for name, value in tensors.items()}, folder / WEIGHTS)
+    (folder / CONFIG).write_text(encoder.config.to_json(), encoding="utf-8")
+    (folder / TOKENIZER).write_text(tokenizer_json, encoding="utf-8")
+
+
+def load_checkpoint(folder: Path) -> Encoder:
+    """Rebuild the encoder of a checkpoint folder: float32, in evaluation mode.
+
+    Raises:
+        FileNotFoundError: a file of the checkpoint is missing; the message names it.
+        ValueError: the config or the weights are not what an encoder needs; the message names the key.
+    """
+    for name in (CONFIG, WEIGHTS):
+        if not (folder / name).is_file():
+            raise FileNotFoundError(
+                f"{folder / name} is missing; a checkpoint is a folder of {CONFIG}, {WEIGHTS}, {TOKENIZER}"
+            )
+    encoder = Encoder(EncoderConfig.load(folder / CONFIG))
+    tensors = load_tensors(folder, ENCODER_PREFIX)
+    try:
+        encoder.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise ValueError(f"{folder / WEIGHTS} does not fit {CONFIG}: {error}") from error
+    return encoder.eval()
+
+
+def load_tensors(folder: Path, prefix: str) -> dict[str, Tensor]:
+    """The float32 tensors of a checkpoint whose names begin with `prefix`, which is cut off."""
+    tensors = load_file(folder / WEIGHTS)
+    return {name[len(prefix) :]: value.to(torch.float32) for name, value in tensors.items() if name.startswith(prefix)}

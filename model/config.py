@@ -1,0 +1,92 @@
+"""What an encoder is, as one frozen value: everything needed to rebuild the module before its weights are read."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, get_type_hints
+
+NORM_PLACEMENTS = ("pre", "post")
+POOLING_MODES = ("mean", "cls")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncoderConfig:
+    """Architecture of an encoder. Immutable; every value is checked on construction.
+
+    Raises:
+        ValueError: naming the field, the value and what would be accepted.
+    """
+
+    vocab_size: int
+    dim: int  # width of the residual stream
+    heads: int  # dim must be a multiple of it
+    layers: int
+    ffn_dim: int  # customarily 4 * dim
+    positions: str  # a name in model.positions.POSITIONS
+    norm: str = "pre"  # "pre": x + f(LN(x)), trains without warm-up pains; "post": LN(x + f(x)), as BERT
+    norm_eps: float = 1e-5
+    scale_embeddings: bool = False  # multiply token embeddings by sqrt(dim), as Vaswani et al. 2017
+    rope_theta: float = 10000.0  # base of the rotary wavelengths; read only where positions == "rope"
+    pooling: str = "mean"
+    normalize: bool = True  # pooled vectors have unit length
+    dropout: float = 0.0  # training only
+    trained_length: int = 128  # tokens; the longest sequence seen in training
+    max_length: int = 2048  # tokens; the longest sequence that will be accepted
+    pad_id: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "dim", "heads", "layers", "ffn_dim", "trained_length", "max_length"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.dim % self.heads:
+            raise ValueError(f"dim {self.dim} is not a multiple of heads {self.heads}; each head needs the same width")
+        if self.norm not in NORM_PLACEMENTS:
+            raise ValueError(f"norm is {self.norm!r}; choose one of {NORM_PLACEMENTS}")
+        if self.pooling not in POOLING_MODES:
+            raise ValueError(f"pooling is {self.pooling!r}; choose one of {POOLING_MODES}")
+        if not 0 <= self.pad_id < self.vocab_size:
+            raise ValueError(f"pad_id {self.pad_id} is not a token of a vocabulary of {self.vocab_size}")
+        if self.trained_length > self.max_length:
+            raise ValueError(f"trained_length {self.trained_length} is beyond max_length {self.max_length}")
+
+    @property
+    def head_dim(self) -> int:
+        return self.dim // self.heads
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> EncoderConfig:
+        """Build from parsed JSON.
+
+        Raises:
+            ValueError: an unknown or missing key, or a value of the wrong type, by name.
+        """
+        hints = get_type_hints(cls)
+        unknown = sorted(set(values) - set(hints))
+        if unknown:
+            raise ValueError(f"unknown keys {unknown}; known are {sorted(hints)}")
+        for name, value in values.items():
+            expected = (int, float) if hints[name] is float else hints[name]
+            if not isinstance(value, expected) or (isinstance(value, bool) and hints[name] is not bool):
+                raise ValueError(f"{name} is {value!r}; expected {hints[name].__name__}")
+        required = {f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING}
+        missing = sorted(required - set(values))
+        if missing:
+            raise ValueError(f"missing keys {missing}")
+        return cls(**values)
+
+    @classmethod
+    def load(cls, path: Path) -> EncoderConfig:
+        """Read a checkpoint's config.json.
+
+        Raises:
+            ValueError: naming the file and the key at fault.
+        """
+        try:
+            return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error

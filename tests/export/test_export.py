@@ -1,0 +1,156 @@
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from export import report
+from export.graphs import Embed
+from export.report import cases
+from export.weights import share_weights
+from export.writer import ParityError, export_checkpoint
+from headlight.runtime import EncodeItem, Runtime, Selection
+from headlight.runtime.bundle import Bundle
+from headlight.runtime.parity import OUTPUTS, distances, everything
+from model.checkpoint import load_checkpoint
+from tests.conftest import MakeBundle
+from tests.factory import small_config
+
+
+@pytest.mark.parametrize("positions", ["rope", "sinusoidal"])
+def test_the_bundle_gives_what_pytorch_gives(positions: str, make_bundle: MakeBundle, make_checkpoint: MakeBundle) -> None:
+    """Independent of the exporter's own report: written out here against the encoder."""
+    encoder = load_checkpoint(make_checkpoint(positions))
+    runtime = Runtime(make_bundle(positions), threads=1)
+    lengths = [1, 2, 5, 31, 128, 160]
+    inputs = [np.random.default_rng(n).integers(1, 90, size=n, dtype=np.int64) for n in lengths]
+    results = runtime.engine.run([EncodeItem(ids, everything(2)) for ids in inputs])
+    for ids, result in zip(inputs, results, strict=True):
+        with torch.inference_mode():
+            out = encoder(torch.from_numpy(ids)[None], fused=False)
+        expected = {
+            "pooled": out.pooled[0].numpy(),
+            "tokens": out.tokens[0].numpy(),
+            "attention": torch.cat(out.attention).numpy(),
+            "hidden": torch.cat(out.hidden).numpy(),
+        }
+        limits = {"pooled": 1e-5, "tokens": 4e-5, "attention": 4e-5, "hidden": 4e-5}
+        for name, error in distances(result, expected).items():
+            assert error <= limits[name], (name, len(ids))
+
+
+def test_attention_in_this_test_is_sharp_enough_to_tell(make_bundle: MakeBundle) -> None:
+    runtime = Runtime(make_bundle("rope"), threads=1)
+    ids = np.random.default_rng(0).integers(1, 90, size=64, dtype=np.int64)
+    [result] = runtime.engine.run([EncodeItem(ids, Selection(attention=(0, 1)))])
+    weights = result.attention
+    assert weights is not None
+    entropy = -(weights * np.log(np.maximum(weights, 1e-30))).sum(-1).mean()
+    assert entropy < 0.7 * np.log(64)
+
+
+def test_embed_has_neither_an_output_nor_a_node_that_only_attention_needs(bundle_path: Path) -> None:
+    embed, attend = (onnx.load(bundle_path / f"{role}.onnx", load_external_data=False) for role in ("embed", "attend"))
+    assert [output.name for output in embed.graph.output] == ["pooled", "tokens"]
+    assert len(embed.graph.node) < len(attend.graph.node)
+    produced = {name for node in embed.graph.node for name in node.output}
+    used = {name for node in embed.graph.node for name in node.input} | {"pooled", "tokens"}
+    assert produced <= used
+
+
+def test_graphs_share_one_copy_of_the_weights_and_hold_no_notes_of_the_machine(bundle_path: Path) -> None:
+    encoder_bytes = 4 * sum(p.numel() for p in load_checkpoint_like().parameters())
+    assert (bundle_path / "weights.bin").stat().st_size < 2 * encoder_bytes  # page alignment included
+    for role in ("embed", "attend"):
+        model = onnx.load(bundle_path / f"{role}.onnx", load_external_data=False)
+        assert not any(node.metadata_props or node.doc_string for node in model.graph.node)
+
+
+def load_checkpoint_like() -> torch.nn.Module:
+    from model.encoder import Encoder
+
+    return Encoder(small_config())
+
+
+def test_equal_tensors_are_stored_once(tmp_path: Path) -> None:
+    def model(value: float) -> onnx.ModelProto:
+        tensor = onnx.numpy_helper.from_array(np.full(512, value, np.float32), "w")
+        return onnx.helper.make_model(onnx.helper.make_graph([], "g", [], [], initializer=[tensor]))
+
+    models = [model(1.0), model(1.0), model(2.0)]
+    share_weights(models, tmp_path / "weights.bin")
+    offsets = [{e.key: e.value for e in m.graph.initializer[0].external_data}["offset"] for m in models]
+    assert offsets == ["0", "0", "4096"]
+    for m, name in zip(models, "abc", strict=True):
+        onnx.save(m, tmp_path / name)
+        loaded = onnx.load(tmp_path / name)
+        assert onnx.numpy_helper.to_array(loaded.graph.initializer[0])[0] == (2.0 if name == "c" else 1.0)
+
+
+def test_the_report_covers_lengths_batches_and_padding_and_the_manifest_sums_it_up(bundle_path: Path) -> None:
+    rows = json.loads((bundle_path / "parity.json").read_text())["rows"]
+    assert {row["output"] for row in rows} == set(OUTPUTS)
+    assert {1, 32, 64, 128} <= {n for row in rows for n in row["lengths"]}
+    assert any(row["padding"] for row in rows)
+    assert all(row["max_error"] <= row["tolerance"] for row in rows)
+    for entry in Bundle(bundle_path).manifest.parity:
+        assert entry.max_error == max(row["max_error"] for row in rows if row["output"] == entry.output)
+
+
+def test_the_longest_text_the_model_accepts_is_tried_too() -> None:
+    longest = [case for case in cases(small_config()) if case.name == "longest"]
+    assert [case.lengths for case in longest] == [(160,)]
+
+
+def test_outside_the_tolerance_nothing_is_written(
+    make_checkpoint: MakeBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fault: the graph is traced from an encoder that scales its output by 1.001."""
+    right = Embed.forward
+
+    def wrong(self: Embed, ids: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        pooled, tokens = right(self, ids, mask)
+        return pooled * 1.001, tokens
+
+    monkeypatch.setattr(Embed, "forward", wrong)
+    with pytest.raises(ParityError, match="pooled is off by") as caught:
+        export_checkpoint(make_checkpoint("rope"), tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+    assert " !" in report.table(caught.value.result.rows, caught.value.result.own_error)
+
+
+def test_something_that_is_no_bundle_is_never_overwritten(make_checkpoint: MakeBundle, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(FileExistsError, match="exists and is not a bundle"):
+        export_checkpoint(make_checkpoint("rope"), tmp_path)
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_the_command_says_in_one_line_what_is_wrong(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "export", str(tmp_path / "none"), "--out", str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert line.startswith("export: ")
+    assert "config.json is missing" in line
+
+
+def test_a_checkpoint_without_a_tokenizer_becomes_a_bundle_that_takes_ids_alone(
+    make_checkpoint: MakeBundle, tmp_path: Path
+) -> None:
+    shutil.copytree(make_checkpoint("rope"), tmp_path / "checkpoint")
+    (tmp_path / "checkpoint" / "tokenizer.json").unlink()
+    export_checkpoint(tmp_path / "checkpoint", tmp_path / "bundle", name="ids-only", version="7")
+    # A second export replaces the first, and leaves nothing else behind.
+    runtime = Runtime(tmp_path / "bundle", threads=1)
+    manifest = runtime.bundle.manifest
+    assert (manifest.name, manifest.version, manifest.accepts) == ("ids-only", "7", ("ids",))
+    assert runtime.tokenizer is None
+    [result] = runtime.encode([[2, 9, 3]])
+    assert result.pooled is not None
+    assert abs(float(np.linalg.norm(result.pooled)) - 1) < 1e-6

@@ -1,0 +1,74 @@
+"""Small real things for tests: a tokenizer, an encoder, a checkpoint. Small in size alone; every part is the real one."""
+
+from __future__ import annotations
+
+import string
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+import torch
+from tokenizers import models, normalizers, pre_tokenizers, processors
+
+from model.checkpoint import save_checkpoint
+from model.config import EncoderConfig
+from model.encoder import Encoder
+
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+# Letters alone and as continuations, digits and signs: any ASCII text, a token a character.
+VOCABULARY = [
+    *SPECIALS,
+    *string.ascii_lowercase,
+    *("##" + c for c in string.ascii_lowercase + string.digits),
+    *string.digits,
+    *string.punctuation,
+]
+
+
+def small_tokenizer() -> tokenizers.Tokenizer:
+    """A WordPiece tokenizer whose tokens are single characters."""
+    vocabulary = {piece: index for index, piece in enumerate(VOCABULARY)}
+    tokenizer = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=10_000))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return tokenizer
+
+
+def small_config(**changes: Any) -> EncoderConfig:
+    """Two layers of three heads, sizes that are not powers of two."""
+    values: dict[str, Any] = {
+        "vocab_size": len(VOCABULARY),
+        "dim": 36,
+        "heads": 3,
+        "layers": 2,
+        "ffn_dim": 80,
+        "positions": "rope",
+        "trained_length": 32,
+        "max_length": 160,
+    }
+    return EncoderConfig(**values | changes)
+
+
+def sharpened(config: EncoderConfig, seed: int = 0) -> Encoder:
+    """A randomly initialised encoder whose attention is far from uniform and whose biases and gains are not their defaults.
+
+    At plain random initialisation every score is near 0: attention would hide a wrong scale, a lost bias or a swapped layer.
+    """
+    torch.manual_seed(seed)
+    encoder = Encoder(config)
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            if parameter.ndim == 1:
+                parameter.add_(0.1 * torch.randn_like(parameter))
+        for block in encoder.blocks:
+            block.attention.project_in.weight[: 2 * config.dim] *= 3.0
+    return encoder.eval()
+
+
+def write_checkpoint(folder: Path, config: EncoderConfig) -> Path:
+    """A checkpoint folder of a sharpened encoder and the small tokenizer."""
+    save_checkpoint(folder, sharpened(config), small_tokenizer().to_str())
+    return folder

@@ -1,0 +1,91 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headlight.errors import EngineError
+from headlight.runtime import EncodeItem, Runtime, Selection
+from headlight.runtime.engine import output_names, pad
+from headlight.runtime.parity import everything
+
+ALL = everything(2)
+
+
+def ids_of(length: int, seed: int = 0) -> np.ndarray:  # type: ignore[type-arg]
+    return np.random.default_rng([seed, length]).integers(1, 90, size=length, dtype=np.int64)
+
+
+def test_padding_is_on_the_right_and_masked() -> None:
+    ids, mask = pad([np.array([5, 6, 7]), np.array([8])])
+    assert ids.tolist() == [[5, 6, 7], [8, 0, 0]]
+    assert mask.tolist() == [[1, 1, 1], [1, 0, 0]]
+
+
+def test_a_batch_fetches_the_union_of_what_its_items_want() -> None:
+    items = [
+        EncodeItem(ids_of(2), Selection(pooled=False, attention=(1,))),
+        EncodeItem(ids_of(2), Selection(tokens=True, hidden=(2, 0))),
+    ]
+    assert output_names(items) == ["pooled", "tokens", "attention_1", "hidden_0", "hidden_2"]
+
+
+def test_each_item_gets_what_it_asked_for_in_its_order_and_nothing_else(runtime: Runtime) -> None:
+    first, second = runtime.engine.run(
+        [
+            EncodeItem(ids_of(5), Selection(pooled=False, attention=(1, 0))),
+            EncodeItem(ids_of(9), Selection(tokens=True, hidden=(2,))),
+        ]
+    )
+    assert first.pooled is None
+    assert first.tokens is None
+    assert first.hidden is None
+    assert second.attention is None
+    assert first.attention is not None
+    assert second.tokens is not None
+    assert second.hidden is not None
+    assert first.attention.shape == (2, 3, 5, 5)
+    assert second.tokens.shape == (9, 36)
+    assert second.hidden.shape == (1, 9, 36)
+    [alone] = runtime.engine.run([EncodeItem(ids_of(5), Selection(attention=(0,)))])
+    np.testing.assert_allclose(first.attention[1], alone.attention[0], atol=1e-6)  # type: ignore[index]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(1, 48), min_size=1, max_size=12), st.integers(0, 11))
+def test_a_text_is_the_same_alone_and_in_any_batch_with_and_without_attention(
+    runtime: Runtime, lengths: list[int], which: int
+) -> None:
+    which %= len(lengths)
+    inputs = [ids_of(length, seed) for seed, length in enumerate(lengths)]
+    [alone] = runtime.engine.run([EncodeItem(inputs[which], Selection(tokens=True))])
+    assert alone.pooled is not None
+    assert alone.tokens is not None
+    for selection in (Selection(tokens=True), ALL):
+        result = runtime.engine.run([EncodeItem(ids, selection) for ids in inputs])[which]
+        np.testing.assert_allclose(result.pooled, alone.pooled, atol=1e-6, rtol=0)
+        np.testing.assert_allclose(result.tokens, alone.tokens, atol=5e-6, rtol=0)
+        if result.attention is not None:
+            np.testing.assert_allclose(result.attention.sum(-1), 1.0, atol=1e-5)
+
+
+def test_results_do_not_hold_the_batch_in_memory(runtime: Runtime) -> None:
+    results = runtime.engine.run([EncodeItem(ids_of(3), ALL), EncodeItem(ids_of(40), ALL)])
+    for array in (results[0].pooled, results[0].tokens, results[0].attention, results[0].hidden):
+        assert array is not None
+        assert array.base is None
+        assert array.flags.c_contiguous
+
+
+def test_a_failure_names_an_error_id_and_not_its_cause(runtime: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+    beyond = np.full(161, 1, dtype=np.int64)  # more positions than the graph's tables have
+    beyond[0] = 10**6  # an id that the vocabulary has not; the CPU checks it, and its words must not reach a caller
+    with pytest.raises(EngineError, match=r"^ONNX Runtime failed; see error id [0-9a-f]{12} in the server's log$") as caught:
+        runtime.engine.run([EncodeItem(beyond, Selection())])
+    assert caught.value.message.split()[6] in {record.error_id for record in caplog.records}  # type: ignore[attr-defined]
+    runtime.engine.run([EncodeItem(ids_of(3), Selection())])  # and the engine goes on
+
+
+def test_only_the_graphs_asked_for_are_loaded(bundle_path) -> None:  # type: ignore[no-untyped-def]
+    small = Runtime(bundle_path, threads=1, attend=False)
+    assert small.roles == {"embed"}
+    small.check_golden()

@@ -1,0 +1,84 @@
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headlight.errors import BundleError, InvalidInput
+from headlight.runtime import Runtime, Selection
+from headlight.runtime.runtime import BATCH_SQUARES, BATCH_TOKENS, plan
+from tests.headlight.runtime.test_bundle import relist
+
+
+def test_results_come_in_the_order_of_the_inputs(runtime: Runtime) -> None:
+    texts = ["a long text with many letters", "b", "middling one", "b"]
+    together = [result.pooled for result in runtime.encode(texts)]
+    alone = [runtime.encode([text])[0].pooled for text in texts]
+    np.testing.assert_allclose(np.stack(together), np.stack(alone), atol=1e-6)  # type: ignore[arg-type]
+
+
+def test_a_text_and_its_ids_give_the_same(runtime: Runtime) -> None:
+    assert runtime.tokenizer is not None
+    ids = runtime.tokenizer.encode("some text").ids.tolist()
+    text, given_ids = runtime.encode(["some text", ids])
+    np.testing.assert_array_equal(text.pooled, given_ids.pooled)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (["fine", ""], r"^inputs\[1\]: is empty"),
+        (["x" * 500], r"^inputs\[0\]: has 502 tokens, the model takes 160"),
+        ([[]], r"^inputs\[0\]: has 0 ids; send 1 to 160"),
+        ([[1] * 161], r"^inputs\[0\]: has 161 ids"),
+        ([[3, -1]], r"^inputs\[0\]: id -1 at 1 is not in 0 \.\. "),
+        ([[10**6]], r"^inputs\[0\]: id 1000000 at 0"),
+        ([[2**63]], r"^inputs\[0\]: holds something that is not a 64-bit integer"),
+    ],
+)
+def test_bad_input_is_named_by_its_index(runtime: Runtime, inputs: list, message: str) -> None:  # type: ignore[type-arg]
+    with pytest.raises(InvalidInput, match=message):
+        runtime.encode(inputs)
+
+
+def test_no_inputs_give_no_results(runtime: Runtime) -> None:
+    assert runtime.encode([]) == []
+
+
+@given(st.lists(st.integers(1, 3000), max_size=80), st.booleans())
+def test_a_plan_holds_every_input_once_and_keeps_to_its_budget(lengths: list[int], squared: bool) -> None:
+    batches = plan(lengths, squared=squared)
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    for batch in batches:
+        longest = max(lengths[i] for i in batch)
+        cost = len(batch) * longest * (longest if squared else 1)
+        assert len(batch) == 1 or cost <= (BATCH_SQUARES if squared else BATCH_TOKENS)
+
+
+def test_a_provider_or_precision_that_is_not_there_is_refused_with_what_is(bundle_path: Path) -> None:
+    with pytest.raises(BundleError, match="provider 'cuda' is not available; available are auto, cpu"):
+        Runtime(bundle_path, provider="cuda")
+    with pytest.raises(BundleError, match="no embed graph for cpu/int8; the bundle has cpu/fp32"):
+        Runtime(bundle_path, precision="int8")
+
+
+def test_the_golden_check_passes_on_the_bundle_and_fails_on_other_weights(bundle_path: Path, tmp_path: Path) -> None:
+    Runtime(bundle_path, threads=1).check_golden()
+    copy = Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
+    weights = np.fromfile(copy / "weights.bin", dtype=np.float32)
+    (weights * np.float32(1.0005)).tofile(copy / "weights.bin")
+    relist(copy, "weights.bin")  # the digests agree: only the numbers can tell
+    with pytest.raises(BundleError, match=r"^embed\.onnx: golden pooled is off by .* on cpu/fp32, tolerance"):
+        Runtime(copy, threads=1).check_golden()
+
+
+def test_attention_of_chosen_layers_in_the_order_asked(runtime: Runtime) -> None:
+    [result] = runtime.encode(["abc"], Selection(attention=(1, 0)))
+    assert result.attention is not None
+    assert result.attention.shape == (2, 3, 5, 5)
+
+
+def test_warm_up_takes_lengths_beyond_the_model_as_its_longest(runtime: Runtime) -> None:
+    runtime.warm_up([1, 10**9])

@@ -1,0 +1,71 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headlight.errors import BundleError, InvalidInput
+from headlight.runtime import Tokenizer
+from tests.factory import small_tokenizer
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    small_tokenizer().save(str(path))
+    return Tokenizer(path, max_length=8)
+
+
+def test_special_tokens_stand_at_both_ends_and_have_no_place_in_the_text(tokenizer: Tokenizer) -> None:
+    info = tokenizer.encode("Ab c", with_info=True).info
+    assert info is not None
+    assert info.pieces == ("[CLS]", "a", "##b", "c", "[SEP]")
+    assert info.special == (True, False, False, False, True)
+    assert list(zip(info.starts, info.ends, strict=True)) == [(0, 0), (0, 1), (1, 2), (3, 4), (0, 0)]
+
+
+@given(st.text(alphabet="aB c\U0001f600éß1,.", min_size=1, max_size=5))
+def test_offsets_count_code_points_of_the_text(tokenizer: Tokenizer, text: str) -> None:
+    info = tokenizer.encode(text, with_info=True).info
+    assert info is not None
+    for piece, start, end, special in zip(info.pieces, info.starts, info.ends, info.special, strict=True):
+        if not special and piece != "[UNK]":
+            assert piece.removeprefix("##") == text[start:end].lower()
+
+
+def test_beyond_the_limit_is_refused_with_both_numbers(tokenizer: Tokenizer) -> None:
+    with pytest.raises(InvalidInput, match="has 12 tokens, the model takes 8"):
+        tokenizer.encode("abcdefghij")
+
+
+@pytest.mark.parametrize(("truncation", "kept"), [("cut_end", "abcdef"), ("cut_start", "efghij")])
+def test_truncation_keeps_the_special_tokens_and_reports_the_length_before(
+    tokenizer: Tokenizer, truncation: str, kept: str
+) -> None:
+    tokenized = tokenizer.encode("abcdefghij", truncation=truncation, with_info=True)  # type: ignore[arg-type]
+    assert tokenized.truncated
+    assert tokenized.original_length == 12
+    assert tokenized.info is not None
+    assert "".join(piece.removeprefix("##") for piece in tokenized.info.pieces[1:-1]) == kept
+    assert (tokenized.info.pieces[0], tokenized.info.pieces[-1]) == ("[CLS]", "[SEP]")
+
+
+def test_a_truncated_text_does_not_change_how_the_next_one_is_read(tokenizer: Tokenizer) -> None:
+    tokenizer.encode("abcdefghij", truncation="cut_end")
+    with pytest.raises(InvalidInput):
+        tokenizer.encode("abcdefghij")
+
+
+def test_without_the_limit_any_length_is_tokenised(tokenizer: Tokenizer) -> None:
+    assert len(tokenizer.encode("a" * 500, limit=False).ids) == 502
+
+
+def test_an_empty_text_is_refused(tokenizer: Tokenizer) -> None:
+    with pytest.raises(InvalidInput, match="is empty"):
+        tokenizer.encode("")
+
+
+def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(BundleError, match=r"^tokenizer\.json: is not a tokenizer"):
+        Tokenizer(tmp_path / "tokenizer.json", 8)

@@ -12,9 +12,13 @@ from export.writer import ParityError, export_checkpoint
 
 def main() -> int:
     """0: the bundle stands; 1: it disagrees with PyTorch and was not written; 2: the arguments do not fit."""
-    parser = argparse.ArgumentParser(prog="python -m export", description="Turn a checkpoint into a bundle to be served.")
+    parser = argparse.ArgumentParser(
+        prog="python -m export", description="Turn a checkpoint into a bundle to be served."
+    )
     parser.add_argument("checkpoint", type=Path, help="folder of config.json, model.safetensors and tokenizer.json")
-    parser.add_argument("--out", type=Path, required=True, help="bundle directory to write; an older bundle there is replaced")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="bundle directory to write; an older bundle there is replaced"
+    )
     parser.add_argument("--name", help="name that clients use; default: the last part of --out")
     parser.add_argument("--version", help="default: the first 12 digits of the SHA-256 of the weights")
     options = parser.parse_args()

@@ -97,6 +97,12 @@ def _drop_remarks(model: onnx.ModelProto) -> None:
     """Remove the exporter's notes on where each node came from: three quarters of the file, and paths of the machine it ran on."""
     model.ClearField("metadata_props")
     model.graph.ClearField("metadata_props")
-    for part in (*model.graph.node, *model.graph.initializer, *model.graph.value_info, *model.graph.input, *model.graph.output):
+    for part in (
+        *model.graph.node,
+        *model.graph.initializer,
+        *model.graph.value_info,
+        *model.graph.input,
+        *model.graph.output,
+    ):
         part.ClearField("metadata_props")
         part.ClearField("doc_string")

@@ -1,4 +1,4 @@
-"""Writing a bundle: first beside its place, with a manifest that lacks only the parity report; then the proof; then, in one move, the rest."""
+"""Writing a bundle: first beside its place, with a manifest that lacks only the proof; then the proof; then, in one move, all."""
 
 from __future__ import annotations
 

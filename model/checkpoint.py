@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -24,10 +25,17 @@ def save_checkpoint(
         folder: created if missing.
         tokenizer_json: the text of tokenizer.json.
         extra: further tensors (a training head), under names that do not begin with "encoder.".
+
+    Raises:
+        ValueError: a tensor holds a number that float16 has not; the message names it, and nothing is written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     tensors = {ENCODER_PREFIX + name: value for name, value in encoder.state_dict().items()} | (extra or {})
-    save_file({name: value.detach().half().contiguous() for name, value in tensors.items()}, folder / WEIGHTS)
+    halves = {name: value.detach().half().contiguous() for name, value in tensors.items()}
+    for name, value in halves.items():
+        if not value.isfinite().all():
+            raise ValueError(f"{name} is not finite in float16; did the training diverge?")
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(halves, folder / WEIGHTS)
     (folder / CONFIG).write_text(encoder.config.to_json(), encoding="utf-8")
     (folder / TOKENIZER).write_text(tokenizer_json, encoding="utf-8")
 
@@ -54,6 +62,13 @@ def load_checkpoint(folder: Path) -> Encoder:
 
 
 def load_tensors(folder: Path, prefix: str) -> dict[str, Tensor]:
-    """The float32 tensors of a checkpoint whose names begin with `prefix`, which is cut off."""
-    tensors = load_file(folder / WEIGHTS)
+    """The float32 tensors of a checkpoint whose names begin with `prefix`, which is cut off.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    try:
+        tensors = load_file(folder / WEIGHTS)
+    except SafetensorError as error:
+        raise ValueError(f"{folder / WEIGHTS} is not a safetensors file: {error}") from error
     return {name[len(prefix) :]: value.to(torch.float32) for name, value in tensors.items() if name.startswith(prefix)}

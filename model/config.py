@@ -13,7 +13,7 @@ POOLING_MODES = ("mean", "cls")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderConfig:
-    """Architecture of an encoder. Immutable; every value is checked on construction.
+    """Architecture of an encoder. Immutable; every value but `positions`, which the encoder looks up, is checked here.
 
     Raises:
         ValueError: naming the field, the value and what would be accepted.
@@ -48,6 +48,10 @@ class EncoderConfig:
             raise ValueError(f"pooling is {self.pooling!r}; choose one of {POOLING_MODES}")
         if not 0 <= self.pad_id < self.vocab_size:
             raise ValueError(f"pad_id {self.pad_id} is not a token of a vocabulary of {self.vocab_size}")
+        if self.norm_eps <= 0 or self.rope_theta <= 0:
+            raise ValueError(f"norm_eps {self.norm_eps} and rope_theta {self.rope_theta} must be above 0")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout is {self.dropout}; it must be at least 0 and below 1")
         if self.trained_length > self.max_length:
             raise ValueError(f"trained_length {self.trained_length} is beyond max_length {self.max_length}")
 
@@ -59,12 +63,14 @@ class EncoderConfig:
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> EncoderConfig:
+    def from_dict(cls, values: Any) -> EncoderConfig:
         """Build from parsed JSON.
 
         Raises:
             ValueError: an unknown or missing key, or a value of the wrong type, by name.
         """
+        if not isinstance(values, dict):
+            raise ValueError("is not a JSON object")
         hints = get_type_hints(cls)
         unknown = sorted(set(values) - set(hints))
         if unknown:

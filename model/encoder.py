@@ -47,7 +47,7 @@ class Encoder(nn.Module):
         Args:
             ids: int64 [B, S].
             mask: bool or int64 [B, S]; nonzero for a token, zero for padding. None: no padding.
-            positions: int64 [B, S] or [1, S]; None: 0 .. S-1.
+            positions: int64 [B, S] or [1, S], each in 0 .. config.max_length-1; None: 0 .. S-1.
             fused: False to compute attention in plain operations and return its weights.
 
         Raises:

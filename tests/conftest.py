@@ -21,7 +21,9 @@ def make_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> MakeBundle:
     def make(positions: str) -> Path:
         if positions not in made:
             # One scheme pre-norm with mean pooling, the other post-norm with the first token: each path is exported once.
-            changes = {"rope": {}, "sinusoidal": {"norm": "post", "pooling": "cls", "scale_embeddings": True}}[positions]
+            changes = {"rope": {}, "sinusoidal": {"norm": "post", "pooling": "cls", "scale_embeddings": True}}[
+                positions
+            ]
             config = small_config(positions=positions, **changes)
             made[positions] = write_checkpoint(tmp_path_factory.mktemp(f"checkpoint-{positions}"), config)
         return made[positions]

@@ -63,8 +63,9 @@ def sharpened(config: EncoderConfig, seed: int = 0) -> Encoder:
         for parameter in encoder.parameters():
             if parameter.ndim == 1:
                 parameter.add_(0.1 * torch.randn_like(parameter))
-        for block in encoder.blocks:
-            block.attention.project_in.weight[: 2 * config.dim] *= 3.0
+        for name, parameter in encoder.named_parameters():
+            if name.endswith("attention.project_in.weight"):
+                parameter[: 2 * config.dim] *= 3.0  # the rows of Q and K
     return encoder.eval()
 
 

@@ -37,7 +37,9 @@ class Bundle:
         try:
             raw = (path / MANIFEST).read_bytes()
         except OSError:
-            raise BundleError(f"cannot be read in {path}; is this a bundle made by `python -m export`?", MANIFEST) from None
+            raise BundleError(
+                f"cannot be read in {path}; is this a bundle made by `python -m export`?", MANIFEST
+            ) from None
         self.sha256 = hashlib.sha256(raw).hexdigest()
         if sha256 is not None and sha256.lower() != self.sha256:
             raise BundleError(f"has the digest {self.sha256}, not {sha256.lower()} as demanded", MANIFEST)
@@ -91,4 +93,6 @@ class Bundle:
             size = self.manifest.files[reference.location].bytes
             end = reference.offset + (reference.length or 0)
             if reference.offset < 0 or (reference.length or 0) < 0 or end > size:
-                raise BundleError(f"refers to bytes {reference.offset}..{end} of {reference.location}, which has {size}", graph)
+                raise BundleError(
+                    f"refers to bytes {reference.offset}..{end} of {reference.location}, which has {size}", graph
+                )

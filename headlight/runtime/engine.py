@@ -17,7 +17,7 @@ from headlight.runtime.values import EncodeItem, Floats, ItemResult, Role
 
 # Official builds may send telemetry; the variable must stand before the library is loaded.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-import onnxruntime  # noqa: E402
+import onnxruntime
 
 log = logging.getLogger("headlight.engine")
 Outputs = dict[str, NDArray[Any]]

@@ -193,8 +193,12 @@ class Manifest:
             normalize=top.take("normalize", bool),
             accepts=top.strings("accepts"),
             graphs=tuple(_graph(fields) for fields in top.children("graphs")),
-            tolerances=tuple(_floats(Tolerance, fields, ("provider", "precision")) for fields in top.children("tolerances")),
-            parity=tuple(_floats(ParityEntry, fields, ("output", "provider", "precision")) for fields in top.children("parity")),
+            tolerances=tuple(
+                _floats(Tolerance, fields, ("provider", "precision")) for fields in top.children("tolerances")
+            ),
+            parity=tuple(
+                _floats(ParityEntry, fields, ("output", "provider", "precision")) for fields in top.children("parity")
+            ),
             golden=top.take("golden", str),
             tokenizer=None if tokenizer is None else top.take("tokenizer", str),
             files=_files(top.child("files")),
@@ -208,9 +212,9 @@ def _architecture(fields: Fields) -> Architecture:
 
 
 def _graph(fields: Fields) -> Graph:
-    texts = {name: fields.take(name, str) for name in ("role", "form", "precision", "file")}
-    lists = {name: fields.strings(name) for name in ("weights", "inputs", "outputs", "providers")}
-    return Graph(**texts, **lists)
+    values: dict[str, Any] = {name: fields.take(name, str) for name in ("role", "form", "precision", "file")}
+    values |= {name: fields.strings(name) for name in ("weights", "inputs", "outputs", "providers")}
+    return Graph(**values)
 
 
 N = TypeVar("N", Tolerance, ParityEntry)
@@ -218,9 +222,11 @@ N = TypeVar("N", Tolerance, ParityEntry)
 
 def _floats(kind: type[N], fields: Fields, texts: Iterable[str]) -> N:
     """A dataclass of strings (`texts`) and floats (the rest)."""
-    strings: dict[str, Any] = {name: fields.take(name, str) for name in texts}
-    numbers = {f.name: fields.take(f.name, float) for f in dataclasses.fields(kind) if f.name not in strings}
-    return kind(**strings, **numbers)
+    values: dict[str, Any] = {name: fields.take(name, str) for name in texts}
+    for field in dataclasses.fields(kind):
+        if field.name not in values:
+            values[field.name] = fields.take(field.name, float)
+    return kind(**values)
 
 
 def _files(fields: Fields) -> dict[str, FileEntry]:

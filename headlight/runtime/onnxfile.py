@@ -46,7 +46,9 @@ class ExternalData:
 
 
 def _model_class() -> type[message.Message]:
-    file = descriptor_pb2.FileDescriptorProto(name="headlight/onnx_subset.proto", package="headlight.onnx_subset", syntax="proto3")
+    file = descriptor_pb2.FileDescriptorProto(
+        name="headlight/onnx_subset.proto", package="headlight.onnx_subset", syntax="proto3"
+    )
     for name, fields in SCHEMA.items():
         declared = file.message_type.add(name=name)
         for key, (number, kind) in fields.items():
@@ -57,7 +59,7 @@ def _model_class() -> type[message.Message]:
             else:
                 field.type = field.TYPE_STRING if kind == "string" else field.TYPE_INT32
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)  # type: ignore[no-untyped-call]
+    pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("headlight.onnx_subset.Model"))
 
 
@@ -97,4 +99,6 @@ def _reference(tensor: Any, name: str) -> ExternalData:
         length = int(entries["length"]) if "length" in entries else None
         return ExternalData(entries["location"], int(entries.get("offset", "0")), length)
     except (KeyError, ValueError):
-        raise BundleError("refers to external data without a location, or with an offset that is no number", name) from None
+        raise BundleError(
+            "refers to external data without a location, or with an offset that is no number", name
+        ) from None

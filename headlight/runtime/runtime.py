@@ -13,7 +13,7 @@ from headlight.runtime.bundle import Bundle
 from headlight.runtime.engine import Engine
 from headlight.runtime.parity import check_golden, everything
 from headlight.runtime.tokenizer import Tokenizer, Truncation
-from headlight.runtime.values import EncodeItem, Ids, ItemResult, Selection, Tokenized, TokenInfo
+from headlight.runtime.values import EncodeItem, Ids, ItemResult, Selection, TokenInfo, Tokenized
 
 PROVIDERS = ("cpu",)
 PRECISIONS = ("fp32",)

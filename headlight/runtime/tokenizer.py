@@ -10,7 +10,7 @@ import numpy as np
 import tokenizers
 
 from headlight.errors import BundleError, InvalidInput
-from headlight.runtime.values import Tokenized, TokenInfo
+from headlight.runtime.values import TokenInfo, Tokenized
 
 Truncation = Literal["refuse", "cut_end", "cut_start"]
 DIRECTIONS = {"cut_end": "right", "cut_start": "left"}

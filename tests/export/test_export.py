@@ -9,21 +9,26 @@ import onnx
 import pytest
 import torch
 
-from export import report
-from export.graphs import Embed
+from export import report, writer
+from export.graphs import GRAPHS
+from export.reference import Reference
 from export.report import cases
 from export.weights import share_weights
 from export.writer import ParityError, export_checkpoint
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.bundle import Bundle
 from headlight.runtime.parity import OUTPUTS, distances, everything
+from headlight.runtime.values import Floats, Ids
 from model.checkpoint import load_checkpoint
+from model.encoder import Encoder
 from tests.conftest import MakeBundle
 from tests.factory import small_config
 
 
 @pytest.mark.parametrize("positions", ["rope", "sinusoidal"])
-def test_the_bundle_gives_what_pytorch_gives(positions: str, make_bundle: MakeBundle, make_checkpoint: MakeBundle) -> None:
+def test_the_bundle_gives_what_pytorch_gives(
+    positions: str, make_bundle: MakeBundle, make_checkpoint: MakeBundle
+) -> None:
     """Independent of the exporter's own report: written out here against the encoder."""
     encoder = load_checkpoint(make_checkpoint(positions))
     runtime = Runtime(make_bundle(positions), threads=1)
@@ -64,17 +69,11 @@ def test_embed_has_neither_an_output_nor_a_node_that_only_attention_needs(bundle
 
 
 def test_graphs_share_one_copy_of_the_weights_and_hold_no_notes_of_the_machine(bundle_path: Path) -> None:
-    encoder_bytes = 4 * sum(p.numel() for p in load_checkpoint_like().parameters())
+    encoder_bytes = 4 * sum(p.numel() for p in Encoder(small_config()).parameters())
     assert (bundle_path / "weights.bin").stat().st_size < 2 * encoder_bytes  # page alignment included
     for role in ("embed", "attend"):
         model = onnx.load(bundle_path / f"{role}.onnx", load_external_data=False)
         assert not any(node.metadata_props or node.doc_string for node in model.graph.node)
-
-
-def load_checkpoint_like() -> torch.nn.Module:
-    from model.encoder import Encoder
-
-    return Encoder(small_config())
 
 
 def test_equal_tensors_are_stored_once(tmp_path: Path) -> None:
@@ -107,17 +106,28 @@ def test_the_longest_text_the_model_accepts_is_tried_too() -> None:
     assert [case.lengths for case in longest] == [(160,)]
 
 
+@pytest.fixture
+def traced_before(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the graphs of the same checkpoint from the bundle that another test exported: tracing takes seconds."""
+
+    def load(encoder: Encoder, role: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:
+        return onnx.load(bundle_path / f"{role}.onnx"), GRAPHS[role](encoder).outputs
+
+    monkeypatch.setattr(writer, "trace", load)
+
+
+@pytest.mark.usefixtures("traced_before")
 def test_outside_the_tolerance_nothing_is_written(
     make_checkpoint: MakeBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The fault: the graph is traced from an encoder that scales its output by 1.001."""
-    right = Embed.forward
+    """The fault: a graph whose pooled vectors are off by a thousandth, which is to say, a reference that is."""
+    right = Reference.outputs
 
-    def wrong(self: Embed, ids: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        pooled, tokens = right(self, ids, mask)
-        return pooled * 1.001, tokens
+    def wrong(self: Reference, ids: Ids, *, weights: bool = True) -> dict[str, Floats]:
+        outputs = right(self, ids, weights=weights)
+        return outputs | {"pooled": outputs["pooled"] * np.float32(1.001)}
 
-    monkeypatch.setattr(Embed, "forward", wrong)
+    monkeypatch.setattr(Reference, "outputs", wrong)
     with pytest.raises(ParityError, match="pooled is off by") as caught:
         export_checkpoint(make_checkpoint("rope"), tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
@@ -140,13 +150,15 @@ def test_the_command_says_in_one_line_what_is_wrong(tmp_path: Path) -> None:
     assert "config.json is missing" in line
 
 
+@pytest.mark.usefixtures("traced_before")
 def test_a_checkpoint_without_a_tokenizer_becomes_a_bundle_that_takes_ids_alone(
     make_checkpoint: MakeBundle, tmp_path: Path
 ) -> None:
     shutil.copytree(make_checkpoint("rope"), tmp_path / "checkpoint")
     (tmp_path / "checkpoint" / "tokenizer.json").unlink()
-    export_checkpoint(tmp_path / "checkpoint", tmp_path / "bundle", name="ids-only", version="7")
-    # A second export replaces the first, and leaves nothing else behind.
+    for _ in range(2):  # the second replaces the first, and leaves nothing else behind
+        export_checkpoint(tmp_path / "checkpoint", tmp_path / "bundle", name="ids-only", version="7")
+    assert {path.name for path in tmp_path.iterdir()} == {"checkpoint", "bundle"}
     runtime = Runtime(tmp_path / "bundle", threads=1)
     manifest = runtime.bundle.manifest
     assert (manifest.name, manifest.version, manifest.accepts) == ("ids-only", "7", ("ids",))

@@ -39,7 +39,9 @@ def test_an_untouched_bundle_opens_and_its_digest_is_that_of_the_manifest(copy: 
     assert Bundle(copy, bundle.sha256.upper()).sha256 == bundle.sha256
 
 
-@pytest.mark.parametrize("name", ["embed.onnx", "attend.onnx", "weights.bin", "tokenizer.json", "golden.npz", "parity.json"])
+@pytest.mark.parametrize(
+    "name", ["embed.onnx", "attend.onnx", "weights.bin", "tokenizer.json", "golden.npz", "parity.json"]
+)
 def test_one_flipped_bit_in_any_file_is_found_and_named(copy: Path, name: str) -> None:
     data = bytearray((copy / name).read_bytes())
     data[len(data) // 2] ^= 1
@@ -116,7 +118,9 @@ def test_a_graph_that_refers_to_an_undeclared_file_is_refused_before_it_is_opene
     next(e for e in external.external_data if e.key == "location").value = "../../etc/passwd"
     onnx.save(model, str(copy / "embed.onnx"))
     relist(copy, "embed.onnx")
-    with pytest.raises(BundleError, match=r"^embed\.onnx: refers to '\.\./\.\./etc/passwd', which the manifest does not give it"):
+    with pytest.raises(
+        BundleError, match=r"^embed\.onnx: refers to '\.\./\.\./etc/passwd', which the manifest does not give it"
+    ):
         Bundle(copy)
 
 
@@ -149,4 +153,6 @@ def test_references_are_found_in_the_attributes_of_nested_graphs_too(tmp_path: P
     model = onnx.helper.make_model(onnx.helper.make_graph([branch], "outer", [], []))
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     found = external_data(tmp_path / "m.onnx", "m.onnx")
-    assert [(reference.location, reference.offset, reference.length) for reference in found] == [("hidden.bin", 4, 4)] * 2
+    assert [(reference.location, reference.offset, reference.length) for reference in found] == [
+        ("hidden.bin", 4, 4)
+    ] * 2

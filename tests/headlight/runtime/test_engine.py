@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,11 +9,12 @@ from headlight.errors import EngineError
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.engine import output_names, pad
 from headlight.runtime.parity import everything
+from headlight.runtime.values import Ids
 
 ALL = everything(2)
 
 
-def ids_of(length: int, seed: int = 0) -> np.ndarray:  # type: ignore[type-arg]
+def ids_of(length: int, seed: int = 0) -> Ids:
     return np.random.default_rng([seed, length]).integers(1, 90, size=length, dtype=np.int64)
 
 
@@ -47,7 +50,8 @@ def test_each_item_gets_what_it_asked_for_in_its_order_and_nothing_else(runtime:
     assert second.tokens.shape == (9, 36)
     assert second.hidden.shape == (1, 9, 36)
     [alone] = runtime.engine.run([EncodeItem(ids_of(5), Selection(attention=(0,)))])
-    np.testing.assert_allclose(first.attention[1], alone.attention[0], atol=1e-6)  # type: ignore[index]
+    assert alone.attention is not None
+    np.testing.assert_allclose(first.attention[1], alone.attention[0], atol=1e-6)
 
 
 @settings(max_examples=25, deadline=None)
@@ -62,6 +66,8 @@ def test_a_text_is_the_same_alone_and_in_any_batch_with_and_without_attention(
     assert alone.tokens is not None
     for selection in (Selection(tokens=True), ALL):
         result = runtime.engine.run([EncodeItem(ids, selection) for ids in inputs])[which]
+        assert result.pooled is not None
+        assert result.tokens is not None
         np.testing.assert_allclose(result.pooled, alone.pooled, atol=1e-6, rtol=0)
         np.testing.assert_allclose(result.tokens, alone.tokens, atol=5e-6, rtol=0)
         if result.attention is not None:
@@ -79,13 +85,15 @@ def test_results_do_not_hold_the_batch_in_memory(runtime: Runtime) -> None:
 def test_a_failure_names_an_error_id_and_not_its_cause(runtime: Runtime, caplog: pytest.LogCaptureFixture) -> None:
     beyond = np.full(161, 1, dtype=np.int64)  # more positions than the graph's tables have
     beyond[0] = 10**6  # an id that the vocabulary has not; the CPU checks it, and its words must not reach a caller
-    with pytest.raises(EngineError, match=r"^ONNX Runtime failed; see error id [0-9a-f]{12} in the server's log$") as caught:
+    with pytest.raises(
+        EngineError, match=r"^ONNX Runtime failed; see error id [0-9a-f]{12} in the server's log$"
+    ) as caught:
         runtime.engine.run([EncodeItem(beyond, Selection())])
     assert caught.value.message.split()[6] in {record.error_id for record in caplog.records}  # type: ignore[attr-defined]
     runtime.engine.run([EncodeItem(ids_of(3), Selection())])  # and the engine goes on
 
 
-def test_only_the_graphs_asked_for_are_loaded(bundle_path) -> None:  # type: ignore[no-untyped-def]
+def test_only_the_graphs_asked_for_are_loaded(bundle_path: Path) -> None:
     small = Runtime(bundle_path, threads=1, attend=False)
     assert small.roles == {"embed"}
     small.check_golden()

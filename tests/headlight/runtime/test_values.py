@@ -13,7 +13,8 @@ def test_the_role_is_the_cheapest_graph_that_serves() -> None:
 
 
 @pytest.mark.parametrize(
-    "selection", [Selection(), Selection(False, True), Selection(True, True, (0, 1), (0, 2)), Selection(False, False, (1,))]
+    "selection",
+    [Selection(), Selection(False, True), Selection(True, True, (0, 1), (0, 2)), Selection(False, False, (1,))],
 )
 def test_output_bytes_are_known_before_anything_runs(runtime: Runtime, selection: Selection) -> None:
     ids = np.arange(1, 14, dtype=np.int64)

@@ -1,0 +1,102 @@
+# The only door to this repository: `make` lists what is behind it.
+
+PYTHON ?= python3
+VENV := .venv
+PROTO_VENV := .venv-proto
+PY := $(VENV)/bin/python
+PROTO_PY := $(PROTO_VENV)/bin/python
+
+# ONNX Runtime's Linux builds may report usage to their maker. Nothing here does.
+export ORT_DISABLE_TELEMETRY := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# The lowest version whose stubs users of protobuf 6 and of 7 can both import; hence an environment of its own.
+PROTO_TOOLS := grpcio-tools==1.76.0
+PROTO := proto/headlight/v1/headlight.proto
+STUBS := headlight_pb2.py headlight_pb2.pyi headlight_pb2_grpc.py
+
+EXTRAS := runtime,serve,plot,train,export,dev
+SETUP := $(VENV)/.installed
+PROTO_SETUP := $(PROTO_VENV)/.installed
+
+MODELS := docs-rope docs-sinusoidal
+MANIFESTS := $(MODELS:%=build/bundles/%/manifest.json)
+# Whatever can change a graph, its weights or what the parity report says about them.
+EXPORT_SOURCES := $(filter-out model/demo.py,$(wildcard model/*.py)) $(wildcard export/*.py headlight/runtime/*.py)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup proto proto-check train export run demo test system lint format bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(SETUP) ## create .venv with the pinned dependencies
+
+# Editable, so that one list (pyproject.toml) says what is needed and the command `headlight` is at hand. It puts only `headlight`
+# on the path: the other packages are run from the repository root.
+$(SETUP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headlight needs Python 3.11 or later, this is " + sys.version)'
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@echo "Installing the pinned dependencies into $(VENV); the first time takes some minutes."
+	@$(PY) -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	@touch $@
+
+$(PROTO_SETUP): Makefile
+	@test -x $(PROTO_PY) || $(PYTHON) -m venv $(PROTO_VENV)
+	@$(PROTO_PY) -m pip install --quiet $(PROTO_TOOLS)
+	@touch $@
+
+# protoc's virtual path makes the stubs import each other as headlight.pb, so nothing has to be patched afterwards.
+generate = $(PROTO_PY) -m grpc_tools.protoc -Iheadlight/pb=$(dir $(PROTO)) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) $(PROTO)
+
+proto: $(PROTO_SETUP) ## regenerate headlight/pb, which is committed
+	$(call generate,.)
+
+# Compares with a fresh generation: a stub edited by hand, or a contract changed without `make proto`, fails.
+proto-check: $(PROTO_SETUP)
+	@rm -rf build/proto && mkdir -p build/proto
+	@$(call generate,build/proto)
+	@for stub in $(STUBS); do diff -u headlight/pb/$$stub build/proto/headlight/pb/$$stub \
+		|| { echo "headlight/pb/$$stub is not what $(PROTO) generates: run 'make proto'" >&2; exit 1; }; done
+
+train: $(SETUP) ## train both models anew (half an hour each on 2 cores), over model/checkpoints
+	$(PY) -m model.train --positions rope --out model/checkpoints/docs-rope
+	$(PY) -m model.train --positions sinusoidal --out model/checkpoints/docs-sinusoidal
+
+export: $(MANIFESTS) ## turn the checkpoints into bundles under build/bundles, proved equal to PyTorch
+
+$(MANIFESTS): build/bundles/%/manifest.json: \
+		model/checkpoints/%/config.json model/checkpoints/%/model.safetensors model/checkpoints/%/tokenizer.json \
+		$(EXPORT_SOURCES) | $(SETUP)
+	$(PY) -m export model/checkpoints/$* --out $(@D)
+	@touch $@ # newer than its sources even where the exporter found nothing to change
+
+run: $(SETUP) build/bundles/docs-rope/manifest.json ## start the service, show one real answer, serve until Ctrl-C
+	$(PY) -m model.demo --bundle build/bundles/docs-rope
+
+demo: $(SETUP) build/bundles/docs-rope/manifest.json ## the same, and exit 0 after the answer
+	$(PY) -m model.demo --bundle build/bundles/docs-rope --once
+
+test: $(SETUP) ## the tests that need no other process, machine or network
+	$(PY) -m pytest
+
+system: $(SETUP) $(MANIFESTS) ## real processes, real clients; installs the Debian packages they need
+	tests/system/require.sh node npm
+	$(PY) -m pytest tests/system --timeout=600
+
+lint: $(SETUP) proto-check ## formatting, ruff, mypy --strict, and stubs that match the contract
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+format: $(SETUP) ## rewrite the code as `make lint` wants it
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+bench: $(SETUP) build/bundles/docs-rope/manifest.json ## what attention costs beside embeddings alone
+	$(PY) -m bench.embed_vs_attend
+
+clean: ## remove what was built; environments and checkpoints stay
+	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +

@@ -1,0 +1,53 @@
+"""Encoders small enough for a test, with attention sharp enough that a mistake in it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from model.config import EncoderConfig
+from model.encoder import Encoder
+
+
+def make_config(**changes: Any) -> EncoderConfig:
+    defaults: dict[str, Any] = {
+        "vocab_size": 50,
+        "dim": 16,
+        "heads": 2,
+        "layers": 2,
+        "ffn_dim": 32,
+        "positions": "rope",
+        "trained_length": 32,
+        "max_length": 64,
+    }
+    return EncoderConfig(**defaults | changes)
+
+
+def make_encoder(**changes: Any) -> Encoder:
+    """An encoder in evaluation mode. Random Q and K give near uniform attention, so their weights are enlarged."""
+    encoder = Encoder(make_config(**changes)).eval()
+    with torch.no_grad():
+        for name, value in encoder.named_parameters():
+            if name.endswith("project_in.weight"):
+                value[: 2 * encoder.config.dim] *= 4
+    return encoder
+
+
+@pytest.fixture
+def config() -> Callable[..., EncoderConfig]:
+    """Build a small config: `config(norm="post")`."""
+    return make_config
+
+
+@pytest.fixture
+def encoder() -> Callable[..., Encoder]:
+    """Build a small encoder: `encoder(positions="sinusoidal")`."""
+    return make_encoder
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(20)

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from model.checkpoint import CONFIG, TOKENIZER, WEIGHTS, load_checkpoint, load_tensors, save_checkpoint
+from model.encoder import Encoder
+
+Build = Callable[..., Encoder]
+
+
+@pytest.fixture
+def saved(tmp_path: Path, encoder: Build) -> tuple[Path, Encoder]:
+    folder, original = tmp_path / "deep" / "checkpoint", encoder(positions="sinusoidal", norm="post", dropout=0.1)
+    save_checkpoint(folder, original, '{"version": "1.0"}', {"mlm.bias": torch.tensor([1.0, 2.5])})
+    return folder, original
+
+
+def test_round_trip_rounds_weights_to_half_precision_and_nothing_else(saved: tuple[Path, Encoder]) -> None:
+    folder, original = saved
+    loaded = load_checkpoint(folder)
+    assert loaded.config == original.config
+    assert not loaded.training
+    assert loaded.state_dict().keys() == original.state_dict().keys()
+    for name, value in loaded.state_dict().items():
+        assert value.dtype == torch.float32
+        assert torch.equal(value, original.state_dict()[name].half().float()), name
+
+
+def test_round_trip_keeps_the_answers(saved: tuple[Path, Encoder]) -> None:
+    folder, original = saved
+    ids = torch.randint(0, 50, (2, 12))
+    with torch.no_grad():
+        before, after = original(ids).pooled, load_checkpoint(folder)(ids).pooled
+    torch.testing.assert_close(before, after, atol=0.01, rtol=0)
+
+
+def test_a_second_round_trip_changes_nothing(saved: tuple[Path, Encoder], tmp_path: Path) -> None:
+    once = load_checkpoint(saved[0])
+    save_checkpoint(tmp_path / "again", once, "{}")
+    for name, value in load_checkpoint(tmp_path / "again").state_dict().items():
+        assert torch.equal(value, once.state_dict()[name]), name
+
+
+def test_the_file_holds_halves_and_no_table_that_can_be_computed(saved: tuple[Path, Encoder]) -> None:
+    folder, original = saved
+    tensors = load_file(folder / WEIGHTS)
+    assert {tensor.dtype for tensor in tensors.values()} == {torch.float16}
+    assert {name.removeprefix("encoder.") for name in tensors} == {
+        *(name for name, _ in original.named_parameters()),
+        "mlm.bias",
+    }
+    assert (folder / TOKENIZER).read_text(encoding="utf-8") == '{"version": "1.0"}'
+
+
+def test_extra_tensors_are_found_by_their_prefix(saved: tuple[Path, Encoder]) -> None:
+    tensors = load_tensors(saved[0], "mlm.")
+    assert list(tensors) == ["bias"]
+    assert tensors["bias"].tolist() == [1.0, 2.5]
+    assert tensors["bias"].dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", [CONFIG, WEIGHTS])
+def test_a_missing_file_is_named(name: str, saved: tuple[Path, Encoder]) -> None:
+    (saved[0] / name).unlink()
+    with pytest.raises(FileNotFoundError, match=name):
+        load_checkpoint(saved[0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [({"layers": 3}, r"blocks\.2\."), ({"layers": 1}, r"blocks\.1\."), ({"ffn_dim": 8}, "up.weight")],
+)
+def test_weights_that_do_not_fit_are_named(changes: dict[str, int], key: str, saved: tuple[Path, Encoder]) -> None:
+    folder, original = saved
+    (folder / CONFIG).write_text(dataclasses.replace(original.config, **changes).to_json(), encoding="utf-8")  # type: ignore[arg-type]  # ints
+    with pytest.raises(ValueError, match=rf"(?s)model\.safetensors does not fit config\.json.*{key}"):
+        load_checkpoint(folder)
+
+
+def test_weights_that_float16_cannot_hold_are_refused_and_nothing_is_written(tmp_path: Path, encoder: Build) -> None:
+    diverged = encoder()
+    with torch.no_grad():
+        diverged.embedding.weight[0, 0] = 1e6
+    with pytest.raises(ValueError, match=r"encoder\.embedding\.weight is not finite in float16"):
+        save_checkpoint(tmp_path / "checkpoint", diverged, "{}")
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_a_damaged_weight_file_is_named(saved: tuple[Path, Encoder]) -> None:
+    (saved[0] / WEIGHTS).write_bytes(b"\xff" * 100)
+    with pytest.raises(ValueError, match=r"model\.safetensors is not a safetensors file"):
+        load_checkpoint(saved[0])

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.config import EncoderConfig
+
+Build = Callable[..., EncoderConfig]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocab_size": 0}, "vocab_size is 0; it must be at least 1"),
+        ({"dim": 0}, "dim is 0; it must be at least 1"),
+        ({"heads": -2}, "heads is -2; it must be at least 1"),
+        ({"layers": 0}, "layers is 0; it must be at least 1"),
+        ({"ffn_dim": 0}, "ffn_dim is 0; it must be at least 1"),
+        ({"trained_length": 0}, "trained_length is 0; it must be at least 1"),
+        ({"max_length": 0}, "max_length is 0; it must be at least 1"),
+        ({"dim": 10, "heads": 4}, "dim 10 is not a multiple of heads 4"),
+        ({"norm": "rms"}, r"norm is 'rms'; choose one of \('pre', 'post'\)"),
+        ({"pooling": "max"}, r"pooling is 'max'; choose one of \('mean', 'cls'\)"),
+        ({"pad_id": 50}, "pad_id 50 is not a token of a vocabulary of 50"),
+        ({"pad_id": -1}, "pad_id -1 is not a token"),
+        ({"norm_eps": 0.0}, "norm_eps 0.0 and rope_theta"),
+        ({"dropout": 1.0}, "dropout is 1.0; it must be at least 0 and below 1"),
+        ({"trained_length": 65, "max_length": 64}, "trained_length 65 is beyond max_length 64"),
+    ],
+)
+def test_a_bad_value_is_refused_by_name(changes: dict[str, Any], message: str, config: Build) -> None:
+    with pytest.raises(ValueError, match=message):
+        config(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"colour": 1, "aroma": 2}, r"unknown keys \['aroma', 'colour'\]"),
+        ({"dim": "16"}, "dim is '16'; expected int"),
+        ({"dim": 16.0}, r"dim is 16\.0; expected int"),
+        ({"dim": True}, "dim is True; expected int"),
+        ({"normalize": 1}, "normalize is 1; expected bool"),
+        ({"norm_eps": "small"}, "norm_eps is 'small'; expected float"),
+        ({"positions": None}, "positions is None; expected str"),
+    ],
+)
+def test_a_bad_key_or_type_is_refused_by_name(changes: dict[str, Any], message: str, config: Build) -> None:
+    with pytest.raises(ValueError, match=message):
+        EncoderConfig.from_dict(dataclasses.asdict(config()) | changes)
+
+
+def test_missing_keys_are_named() -> None:
+    with pytest.raises(ValueError, match=r"missing keys \['dim', 'ffn_dim', 'heads', 'layers'\]"):
+        EncoderConfig.from_dict({"vocab_size": 5, "positions": "rope"})
+
+
+def test_a_whole_number_will_do_for_a_float(config: Build) -> None:
+    assert EncoderConfig.from_dict(dataclasses.asdict(config()) | {"rope_theta": 500}).rope_theta == 500
+
+
+def test_it_survives_its_file(tmp_path: Path, config: Build) -> None:
+    written = config(norm="post", scale_embeddings=True, dropout=0.1, rope_theta=500.0)
+    path = tmp_path / "config.json"
+    path.write_text(written.to_json(), encoding="utf-8")
+    assert EncoderConfig.load(path) == written
+
+
+@pytest.mark.parametrize("text", ["{", "3", json.dumps({"dim": 4})])
+def test_a_bad_file_is_named(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"config\.json: "):
+        EncoderConfig.load(path)
+
+
+def test_it_cannot_be_changed(config: Build) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config().dim = 32  # type: ignore[misc]  # the point of the test

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from model.pooling import POOLING, cls_pool, mean_pool, unit_length
+
+TOKENS = torch.tensor([[[1.0, 2.0], [3.0, 6.0], [100.0, 100.0]]])
+
+
+def test_mean_leaves_padding_out() -> None:
+    mask = torch.tensor([[True, True, False]])
+    torch.testing.assert_close(mean_pool(TOKENS, mask), torch.tensor([[2.0, 4.0]]))
+
+
+def test_cls_is_the_first_token() -> None:
+    mask = torch.tensor([[True, True, False]])
+    torch.testing.assert_close(cls_pool(TOKENS, mask), torch.tensor([[1.0, 2.0]]))
+
+
+@pytest.mark.parametrize("mode", sorted(POOLING))
+def test_padding_alone_gives_zeros_that_stay_zeros(mode: str) -> None:
+    pooled = POOLING[mode](TOKENS, torch.zeros(1, 3, dtype=torch.bool))
+    assert unit_length(pooled).tolist() == [[0.0, 0.0]]
+
+
+def test_unit_length_keeps_the_direction_of_tiny_and_of_large_vectors() -> None:
+    vectors = torch.tensor([[3.0, 4.0], [3e-6, 4e-6], [3e15, 4e15]])
+    torch.testing.assert_close(unit_length(vectors), torch.tensor([[0.6, 0.8]]).expand(3, 2))

@@ -1,0 +1,104 @@
+"""The real service in a process of its own: started on free ports, waited for by its health, stopped by process id."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+ROOT = Path(__file__).resolve().parents[2]
+START_SECONDS = 60
+STOP_SECONDS = 60
+
+
+class Service:
+    """`python -m service` on loopback. Use as a context manager.
+
+    Attributes:
+        target: host:port of gRPC.
+        http: host:port of HTTP.
+        log: the parsed lines of its log so far.
+    """
+
+    def __init__(self, bundle: Path, *options: str) -> None:
+        ports = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
+        command = [sys.executable, "-W", "error", "-m", "service", "--bundle", str(bundle), *ports, *options]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADLIGHT_")}
+        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+        self.log: list[dict[str, Any]] = []
+        self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        listening = self.wait_for("listening")
+        self.target, self.http = (f"127.0.0.1:{listening[key]}" for key in ("grpc_port", "http_port"))
+        self._wait_until_serving()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                entry = {"event": "not json", "line": line}
+            self.log.append(entry)
+            self._lines.put(entry)
+        self._lines.put(None)
+
+    def wait_for(self, event: str) -> dict[str, Any]:
+        """The next log entry with this event."""
+        while (entry := self._lines.get(timeout=START_SECONDS)) is not None:
+            if entry.get("event") == event:
+                return entry
+        raise AssertionError(f"the service ended before {event!r}; its log: {self.log[-5:]}")
+
+    def _wait_until_serving(self) -> None:
+        with grpc.insecure_channel(self.target) as channel:
+            watch = health_pb2_grpc.HealthStub(channel).Watch(
+                health_pb2.HealthCheckRequest(), timeout=START_SECONDS, wait_for_ready=True
+            )
+            for answer in watch:
+                if answer.status == health_pb2.HealthCheckResponse.SERVING:
+                    watch.cancel()
+                    return
+        raise AssertionError("never became ready")
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait(self) -> int:
+        """The exit code."""
+        code = self.process.wait(timeout=STOP_SECONDS)
+        self._reader.join(timeout=5)
+        return code
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.terminate()
+        try:
+            code = self.wait()
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+        finally:
+            if self.process.stderr is not None:
+                self.process.stderr.close()
+        if kind is None:
+            assert code == 0, self.log[-5:]
+            assert all(entry["event"] != "not json" for entry in self.log), self.log

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Makes sure of the named commands, installing their Debian packages only where the command is missing: a machine may have a
+# command from elsewhere, with which Debian's package would conflict. Fails, never skips, where one cannot be had.
+#   tests/system/require.sh make venv node npm
+set -euo pipefail
+
+present() {
+  case "$1" in
+    venv) "${PYTHON:-python3}" -c 'import ensurepip, venv' 2>/dev/null ;;
+    *) command -v "$1" >/dev/null ;;
+  esac
+}
+
+package_of() {
+  case "$1" in
+    make | npm) echo "$1" ;;
+    node) echo nodejs ;;
+    venv) echo python3-venv ;;
+    *) echo "require.sh knows no Debian package for '$1'; add it to package_of" >&2; exit 2 ;;
+  esac
+}
+
+packages=()
+for name in "$@"; do
+  package="$(package_of "$name")"
+  present "$name" || packages+=("$package")
+done
+[ ${#packages[@]} -gt 0 ] || exit 0
+
+if ! command -v apt-get >/dev/null; then
+  echo "missing: ${packages[*]} (as Debian calls them); install them and run this again" >&2
+  exit 1
+fi
+privilege=()
+[ "$(id -u)" -eq 0 ] || privilege=(sudo)
+echo "installing ${packages[*]}"
+"${privilege[@]}" apt-get update -qq
+"${privilege[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"
+
+for name in "$@"; do
+  present "$name" || { echo "'$name' is missing even after installing ${packages[*]}" >&2; exit 1; }
+done

@@ -1,0 +1,64 @@
+"""Over the wire, with the real service: what PyTorch computes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from export.reference import BASE_TOLERANCE, random_ids
+from headlight import Client
+from headlight.runtime.parity import distance
+from headlight.runtime.values import Ids
+from model.checkpoint import load_checkpoint
+from model.encoder import Encoder, EncoderOutput
+from tests.system.processes import ROOT, Service
+
+LENGTHS = (1, 2, 3, 17, 64, 127, 128, 129, 256, 511, 512)  # up to four times the training length
+
+
+def pytorch(encoder: Encoder, ids: Ids) -> EncoderOutput:
+    with torch.inference_mode():
+        return encoder(torch.from_numpy(ids)[None], fused=False)  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def encoder(served: tuple[str, Service]) -> Encoder:
+    return load_checkpoint(ROOT / "model" / "checkpoints" / served[0])
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_every_output_of_both_models_is_pytorchs(served: tuple[str, Service], encoder: Encoder, length: int) -> None:
+    ids = random_ids(encoder.config, length, seed=7)
+    expected = pytorch(encoder, ids)
+    with Client(served[1].target) as client:
+        pooled, [tokens] = client.encode([ids]), client.encode_tokens([ids])
+        attention, hidden = client.attend(ids), client.hidden(ids)
+    got = {"pooled": pooled[0], "tokens": tokens, "attention": attention.weights, "hidden": hidden.states}
+    reference = {
+        "pooled": expected.pooled[0],
+        "tokens": expected.tokens[0],
+        "attention": torch.cat(expected.attention),
+        "hidden": torch.cat(expected.hidden),
+    }
+    for name, value in reference.items():
+        assert got[name].shape == tuple(value.shape), name
+        assert distance(name, got[name], value.numpy()) <= BASE_TOLERANCE[name], name
+    np.testing.assert_allclose(attention.weights.sum(-1), 1.0, atol=1e-5)
+    assert attention.layers == tuple(range(encoder.config.layers))
+
+
+def test_a_text_is_tokenised_and_encoded_as_in_training(served: tuple[str, Service], encoder: Encoder) -> None:
+    text = "def join(path, *paths):\n    return os.path.join(path, *paths)"
+    with Client(served[1].target) as client:
+        [tokens] = client.tokenize([text])
+        vector = client.encode([text])[0]
+        attention = client.attend(text, layers=[-1])
+    assert attention.tokens == tokens
+    assert attention.layers == (encoder.config.layers - 1,)
+    expected = pytorch(encoder, np.array(tokens.ids))
+    assert distance("pooled", vector, expected.pooled[0].numpy()) <= 1e-5
+    assert distance("attention", attention.weights, expected.attention[-1].numpy()) <= 1e-5
+    for piece, start, end, special in zip(tokens.pieces, tokens.starts, tokens.ends, tokens.special, strict=True):
+        assert special == piece.startswith("[")
+        assert special or piece.removeprefix("##") == text[start:end].lower() or text[start:end].isspace()

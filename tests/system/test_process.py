@@ -1,0 +1,90 @@
+"""What an operator sees: the command line, the log, metrics, probes, the demo."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+
+from headlight import Client, NotFound
+from tests.system.conftest import bundle_of
+from tests.system.processes import ROOT, Service
+
+
+def get(address: str, path: str) -> str:
+    with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def test_metrics_tell_of_the_work_done() -> None:
+    with Service(bundle_of("docs-rope")) as service:
+        with Client(service.target) as client:
+            client.encode(["one", "two words"])
+            client.attend("three")
+            with pytest.raises(NotFound, match="docs-rope"):
+                Client(service.target, model="nobody").encode(["x"])
+        text = get(service.http, "/metrics")
+        assert get(service.http, "/readyz")
+        secret = "zebra crossing at midnight"
+        with Client(service.target) as client:
+            client.encode([secret])
+        log = list(service.log)
+    for line in (
+        'headlight_texts_total{model="docs-rope"} 3.0',
+        'headlight_attend_runs_total{model="docs-rope"} 1.0',
+        'grpc_code="OK",grpc_method="Encode"',
+        'grpc_code="NOT_FOUND"',
+        "grpc_server_handling_seconds_bucket",
+        "headlight_model_info{",
+        "headlight_padding_ratio",
+        "headlight_stage_seconds",
+    ):
+        assert line in text, line
+    assert "zebra" not in str(log)
+
+
+def test_reflection_lists_the_service(rope: Service) -> None:
+    with grpc.insecure_channel(rope.target) as channel:
+        names = ProtoReflectionDescriptorDatabase(channel).get_services()
+    assert "headlight.v1.HeadlightService" in names
+    assert "grpc.health.v1.Health" in names
+
+
+def run_service(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "service", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_check_accepts_a_bundle_and_refuses_a_damaged_one(tmp_path: Path) -> None:
+    good = run_service("--bundle", str(bundle_of("docs-rope")), "--check")
+    assert good.returncode == 0, good.stderr
+    copy = Path(shutil.copytree(bundle_of("docs-rope"), tmp_path / "bundle"))
+    data = bytearray((copy / "weights.bin").read_bytes())
+    data[1000] ^= 1
+    (copy / "weights.bin").write_bytes(data)
+    bad = run_service("--bundle", str(copy), "--check")
+    assert bad.returncode == 3
+    assert "weights.bin" in bad.stderr
+    assert "Traceback" not in bad.stderr
+
+
+def test_a_port_that_is_taken_is_said_plainly(rope: Service) -> None:
+    done = run_service("--bundle", str(bundle_of("docs-rope")), "--grpc", rope.target, "--http", "127.0.0.1:0")
+    assert done.returncode == 1
+    assert rope.target in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_demo_answers_and_ends() -> None:
+    command = [sys.executable, "-m", "model.demo", "--bundle", str(bundle_of("docs-rope")), "--once"]
+    command += ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[CLS]" in done.stdout
+    assert "headlight embed" in done.stdout

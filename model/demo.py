@@ -158,10 +158,10 @@ def answer(target: str, child: subprocess.Popen[bytes], log: IO[bytes]) -> None:
 
 
 def library() -> list[Function]:
-    """The public functions with a docstring, one of each name."""
+    """The public functions, one of each name. Without a docstring too: what they are found by holds none."""
     known: dict[tuple[str, str], Function] = {}
     for function in functions(MODULES.split()):
-        if function.summary and not function.name.rpartition(".")[2].startswith("_"):
+        if not any(part.startswith("_") for part in function.name.split(".")):
             known.setdefault((function.module, function.name), function)
     return list(known.values())
 
@@ -171,7 +171,8 @@ def nearest(scores: np.ndarray, corpus: Sequence[Function], width: int) -> str:
     lines = []
     for index in np.argsort(-scores)[:NEAREST]:
         found = corpus[index]
-        lines.append(f"  {scores[index]:.2f}  {found.module}.{found.name}  {found.summary}"[:width])
+        call = f"{found.module}.{found.name}({', '.join(found.parameters)})"
+        lines.append(f"  {scores[index]:.2f}  {call}  {found.summary}"[:width].rstrip())
     return "\n".join(lines)
 
 

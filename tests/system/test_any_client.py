@@ -100,7 +100,7 @@ def test_the_command_line_answers(rope: Service) -> None:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    assert len(json.loads(headlight("embed", "hello", "--format", "json"))) == 1
+    assert len(json.loads(headlight("embed", "hello", "--format", "json"))["embeddings"]) == 1
     assert "hello" in headlight("tokens", "hello")
     assert "docs-rope" in headlight("info")
     assert "[CLS]" in headlight("attend", "open a file")

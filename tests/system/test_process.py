@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -56,6 +57,12 @@ def test_reflection_lists_the_service(rope: Service) -> None:
     assert "grpc.health.v1.Health" in names
 
 
+def free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
 def run_service(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "service", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
@@ -83,7 +90,7 @@ def test_a_port_that_is_taken_is_said_plainly(rope: Service) -> None:
 
 def test_the_demo_answers_and_ends() -> None:
     command = [sys.executable, "-m", "model.demo", "--bundle", str(bundle_of("docs-rope")), "--once"]
-    command += ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    command += ["--grpc", free_address(), "--http", free_address()]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "[CLS]" in done.stdout

@@ -1,0 +1,8 @@
+"""`python -m headlight`: the command line."""
+
+import sys
+
+from headlight.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

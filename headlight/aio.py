@@ -1,0 +1,125 @@
+"""The client for asyncio."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+
+from headlight import stream
+from headlight.channel import ClientBase, Options, seconds_left
+from headlight.convert import Input, Truncate, as_list, from_model
+from headlight.pb import headlight_pb2 as pb
+from headlight.results import Attention, Embeddings, Floats, Hidden, ModelDescription, TokenList
+from headlight.work import Pooled, RequestT, ResponseT, ResultT, Tokenized, UnaryWork
+
+
+class AsyncClient(ClientBase[grpc.aio.Channel]):
+    """`headlight.client.Client` for asyncio: the same arguments, methods, results and errors, each method a coroutine.
+
+    Make it inside a running event loop. It closes at the end of its `async with` block, or by `close()`. Cancelling a
+    method cancels its calls.
+    """
+
+    def _open(self, target: str, credentials: grpc.ChannelCredentials | None, options: Options) -> grpc.aio.Channel:
+        if credentials is None:
+            return grpc.aio.insecure_channel(target, options)
+        return grpc.aio.secure_channel(target, credentials, options)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends the connection; calls in flight fail."""
+        await self._channel.close(None)
+
+    async def encode(self, texts: Iterable[Input] | str, *, truncate: Truncate = None) -> Floats:
+        """Pooled vectors, float32 [N, D]; see `Client.encode`."""
+        return (await self.encode_with_info(texts, truncate=truncate)).vectors
+
+    async def encode_with_info(self, texts: Iterable[Input] | str, *, truncate: Truncate = None) -> Embeddings:
+        """Pooled vectors, token counts and origin; see `Client.encode_with_info`."""
+        deadline = self._deadline()
+        work = Pooled(await self._describe(deadline), self._model, as_list(texts), truncate)
+        return await self._call(self._stub.Encode, work, deadline)
+
+    async def encode_tokens(self, texts: Iterable[Input] | str, *, truncate: Truncate = None) -> list[Floats]:
+        """Token vectors, float32 [n, D] for each input; see `Client.encode_tokens`."""
+        deadline = self._deadline()
+        work = stream.token_vectors(await self._describe(deadline), self._model, as_list(texts), truncate)
+        return await self._stream(work, deadline)
+
+    async def attend(self, text: Input, layers: Iterable[int] | None = None, *, truncate: Truncate = None) -> Attention:
+        """Attention weights of one text; see `Client.attend`."""
+        deadline = self._deadline()
+        work = stream.attention(await self._describe(deadline), self._model, text, layers, truncate)
+        return (await self._stream(work, deadline))[0]
+
+    async def hidden(self, text: Input, layers: Iterable[int] | None = None, *, truncate: Truncate = None) -> Hidden:
+        """Hidden states of one text; see `Client.hidden`."""
+        deadline = self._deadline()
+        work = stream.hidden(await self._describe(deadline), self._model, text, layers, truncate)
+        return (await self._stream(work, deadline))[0]
+
+    async def tokenize(self, texts: Iterable[Input] | str) -> list[TokenList]:
+        """The tokens of each input; see `Client.tokenize`."""
+        deadline = self._deadline()
+        work = Tokenized(await self._describe(deadline), self._model, as_list(texts))
+        return await self._call(self._stub.Tokenize, work, deadline)
+
+    async def model(self) -> ModelDescription:
+        """The model, its service and its parity; see `Client.model`."""
+        self._description = None
+        return await self._describe(self._deadline())
+
+    async def _describe(self, deadline: float | None) -> ModelDescription:
+        if self._description is None:
+            with self._errors():
+                response = await self._stub.GetModel(
+                    pb.GetModelRequest(model=self._model), timeout=seconds_left(deadline)
+                )
+            self._description = from_model(response)
+        return self._description
+
+    async def _call(
+        self, method: Any, work: UnaryWork[RequestT, ResponseT, ResultT], deadline: float | None
+    ) -> ResultT:
+        pending: deque[tuple[range, Any]] = deque()
+
+        async def finish_first() -> None:
+            part, call = pending[0]
+            with self._errors(part.start):
+                work.receive(part, await call)
+            pending.popleft()
+
+        try:
+            for part, request in work.requests():
+                if len(pending) == self._concurrency:
+                    await finish_first()
+                pending.append((part, method(request, timeout=seconds_left(deadline))))
+            while pending:
+                await finish_first()
+        finally:
+            for _, call in pending:
+                call.cancel()
+        return work.result()
+
+    async def _stream(self, work: stream.Streamed[ResultT], deadline: float | None) -> list[ResultT]:
+        if work.is_empty:
+            return work.result()
+        call = self._stub.EncodeStream(work.requests(), timeout=seconds_left(deadline))
+        try:
+            with self._errors():
+                async for frame in call:
+                    work.receive(frame)
+        finally:
+            call.cancel()
+        return work.result()

@@ -1,0 +1,108 @@
+"""How a client's connection behaves: balancing, retries, keepalive; and what else the two clients share."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+import grpc
+
+from headlight.errors import DeadlineExceeded, InvalidInput
+from headlight.pb.headlight_pb2_grpc import HeadlightServiceStub
+from headlight.results import ModelDescription
+from headlight.status import error_of_call
+
+ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)
+Options = Sequence[tuple[str, Any]]
+
+SERVICE_CONFIG = {
+    # A headless Kubernetes service resolves to one address a pod; the default policy would pin this client to the
+    # first.
+    "loadBalancingConfig": [{"round_robin": {}}],
+    "methodConfig": [
+        {
+            "name": [{"service": "headlight.v1.HeadlightService"}],
+            # Every call is a pure function of its request, so repeating one is safe. UNAVAILABLE alone:
+            # RESOURCE_EXHAUSTED is also what gRPC answers to a message too large, which no repetition makes smaller.
+            "retryPolicy": {
+                "maxAttempts": 4,
+                "initialBackoff": "0.1s",
+                "maxBackoff": "1s",
+                "backoffMultiplier": 2,
+                "retryableStatusCodes": ["UNAVAILABLE"],
+            },
+        }
+    ],
+    # Where most calls fail, retries only add to the load: below half of the tokens there are none.
+    "retryThrottling": {"maxTokens": 20, "tokenRatio": 0.2},
+}
+
+DEFAULT_OPTIONS: Options = (
+    ("grpc.service_config", json.dumps(SERVICE_CONFIG)),
+    # gRPC repeats only what it has kept. Its default of 256 KiB is less than a full request of texts.
+    ("grpc.per_rpc_retry_buffer_size", 4 * 2**20),
+    # A stock server closes connections that ping more often than every 5 minutes. Between pings, unacknowledged data is
+    # noticed after the keepalive timeout (gRPC sets TCP_USER_TIMEOUT to it).
+    ("grpc.keepalive_time_ms", 310_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+)
+
+
+class ClientBase(abc.ABC, Generic[ChannelT]):
+    """A client's channel, options, and memory of the server. `headlight.client.Client` describes the arguments."""
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        model: str = "",
+        timeout: float | None = None,
+        tls: bool = False,
+        credentials: grpc.ChannelCredentials | None = None,
+        concurrency: int = 4,
+        options: Options = (),
+    ) -> None:
+        if concurrency < 1:
+            raise ValueError("concurrency: must be at least 1")
+        if tls and credentials is None:
+            credentials = grpc.ssl_channel_credentials()
+        self._channel: ChannelT = self._open(target, credentials, [*dict([*DEFAULT_OPTIONS, *options]).items()])
+        self._stub = HeadlightServiceStub(self._channel)
+        self._model = model
+        self._timeout = timeout
+        self._concurrency = concurrency
+        self._description: ModelDescription | None = None  # for its limits; None: to be asked for
+
+    @abc.abstractmethod
+    def _open(self, target: str, credentials: grpc.ChannelCredentials | None, options: Options) -> ChannelT:
+        """A channel of the client's kind."""
+
+    @contextlib.contextmanager
+    def _errors(self, first_input: int = 0) -> Iterator[None]:
+        """Turns gRPC's errors into Headlight's. Named inputs are counted from `first_input`."""
+        try:
+            try:
+                yield
+            except grpc.RpcError as error:
+                raise error_of_call(error, first_input) from None
+        except InvalidInput:
+            self._description = None  # the limits may be those of a server that has since been replaced
+            raise
+
+    def _deadline(self) -> float | None:
+        """When a method called now must have ended, by the monotonic clock."""
+        return None if self._timeout is None else time.monotonic() + self._timeout
+
+
+def seconds_left(deadline: float | None) -> float | None:
+    """What remains until a deadline. Raises DeadlineExceeded where nothing does: gRPC would still let a quick call through."""
+    if deadline is None:
+        return None
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise DeadlineExceeded("the client's timeout passed")
+    return left

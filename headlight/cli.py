@@ -1,0 +1,183 @@
+"""The command line: `headlight embed|attend|tokens|info`.
+
+Exit codes: 0 done, 1 the service failed or is away, 2 wrong usage or input, 130 interrupted, 141 the reader of the
+output left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import headlight
+from headlight import output, plot
+from headlight.client import Client
+from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, NotFound, Overloaded, Unavailable
+from headlight.files import UsageError, guarded, read_lines, read_whole, screen, write_archive, write_text
+
+DEFAULT_TARGET = "127.0.0.1:50051"
+INTERRUPTED, READER_LEFT = 128 + 2, 128 + 13  # as a shell reports SIGINT and SIGPIPE
+
+
+def parser() -> argparse.ArgumentParser:
+    """The arguments of all commands."""
+    top = argparse.ArgumentParser(prog="headlight", description="Embeddings and attention from a Headlight service.")
+    top.add_argument("--version", action="version", version=f"headlight {headlight.__version__}")
+    commands = top.add_subparsers(required=True, metavar="embed|attend|tokens|info")
+
+    embed = command(commands, "embed", run_embed, "vectors of texts", formats=("text", "json", "npz"))
+    embed.add_argument("texts", nargs="*", metavar="TEXT", help="none, and no --file: standard input, a text a line")
+    embed.add_argument("--file", metavar="F", help="texts from a file, one a line")
+    embed.add_argument(
+        "--truncate", choices=("end", "start"), help="cut off this side of texts too long, instead of refusing them"
+    )
+
+    attend = command(commands, "attend", run_attend, "attention weights of one text", formats=("text", "json", "npz"))
+    attend.add_argument("text", nargs="?", metavar="TEXT", help="none, and no --file: all of standard input")
+    attend.add_argument("--file", metavar="F", help="the text is all of a file")
+    attend.add_argument(
+        "--layer", type=int, metavar="L", help="from 0, or negative from the last; without it an overview of all"
+    )
+    attend.add_argument(
+        "--head", type=int, metavar="H", help="from 0, or negative from the last; without it their mean is drawn"
+    )
+    attend.add_argument("--png", metavar="F.png", help="draw a picture (needs the extra headlight[plot])")
+    attend.add_argument("--truncate", choices=("end", "start"), help="cut off this side of a text too long")
+
+    tokens = command(commands, "tokens", run_tokens, "how texts fall into tokens", formats=("text", "json"))
+    tokens.add_argument("texts", nargs="*", metavar="TEXT", help="none, and no --file: standard input, a text a line")
+    tokens.add_argument("--file", metavar="F", help="texts from a file, one a line")
+
+    command(commands, "info", run_info, "the model, its limits, its distance from PyTorch", formats=("text", "json"))
+    return top
+
+
+def command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], None], summary: str, formats: Sequence[str]
+) -> argparse.ArgumentParser:
+    """One command with the options that all have."""
+    made: argparse.ArgumentParser = commands.add_parser(
+        name, help=summary, description=summary[0].upper() + summary[1:]
+    )
+    made.set_defaults(run=run)
+    target = os.environ.get("HEADLIGHT_TARGET") or DEFAULT_TARGET
+    made.add_argument(
+        "--target", default=target, metavar="HOST:PORT", help="default: HEADLIGHT_TARGET, else %(default)s"
+    )
+    made.add_argument("--model", default="", metavar="NAME", help="where the server has several")
+    made.add_argument("--tls", action="store_true", help="encrypt the connection")
+    made.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after so long; default: never")
+    made.add_argument("--format", choices=formats, help="default: text")
+    made.add_argument("--out", metavar="F", help="write to a file instead of standard output")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command. Returns the exit code; every error is one line on standard error."""
+    arguments = parser().parse_args(argv)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without the block characters still shows the numbers
+    try:
+        arguments.run(arguments)
+        sys.stdout.flush()
+    except (UsageError, HeadlightError) as error:
+        print(f"headlight: {advice(error, arguments.target)}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError | InvalidInput | NotFound) else 1
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains when it flushes
+        return READER_LEFT
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+def advice(error: UsageError | HeadlightError, target: str) -> str:
+    """An error on one line, with what to do about it."""
+    message = " ".join(str(error).split())
+    if isinstance(error, Unavailable):
+        return f"no answer from {target} ({message}); start a service there, or name another by --target or HEADLIGHT_TARGET"
+    if isinstance(error, DeadlineExceeded):
+        return f"{message}; give more time by --timeout"
+    if isinstance(error, Overloaded) and error.retry_after_seconds is not None:
+        return f"{message}; try again in {error.retry_after_seconds:g} s"
+    return message
+
+
+def run_embed(arguments: argparse.Namespace) -> None:
+    """`headlight embed`."""
+    check_format(arguments)
+    texts = read_lines(arguments.texts, arguments.file)
+    with connect(arguments) as client:
+        embeddings = client.encode_with_info(texts, truncate=arguments.truncate)
+    if embeddings.truncated.any():
+        print(f"headlight: {embeddings.truncated.sum()} of {len(texts)} texts were cut", file=sys.stderr)
+    if arguments.format == "npz":
+        write_archive(output.embeddings_arrays(embeddings), arguments.out)
+    else:
+        as_json = arguments.format == "json"
+        write_text(output.embeddings_json(embeddings) if as_json else output.embeddings_text(embeddings), arguments.out)
+
+
+def run_attend(arguments: argparse.Namespace) -> None:
+    """`headlight attend`."""
+    check_format(arguments)
+    if arguments.png and not plot.is_available():
+        raise UsageError("--png needs matplotlib: pip install 'headlight[plot]'")
+    text = read_whole(arguments.text, arguments.file)
+    layers = None if arguments.layer is None else [arguments.layer]
+    if layers is None and arguments.head is not None:
+        layers = [-1]
+    with connect(arguments) as client:
+        attention = client.attend(text, layers, truncate=arguments.truncate)
+    try:
+        show_attention(arguments, attention, text)
+    except ValueError as error:  # the head: how many there are is known only now
+        raise UsageError(f"--head: {error}") from None
+
+
+def show_attention(arguments: argparse.Namespace, attention: headlight.Attention, text: str) -> None:
+    """Writes what was asked: a picture, and numbers or a map unless the picture is all."""
+    head, single = arguments.head, len(attention.layers) == 1
+    if arguments.png:
+        draw = functools.partial(plot.plot_attention, attention, arguments.png, head=head, text=text)
+        guarded(arguments.png, "write", draw)
+    if arguments.format == "npz":
+        write_archive(output.attention_arrays(attention, head), arguments.out)
+    elif arguments.format == "json":
+        write_text(output.attention_json(attention, head), arguments.out)
+    elif arguments.format == "text" or not arguments.png:
+        width, colour = screen(arguments.out)
+        write_text(output.attention_text(attention, text, head, not single, width, colour), arguments.out)
+
+
+def run_tokens(arguments: argparse.Namespace) -> None:
+    """`headlight tokens`."""
+    texts = read_lines(arguments.texts, arguments.file)
+    with connect(arguments) as client:
+        lists = client.tokenize(texts)
+    write_text(
+        output.tokens_json(lists) if arguments.format == "json" else output.tokens_text(lists, texts), arguments.out
+    )
+
+
+def run_info(arguments: argparse.Namespace) -> None:
+    """`headlight info`."""
+    with connect(arguments) as client:
+        model = client.model()
+    write_text(output.info_json(model) if arguments.format == "json" else output.info_text(model), arguments.out)
+
+
+def connect(arguments: argparse.Namespace) -> Client:
+    """A client for the common options."""
+    return Client(arguments.target, model=arguments.model, timeout=arguments.timeout, tls=arguments.tls)
+
+
+def check_format(arguments: argparse.Namespace) -> None:
+    """Refuses what could not be written, before the service works for it."""
+    if arguments.format == "npz" and not arguments.out:
+        raise UsageError("--format npz is binary: name a file by --out")

@@ -1,0 +1,155 @@
+"""The client."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+
+from headlight import stream
+from headlight.channel import ClientBase, Options, seconds_left
+from headlight.convert import Input, Truncate, as_list, from_model
+from headlight.pb import headlight_pb2 as pb
+from headlight.results import Attention, Embeddings, Floats, Hidden, ModelDescription, TokenList
+from headlight.work import Pooled, RequestT, ResponseT, ResultT, Tokenized, UnaryWork
+
+
+class Client(ClientBase[grpc.Channel]):
+    """A connection to a Headlight service. Threads may share one; it closes with its `with` block, or by `close()`.
+
+    An input is a text, a pair of texts (a tuple of two), or a sequence of token ids with special tokens included
+    (integers, a list or a NumPy array). Every method may raise what `headlight.errors` lists: InvalidInput and NotFound
+    for what the caller can mend, Overloaded (with a delay, where the server named one), Unavailable (after a few
+    attempts), DeadlineExceeded, EngineError.
+
+    Args:
+        target: "host:port". All addresses of the name are used in turn.
+        model: name of the model; empty: the only one that the server has.
+        timeout: seconds that one method may take in all; None: as long as it needs.
+        tls: whether to use TLS, with gRPC's default certificate authorities.
+        credentials: use TLS with these instead.
+        concurrency: calls in flight at once for a list that needs several.
+        options: gRPC channel arguments, over those of `headlight.channel`.
+    """
+
+    def _open(self, target: str, credentials: grpc.ChannelCredentials | None, options: Options) -> grpc.Channel:
+        if credentials is None:
+            return grpc.insecure_channel(target, options)
+        return grpc.secure_channel(target, credentials, options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connection; calls in flight fail."""
+        self._channel.close()
+
+    def encode(self, texts: Iterable[Input] | str, *, truncate: Truncate = None) -> Floats:
+        """Pooled vectors in the order of the inputs; a long list becomes several calls.
+
+        Args:
+            texts: the inputs; a lone text counts as a list of one.
+            truncate: which side of an input too long to cut off; None: refuse it.
+
+        Returns:
+            float32 [N, D]; [0, D] for no inputs.
+        """
+        return self.encode_with_info(texts, truncate=truncate).vectors
+
+    def encode_with_info(self, texts: Iterable[Input] | str, *, truncate: Truncate = None) -> Embeddings:
+        """As `encode`, with the number of tokens of each input, what was cut off, and which weights answered."""
+        deadline = self._deadline()
+        work = Pooled(self._describe(deadline), self._model, as_list(texts), truncate)
+        return self._call(self._stub.Encode, work, deadline)
+
+    def encode_tokens(self, texts: Iterable[Input] | str, *, truncate: Truncate = None) -> list[Floats]:
+        """The vector of each token, special ones included: float32 [n, D] for an input of n. Arguments as `encode`."""
+        deadline = self._deadline()
+        work = stream.token_vectors(self._describe(deadline), self._model, as_list(texts), truncate)
+        return self._stream(work, deadline)
+
+    def attend(self, text: Input, layers: Iterable[int] | None = None, *, truncate: Truncate = None) -> Attention:
+        """Attention weights of one text of any length: they arrive in frames that default message limits let through.
+
+        Args:
+            text: the input.
+            layers: which, from 0, or negative from the end; None: all.
+            truncate: as in `encode`.
+        """
+        deadline = self._deadline()
+        work = stream.attention(self._describe(deadline), self._model, text, layers, truncate)
+        return self._stream(work, deadline)[0]
+
+    def hidden(self, text: Input, layers: Iterable[int] | None = None, *, truncate: Truncate = None) -> Hidden:
+        """Hidden states of one text: 0 is the embedding output, l the output of block l. Arguments as `attend`."""
+        deadline = self._deadline()
+        work = stream.hidden(self._describe(deadline), self._model, text, layers, truncate)
+        return self._stream(work, deadline)[0]
+
+    def tokenize(self, texts: Iterable[Input] | str) -> list[TokenList]:
+        """The tokens of each input, without running the model. Nothing is cut off."""
+        deadline = self._deadline()
+        return self._call(
+            self._stub.Tokenize, Tokenized(self._describe(deadline), self._model, as_list(texts)), deadline
+        )
+
+    def model(self) -> ModelDescription:
+        """The model, what runs it, its limits, and how far it is from PyTorch. Asks the server each time."""
+        self._description = None
+        return self._describe(self._deadline())
+
+    def _describe(self, deadline: float | None) -> ModelDescription:
+        if self._description is None:
+            with self._errors():
+                response = self._stub.GetModel(pb.GetModelRequest(model=self._model), timeout=seconds_left(deadline))
+            self._description = from_model(response)
+        return self._description
+
+    def _call(self, method: Any, work: UnaryWork[RequestT, ResponseT, ResultT], deadline: float | None) -> ResultT:
+        pending: deque[tuple[range, Any]] = deque()
+
+        def finish_first() -> None:
+            part, call = pending[0]
+            with self._errors(part.start):
+                work.receive(part, response_of(call))
+            pending.popleft()
+
+        try:
+            for part, request in work.requests():
+                if len(pending) == self._concurrency:
+                    finish_first()
+                pending.append((part, method.future(request, timeout=seconds_left(deadline))))
+            while pending:
+                finish_first()
+        finally:
+            for _, call in pending:
+                call.cancel()
+        return work.result()
+
+    def _stream(self, work: stream.Streamed[ResultT], deadline: float | None) -> list[ResultT]:
+        if work.is_empty:
+            return work.result()
+        call = self._stub.EncodeStream(work.requests(), timeout=seconds_left(deadline))
+        try:
+            with self._errors():
+                for frame in call:
+                    work.receive(frame)
+        finally:
+            call.cancel()
+        return work.result()
+
+
+def response_of(call: Any) -> Any:
+    """The response of a call, once it is there. One that the server cancelled raises itself, as failed ones do."""
+    try:
+        return call.result()
+    except grpc.FutureCancelledError:
+        raise call from None

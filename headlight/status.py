@@ -1,0 +1,102 @@
+"""From a gRPC status back to the error it stands for: the mirror of the service's table.
+
+Two kinds of status arrive: that of a whole call (an RpcError, sync or asyncio) and that of one request of a stream (a
+Status message). Both carry a code and a message, and become the same exceptions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Protocol, cast
+
+import grpc
+
+from headlight.errors import (
+    DeadlineExceeded,
+    EngineError,
+    HeadlightError,
+    InvalidInput,
+    NotFound,
+    Overloaded,
+    Unavailable,
+)
+
+PUSHBACK_KEY = "grpc-retry-pushback-ms"  # gRPC A6: when to try again; negative: never
+
+# What is not here has no class of its own and becomes the root, with the name of its status in front (UNIMPLEMENTED:
+# not a Headlight server; UNAUTHENTICATED, PERMISSION_DENIED: a proxy's answers).
+ERROR_CLASSES: dict[grpc.StatusCode, type[HeadlightError]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidInput,
+    grpc.StatusCode.NOT_FOUND: NotFound,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: Overloaded,
+    grpc.StatusCode.UNAVAILABLE: Unavailable,
+    grpc.StatusCode.CANCELLED: Unavailable,  # by the server: this side's own cancelling is an exception of its own
+    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
+    grpc.StatusCode.INTERNAL: EngineError,
+    grpc.StatusCode.DATA_LOSS: EngineError,
+    grpc.StatusCode.UNKNOWN: EngineError,
+}
+
+BY_NUMBER = {cast("tuple[int, str]", code.value)[0]: code for code in grpc.StatusCode}
+FIELD = re.compile(r"(?P<field>[a-z_]+(?:\[\d+\])?(?:\.[a-z_]+(?:\[\d+\])?)*): (?P<problem>.+)", re.DOTALL)
+INPUT_INDEX = re.compile(r"(?<=^inputs\[)\d+(?=\])")
+
+
+class FailedCall(Protocol):
+    """What `grpc.RpcError` of a failed call offers, sync and asyncio; its stub has only the bare class."""
+
+    def code(self) -> grpc.StatusCode:
+        """The status."""
+
+    def details(self) -> str | None:
+        """Its message."""
+
+    def trailing_metadata(self) -> Iterable[tuple[str, str | bytes]] | None:
+        """What the server sent behind it."""
+
+
+def error_of_call(error: grpc.RpcError, first_input: int = 0) -> HeadlightError:
+    """The error that a failed call stands for.
+
+    Args:
+        error: what the stub raised.
+        first_input: index, in the caller's list, of the first input of this call; named fields are counted from there.
+    """
+    call = cast("FailedCall", error)
+    return make_error(call.code(), call.details() or "", retry_after_seconds(call.trailing_metadata()), first_input)
+
+
+def error_of_status(number: int, message: str, first_input: int = 0) -> HeadlightError:
+    """The error that one request of a stream failed with. `number` is a google.rpc.Code."""
+    return make_error(BY_NUMBER.get(number, grpc.StatusCode.UNKNOWN), message, None, first_input)
+
+
+def make_error(code: grpc.StatusCode, message: str, retry_after: float | None, first_input: int) -> HeadlightError:
+    """The error of a status, its message kept."""
+    error_class = ERROR_CLASSES.get(code)
+    if error_class is InvalidInput:
+        return invalid_input(message, first_input)
+    if error_class is Overloaded:
+        return Overloaded(message or code.name, retry_after)
+    if error_class is None:
+        return HeadlightError(f"{code.name}: {message}" if message else code.name)
+    return error_class(message or code.name)
+
+
+def invalid_input(message: str, first_input: int) -> InvalidInput:
+    """Takes "inputs[3].text: is empty" apart and counts 3 from `first_input`: callers know of no splitting."""
+    match = FIELD.fullmatch(message)
+    if match is None:
+        return InvalidInput("", message or "refused without a reason")
+    field = INPUT_INDEX.sub(lambda index: str(int(index[0]) + first_input), match["field"])
+    return InvalidInput(field, match["problem"])
+
+
+def retry_after_seconds(metadata: Iterable[tuple[str, str | bytes]] | None) -> float | None:
+    """The server's advice on when to try again; None where it gave none, or advised against."""
+    for key, value in metadata or ():
+        if key == PUSHBACK_KEY:
+            text = value.decode("ascii", "replace") if isinstance(value, bytes) else value
+            return int(text) / 1000 if text.isdecimal() else None
+    return None

@@ -1,0 +1,134 @@
+"""Attention in a terminal: a map of one matrix, the strongest links in it, and all heads at a glance. Returns text, prints nothing."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from headlight.results import Attention, Floats
+
+SHADES = " ░▒▓█"
+# Dark blue over green to light yellow out of the 256 colours: brightness rises all the way, so no colour sense is
+# needed.
+COLOURS = (16, 17, 18, 24, 30, 36, 42, 78, 114, 150, 186, 228)
+RESET = "\x1b[0m"
+LABEL_CELLS = 14
+MAX_TOKENS = 40
+STAND_INS = str.maketrans({"\n": "↵", "\t": "⇥", " ": "␣"})
+
+
+def visible(label: str) -> str:
+    """A label on one line: white space shown, whatever a terminal would act upon replaced."""
+    return "".join(char if char.isprintable() else "�" for char in label.translate(STAND_INS))
+
+
+def cells(text: str) -> int:
+    """Columns that a terminal takes for a text: two for wide characters, none for combining ones."""
+    return sum(0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF") for char in text)
+
+
+def fit(text: str, width: int) -> str:
+    """The text in exactly `width` cells: cut with an ellipsis, or filled with spaces."""
+    if cells(text) > width:
+        while cells(text) > width - 1:
+            text = text[:-1]
+        text += "…"
+    return text + " " * (width - cells(text))
+
+
+def attention_map(weights: Floats, labels: Sequence[str], *, width: int = 80, colour: bool = False) -> str:
+    """One attention matrix as shaded blocks, the larger the weight the more solid (or bright).
+
+    Args:
+        weights: float32 [n, n]; rows are queries, columns keys.
+        labels: of the n tokens.
+        width: columns of the terminal. What does not fit is left out, and a note says so.
+        colour: whether to use 256 colours rather than shaded blocks.
+
+    Returns:
+        Lines of at most `width` columns (40 at least), without a newline at the end.
+    """
+    count, names = len(labels), [visible(label) for label in labels]
+    index_width, label_width = len(str(count - 1)), min(LABEL_CELLS, max(map(cells, names)))
+    margin = index_width + label_width + 3
+    room = max(width, 40) - margin - 1
+    cell = 2 if 2 * count <= room else 1
+    shown = min(count, room // cell, MAX_TOKENS)
+    top = float(weights[:shown, :shown].max())
+    lines = [" " * margin + header for header in column_numbers(shown, cell)]
+    for row in range(shown):
+        blocks = shade_row(weights[row, :shown], top, cell, colour)
+        lines.append(f"{row:>{index_width}} {fit(names[row], label_width)} │{blocks}│")
+    lines.append(legend(top, colour))
+    if shown < count:
+        lines.append(f"the first {shown} of {count} tokens")
+    return "\n".join(lines)
+
+
+def column_numbers(count: int, cell: int) -> Iterator[str]:
+    """The numbers of the columns, written downwards: a line of tens where there are any, a line of units."""
+    if count > 10:
+        yield "".join((str(at // 10) if at % 10 == 0 and at else " ").ljust(cell) for at in range(count)).rstrip()
+    yield "".join(str(at % 10).ljust(cell) for at in range(count)).rstrip()
+
+
+def shade_row(row: Floats, top: float, cell: int, colour: bool) -> str:
+    """The blocks of one row, on a linear scale from 0 to `top`."""
+    steps = len(COLOURS if colour else SHADES)
+    levels = np.minimum(row / max(top, 1e-30) * steps, steps - 1).astype(int)
+    if not colour:
+        return "".join(SHADES[level] * cell for level in levels)
+    return "".join(f"\x1b[48;5;{COLOURS[level]}m{' ' * cell}" for level in levels) + RESET
+
+
+def legend(top: float, colour: bool) -> str:
+    """What the blocks mean."""
+    if colour:
+        ramp = "".join(f"\x1b[48;5;{number}m " for number in COLOURS)
+        return f"rows: queries, columns: keys; 0 {ramp}{RESET} {top:.2f}"
+    steps = [f"{shade} ≥{top * at / len(SHADES):.2f}" for at, shade in enumerate(SHADES) if at]
+    return f"rows: queries, columns: keys; {' '.join(steps)}"
+
+
+def strongest_links(weights: Floats, labels: Sequence[str], special: Sequence[bool], *, most: int = MAX_TOKENS) -> str:
+    """The key that each token attends to most, itself and special tokens left out, a line each; "" where there is none.
+
+    Args:
+        weights: float32 [n, n]; rows are queries, columns keys.
+        labels: of the n tokens.
+        special: whether each is a special token.
+        most: lines at most, the first tokens of the text.
+    """
+    ordinary = np.flatnonzero(~np.asarray(special))
+    if len(ordinary) < 2:
+        return ""
+    among = weights[np.ix_(ordinary, ordinary)].copy()
+    np.fill_diagonal(among, -1)
+    names = [visible(label) for label in labels]
+    label_width = min(LABEL_CELLS, max(map(cells, names)))
+    lines = [
+        f"{query:>4} {fit(names[query], label_width)} → {key:>4} {fit(names[key], label_width)} {weights[query, key]:.3f}"
+        for query, key in zip(ordinary, ordinary[among.argmax(axis=1)], strict=True)
+    ]
+    left_out = [f"and {len(lines) - most} tokens more"] if len(lines) > most else []
+    return "\n".join([*lines[:most], *left_out])
+
+
+def heads_table(attention: Attention) -> str:
+    """Where each head looks, averaged over the queries.
+
+    Spread is the entropy of a row over that of an even row: 1 looks everywhere alike, 0 at one token. The others are
+    shares of the weight: on the token itself, its neighbours, and all special tokens.
+    """
+    count, special = len(attention.tokens), np.asarray(attention.tokens.special)
+    lines = ["layer  head  spread    self  before   after  special"]
+    for place, layer in enumerate(attention.layers):
+        for head, weights in enumerate(attention.weights[place].astype(np.float64)):
+            entropy = abs((weights * np.log(np.maximum(weights, 1e-30))).sum(-1).mean())
+            shares = [np.trace(weights, offset) / count for offset in (0, -1, 1)] + [weights[:, special].sum() / count]
+            spread = entropy / max(np.log(count), 1e-30)
+            columns = "  ".join(f"{share:6.2f}" for share in shares)
+            lines.append(f"{layer:5}  {head:4}  {spread:6.2f}  {columns}")
+    return "\n".join(lines)

@@ -1,0 +1,145 @@
+"""What a client method does, without a transport: which requests it sends and what it makes of the answers.
+
+    client.encode(texts) -> Pooled(...)  --requests()-->  transport  --receive(part, response)-->  result()
+
+Both clients drive the same objects; a client method is a choice of work and a way to wait. (Streams:
+`headlight.stream`.)
+"""
+
+from __future__ import annotations
+
+import abc
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from headlight.chunks import whole_answer
+from headlight.convert import Input, Truncate, from_model_ref, from_token_info, malformed, to_input, to_truncation
+from headlight.errors import Unavailable
+from headlight.pb import headlight_pb2 as pb
+from headlight.plan import Cost, measure, request_bytes, response_bytes, split
+from headlight.results import Embeddings, Floats, ModelDescription, ModelRef, TokenList
+
+ITEM_BYTES = 32  # of an `Item` in a response, without its tokens
+TOKEN_BYTES = 32  # of one token of a `TokenInfo`, its piece included
+
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+ResultT = TypeVar("ResultT")
+
+
+class Origin:
+    """Which weights answered one call. A long call may meet two versions while replicas are being replaced."""
+
+    def __init__(self) -> None:
+        self.ref: ModelRef | None = None
+
+    def check(self, message: pb.ModelRef) -> ModelRef:
+        """The reference of an answer. Raises Unavailable where its vectors would not compare with those before it."""
+        ref = from_model_ref(message)
+        first = self.ref = self.ref or ref
+        if (ref.name, ref.bundle_sha256, ref.precision) != (first.name, first.bundle_sha256, first.precision):
+            raise Unavailable(
+                f"replicas answered one call with different weights ({first.name} {first.version} {first.precision}, "
+                f"{ref.name} {ref.version} {ref.precision}); call again when the roll-out has ended"
+            )
+        return ref
+
+
+class UnaryWork(abc.ABC, Generic[RequestT, ResponseT, ResultT]):
+    """A list of inputs, in as many unary calls as the server's limits ask for."""
+
+    def __init__(self, inputs: Sequence[Input], costs: Sequence[Cost], budget: Cost) -> None:
+        self._inputs = inputs
+        self._parts = list(split(costs, budget))
+
+    def requests(self) -> Iterator[tuple[range, RequestT]]:
+        """The inputs that each call carries, by index, and its request, built when drawn: texts are not held twice."""
+        for part in self._parts:
+            yield part, self.request([to_input(self._inputs[index], f"inputs[{index}]") for index in part])
+
+    @abc.abstractmethod
+    def request(self, inputs: Sequence[pb.Input]) -> RequestT:
+        """The request for some of the inputs."""
+
+    @abc.abstractmethod
+    def receive(self, part: range, response: ResponseT) -> None:
+        """Takes the answer to one request. Raises EngineError where it breaks the contract."""
+
+    @abc.abstractmethod
+    def result(self) -> ResultT:
+        """What the caller gets, once every answer has been received."""
+
+
+class Pooled(UnaryWork[pb.EncodeRequest, pb.EncodeResponse, Embeddings]):
+    """Pooled vectors of any number of inputs."""
+
+    def __init__(self, model: ModelDescription, name: str, inputs: Sequence[Input], truncate: Truncate) -> None:
+        item_bytes = ITEM_BYTES + 4 * model.dim
+        costs = [
+            Cost(
+                1, size, min(tokens, model.max_length), item_bytes
+            )  # what is longer is refused, or cut before it counts
+            for size, tokens in measure(inputs, request_bytes(model))
+        ]
+        limits = model.limits
+        most = sys.maxsize
+        budget = Cost(
+            limits.max_items or most, request_bytes(model), limits.max_request_tokens or most, response_bytes(model)
+        )
+        super().__init__(inputs, costs, budget)
+        self._model = model
+        self._name = name
+        self._truncation = to_truncation(truncate)
+        self._origin = Origin()
+        self._vectors: Floats | None = None
+        self._counts = np.zeros((2, len(inputs)), np.int64)
+
+    def request(self, inputs: Sequence[pb.Input]) -> pb.EncodeRequest:
+        outputs = pb.Outputs(pooled=pb.PooledOutput())
+        return pb.EncodeRequest(model=self._name, inputs=inputs, outputs=outputs, truncation=self._truncation)
+
+    def receive(self, part: range, response: pb.EncodeResponse) -> None:
+        vectors = whole_answer(response, len(part)).part("pooled", 0)
+        self._origin.check(response.model)
+        if self._vectors is None:
+            self._vectors = np.empty((len(self._inputs), vectors.shape[1]), np.float32)
+        if vectors.shape[1] != self._vectors.shape[1]:
+            raise malformed(f"vectors of {self._vectors.shape[1]} and of {vectors.shape[1]} numbers")
+        place = slice(part.start, part.stop)
+        self._vectors[place] = vectors
+        self._counts[0, place] = [item.token_count for item in response.items]
+        self._counts[1, place] = [item.original_token_count for item in response.items]
+
+    def result(self) -> Embeddings:
+        vectors = np.empty((0, self._model.dim), np.float32) if self._vectors is None else self._vectors
+        return Embeddings(vectors, self._counts[0], self._counts[1], self._origin.ref or self._model.ref)
+
+
+class Tokenized(UnaryWork[pb.TokenizeRequest, pb.TokenizeResponse, list[TokenList]]):
+    """The tokens of any number of inputs."""
+
+    def __init__(self, model: ModelDescription, name: str, inputs: Sequence[Input]) -> None:
+        costs = [
+            Cost(1, size, 0, ITEM_BYTES + TOKEN_BYTES * tokens)  # tokenising has no limit on tokens
+            for size, tokens in measure(inputs, request_bytes(model))
+        ]
+        budget = Cost(model.limits.max_items or sys.maxsize, request_bytes(model), 0, response_bytes(model))
+        super().__init__(inputs, costs, budget)
+        self._name = name
+        self._origin = Origin()
+        self._tokens: dict[int, TokenList] = {}
+
+    def request(self, inputs: Sequence[pb.Input]) -> pb.TokenizeRequest:
+        return pb.TokenizeRequest(model=self._name, inputs=inputs)
+
+    def receive(self, part: range, response: pb.TokenizeResponse) -> None:
+        if len(response.items) != len(part):
+            raise malformed(f"{len(response.items)} entries for {len(part)} inputs")
+        self._origin.check(response.model)
+        self._tokens.update(zip(part, map(from_token_info, response.items), strict=True))
+
+    def result(self) -> list[TokenList]:
+        return [self._tokens[index] for index in range(len(self._inputs))]

@@ -1,0 +1,149 @@
+"""Answers without a model: numbers made from the ids alone, and the frames that carry them."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from headlight.pb import headlight_pb2 as pb
+from headlight.results import Floats
+
+CLS, SEP = 1, 2
+DIM, LAYERS, HEADS = 8, 3, 2
+WORD = re.compile(r"\w+|[^\w\s]")
+REF = pb.ModelRef(name="fake", version="1", bundle_sha256="ab" * 32, provider="cpu", precision="fp32")
+
+
+def tokens_of(item: pb.Input) -> pb.TokenInfo:
+    """Words between [CLS] and [SEP]; ids as they are."""
+    if item.HasField("ids"):
+        ids, zeros = list(item.ids.ids), [0] * len(item.ids.ids)
+        return pb.TokenInfo(ids=ids, starts=zeros, ends=zeros, special=[False] * len(ids), segments=zeros)
+    texts = [item.pair.first, item.pair.second] if item.HasField("pair") else [item.text]
+    info = pb.TokenInfo()
+    rows: list[tuple[int, str, int, int, bool, int]] = [(CLS, "[CLS]", 0, 0, True, 0)]
+    for segment, text in enumerate(texts):
+        for word in WORD.finditer(text):
+            rows.append((3 + zlib.crc32(word[0].encode()) % 997, word[0], word.start(), word.end(), False, segment))
+        rows.append((SEP, "[SEP]", 0, 0, True, segment))
+    for token, piece, start, end, special, segment in rows:
+        info.ids.append(token)
+        info.pieces.append(piece)
+        info.starts.append(start)
+        info.ends.append(end)
+        info.special.append(special)
+        info.segments.append(segment)
+    return info
+
+
+def numbers(ids: list[int], *shape: int) -> Floats:
+    """Numbers in (0, 1) that depend on the ids and the shape."""
+    return np.random.default_rng([*ids, *shape]).random(shape, np.float32)
+
+
+def attention_of(ids: list[int], layers: list[int]) -> Floats:
+    """float32 [layers, H, n, n], rows summing to 1."""
+    raw = np.stack([numbers([layer, *ids], HEADS, len(ids), len(ids)) for layer in layers])
+    weights: Floats = raw / raw.sum(-1, keepdims=True)
+    return weights
+
+
+def pooled_of(ids: list[int]) -> Floats:
+    """float32 [D]."""
+    return numbers(ids, DIM)
+
+
+def hidden_of(ids: list[int], layers: list[int]) -> Floats:
+    """float32 [layers, n, D]."""
+    return np.stack([numbers([100 + layer, *ids], len(ids), DIM) for layer in layers])
+
+
+def ragged(parts: list[Floats], layers: list[int]) -> pb.RaggedTensor:
+    offsets = np.cumsum([0, *(part.size for part in parts)]).tolist()
+    data = b"".join(part.astype("<f4").tobytes() for part in parts)
+    return pb.RaggedTensor(dtype=pb.DATA_TYPE_FLOAT32, layers=layers, offsets=offsets, data=data)
+
+
+def answer(request: pb.EncodeRequest, max_length: int, ref: pb.ModelRef = REF) -> pb.EncodeResponse:
+    """The whole answer to a request that is known to be good."""
+    response = pb.EncodeResponse(model=ref)
+    ids_of = []
+    for item in request.inputs:
+        info = tokens_of(item)
+        kept = list(info.ids)[:max_length]
+        ids_of.append(kept)
+        entry = response.items.add(token_count=len(kept), original_token_count=len(info.ids))
+        entry.truncated = len(kept) != len(info.ids)
+        if request.outputs.HasField("token_info"):
+            entry.tokens.CopyFrom(info)
+    outputs = request.outputs
+    if outputs.HasField("pooled") or not outputs.ListFields():
+        pooled = np.stack([pooled_of(ids) for ids in ids_of])
+        response.pooled.CopyFrom(
+            pb.Tensor(dtype=pb.DATA_TYPE_FLOAT32, shape=pooled.shape, data=pooled.astype("<f4").tobytes())
+        )
+    if outputs.HasField("tokens"):
+        response.tokens.CopyFrom(ragged([hidden_of(ids, [LAYERS])[0] for ids in ids_of], []))
+    if outputs.HasField("attention"):
+        layers = [layer % LAYERS for layer in outputs.attention.layers] or list(range(LAYERS))
+        response.attention.CopyFrom(ragged([attention_of(ids, layers) for ids in ids_of], layers))
+    if outputs.HasField("hidden"):
+        layers = [layer % (LAYERS + 1) for layer in outputs.hidden.layers] or list(range(LAYERS + 1))
+        response.hidden.CopyFrom(ragged([hidden_of(ids, layers) for ids in ids_of], layers))
+    return response
+
+
+def frames_of(request_id: str, response: pb.EncodeResponse, rows_per_chunk: int = 3) -> list[pb.EncodeStreamResponse]:
+    """header, chunks (the last rows first: no order is promised), end."""
+    header = pb.EncodeResponse()
+    header.CopyFrom(response)
+    for field in ("pooled", "tokens", "attention", "hidden"):
+        if header.HasField(field):
+            getattr(header, field).ClearField("data")
+    chunks = list(chunks_of(response, rows_per_chunk))[::-1]
+    end = pb.StreamEnd(chunks=len(chunks), data_bytes=sum(len(chunk.data) for chunk in chunks))
+    return [
+        pb.EncodeStreamResponse(id=request_id, header=header),
+        *(pb.EncodeStreamResponse(id=request_id, chunk=chunk) for chunk in chunks),
+        pb.EncodeStreamResponse(id=request_id, end=end),
+    ]
+
+
+def chunks_of(response: pb.EncodeResponse, rows_per_chunk: int) -> Iterator[pb.Chunk]:
+    counts = [item.token_count for item in response.items]
+    if response.HasField("pooled"):
+        count, dim = response.pooled.shape
+        yield from matrix_chunks(
+            pb.Chunk(output=pb.OUTPUT_KIND_POOLED), response.pooled.data, 0, count, dim, rows_per_chunk
+        )
+    kinds = {
+        "tokens": pb.OUTPUT_KIND_TOKENS,
+        "attention": pb.OUTPUT_KIND_ATTENTION,
+        "hidden": pb.OUTPUT_KIND_HIDDEN,
+    }
+    for field, kind in kinds.items():
+        if response.HasField(field):
+            tensor = getattr(response, field)
+            for item, count in enumerate(counts):
+                begin, end = tensor.offsets[item : item + 2]
+                heads = HEADS if field == "attention" else 1
+                width = count if field == "attention" else DIM
+                assert end - begin == max(1, len(tensor.layers)) * heads * count * width
+                for at, (layer, head) in enumerate(itertools.product(tensor.layers or [0], range(heads))):
+                    base = pb.Chunk(output=kind, item=item, layer=layer, head=head)
+                    offset = 4 * (begin + at * count * width)
+                    yield from matrix_chunks(base, tensor.data, offset, count, width, rows_per_chunk)
+
+
+def matrix_chunks(base: pb.Chunk, data: bytes, offset: int, rows: int, width: int, step: int) -> Iterator[pb.Chunk]:
+    for row in range(0, rows, step):
+        chunk = pb.Chunk()
+        chunk.CopyFrom(base)
+        chunk.row_begin, chunk.row_end = row, min(row + step, rows)
+        chunk.offset_bytes = offset + 4 * row * width
+        chunk.data = data[chunk.offset_bytes : offset + 4 * chunk.row_end * width]
+        yield chunk

@@ -1,0 +1,147 @@
+"""A servicer that keeps the contract: limits enforced, refusals on demand, everything recorded."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from typing import Any, NoReturn
+
+import grpc
+
+from headlight.pb import headlight_pb2 as pb
+from headlight.pb.headlight_pb2_grpc import HeadlightServiceServicer, add_HeadlightServiceServicer_to_server
+from tests.headlight.fake_model import DIM, HEADS, LAYERS, REF, answer, frames_of, tokens_of
+
+
+class Refusal(Exception):
+    """A status to answer with."""
+
+    def __init__(self, code: grpc.StatusCode, message: str, trailing: tuple[tuple[str, str], ...] = ()) -> None:
+        super().__init__(message)
+        self.code, self.message, self.trailing = code, message, trailing
+
+
+@dataclasses.dataclass
+class FakeServicer(HeadlightServiceServicer):
+    """Serves one model named "fake"."""
+
+    limits: pb.Limits
+    max_length: int = 32
+    ref: Callable[[int], pb.ModelRef] = lambda call: REF  # by number of Encode calls before
+    change_frames: Callable[[list[pb.EncodeStreamResponse]], list[pb.EncodeStreamResponse]] = lambda frames: frames
+    refusals: deque[Refusal] = dataclasses.field(default_factory=deque)  # one is drawn by each call
+    encoded: list[pb.EncodeRequest] = dataclasses.field(default_factory=list)
+    tokenized: list[pb.TokenizeRequest] = dataclasses.field(default_factory=list)
+    described: int = 0
+
+    def GetModel(self, request: pb.GetModelRequest, context: Any) -> pb.GetModelResponse:
+        if request.model not in ("", "fake"):
+            abort(context, Refusal(grpc.StatusCode.NOT_FOUND, f"model: there is no {request.model}; there is fake"))
+        self.described += 1
+        info = pb.ModelInfo(
+            positions="rope",
+            layers=LAYERS,
+            heads=HEADS,
+            dim=DIM,
+            vocab_size=1000,
+            trained_length=16,
+            max_length=self.max_length,
+            pooling="mean",
+            normalized=True,
+            accepts=["text", "pair", "ids"],
+            outputs=["pooled", "tokens", "attention", "hidden", "token_info"],
+        )
+        parity = pb.Parity(output="pooled", provider="cpu", precision="fp32", max_error=1.25e-7, tolerance=1e-5)
+        variants = [pb.Variant(provider="cpu", precision="fp32")]
+        return pb.GetModelResponse(model=REF, info=info, limits=self.limits, variants=variants, parity=[parity])
+
+    def Encode(self, request: pb.EncodeRequest, context: Any) -> pb.EncodeResponse:
+        try:
+            response = self.serve(request)
+        except Refusal as refusal:
+            abort(context, refusal)
+        if response.ByteSize() > self.limits.max_unary_response_bytes:
+            abort(context, Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "outputs: too large; use EncodeStream"))
+        return response
+
+    def EncodeStream(
+        self, requests: Iterator[pb.EncodeStreamRequest], context: Any
+    ) -> Iterator[pb.EncodeStreamResponse]:
+        while batch := list(itertools.islice(requests, self.limits.max_stream_in_flight)):
+            answers = [self.change_frames(self.frames(request)) for request in reversed(batch)]
+            for turn in itertools.zip_longest(*answers):  # interleaved, and the later request first
+                yield from (frame for frame in turn if frame is not None)
+
+    def Tokenize(self, request: pb.TokenizeRequest, context: Any) -> pb.TokenizeResponse:
+        self.tokenized.append(request)
+        if self.refusals:
+            abort(context, self.refusals.popleft())
+        return pb.TokenizeResponse(model=REF, items=[tokens_of(item) for item in request.inputs])
+
+    def frames(self, request: pb.EncodeStreamRequest) -> list[pb.EncodeStreamResponse]:
+        try:
+            return frames_of(request.id, self.serve(request.encode))
+        except Refusal as refusal:
+            error = pb.Status(code=refusal.code.value[0], message=refusal.message)
+            return [pb.EncodeStreamResponse(id=request.id, error=error)]
+
+    def serve(self, request: pb.EncodeRequest) -> pb.EncodeResponse:
+        self.encoded.append(request)
+        if self.refusals:
+            raise self.refusals.popleft()
+        self.check(request)
+        return answer(request, self.max_length, self.ref(len(self.encoded) - 1))
+
+    def check(self, request: pb.EncodeRequest) -> None:
+        bad = grpc.StatusCode.INVALID_ARGUMENT
+        counts = [len(tokens_of(item).ids) for item in request.inputs]
+        for index, item in enumerate(request.inputs):
+            if item.HasField("text") and not item.text:
+                raise Refusal(bad, f"inputs[{index}].text: is empty; give at least one character")
+            if counts[index] > self.max_length and request.truncation in (0, pb.TRUNCATION_REFUSE):
+                raise Refusal(bad, f"inputs[{index}].text: has {counts[index]} tokens, of at most {self.max_length}")
+        if not 1 <= len(counts) <= self.limits.max_items:
+            raise Refusal(bad, f"inputs: {len(counts)} of 1 to {self.limits.max_items}")
+        for index, layer in enumerate(request.outputs.attention.layers):
+            if not -LAYERS <= layer < LAYERS:
+                raise Refusal(
+                    bad, f"outputs.attention.layers[{index}]: is {layer}; valid are {-LAYERS} .. {LAYERS - 1}"
+                )
+        if sum(min(count, self.max_length) for count in counts) > self.limits.max_request_tokens:
+            raise Refusal(bad, f"inputs: more than {self.limits.max_request_tokens} tokens")
+        if request.ByteSize() > self.limits.max_request_bytes:
+            raise Refusal(bad, "inputs: too many bytes")
+
+
+def abort(context: Any, refusal: Refusal) -> NoReturn:
+    context.set_trailing_metadata(refusal.trailing)
+    context.abort(refusal.code, refusal.message)
+    raise AssertionError("abort raises")
+
+
+def default_limits() -> pb.Limits:
+    return pb.Limits(
+        max_items=8,
+        max_request_bytes=2**20,
+        max_unary_response_bytes=2**20,
+        max_stream_output_bytes=2**24,
+        max_stream_in_flight=2,
+        max_request_tokens=256,
+    )
+
+
+@contextlib.contextmanager
+def serving(servicer: FakeServicer) -> Iterator[str]:
+    """Serves on a free loopback port, with the message limits of a stock server; gives "host:port"."""
+    server = grpc.server(futures.ThreadPoolExecutor(8))
+    add_HeadlightServiceServicer_to_server(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(None).wait()

@@ -1,0 +1,79 @@
+"""The asyncio client gives what the other gives, errors included."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import grpc
+import numpy as np
+import pytest
+
+from headlight import AsyncClient, Client, DeadlineExceeded, EngineError, InvalidInput, Overloaded, Unavailable
+from tests.headlight.fake_model import DIM
+from tests.headlight.fake_server import FakeServicer, Refusal
+
+TEXTS = [f"text number {index} " * (index % 4 + 1) for index in range(50)]
+
+
+@pytest.fixture
+async def aclient(target: str) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(target) as client:
+        yield client
+
+
+async def test_every_method_gives_what_the_sync_client_gives(aclient: AsyncClient, client: Client) -> None:
+    np.testing.assert_array_equal(await aclient.encode(TEXTS), client.encode(TEXTS))
+    assert (await aclient.encode_with_info(TEXTS)).model == client.encode_with_info(TEXTS).model
+    for ours, theirs in zip(await aclient.encode_tokens(TEXTS), client.encode_tokens(TEXTS), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    attention, expected = await aclient.attend("a few words", [-1]), client.attend("a few words", [-1])
+    np.testing.assert_array_equal(attention.weights, expected.weights)
+    assert (attention.layers, attention.tokens, attention.model) == (expected.layers, expected.tokens, expected.model)
+    hidden = await aclient.hidden("a few words")
+    np.testing.assert_array_equal(hidden.states, client.hidden("a few words").states)
+    assert await aclient.tokenize(TEXTS) == client.tokenize(TEXTS)
+    assert await aclient.model() == client.model()
+
+
+async def test_no_texts(aclient: AsyncClient) -> None:
+    assert (await aclient.encode([])).shape == (0, DIM)
+    assert await aclient.encode_tokens([]) == []
+    assert await aclient.tokenize([]) == []
+
+
+async def test_errors_are_the_same(aclient: AsyncClient, servicer: FakeServicer) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        await aclient.encode([*TEXTS, ""])
+    assert caught.value.field == f"inputs[{len(TEXTS)}].text"
+    with pytest.raises(InvalidInput):
+        await aclient.attend("")
+    servicer.refusals.append(
+        Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", (("grpc-retry-pushback-ms", "250"),))
+    )
+    with pytest.raises(Overloaded) as overloaded:
+        await aclient.encode("text")
+    assert overloaded.value.retry_after_seconds == 0.25
+    servicer.refusals.append(Refusal(grpc.StatusCode.CANCELLED, "shutting down"))
+    with pytest.raises(Unavailable):
+        await aclient.encode("text")
+    servicer.change_frames = lambda frames: frames[1:]
+    with pytest.raises(EngineError, match="before the header"):
+        await aclient.attend("text")
+
+
+async def test_unavailable_is_tried_again(aclient: AsyncClient, servicer: FakeServicer) -> None:
+    servicer.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
+    assert (await aclient.encode("text")).shape == (1, DIM)
+    assert len(servicer.encoded) == 2
+
+
+async def test_many_callers_share_one_client(aclient: AsyncClient) -> None:
+    answers = await asyncio.gather(*(aclient.encode([text]) for text in TEXTS))
+    np.testing.assert_array_equal(np.concatenate(answers), await aclient.encode(TEXTS))
+
+
+async def test_the_timeout_bounds_the_whole_method(target: str) -> None:
+    async with AsyncClient(target, timeout=0.0) as client:
+        with pytest.raises(DeadlineExceeded):
+            await client.encode(TEXTS)

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+
+import headlight
+from headlight.cli import main
+from headlight.client import Client
+from tests.headlight.fake_model import DIM, HEADS, LAYERS
+from tests.headlight.fake_server import FakeServicer, Refusal
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Arguments, and perhaps standard input -> exit code, output, errors."""
+    monkeypatch.setenv("HEADLIGHT_TARGET", target)
+
+    def run(*arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        code = main(arguments)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def test_embed_as_text_reads_back_exactly(run: Run, client: Client) -> None:
+    code, out, err = run("embed", "one", "two words")
+    assert (code, err) == (0, "")
+    np.testing.assert_array_equal(np.loadtxt(io.StringIO(out), np.float32), client.encode(["one", "two words"]))
+
+
+def test_embed_as_json_reads_back_exactly(run: Run, client: Client) -> None:
+    answer = json.loads(run("embed", "one", "--format", "json")[1])
+    np.testing.assert_array_equal(np.array(answer["embeddings"], np.float32), client.encode("one"))
+    assert (answer["token_counts"], answer["truncated"], answer["model"]["name"]) == ([3], [False], "fake")
+
+
+def test_embed_as_npz(run: Run, client: Client, tmp_path: Path) -> None:
+    path = tmp_path / "no-suffix"
+    assert run("embed", "one", "two", "--format", "npz", "--out", str(path)) == (0, "", "")
+    with np.load(path, allow_pickle=False) as archive:
+        np.testing.assert_array_equal(archive["embeddings"], client.encode(["one", "two"]))
+        assert json.loads(str(archive["model"]))["version"] == "1"
+
+
+@pytest.mark.parametrize("content", [b"one\ntwo\n", b"one\r\ntwo", b"\xef\xbb\xbfone\ntwo\n"])
+def test_texts_from_a_file_and_from_standard_input_are_lines(run: Run, tmp_path: Path, content: bytes) -> None:
+    expected = run("embed", "one", "two")
+    assert run("embed", stdin=content) == expected
+    (tmp_path / "texts").write_bytes(content)
+    assert run("embed", "--file", str(tmp_path / "texts")) == expected
+
+
+def test_no_texts_give_no_lines(run: Run) -> None:
+    assert run("embed", stdin=b"") == (0, "", "")
+
+
+def test_what_was_cut_is_said(run: Run) -> None:
+    code, out, err = run("embed", "short", "word " * 50, "--truncate", "end")
+    assert (code, len(out.splitlines()), err) == (0, 2, "headlight: 1 of 2 texts were cut\n")
+
+
+def test_tokens(run: Run) -> None:
+    assert run("tokens", "read 日本")[1].splitlines() == [
+        "token       id  piece                      start     end  text",
+        "    0        1  [CLS]                          0       0  (special)",
+        "    1      845  read                           0       4  read",
+        "    2      141  日本                           5       7  日本",
+        "    3        2  [SEP]                          0       0  (special)",
+    ]
+    assert json.loads(run("tokens", "a", "b", "--format", "json")[1])["tokens"][1]["pieces"] == ["[CLS]", "b", "[SEP]"]
+
+
+def test_info(run: Run, client: Client) -> None:
+    code, out, _ = run("info")
+    lines = out.splitlines()
+    assert code == 0
+    assert "architecture              3 layers of 2 heads, 8 wide, 1000 tokens known" in lines
+    assert "max request bytes         1,048,576" in lines
+    assert lines[-1] == "pooled     cpu fp32         1.2e-07   1.0e-05"
+    assert json.loads(run("info", "--format", "json")[1]) == json.loads(json.dumps(client.model().as_dict()))
+
+
+def test_attend_shows_all_heads_and_a_map(run: Run) -> None:
+    code, out, err = run("attend", "read a file")
+    assert (code, err) == (0, "")
+    overview, view, links = out.split("\n\n")
+    assert len(overview.splitlines()) == 2 + LAYERS * HEADS
+    assert view.startswith(f"Layer 2, mean of {HEADS} heads\n")
+    assert [line[:9] for line in view.splitlines()[2:-1]] == [
+        "0 [CLS] │",
+        "1 read  │",
+        "2 a     │",
+        "3 file  │",
+        "4 [SEP] │",
+    ]
+    assert len(links.splitlines()) == 1 + 3
+    assert "\x1b" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "title"),
+    [
+        (["--layer", "0"], "Layer 0, mean of 2 heads"),
+        (["--head", "-1"], "Layer 2, head 1"),
+        (["--layer", "-2", "--head", "0"], "Layer 1, head 0"),
+    ],
+)
+def test_attend_to_one_layer_or_head(run: Run, arguments: list[str], title: str) -> None:
+    assert run("attend", "a b c", *arguments)[1].splitlines()[0] == title
+
+
+def test_attend_as_json_and_npz(run: Run, client: Client, tmp_path: Path) -> None:
+    expected = client.attend("a b c")
+    answer = json.loads(run("attend", "a b c", "--format", "json")[1])
+    np.testing.assert_array_equal(np.array(answer["weights"], np.float32), expected.weights)
+    assert (answer["layers"], answer["heads"]) == ([0, 1, 2], [0, 1])
+    path = tmp_path / "a.npz"
+    run("attend", "--layer", "1", "--head", "1", "--format", "npz", "--out", str(path), stdin=b"a b c\n")
+    with np.load(path, allow_pickle=False) as archive:
+        np.testing.assert_array_equal(archive["weights"], expected.weights[1:2, 1:2])
+        assert archive["pieces"].tolist() == list(expected.tokens.pieces)
+        assert (archive["layers"].tolist(), archive["heads"].tolist()) == ([1], [1])
+
+
+def test_attend_reads_a_file_whole(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "code").write_text("a\n\nb\n")
+    assert "a" in run("attend", "--file", str(tmp_path / "code"))[1]
+
+
+def test_a_picture_alone_writes_nothing_else(run: Run, tmp_path: Path) -> None:
+    assert run("attend", "a b", "--png", str(tmp_path / "a.png")) == (0, "", "")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, _, err = run("attend", "a b", "--png", "a.png")
+    assert (code, err) == (2, "headlight: --png needs matplotlib: pip install 'headlight[plot]'\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "says"),
+    [
+        (["embed"], b"one\n\ntwo\n", "standard input: line 2 is empty"),
+        (["embed"], b"\xff", "standard input: not UTF-8 (byte 0)"),
+        (["embed", "a", "--file", "b"], b"", "not both"),
+        (["embed", "--file", "/nonexistent/x"], b"", "/nonexistent/x: cannot read it"),
+        (["embed", "a", "--format", "npz"], b"", "--out"),
+        (["embed", "a", "--out", "/nonexistent/x"], b"", "/nonexistent/x: cannot write it"),
+        (["embed", ""], b"", "inputs[0].text: is empty"),
+        (["attend", "word " * 50], b"", "inputs[0].text: has 52 tokens"),
+        (["attend", "a", "--layer", "9"], b"", "outputs.attention.layers[0]: is 9"),
+        (["attend", "a", "--head", "9"], b"", "--head: head 9 is not here; there are 0 to 1"),
+        (["attend", "a", "--png", "/nonexistent/x.png"], b"", "/nonexistent/x.png: cannot write it"),
+        (["info", "--model", "other"], b"", "there is no other; there is fake"),
+    ],
+)
+def test_what_the_caller_can_mend_is_one_line_and_2(run: Run, arguments: list[str], stdin: bytes, says: str) -> None:
+    code, out, err = run(*arguments, stdin=stdin)
+    assert (code, out) == (2, "")
+    assert err.startswith("headlight: ")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_what_the_service_failed_at_is_one_line_and_1(run: Run, servicer: FakeServicer) -> None:
+    code, _, err = run("info", "--target", "127.0.0.1:1")
+    assert code == 1
+    assert err.startswith("headlight: no answer from 127.0.0.1:1 (")
+    assert "--target" in err
+    trailing = (("grpc-retry-pushback-ms", "1500"),)
+    servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue\nis full", trailing))
+    assert run("embed", "a")[::2] == (1, "headlight: the queue is full; try again in 1.5 s\n")
+    assert run("embed", "a", "--timeout", "0")[2].endswith("; give more time by --timeout\n")
+
+
+def test_wrong_usage_exits_with_2(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["embed", "--format", "xml"], ["attend", "--layer", "last"]):
+        with pytest.raises(SystemExit) as caught:
+            run(*arguments)
+        assert caught.value.code == 2
+    with pytest.raises(SystemExit) as caught:
+        run("--version")
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"headlight {headlight.__version__}\n"
+
+
+def test_ctrl_c_is_quiet(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(client: Client) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, "model", interrupted)
+    assert run("info") == (128 + signal.SIGINT, "", "")
+
+
+def test_a_reader_that_leaves_is_quiet(target: str) -> None:
+    """More output than a pipe holds, into a pipe that nobody reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "headlight", "embed", "--target", target, *["a"] * 2000]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False, timeout=50)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+    assert DIM * 2000 > 2**13

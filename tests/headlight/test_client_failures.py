@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from headlight import Client, DeadlineExceeded, EngineError, InvalidInput, NotFound, Overloaded, Unavailable
+from headlight.pb import headlight_pb2 as pb
+from tests.headlight.fake_model import DIM, REF
+from tests.headlight.fake_server import FakeServicer, Refusal
+
+TEXTS = [f"text number {index} " * (index % 4 + 1) for index in range(50)]
+
+
+def test_limits_are_asked_for_once_and_again_after_a_refusal(client: Client, servicer: FakeServicer) -> None:
+    client.encode("one")
+    client.encode("two")
+    assert servicer.described == 1
+    with pytest.raises(InvalidInput):
+        client.encode("")  # might be due to limits that are no longer true
+    client.encode("three")
+    assert servicer.described == 2
+
+
+def test_an_unknown_model_is_not_found(target: str) -> None:
+    with Client(target, model="other") as client, pytest.raises(NotFound, match="other"):
+        client.encode("text")
+
+
+def test_vectors_of_two_versions_are_never_mixed(client: Client, servicer: FakeServicer) -> None:
+    other = pb.ModelRef(name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32")
+    servicer.ref = lambda call: other if call == 3 else REF
+    with pytest.raises(Unavailable, match="different weights"):
+        client.encode(TEXTS)
+
+
+def test_unavailable_is_tried_again(client: Client, servicer: FakeServicer) -> None:
+    servicer.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
+    assert client.encode("text").shape == (1, DIM)
+    assert len(servicer.encoded) == 2
+
+
+def test_a_large_request_is_tried_again_too(client: Client, servicer: FakeServicer) -> None:
+    client.model()
+    servicer.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
+    client.encode(["x" * 900_000], truncate="end")
+    assert len(servicer.encoded) == 2
+
+
+def test_a_refused_request_of_a_stream_is_an_error_and_the_client_goes_on(
+    client: Client, servicer: FakeServicer
+) -> None:
+    servicer.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
+    with pytest.raises(Unavailable):  # the status of one request: the stream itself is well
+        client.attend("text")
+    assert client.attend("text").layers == (0, 1, 2)
+
+
+def test_overload_is_not_tried_again_and_carries_the_delay(client: Client, servicer: FakeServicer) -> None:
+    trailing = (("grpc-retry-pushback-ms", "1500"),)
+    servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", trailing))
+    with pytest.raises(Overloaded, match="queue") as caught:
+        client.encode("text")
+    assert caught.value.retry_after_seconds == 1.5
+    assert len(servicer.encoded) == 1
+
+
+def test_a_failure_among_several_calls_ends_the_method(client: Client, servicer: FakeServicer) -> None:
+    servicer.ref = lambda call: REF
+    client.model()
+    servicer.refusals.append(Refusal(grpc.StatusCode.INTERNAL, "error 4f2a"))
+    with pytest.raises(EngineError, match="4f2a"):
+        client.encode(TEXTS)
+
+
+def test_the_timeout_bounds_the_whole_method(target: str) -> None:
+    with Client(target, timeout=0.0) as client, pytest.raises(DeadlineExceeded):
+        client.encode(TEXTS)
+
+
+def test_nobody_there_is_unavailable() -> None:
+    with Client("127.0.0.1:1") as client, pytest.raises(Unavailable):
+        client.encode("text")
+
+
+def test_malformed_frames_off_the_wire_are_refused(client: Client, servicer: FakeServicer) -> None:
+    servicer.change_frames = lambda frames: frames[:-2] + frames[-1:]
+    with pytest.raises(EngineError, match="malformed"):
+        client.attend("a few words more")
+    servicer.change_frames = lambda frames: frames[:-1]
+    with pytest.raises(EngineError, match="unanswered"):
+        client.attend("a few words more")

@@ -1,0 +1,60 @@
+"""python -m service --bundle DIR: configuration, then one life of a server."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # must stand before ONNX Runtime is loaded
+
+import asyncio
+import logging
+
+from headlight.errors import BundleError
+from service import logs
+from service.config import Config, ConfigError
+from service.loading import load
+from service.server import EXIT_BUNDLE, EXIT_CONFIG, EXIT_FAILED, EXIT_OK, Server, end_at_once
+
+log = logging.getLogger("service")
+
+
+def main() -> None:
+    """Read the options, check or serve, and end with the exit code."""
+    try:
+        config = Config.parse(sys.argv[1:], os.environ)
+        if config.check:
+            sys.exit(check(config))
+    except ConfigError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(EXIT_CONFIG)
+    logs.configure(config.log_level)
+    asyncio.run(serve(config))
+
+
+async def serve(config: Config) -> NoReturn:
+    """One life of a server. Ends the process itself: asyncio.run would wait for threads that may never return."""
+    try:
+        code = await Server(config).serve()
+    except Exception:
+        log.critical("ended by a bug", exc_info=True, extra={"event": "crashed"})
+        code = EXIT_FAILED
+    end_at_once(code)
+
+
+def check(config: Config) -> int:
+    """Verify the bundle and run its golden inputs; one line says what came of it."""
+    try:
+        runtime = load(config)
+    except BundleError as error:
+        sys.stderr.write(f"error: {error.message}\n")
+        return EXIT_BUNDLE
+    manifest = runtime.bundle.manifest
+    using = f"{runtime.provider}/{runtime.precision}"
+    sys.stdout.write(f"ok: {manifest.name} {manifest.version} sha256:{runtime.bundle.sha256} on {using}\n")
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    main()

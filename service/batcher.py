@@ -1,0 +1,224 @@
+"""From items to batches to the engine and back: one task that feeds `streams` threads and leaves none of them idle."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from headlight.errors import DeadlineExceeded, HeadlightError, Unavailable
+from headlight.runtime.values import EncodeItem, ItemResult
+from service.admission import Permit
+from service.lanes import Batch, Budget, Entry, LaneKey, Lanes
+
+log = logging.getLogger("service.batcher")
+FAILURES_BEFORE_PROBE = 3  # batches in a row; one caller's bad luck is not yet a broken device
+
+
+class Engine(NamedTuple):
+    """What the batcher needs of a model. Both are called from its threads."""
+
+    run: Callable[[Sequence[EncodeItem]], list[ItemResult]]  # encodes one batch; raises EngineError
+    probe: Callable[[], None]  # raises unless the model still computes what it should
+
+
+class EngineLost(HeadlightError):
+    """Batches fail and so does the probe: the process cannot go on."""
+
+
+class Answer(NamedTuple):
+    """A group's results in the order of its items, and where its time went."""
+
+    results: list[ItemResult]
+    queue_ns: int  # from arrival to the start of the last of its batches
+    infer_ns: int  # summed over the batches that carried its items
+
+
+class BatchReport(NamedTuple):
+    """One batch that ran, for metrics and for the estimate of the rate."""
+
+    lane: LaneKey
+    items: int
+    tokens: int
+    padded_tokens: int
+    seconds: float
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Group:
+    """A request's items, answered together: one future, however many items."""
+
+    future: asyncio.Future[Answer]
+    results: list[ItemResult | None]
+    missing: int
+    queue_ns: int = 0
+    infer_ns: int = 0
+    entries: list[Entry[_Slot]] = dataclasses.field(default_factory=list)
+
+    def deliver(self, place: int, result: ItemResult) -> None:
+        self.results[place] = result
+        self.missing -= 1
+        if self.missing == 0 and not self.future.done():
+            results = [result for result in self.results if result is not None]
+            self.future.set_result(Answer(results, self.queue_ns, self.infer_ns))
+
+    def fail(self, error: BaseException) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class _Slot(NamedTuple):
+    group: _Group
+    place: int
+    item: EncodeItem
+
+
+class Batcher:
+    """The queue and its workers. `submit` from the event loop; `run` is its one task, watched by whoever starts it."""
+
+    def __init__(
+        self,
+        engines: Mapping[str, Engine],
+        budgets: Mapping[LaneKey, Budget],
+        *,
+        streams: int = 1,
+        observe: Callable[[BatchReport], None] = lambda report: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Nothing runs before `run`.
+
+        Args:
+            engines: by model name.
+            budgets: one for each lane: a model and a role its engine has.
+            streams: batches in the engines at the same time.
+            observe: told of every batch that succeeded.
+            clock: seconds, monotonic.
+        """
+        self._engines = engines
+        self._lanes: Lanes[_Slot] = Lanes(budgets)
+        self._streams = asyncio.Semaphore(streams)
+        self._threads = ThreadPoolExecutor(streams, thread_name_prefix="engine")
+        self._observe = observe
+        self._clock = clock
+        self._work = asyncio.Event()
+        self._waiting: set[_Group] = set()
+        self._failures: dict[str, int] = dict.fromkeys(engines, 0)
+        self._closed = False
+
+    async def submit(
+        self, permit: Permit, model: str, items: Sequence[EncodeItem], deadline: float = math.inf
+    ) -> Answer:
+        """Queue the items of one request, all of one role, and wait for their results.
+
+        Args:
+            permit: for their tokens; the caller holds it until this returns.
+            model: whose engine.
+            items: at least one.
+            deadline: on the clock; what has not started by then never will.
+
+        Raises:
+            DeadlineExceeded: before all of them were started.
+            EngineError: one of their batches failed.
+            Unavailable: the batcher has ended.
+        """
+        if self._closed:
+            raise Unavailable("the service is shutting down; try another replica")
+        if not permit.tokens:
+            raise RuntimeError("the permit has been given back already. This is a bug.")
+        group = _Group(asyncio.get_running_loop().create_future(), [None] * len(items), len(items))
+        lane, now = LaneKey(model, items[0].selection.role), self._clock()
+        group.entries = [
+            Entry(lane, _Slot(group, i, item), len(item.ids), now, deadline) for i, item in enumerate(items)
+        ]
+        self._waiting.add(group)
+        for entry in group.entries:
+            self._lanes.add(entry)
+        self._work.set()
+        try:
+            return await group.future
+        except BaseException:  # failed, expired or cancelled: whatever still waits need not run
+            for entry in group.entries:
+                self._lanes.discard(entry)
+            raise
+        finally:
+            self._waiting.discard(group)
+            group.entries.clear()  # they refer back to the group
+            if not group.future.cancelled():
+                group.future.exception()  # seen, even where a cancellation overtook it
+
+    async def run(self) -> None:
+        """Take batches and run them, until cancelled.
+
+        Raises:
+            ExceptionGroup: of EngineLost, where an engine failed and does not recover.
+        """
+        try:
+            async with asyncio.TaskGroup() as batches:
+                while True:
+                    await self._work.wait()
+                    await self._streams.acquire()
+                    batch = self._lanes.take(self._clock())
+                    for entry in batch.expired:
+                        entry.value.group.fail(
+                            DeadlineExceeded("the deadline passed in the queue; nothing was computed")
+                        )
+                    if batch.entries:
+                        batches.create_task(self._execute(batch))
+                        continue
+                    self._streams.release()
+                    if not len(self._lanes):
+                        self._work.clear()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        self._closed = True
+        for group in self._waiting:
+            group.fail(Unavailable("the service is shutting down; try another replica"))
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _execute(self, batch: Batch[_Slot]) -> None:
+        """Run one batch; its stream is free again afterwards."""
+        model = batch.entries[0].lane.model
+        run, loop, started = self._engines[model].run, asyncio.get_running_loop(), self._clock()
+        try:
+            results = await loop.run_in_executor(self._threads, run, [entry.value.item for entry in batch.entries])
+        except Exception as error:  # whatever an engine raises concerns this batch alone
+            await self._failed(model, batch, error)
+        else:
+            self._deliver(batch, results, started)
+            self._failures[model] = 0
+        finally:
+            self._streams.release()
+
+    def _deliver(self, batch: Batch[_Slot], results: list[ItemResult], started: float) -> None:
+        seconds = self._clock() - started
+        for group in {entry.value.group: None for entry in batch.entries}:
+            group.infer_ns += int(seconds * 1e9)
+        for entry, result in zip(batch.entries, results, strict=True):
+            group, place, _ = entry.value
+            group.queue_ns = max(group.queue_ns, int((started - entry.arrived) * 1e9))
+            group.deliver(place, result)
+        count = len(batch.entries)
+        self._observe(BatchReport(batch.entries[0].lane, count, batch.total, count * batch.longest, seconds))
+
+    async def _failed(self, model: str, batch: Batch[_Slot], error: Exception) -> None:
+        """Fail the groups of a batch, and find out whether the engine is to blame."""
+        for entry in batch.entries:
+            entry.value.group.fail(error)
+        self._failures[model] += 1
+        if self._failures[model] < FAILURES_BEFORE_PROBE:
+            return
+        log.warning("batches keep failing; probing the engine", extra={"event": "engine_probe", "model": model})
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._engines[model].probe)
+        except Exception as lost:
+            kind = type(lost).__name__
+            log.critical("the engine does not recover", extra={"event": "engine_lost", "model": model, "kind": kind})
+            raise EngineLost(f"the engine of {model} does not recover") from error
+        self._failures[model] = 0

@@ -1,0 +1,178 @@
+"""The options of the service: one dataclass is the only source of flags, environment variables, help and validation."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from service.logs import LEVELS
+from service.parsing import Address, address, at_least, between, digest, flag, lengths, one_of
+
+PREFIX = "HEADLIGHT_"
+SECONDS = between(0, 86400)
+
+
+class ConfigError(ValueError):
+    """An option has a value that cannot be used; the message names the option and the remedy."""
+
+
+def option(parse: Callable[[str], Any], why: str) -> Mapping[str, Any]:
+    """What a field of Config needs besides its default: how its text is read, and why one would change it."""
+    return {"parse": parse, "why": why}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """Every option of `python -m service`. `--max-items` is also HEADLIGHT_MAX_ITEMS; the command line wins."""
+
+    bundle: Path = field(metadata=option(Path, "directory of the exported model to serve; required"))
+    bundle_sha256: str | None = field(
+        default=None,
+        metadata=option(digest, "digest the bundle's manifest must have; set it where others can write its folder"),
+    )
+    grpc: Address = field(
+        default=Address("127.0.0.1", 50051),
+        metadata=option(address, "where to serve gRPC; 0.0.0.0 or [::] to be reached from other machines"),
+    )
+    http: Address = field(
+        default=Address("127.0.0.1", 8080),
+        metadata=option(address, "where to serve /metrics, /livez and /readyz; 0.0.0.0 or [::] as for --grpc"),
+    )
+    provider: str = field(
+        default="auto",
+        metadata=option(one_of("auto", "cpu"), "what computes; name one to fail rather than use another"),
+    )
+    precision: str = field(
+        default="fp32", metadata=option(one_of("fp32"), "of the computation; the same on all nodes that fill one index")
+    )
+    threads: int | None = field(
+        default=None, metadata=option(at_least(1), "threads per batch; fewer than the CPUs leave room for neighbours")
+    )
+    streams: int = field(
+        default=2,
+        metadata=option(at_least(1), "batches at once; 1 gives each the whole machine, 2 leave no gaps between"),
+    )
+    max_items: int = field(
+        default=512, metadata=option(at_least(1), "inputs per request; clients split their work by it")
+    )
+    max_request_tokens: int = field(
+        default=32768, metadata=option(at_least(1), "tokens per request; lower it to share the queue more evenly")
+    )
+    max_request_bytes: int = field(
+        default=4 << 20, metadata=option(at_least(1024), "bytes of one request message; raise it for long texts")
+    )
+    max_unary_response_bytes: int = field(
+        default=4 << 20,
+        metadata=option(at_least(1024), "bytes of one unary answer; raise it only where clients raise their own limit"),
+    )
+    max_stream_output_bytes: int | None = field(
+        default=None,
+        metadata=option(
+            at_least(1024), "bytes of results one stream may hold (default: all outputs of one longest text, or 64 MiB)"
+        ),
+    )
+    max_stream_in_flight: int = field(
+        default=8, metadata=option(at_least(1), "requests of one stream at once; raise it for distant clients")
+    )
+    max_queue_tokens: int = field(
+        default=131072,
+        metadata=option(at_least(1), "tokens admitted at once; lower it to refuse early, not answer late"),
+    )
+    batch_tokens: int = field(
+        default=1024,
+        metadata=option(at_least(1), "padded tokens per batch; on CPU 512 to 2048 is best, less waits less"),
+    )
+    attend_batch_cost: int = field(
+        default=1 << 18,
+        metadata=option(at_least(1), "count × longest² per batch with attention, which bounds its memory"),
+    )
+    max_padding: float = field(
+        default=0.2,
+        metadata=option(between(0, 1), "share of a batch that may be padding; 0 batches equal lengths only"),
+    )
+    drain_delay_seconds: float = field(
+        default=0.0,
+        metadata=option(SECONDS, "from NOT_SERVING to closing; on Kubernetes 5 to 10, until endpoints are removed"),
+    )
+    grace_seconds: float = field(
+        default=30.0, metadata=option(SECONDS, "for calls in flight at shutdown; more than the longest call takes")
+    )
+    warm_up_lengths: tuple[int, ...] = field(
+        default=(16, 64, 256),
+        metadata=option(lengths, "tokens; run before serving, so that no caller pays for a first run"),
+    )
+    log_level: str = field(default="info", metadata=option(one_of(*LEVELS), "least severe message to log"))
+    check: bool = field(
+        default=False, metadata=option(flag, "verify the bundle, run its golden inputs, print one line and exit")
+    )
+
+    @classmethod
+    def parse(cls, arguments: Sequence[str], environ: Mapping[str, str]) -> Config:
+        """Read the options.
+
+        Args:
+            arguments: the command line, without the program.
+            environ: the environment.
+
+        Raises:
+            ConfigError: naming the option (or the variable) and what it must be.
+            SystemExit: after --help.
+        """
+        given = vars(_parser().parse_args(arguments))
+        values = {}
+        for known in dataclasses.fields(cls):
+            source, text = _flag(known.name), given[known.name]
+            if text is None:
+                source = PREFIX + known.name.upper()
+                text = environ.get(source)
+            if text is None:
+                continue
+            try:
+                values[known.name] = known.metadata["parse"](text)
+            except ValueError as error:
+                raise ConfigError(f"{source} is {text!r:.80}; it {error}") from None
+        if "bundle" not in values:
+            raise ConfigError("--bundle is missing; give the directory that `python -m export` wrote")
+        config = cls(**values)
+        if config.max_request_tokens > config.max_queue_tokens:
+            have = f"--max-request-tokens is {config.max_request_tokens}, --max-queue-tokens {config.max_queue_tokens}"
+            raise ConfigError(f"{have}; the queue must hold at least one request")
+        return config
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see --help")
+
+
+def _parser() -> argparse.ArgumentParser:
+    """Takes every option as text; None where it is not given."""
+    parser = _Parser(
+        prog="python -m service",
+        description="Serve a bundle over gRPC.",
+        epilog=f"Each option can also stand in the environment: --max-items as {PREFIX}MAX_ITEMS.",
+        allow_abbrev=False,
+    )
+    for known in dataclasses.fields(Config):
+        text = known.metadata["why"] + _default(known.default)
+        if isinstance(known.default, bool):
+            parser.add_argument(_flag(known.name), help=text, nargs="?", const="true", metavar="true|false")
+        else:
+            parser.add_argument(_flag(known.name), help=text, metavar=known.name.rpartition("_")[2].upper())
+    return parser
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _default(value: object) -> str:
+    if value in (None, dataclasses.MISSING, False):
+        return ""
+    if isinstance(value, tuple) and not isinstance(value, Address):
+        value = ",".join(map(str, value))
+    return f" (default {value})"

@@ -1,0 +1,202 @@
+"""Around every RPC: decode the request, count and time the call, turn whatever goes wrong into a status for the caller.
+
+Left alone, gRPC would answer malformed messages and unexpected exceptions with UNKNOWN and the exception's text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeAlias, TypeVar
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from headlight.errors import InvalidInput, Unavailable
+from service.deadline import deadline_of
+from service.metrics import Metrics
+from service.status import refusal
+
+T = TypeVar("T")
+Context = grpc.aio.ServicerContext[Any, Any]
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic in the stubs alone
+UNDECODABLE = "the message cannot be decoded; is the client built from this server's .proto?"
+OURS = "/headlight."
+
+
+class InFlight:
+    """The calls of our own service whose answers are not yet sent.
+
+    Health watches and reflection streams do not count: they last as long as their client likes.
+
+    Attributes:
+        count: how many.
+        idle: set while there are none.
+        closed: no further ones are let in.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.idle = asyncio.Event()
+        self.idle.set()
+        self.closed = False
+
+    def enter(self) -> None:
+        """Count a call in.
+
+        Raises:
+            Unavailable: closed.
+        """
+        if self.closed:
+            raise Unavailable("this replica is shutting down; try another, or this one later")
+        self.count += 1
+        self.idle.clear()
+
+    def leave(self) -> None:
+        """Count a call out, once its answer has been sent."""
+        self.count -= 1
+        if self.count == 0:
+            self.idle.set()
+
+
+class _Series:
+    """The metrics of one method."""
+
+    def __init__(self, metrics: Metrics, kind: str, service: str, method: str) -> None:
+        labels = (kind, service, method)
+        self._handled = metrics.grpc_handled
+        self._labels = labels
+        self.started = metrics.grpc_started.labels(*labels)
+        self.seconds = metrics.grpc_seconds.labels(*labels)
+
+    def handled(self, code: grpc.StatusCode) -> None:
+        self._handled.labels(*self._labels, code.name).inc()
+
+
+class Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # the same
+    """Wraps each method's handler, once."""
+
+    def __init__(self, metrics: Metrics, in_flight: InFlight) -> None:
+        self._metrics = metrics
+        self._in_flight = in_flight
+        self._wrapped: dict[str, Handler] = {}
+        self._unknown = _Series(metrics, "unary", "other", "other")  # whatever name a caller invents
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler:
+        method = handler_call_details.method
+        wrapped = self._wrapped.get(method)
+        if wrapped is not None:
+            return wrapped
+        handler: Handler | None = await continuation(handler_call_details)
+        if handler is None:
+            self._unknown.started.inc()
+            self._unknown.handled(grpc.StatusCode.UNIMPLEMENTED)
+            return handler  # type: ignore[return-value]  # how gRPC is told that there is none
+        self._wrapped[method] = wrapped = self._wrap(handler, method)
+        return wrapped
+
+    def _wrap(self, handler: Handler, method: str) -> Handler:
+        _, service, name = method.split("/")
+        guard = _Guard(
+            _Series(self._metrics, _kind(handler), service, name),
+            self._in_flight if method.startswith(OURS) else InFlight(),
+            handler,
+        )
+        if not handler.response_streaming:
+            return grpc.unary_unary_rpc_method_handler(guard.unary)
+        if not handler.request_streaming:
+            make, behaviour = grpc.unary_stream_rpc_method_handler, guard.unary_stream
+            return make(behaviour, response_serializer=handler.response_serializer)
+        return grpc.stream_stream_rpc_method_handler(
+            guard.stream_stream, response_serializer=handler.response_serializer
+        )
+
+
+class _Guard:
+    """The wrapped behaviours of one method. They take bytes, so that undecodable ones are answered like any other."""
+
+    def __init__(self, series: _Series, in_flight: InFlight, handler: Handler) -> None:
+        self._series = series
+        self._in_flight = in_flight
+        self._handler: Any = handler  # its behaviours are untyped
+
+    async def unary(self, request: bytes, context: Context) -> bytes:
+        async def respond() -> bytes:
+            response = await self._handler.unary_unary(self._decode(request), context)
+            return bytes(self._handler.response_serializer(response))
+
+        return await self._guard(respond, context)
+
+    async def unary_stream(self, request: bytes, context: Context) -> None:
+        async def respond() -> None:
+            await _send(self._handler.unary_stream, self._decode(request), context)
+
+        await self._guard(respond, context)
+
+    async def stream_stream(self, requests: AsyncIterator[bytes], context: Context) -> None:
+        async def decoded() -> AsyncIterator[Any]:
+            async for request in requests:
+                yield self._decode(request)
+
+        await self._guard(lambda: _send(self._handler.stream_stream, decoded(), context), context)
+
+    def _decode(self, request: bytes) -> Any:
+        try:
+            return self._handler.request_deserializer(request)
+        except (DecodeError, UnicodeDecodeError):
+            raise InvalidInput("", UNDECODABLE) from None
+
+    async def _guard(self, call: Callable[[], Awaitable[T]], context: Context) -> T:
+        started, code = time.perf_counter(), grpc.StatusCode.OK
+        self._series.started.inc()
+        try:
+            self._in_flight.enter()
+            context.add_done_callback(self._left)  # type: ignore[arg-type]  # the stubs want a class of theirs
+            return await call()
+        except asyncio.CancelledError:
+            code = _cancelled(context)
+            raise
+        except grpc.aio.AbortError:
+            code = context.code()
+            raise
+        except grpc.aio.BaseError:  # the caller has gone while we wrote
+            code = grpc.StatusCode.CANCELLED
+            raise
+        except Exception as error:
+            refused = refusal(error)
+            code = refused.status
+            await context.abort(code, refused.message, refused.trailing_metadata)
+        finally:
+            self._series.handled(code)
+            self._series.seconds.observe(time.perf_counter() - started)
+
+    def _left(self, context: Context) -> None:
+        """The answer is out: only now, not when the handler returned, may the server stop."""
+        self._in_flight.leave()
+
+
+async def _send(behaviour: Any, request: Any, context: Context) -> None:
+    """Run a streaming behaviour of either style: a coroutine that writes, or a generator."""
+    if not inspect.isasyncgenfunction(behaviour):
+        await behaviour(request, context)
+        return
+    async for response in behaviour(request, context):
+        await context.write(response)
+
+
+def _cancelled(context: Context) -> grpc.StatusCode:
+    """Why a call was cancelled: its deadline, or its caller."""
+    late = deadline_of(context) <= time.monotonic()
+    return grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED
+
+
+def _kind(handler: Handler) -> str:
+    if handler.request_streaming:
+        return "bidi_stream" if handler.response_streaming else "client_stream"
+    return "server_stream" if handler.response_streaming else "unary"

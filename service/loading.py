@@ -1,0 +1,106 @@
+"""From a bundle to a model that may be served."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+
+from headlight.pb import headlight_pb2 as pb
+from headlight.runtime import Manifest, Runtime, Selection
+from service.admission import Admission
+from service.batcher import Batcher, BatchReport, Engine
+from service.config import Config, ConfigError
+from service.lanes import Budget, LaneKey
+from service.metrics import Metrics, ModelMetrics
+from service.served import ServedModel
+
+LEAST_STREAM_OUTPUT_BYTES = 64 << 20
+
+
+def load(config: Config) -> Runtime:
+    """Verify and open the bundle, and check that it computes on this machine what PyTorch computed.
+
+    Raises:
+        BundleError: naming the file at fault.
+        ConfigError: the limits do not fit the model.
+    """
+    runtime = Runtime(
+        config.bundle,
+        provider=config.provider,
+        precision=config.precision,
+        threads=config.threads,
+        sha256=config.bundle_sha256,
+    )
+    longest = runtime.bundle.manifest.max_length
+    if config.max_request_tokens < longest:
+        have = f"--max-request-tokens is {config.max_request_tokens}"
+        raise ConfigError(f"{have}; the model takes {longest} tokens, so allow at least as many")
+    runtime.check_golden()
+    return runtime
+
+
+def limits(config: Config, manifest: Manifest) -> pb.Limits:
+    """What GetModel tells of the limits.
+
+    Unless told otherwise, a stream may hold everything the model can say about one text of the maximum length.
+    """
+    layers, dim, heads = manifest.architecture.layers, manifest.architecture.dim, manifest.architecture.heads
+    everything = Selection(True, True, tuple(range(layers)), tuple(range(layers + 1)))
+    needed = everything.output_bytes(manifest.max_length, dim, heads)
+    return pb.Limits(
+        max_items=config.max_items,
+        max_request_bytes=config.max_request_bytes,
+        max_unary_response_bytes=config.max_unary_response_bytes,
+        max_stream_output_bytes=config.max_stream_output_bytes or max(needed, LEAST_STREAM_OUTPUT_BYTES),
+        max_stream_in_flight=config.max_stream_in_flight,
+        max_request_tokens=config.max_request_tokens,
+    )
+
+
+def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Executor) -> tuple[ServedModel, Batcher]:
+    """A served model and its batcher, whose `run` is to be started.
+
+    Args:
+        runtime: loaded.
+        config: as given.
+        metrics: gets the model's series.
+        tokenizers: threads to tokenise on.
+    """
+    manifest = runtime.bundle.manifest
+    own = metrics.of(manifest.name)
+    admission = Admission(config.max_queue_tokens, config.streams)
+    batcher = Batcher(
+        {manifest.name: Engine(runtime.engine.run, runtime.check_golden)},
+        budgets(manifest.name, runtime.roles, config),
+        streams=config.streams,
+        observe=lambda report: _observe(report, own, admission),
+    )
+    metrics.serve(
+        model=manifest.name,
+        version=manifest.version,
+        sha256=runtime.bundle.sha256,
+        provider=runtime.provider,
+        precision=runtime.precision,
+        positions=manifest.architecture.positions,
+        queue_tokens=lambda: admission.held_tokens,
+    )
+    model = ServedModel(
+        runtime, limits(config, manifest), batcher=batcher, admission=admission, tokenizers=tokenizers, metrics=own
+    )
+    return model, batcher
+
+
+def budgets(model: str, roles: frozenset[str], config: Config) -> dict[LaneKey, Budget]:
+    """A lane for each graph that is loaded."""
+    found = {LaneKey(model, "embed"): Budget(config.batch_tokens, None, config.max_padding)}
+    if "attend" in roles:
+        found[LaneKey(model, "attend")] = Budget(config.batch_tokens, config.attend_batch_cost, config.max_padding)
+    return found
+
+
+def _observe(report: BatchReport, metrics: ModelMetrics, admission: Admission) -> None:
+    admission.worked_off(report.tokens, report.seconds)
+    metrics.batch_items.observe(report.items)
+    metrics.batch_tokens.observe(report.tokens)
+    metrics.padding_ratio.observe(1 - report.tokens / report.padded_tokens)
+    if report.lane.role == "attend":
+        metrics.attend_runs.inc()

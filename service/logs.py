@@ -1,0 +1,59 @@
+"""Logs: one JSON object per line on standard error. What callers send never appears in them.
+
+Events are written with the standard library: `log.info("serving", extra={"event": "serving", "port": 50051})`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+import traceback
+from types import TracebackType
+from typing import Any, TextIO
+
+LEVELS = ("debug", "info", "warning", "error", "critical")
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "event"}
+
+
+class JsonFormatter(logging.Formatter):
+    """time, level, logger, event, message, and whatever `extra` brought."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        message = record.getMessage()
+        entry: dict[str, Any] = {
+            "time": f"{seconds}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": getattr(record, "event", "message"),
+            "message": message,
+        }
+        entry.update((key, value) for key, value in vars(record).items() if key not in _STANDARD)
+        if record.exc_info and record.exc_info[1] is not None:
+            entry.update(describe(record.exc_info[1]))
+        return json.dumps(entry, default=str, ensure_ascii=False)
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """Type and stack of an exception, without its message: a library's message may quote what the caller sent."""
+    kind = type(error)
+    return {"kind": f"{kind.__module__}.{kind.__qualname__}", "stack": _stack(error.__traceback__)}
+
+
+def _stack(trace: TracebackType | None) -> list[str]:
+    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(trace)]
+
+
+def configure(level: str, stream: TextIO | None = None) -> None:
+    """Send all logs to a stream, in place of whatever was configured.
+
+    Args:
+        level: one of LEVELS.
+        stream: None: standard error.
+    """
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(True)

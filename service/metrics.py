@@ -1,0 +1,139 @@
+"""All metrics, their names, labels and buckets. Labels come from closed sets; `model` is on all of Headlight's own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+
+from headlight.errors import Code
+
+STAGES = ("tokenize", "queue", "infer", "total")
+OUTPUTS = ("pooled", "tokens", "attention", "hidden")
+
+# Seconds, the same for all stages so that their ratios mean something: 0.1 ms (tokenising a short text) to 10 s (a long
+# deadline), three edges a decade.
+SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+ITEMS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # a lone request to far beyond what a token budget admits
+TOKENS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)  # a short text to eight default budgets
+RATIOS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)  # 0: exact lengths; 0.2: the default limit
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ModelMetrics:
+    """The series of one model, looked up once: finding a label costs more than counting."""
+
+    texts: Counter
+    tokens: Counter
+    batch_items: Histogram
+    batch_tokens: Histogram
+    padding_ratio: Histogram
+    attend_runs: Counter
+    stage_seconds: dict[str, Histogram]
+    output_bytes: dict[str, Counter]
+    rejected: dict[str, Counter]
+
+
+class Metrics:
+    """Every metric of a process, on a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._define_grpc()
+        self._define_batches()
+        self._define_requests()
+        self._info = Gauge(
+            "headlight_model_info",
+            "Always 1; the labels say which weights answer, on what.",
+            ("model", "version", "sha256", "provider", "precision", "positions"),
+            registry=self.registry,
+        )
+
+    def _define_grpc(self) -> None:
+        """The names that go-grpc-middleware gave them: existing dashboards and alerts fit."""
+        method = ("grpc_type", "grpc_service", "grpc_method")
+        self.grpc_started = Counter("grpc_server_started", "RPCs started.", method, registry=self.registry)
+        self.grpc_handled = Counter(
+            "grpc_server_handled", "RPCs completed, by status.", (*method, "grpc_code"), registry=self.registry
+        )
+        self.grpc_seconds = Histogram(
+            "grpc_server_handling_seconds", "Duration of RPCs.", method, buckets=SECONDS, registry=self.registry
+        )
+
+    def _define_batches(self) -> None:
+        r = self.registry
+        self._batch_items = Histogram(
+            "headlight_batch_items", "Inputs in a batch.", ["model"], buckets=ITEMS, registry=r
+        )
+        self._batch_tokens = Histogram(
+            "headlight_batch_tokens", "Tokens in a batch, padding excluded.", ["model"], buckets=TOKENS, registry=r
+        )
+        self._padding = Histogram(
+            "headlight_padding_ratio", "Share of a batch that is padding.", ["model"], buckets=RATIOS, registry=r
+        )
+        self._attend_runs = Counter(
+            "headlight_attend_runs", "Batches run on the graph that returns attention.", ["model"], registry=r
+        )
+
+    def _define_requests(self) -> None:
+        r = self.registry
+        self._texts = Counter("headlight_texts", "Inputs encoded.", ["model"], registry=r)
+        self._tokens = Counter("headlight_tokens", "Tokens encoded, padding excluded.", ["model"], registry=r)
+        self._stages = Histogram(
+            "headlight_stage_seconds", "Time of a request by stage.", ["model", "stage"], buckets=SECONDS, registry=r
+        )
+        self._output_bytes = Counter(
+            "headlight_output_bytes", "Bytes of results computed, by output.", ["model", "output"], registry=r
+        )
+        self._rejected = Counter(
+            "headlight_rejected", "Requests that got no answer, by reason.", ["model", "reason"], registry=r
+        )
+        self._queue_tokens = Gauge(
+            "headlight_queue_tokens",
+            "Tokens admitted and not yet answered, running ones included.",
+            ["model"],
+            registry=r,
+        )
+
+    def of(self, model: str) -> ModelMetrics:
+        """The series of a model; they exist from here on, at zero."""
+        return ModelMetrics(
+            texts=self._texts.labels(model),
+            tokens=self._tokens.labels(model),
+            batch_items=self._batch_items.labels(model),
+            batch_tokens=self._batch_tokens.labels(model),
+            padding_ratio=self._padding.labels(model),
+            attend_runs=self._attend_runs.labels(model),
+            stage_seconds={stage: self._stages.labels(model, stage) for stage in STAGES},
+            output_bytes={output: self._output_bytes.labels(model, output) for output in OUTPUTS},
+            rejected={code.value: self._rejected.labels(model, code.value) for code in Code if code is not Code.BUNDLE},
+        )
+
+    def serve(
+        self,
+        *,
+        model: str,
+        version: str,
+        sha256: str,
+        provider: str,
+        precision: str,
+        positions: str,
+        queue_tokens: Callable[[], float],
+    ) -> None:
+        """Announce a model that is being served; `queue_tokens` is asked at each scrape."""
+        self._info.labels(model, version, sha256, provider, precision, positions).set(1)
+        self._queue_tokens.labels(model).set_function(queue_tokens)
+
+    def exposition(self) -> tuple[str, bytes]:
+        """Content type and body for a scrape."""
+        return CONTENT_TYPE_LATEST, generate_latest(self.registry)

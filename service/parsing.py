@@ -1,0 +1,81 @@
+"""How the text of an option becomes its value. Each parser raises ValueError saying what the text must be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Address(NamedTuple):
+    """Where to listen."""
+
+    host: str
+    port: int  # 0: any free one
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def address(text: str) -> Address:
+    """127.0.0.1:50051, or [::1]:50051."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError("must be HOST:PORT with a port of 0 (any free one) to 65535")
+    return Address(host.strip("[]"), int(port))
+
+
+def at_least(minimum: int) -> Callable[[str], int]:
+    """A parser of whole numbers."""
+
+    def integer(text: str) -> int:
+        if not text.isdecimal() or int(text) < minimum:
+            raise ValueError(f"must be a whole number of at least {minimum}")
+        return int(text)
+
+    return integer
+
+
+def between(low: float, high: float) -> Callable[[str], float]:
+    """A parser of numbers, both ends included."""
+
+    def number(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not low <= value <= high:
+            raise ValueError(f"must be a number from {low:g} to {high:g}")
+        return value
+
+    return number
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    """A parser of names."""
+
+    def choice(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"must be one of {', '.join(choices)}")
+        return text
+
+    return choice
+
+
+def lengths(text: str) -> tuple[int, ...]:
+    """16,64,256; nothing for none."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise ValueError("must be lengths in tokens with commas between them, as 16,64,256, or nothing")
+    return tuple(int(part) for part in parts)
+
+
+def digest(text: str) -> str:
+    """64 hexadecimal digits."""
+    if len(text) != 64 or not set(text.lower()) <= set("0123456789abcdef"):
+        raise ValueError("must be a SHA-256 digest: 64 hexadecimal digits")
+    return text.lower()
+
+
+def flag(text: str) -> bool:
+    """True or false."""
+    return one_of("true", "false")(text) == "true"

@@ -1,0 +1,164 @@
+"""The life of the process: listen, load, serve, drain, end. Answers with an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn
+
+from headlight.errors import BundleError
+from headlight.runtime import Runtime
+from service.config import Config, ConfigError
+from service.health import Readiness
+from service.http import Router, routes, serve_http
+from service.interceptor import InFlight
+from service.loading import assemble, load
+from service.logs import describe
+from service.metrics import Metrics
+from service.models import Models
+from service.servicer import HeadlightServicer
+from service.transport import PortTaken, bind, build_server
+
+log = logging.getLogger("service.server")
+
+EXIT_OK = 0
+EXIT_FAILED = 1  # cannot listen, died, or did not drain in time
+EXIT_CONFIG = 2
+EXIT_BUNDLE = 3
+TOKENIZER_THREADS = 2  # tokenising is some 50 µs a text; more threads would only fight the engine for cores
+# Calls that wait inside gRPC when it is told to stop end as CANCELLED, which no client retries. For so long we refuse them
+# as UNAVAILABLE instead, which every client may.
+REFUSE_SECONDS = 0.1
+
+
+class Server:
+    """Everything that lives as long as the process."""
+
+    def __init__(self, config: Config) -> None:
+        """Nothing listens before `serve`; to be made within a running event loop."""
+        self._config = config
+        self._metrics = Metrics()
+        self._readiness = Readiness()
+        self._in_flight = InFlight()
+        self._models = Models()
+        self._servicer = HeadlightServicer(self._models)
+        self._grpc = build_server(config, self._servicer, self._readiness, self._metrics, self._in_flight)
+        self._tokenizers = ThreadPoolExecutor(TOKENIZER_THREADS, thread_name_prefix="tokenize")
+        self._stop = asyncio.Event()
+
+    async def serve(self) -> int:
+        """Live; returns the exit code."""
+        self._handle_signals()
+        try:
+            await self._listen()
+            runtime = await self._load()
+        except (PortTaken, OSError) as error:
+            log.critical(str(error), extra={"event": "cannot_listen"})
+            return EXIT_FAILED
+        except ConfigError as error:
+            log.critical(str(error), extra={"event": "bad_option"})
+            return EXIT_CONFIG
+        except BundleError as error:
+            log.critical(error.message, extra={"event": "bundle_refused", "file": error.file})
+            return EXIT_BUNDLE
+        if runtime is None:
+            log.info("stopped while loading", extra={"event": "stopped"})
+            return EXIT_OK
+        model, batcher = assemble(runtime, self._config, self._metrics, self._tokenizers)
+        running = asyncio.create_task(batcher.run(), name="batcher")
+        self._models.add(model)
+        await self._readiness.set(serving=True)
+        ref = model.ref
+        about = {"model_name": ref.name, "version": ref.version, "sha256": ref.bundle_sha256}
+        log.info("serving", extra={"event": "serving", "provider": ref.provider, "precision": ref.precision, **about})
+        return await self._until_stopped(running)
+
+    def _handle_signals(self) -> None:
+        def on_signal() -> None:
+            if self._stop.is_set():
+                log.critical("second signal; ending at once", extra={"event": "killed"})
+                end_at_once(EXIT_FAILED)
+            self._stop.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, on_signal)
+
+    async def _listen(self) -> None:
+        """Take both ports. From here on probes are answered: alive, not ready."""
+        router = Router(routes(self._metrics.exposition, lambda: self._readiness.serving))
+        try:
+            http = serve_http(self._config.http, router)
+        except OSError:
+            address = self._config.http
+            raise PortTaken(
+                f"--http {address} cannot be listened on; is it in use? Port 0 takes any free one"
+            ) from None
+        grpc_port = bind(self._grpc, self._config.grpc)
+        await self._readiness.set(serving=False)
+        await self._grpc.start()
+        ports = {"grpc_port": grpc_port, "http_port": http.server_port}
+        log.info("listening", extra={"event": "listening", **ports})
+
+    async def _load(self) -> Runtime | None:
+        """The runtime, checked and warm; None where a signal came first."""
+        loader = ThreadPoolExecutor(1, thread_name_prefix="load")
+        loading = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(loader, self._load_now))
+        stopped = asyncio.create_task(self._stop.wait())
+        await asyncio.wait((loading, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if not loading.done():
+            return None
+        stopped.cancel()
+        loader.shutdown()
+        return loading.result()
+
+    def _load_now(self) -> Runtime:
+        runtime = load(self._config)
+        runtime.warm_up(self._config.warm_up_lengths)
+        return runtime
+
+    async def _until_stopped(self, batcher: asyncio.Task[None]) -> int:
+        stopped = asyncio.create_task(self._stop.wait())
+        await asyncio.wait({batcher, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if batcher.done():
+            error = batcher.exception()
+            what = describe(error) if error else {}
+            log.critical("the batcher died; ending", extra={"event": "batcher_died", **what})
+            await self._readiness.set(serving=False)
+            await self._grpc.stop(None)
+            return EXIT_FAILED
+        left = await self._drain()
+        batcher.cancel()
+        self._tokenizers.shutdown(wait=False)
+        if left:
+            log.critical("calls outlasted the grace time", extra={"event": "grace_exceeded", "calls": left})
+            return EXIT_FAILED
+        log.info("stopped", extra={"event": "stopped"})
+        return EXIT_OK
+
+    async def _drain(self) -> int:
+        """Stop taking calls and finish those in flight; returns how many outlasted the grace time."""
+        log.info("draining", extra={"event": "draining", "calls": self._in_flight.count})
+        await self._readiness.set(serving=False)
+        await asyncio.sleep(self._config.drain_delay_seconds)
+        self._in_flight.closed = True
+        self._servicer.drain()
+        await asyncio.sleep(REFUSE_SECONDS)
+        # Twice the grace: what ends it is the wait below, or the second stop.
+        stopping = asyncio.create_task(self._grpc.stop(2 * self._config.grace_seconds + 1))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._config.grace_seconds):
+                await self._in_flight.idle.wait()
+        left = self._in_flight.count
+        await self._grpc.stop(None)  # ends watches of our health, which last as long as their clients like
+        await stopping
+        return left
+
+
+def end_at_once(code: int) -> NoReturn:
+    """End the process without waiting for threads that may never return."""
+    logging.shutdown()
+    os._exit(code)

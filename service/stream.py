@@ -1,0 +1,153 @@
+"""One EncodeStream call: reads requests, answers each as it is ready, and never holds more than its share of memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+import grpc
+
+from headlight.errors import HeadlightError, InvalidInput, Unavailable
+from headlight.pb import headlight_pb2 as pb
+from service.frames import CHUNK_BYTES, frames
+from service.models import Models
+from service.status import refusal
+
+MAX_ID_BYTES = 128
+Context = grpc.aio.ServicerContext[pb.EncodeStreamRequest, pb.EncodeStreamResponse]
+
+
+class ByteBudget:
+    """Bytes that may be held at once; more than that only by a lone holder. First come, first served."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held = 0
+        self._turn = asyncio.Lock()
+        self._freed = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def hold(self, amount: int) -> AsyncIterator[None]:
+        """Wait until so many bytes are free, and hold them."""
+        if not amount:
+            yield
+            return
+        async with self._turn:
+            while self._held and self._held + amount > self._limit:
+                self._freed.clear()
+                await self._freed.wait()
+            self._held += amount
+        try:
+            yield
+        finally:
+            self._held -= amount
+            self._freed.set()
+
+
+class StreamCall:
+    """The server's side of one stream."""
+
+    def __init__(
+        self,
+        models: Models,
+        limits: pb.Limits,
+        context: Context,
+        deadline: float,
+    ) -> None:
+        """Nothing is read before `serve`.
+
+        Args:
+            models: those served.
+            limits: on requests read and not yet answered, and on bytes of results held, computed or being sent.
+            context: of the call; this object alone writes to it.
+            deadline: of the whole call, on time.monotonic.
+        """
+        self._models = models
+        self._context = context
+        self._deadline = deadline
+        self._slots = asyncio.Semaphore(limits.max_stream_in_flight)
+        self._results = ByteBudget(limits.max_stream_output_bytes)
+        self._writing = asyncio.Lock()
+        self._live: set[str] = set()
+        self._reader: asyncio.Task[None] | None = None
+        self._ending: HeadlightError | None = None
+
+    async def serve(self, requests: AsyncIterator[pb.EncodeStreamRequest]) -> None:
+        """Answer requests until the caller has no more.
+
+        Raises:
+            Unavailable: `drain` was called; what had been read is answered.
+            InvalidInput: a request came that no frame could be addressed to; those before it are answered.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            if self._ending is None:  # else draining began before we did
+                self._reader = tasks.create_task(self._read(requests, tasks.create_task))
+        if self._ending is not None:
+            raise self._ending
+
+    def drain(self) -> None:
+        """Read no further; end once what has been read is answered."""
+        if self._reader is not None and self._reader.done():
+            return  # the caller has sent all; it is answered and never learns
+        self._ending = Unavailable("this replica is shutting down; send again, on a new stream, what is unanswered")
+        if self._reader is not None:
+            self._reader.cancel()
+
+    async def _read(
+        self,
+        requests: AsyncIterator[pb.EncodeStreamRequest],
+        start: Callable[..., asyncio.Task[None]],
+    ) -> None:
+        while True:
+            await self._slots.acquire()  # before reading: what is unread waits at the caller's end
+            try:
+                request = await anext(requests, None)
+                if request is None:
+                    return
+                self._check_id(request.id)
+            except InvalidInput as error:
+                self._ending = error
+                return
+            self._live.add(request.id)
+            start(self._answer(request))
+
+    def _check_id(self, request_id: str) -> None:
+        """Refuse an id that no answer could be told apart by."""
+        if not 1 <= len(request_id.encode()) <= MAX_ID_BYTES:
+            raise InvalidInput("id", f"must have 1 to {MAX_ID_BYTES} bytes")
+        if request_id in self._live:
+            raise InvalidInput("id", "is that of a request still unanswered; use each id once at a time")
+
+    async def _answer(self, request: pb.EncodeStreamRequest) -> None:
+        """All frames of one request."""
+        try:
+            await self._encode(request)
+        except grpc.aio.BaseError:
+            pass  # the caller has gone; the call is about to be cancelled
+        except Exception as error:
+            refused = refusal(error)
+            status = pb.Status(code=refused.number, message=refused.message)
+            with contextlib.suppress(grpc.aio.BaseError):
+                await self._write(pb.EncodeStreamResponse(id=request.id, error=status))
+        finally:
+            self._live.discard(request.id)
+            self._slots.release()
+
+    async def _encode(self, request: pb.EncodeStreamRequest) -> None:
+        model = self._models.get(request.encode.model)
+        with model.rejections():
+            prepared = await model.prepare(request.encode)
+            model.check_stream(prepared)
+            # Small answers need not wait for a large one to be read: there are never more of them than requests in flight.
+            held = prepared.data_bytes if prepared.data_bytes > CHUNK_BYTES else 0
+            async with self._results.hold(held):
+                results = await model.compute(prepared, self._deadline)
+                model.finish(prepared)
+                for frame in frames(request.id, prepared.header, results, prepared.data_bytes):
+                    await self._write(frame)
+
+    async def _write(self, frame: pb.EncodeStreamResponse) -> None:
+        """Send one frame; returns when the transport has taken it, so a slow reader slows us down."""
+        async with self._writing:
+            await self._context.write(frame)

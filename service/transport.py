@@ -1,0 +1,61 @@
+"""The gRPC server: its services and the options of its connections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from headlight.pb.headlight_pb2_grpc import add_HeadlightServiceServicer_to_server
+from service.config import Config
+from service.health import SERVICE, Readiness
+from service.interceptor import InFlight, Interceptor
+from service.metrics import Metrics
+from service.parsing import Address
+from service.servicer import HeadlightServicer
+
+
+class PortTaken(Exception):
+    """An address cannot be listened on; the message says which."""
+
+
+def options(config: Config) -> list[tuple[str, Any]]:
+    """Channel arguments of the server."""
+    return [
+        ("grpc.so_reuseport", 0),  # else a second server would silently take half of the first one's connections
+        ("grpc.max_receive_message_length", config.max_request_bytes),
+        ("grpc.max_send_message_length", -1),  # what is too large is refused earlier, with a remedy
+        ("grpc.max_concurrent_streams", 1000),  # per connection; the queue's limit bites long before
+        ("grpc.keepalive_time_ms", 60_000),  # find out about clients that vanished without closing
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        # Let clients ping every 10 s, calls or not; the default (5 minutes) hangs up on usual client settings.
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+        # Now and then a client must look again where replicas are. Calls in flight end in peace, however long.
+        ("grpc.max_connection_age_ms", 1_800_000),
+    ]
+
+
+def build_server(
+    config: Config, servicer: HeadlightServicer, readiness: Readiness, metrics: Metrics, in_flight: InFlight
+) -> grpc.aio.Server:
+    """A server with all services, not started."""
+    server = grpc.aio.server(interceptors=[Interceptor(metrics, in_flight)], options=options(config))
+    add_HeadlightServiceServicer_to_server(servicer, server)
+    health_pb2_grpc.add_HealthServicer_to_server(readiness.servicer, server)
+    reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    return server
+
+
+def bind(server: grpc.aio.Server, address: Address) -> int:
+    """Listen; returns the port.
+
+    Raises:
+        PortTaken: the address is in use, or not of this machine.
+    """
+    try:
+        return int(server.add_insecure_port(str(address)))
+    except RuntimeError:
+        raise PortTaken(f"--grpc {address} cannot be listened on; is it in use? Port 0 takes any free one") from None

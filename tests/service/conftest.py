@@ -1,0 +1,84 @@
+"""A whole service in this process: real sockets and a real client around a runtime without a model."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, cast
+
+import grpc
+import pytest
+
+from headlight.pb import headlight_pb2_grpc as pb_grpc
+from headlight.runtime import Runtime
+from service.config import Config
+from service.health import Readiness
+from service.interceptor import InFlight
+from service.loading import assemble
+from service.metrics import Metrics
+from service.models import Models
+from service.parsing import Address
+from service.servicer import HeadlightServicer
+from service.transport import bind, build_server
+from tests.service.fakes import FakeEngine, FakeRuntime
+
+
+@dataclasses.dataclass
+class Service:
+    """The parts that tests look at."""
+
+    channel: grpc.aio.Channel
+    stub: Any
+    engine: FakeEngine
+    metrics: Metrics
+    readiness: Readiness
+    in_flight: InFlight
+    servicer: HeadlightServicer
+    models: Models
+
+    def sample(self, name: str, **labels: str) -> float | None:
+        """The value of a metric."""
+        return self.metrics.registry.get_sample_value(name, labels)
+
+    async def started(self) -> None:
+        """Wait until the engine has begun one more batch."""
+        assert await asyncio.to_thread(self.engine.started.acquire, True, 30)
+
+
+Serve = Callable[..., AbstractAsyncContextManager[Service]]
+
+
+@contextlib.asynccontextmanager
+async def serving(runtime: FakeRuntime | None = None, *, loaded: bool = True, **options: Any) -> AsyncIterator[Service]:
+    config = Config(bundle=Path("none"), grpc=Address("127.0.0.1", 0), **options)
+    runtime = runtime or FakeRuntime()
+    metrics, readiness, in_flight, models = Metrics(), Readiness(), InFlight(), Models()
+    tokenizers = ThreadPoolExecutor(1)
+    servicer = HeadlightServicer(models)
+    server = build_server(config, servicer, readiness, metrics, in_flight)
+    port = bind(server, config.grpc)
+    await server.start()
+    await readiness.set(serving=loaded)
+    model, batcher = assemble(cast(Runtime, runtime), config, metrics, tokenizers)
+    running = asyncio.create_task(batcher.run())
+    if loaded:
+        models.add(model)
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        stub = pb_grpc.HeadlightServiceStub(channel)
+        yield Service(channel, stub, runtime.engine, metrics, readiness, in_flight, servicer, models)
+    runtime.engine.gate.set()
+    await server.stop(None)
+    running.cancel()
+    await asyncio.wait([running])
+    tokenizers.shutdown()
+
+
+@pytest.fixture
+def serve() -> Serve:
+    """serve(runtime, **options of Config) -> a running service, as an async context manager."""
+    return serving

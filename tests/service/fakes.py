@@ -1,0 +1,145 @@
+"""A runtime without a model: its numbers tell where they came from, and its engine can be held, made to fail and watched."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headlight.errors import BundleError, EngineError, InvalidInput
+from headlight.runtime.manifest import Architecture, Manifest, ParityEntry
+from headlight.runtime.values import EncodeItem, ItemResult, Selection, TokenInfo, Tokenized
+
+FAILURE = "the model failed; see error id 123 in the server's log"
+LAYERS, HEADS, DIM, VOCABULARY, MAX_LENGTH = 3, 2, 4, 100, 2000
+
+
+def manifest(**changes: Any) -> Manifest:
+    values: dict[str, Any] = {
+        "name": "fake",
+        "version": "1",
+        "architecture": Architecture(positions="rope", layers=LAYERS, heads=HEADS, dim=DIM, vocab_size=VOCABULARY),
+        "trained_length": 128,
+        "max_length": MAX_LENGTH,
+        "pooling": "mean",
+        "normalize": True,
+        "accepts": ("text", "ids"),
+        "graphs": (),
+        "tolerances": (),
+        "parity": (ParityEntry(output="pooled", provider="cpu", precision="fp32", max_error=1e-7, tolerance=1e-5),),
+        "golden": "golden.npz",
+        "tokenizer": "tokenizer.json",
+        "files": {},
+        "source": {},
+    }
+    return Manifest(**{**values, **changes})
+
+
+def result(item: EncodeItem) -> ItemResult:
+    """Numbers that depend on the ids and on their place, so that nothing can be mixed up unnoticed."""
+    n, wanted = len(item.ids), item.selection
+    base = item.ids.astype(np.float32)
+
+    def fill(*shape: int) -> NDArray[np.float32]:
+        places = np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
+        return places + np.float32(base.sum() * 1000)
+
+    layers, states = len(wanted.attention), len(wanted.hidden)
+    return ItemResult(
+        pooled=fill(DIM) if wanted.pooled else None,
+        tokens=fill(n, DIM) if wanted.tokens else None,
+        attention=fill(layers, HEADS, n, n) if layers else None,
+        hidden=fill(states, n, DIM) if states else None,
+    )
+
+
+class FakeEngine:
+    """Records its batches. Blocks while `gate` is clear; fails while `broken` is set."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[EncodeItem]] = []
+        self.started = threading.Semaphore(0)
+        self.gate = threading.Event()
+        self.gate.set()
+        self.broken: Exception | None = None
+        self.poison: int | None = None  # a batch with this id in it fails
+        self.probes = 0
+        self.probe_fails = False
+
+    def run(self, items: Sequence[EncodeItem]) -> list[ItemResult]:
+        self.batches.append(list(items))
+        self.started.release()
+        assert self.gate.wait(30)
+        if self.broken is not None:
+            raise self.broken
+        if any(self.poison in each.ids for each in items):
+            raise EngineError(FAILURE)
+        return [result(item) for item in items]
+
+    def probe(self) -> None:
+        self.probes += 1
+        if self.probe_fails:
+            raise BundleError("the golden check failed")
+
+    def fail(self) -> None:
+        self.broken = EngineError(FAILURE)
+
+
+class FakeTokenizer:
+    """A word is a token: its length modulo the vocabulary."""
+
+    def encode(
+        self, text: str, *, truncation: str = "refuse", limit: bool = True, with_info: bool = False
+    ) -> Tokenized:
+        words = text.split()
+        if not words:
+            raise InvalidInput("", "is empty; send at least one character")
+        length = len(words)
+        if limit and length > MAX_LENGTH:
+            if truncation == "refuse":
+                raise InvalidInput("", f"has {length} tokens, the model takes {MAX_LENGTH}")
+            words = words[:MAX_LENGTH]
+        ids = np.array([len(word) % VOCABULARY for word in words], dtype=np.int64)
+        return Tokenized(ids, length, info(ids.tolist()) if with_info else None)
+
+
+def info(ids: Sequence[int]) -> TokenInfo:
+    zeros = (0,) * len(ids)
+    return TokenInfo(tuple(ids), tuple(f"piece{i}" for i in ids), zeros, zeros, (False,) * len(ids), zeros)
+
+
+@dataclasses.dataclass
+class FakeBundle:
+    manifest: Manifest
+    sha256: str = "ab" * 32
+
+
+class FakeRuntime:
+    """What the service uses of a Runtime."""
+
+    def __init__(self, *, attend: bool = True, tokenizer: bool = True, **changes: Any) -> None:
+        self.bundle = FakeBundle(manifest(**changes))
+        self.provider, self.precision = "cpu", "fp32"
+        self.roles = frozenset({"embed", "attend"} if attend else {"embed"})
+        self.tokenizer = FakeTokenizer() if tokenizer else None
+        self.engine = FakeEngine()
+
+    def check_ids(self, ids: Sequence[int], *, with_info: bool = False) -> Tokenized:
+        if not ids or max(ids) >= VOCABULARY or min(ids) < 0:
+            raise InvalidInput("", f"must be 1 or more ids in 0 .. {VOCABULARY - 1}")
+        return Tokenized(np.array(ids, dtype=np.int64), len(ids), info(ids) if with_info else None)
+
+    def warm_up(self, lengths: Iterable[int]) -> None:
+        self.warmed = tuple(lengths)
+
+    def check_golden(self) -> None:
+        self.engine.probe()
+
+
+def item(length: int, first: int = 1, **selection: Any) -> EncodeItem:
+    """An item of `length` tokens."""
+    return EncodeItem(np.full(length, first, dtype=np.int64), Selection(**selection))

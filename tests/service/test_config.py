@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from service.config import PREFIX, Config, ConfigError
+from service.parsing import Address
+
+BUNDLE = ("--bundle", "b")
+
+
+def test_defaults() -> None:
+    config = Config.parse(BUNDLE, {})
+    assert config == Config(bundle=Path("b"))
+    assert config.grpc == Address("127.0.0.1", 50051)
+    assert config.precision == "fp32"
+
+
+TEXTS = {
+    "bundle": ("there", Path("there")),
+    "bundle_sha256": ("AB" * 32, "ab" * 32),
+    "grpc": ("[::1]:0", Address("::1", 0)),
+    "http": ("0.0.0.0:80", Address("0.0.0.0", 80)),
+    "provider": ("cpu", "cpu"),
+    "precision": ("fp32", "fp32"),
+    "max_request_tokens": ("5000", 5000),
+    "max_queue_tokens": ("50000", 50000),
+    "max_padding": ("0.5", 0.5),
+    "drain_delay_seconds": ("5", 5.0),
+    "grace_seconds": ("0.5", 0.5),
+    "warm_up_lengths": ("8, 16", (8, 16)),
+    "log_level": ("debug", "debug"),
+    "check": ("true", True),
+}
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Config)])
+def test_every_option_is_a_flag_and_a_variable(name: str) -> None:
+    text, value = TEXTS.get(name, ("4096", 4096))
+    flag = "--" + name.replace("_", "-")
+    assert getattr(Config.parse((*BUNDLE, flag, text), {}), name) == value
+    environ = {PREFIX + "BUNDLE": "b", PREFIX + name.upper(): text}
+    assert getattr(Config.parse((), environ), name) == value
+
+
+def test_the_command_line_wins() -> None:
+    assert Config.parse((*BUNDLE, "--streams", "3"), {"HEADLIGHT_STREAMS": "4"}).streams == 3
+
+
+def test_check_needs_no_value() -> None:
+    assert Config.parse(("--check", *BUNDLE), {}).check
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ((), "--bundle is missing; give"),
+        ((*BUNDLE, "--streams", "0"), "--streams is '0'; it must be a whole number of at least 1"),
+        ((*BUNDLE, "--streams", "two"), "--streams is 'two'"),
+        ((*BUNDLE, "--max-padding", "1.5"), "--max-padding is '1.5'; it must be a number from 0 to 1"),
+        ((*BUNDLE, "--max-padding", "nan"), "--max-padding is 'nan'"),
+        ((*BUNDLE, "--grace-seconds", "-1"), "--grace-seconds is '-1'"),
+        ((*BUNDLE, "--grpc", "50051"), "--grpc is '50051'; it must be HOST:PORT"),
+        ((*BUNDLE, "--grpc", "a:65536"), "--grpc is 'a:65536'"),
+        ((*BUNDLE, "--provider", "cuda"), "--provider is 'cuda'; it must be one of auto, cpu"),
+        ((*BUNDLE, "--precision", "int8"), "--precision is 'int8'; it must be one of fp32"),
+        ((*BUNDLE, "--bundle-sha256", "12"), "--bundle-sha256 is '12'; it must be a SHA-256"),
+        ((*BUNDLE, "--warm-up-lengths", "8,x"), "--warm-up-lengths is '8,x'"),
+        ((*BUNDLE, "--warm-up-lengths", "0"), "--warm-up-lengths is '0'"),
+        ((*BUNDLE, "--log-level", "loud"), "--log-level is 'loud'; it must be one of debug"),
+        ((*BUNDLE, "--max-queue-tokens", "5"), "--max-queue-tokens 5; the queue must hold at least one request"),
+        ((*BUNDLE, "--nonsense", "5"), "unrecognized arguments: --nonsense 5; see --help"),
+    ],
+)
+def test_what_is_wrong_is_named_with_a_remedy(arguments: tuple[str, ...], problem: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        Config.parse(arguments, {})
+    assert problem in str(error.value)
+
+
+def test_a_wrong_variable_is_named_as_one() -> None:
+    with pytest.raises(ConfigError, match="HEADLIGHT_STREAMS is '0'"):
+        Config.parse(BUNDLE, {"HEADLIGHT_STREAMS": "0"})
+
+
+def test_help_says_why_one_would_change_each(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        Config.parse(("--help",), {})
+    text = capsys.readouterr().out
+    for field in dataclasses.fields(Config):
+        assert "--" + field.name.replace("_", "-") in text
+    assert "127.0.0.1:50051" in text
+    assert "16,64,256" in text

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headlight.errors import InvalidInput
+from headlight.pb import headlight_pb2 as pb
+from headlight.runtime.values import Selection
+from service.convert import TRUNCATIONS, Interface, encode_job, resolve_layers, selection, tokenize_job
+
+INTERFACE = Interface(layers=3, accepts=("text", "ids"), attend=True, max_items=4)
+TEXT = pb.Input(text="a")
+
+
+def test_texts_and_ids_become_plain_values() -> None:
+    request = pb.EncodeRequest(
+        inputs=[pb.Input(text="a"), pb.Input(ids=pb.TokenIds(ids=[1, 2]))],
+        outputs=pb.Outputs(token_info=pb.TokenInfoOutput(), tokens=pb.TokensOutput()),
+        truncation=pb.TRUNCATION_CUT_START,
+    )
+    job = encode_job(request, INTERFACE)
+    assert job.tokenize.inputs == ["a", (1, 2)]
+    assert (job.tokenize.truncation, job.tokenize.with_info, job.tokenize.limit) == ("cut_start", True, True)
+    assert job.selection == Selection(pooled=False, tokens=True)
+
+
+@pytest.mark.parametrize("outputs", [None, pb.Outputs()])
+def test_without_outputs_pooled_is_meant(outputs: pb.Outputs | None) -> None:
+    job = encode_job(pb.EncodeRequest(inputs=[TEXT], outputs=outputs), INTERFACE)
+    assert job.selection == Selection(pooled=True)
+
+
+def test_every_truncation_is_understood() -> None:
+    assert set(TRUNCATIONS) == set(pb.Truncation.values())
+
+
+def test_tokenising_has_no_limit_on_length() -> None:
+    job = tokenize_job(pb.TokenizeRequest(inputs=[TEXT]), INTERFACE)
+    assert (job.with_info, job.limit) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("request_", "field", "problem"),
+    [
+        (pb.EncodeRequest(), "inputs", "send 1 to 4"),
+        (pb.EncodeRequest(inputs=[TEXT] * 5), "inputs", "has 5 entries; send 1 to 4"),
+        (pb.EncodeRequest(inputs=[TEXT, pb.Input()]), "inputs[1]", "set text or ids"),
+        (pb.EncodeRequest(inputs=[TEXT, pb.Input(pair=pb.TextPair(first="a"))]), "inputs[1].pair", "takes text or ids"),
+        (
+            pb.EncodeRequest(inputs=[pb.Input(ids=pb.TokenIds(ids=[1], segments=[0]))]),
+            "inputs[0].ids.segments",
+            "leave it empty",
+        ),
+        (pb.EncodeRequest(inputs=[TEXT], truncation=17), "truncation", "17"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_wrong_is_named(request_: pb.EncodeRequest, field: str, problem: str) -> None:
+    with pytest.raises(InvalidInput) as error:
+        encode_job(request_, INTERFACE)
+    assert error.value.field == field
+    assert problem in error.value.message
+
+
+@pytest.mark.parametrize("name", ["attention", "hidden"])
+def test_a_server_without_attention_says_so(name: str) -> None:
+    outputs = pb.Outputs()
+    getattr(outputs, name).SetInParent()
+    with pytest.raises(InvalidInput, match=f"outputs.{name}: this server"):
+        selection(outputs, Interface(layers=3, accepts=("text",), attend=False, max_items=1))
+
+
+def test_layers_of_hidden_states_count_the_embeddings() -> None:
+    outputs = pb.Outputs(hidden=pb.HiddenOutput(layers=[-1, 0]), attention=pb.AttentionOutput(layers=[-1]))
+    assert selection(outputs, INTERFACE) == Selection(pooled=False, attention=(2,), hidden=(3, 0))
+    assert selection(pb.Outputs(hidden=pb.HiddenOutput()), INTERFACE).hidden == (0, 1, 2, 3)
+
+
+@given(st.integers(1, 12), st.lists(st.integers(-15, 15), max_size=6))
+def test_layers(count: int, layers: list[int]) -> None:
+    absolute = [layer + count if layer < 0 else layer for layer in layers]
+    outside = [place for place, layer in enumerate(absolute) if not 0 <= layer < count]
+    if not layers:
+        assert resolve_layers("f", layers, count) == tuple(range(count))
+    elif outside:
+        with pytest.raises(InvalidInput, match=rf"f\[{outside[0]}\]: is .*; valid are -{count} \.\. {count - 1}"):
+            resolve_layers("f", layers, count)
+    elif len(set(absolute)) < len(absolute):
+        with pytest.raises(InvalidInput, match="f: names a layer twice"):
+            resolve_layers("f", layers, count)
+    else:
+        assert resolve_layers("f", layers, count) == tuple(absolute)

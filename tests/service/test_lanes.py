@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.lanes import Batch, Budget, Entry, Lane, LaneKey, Lanes
+
+EMBED, ATTEND = LaneKey("m", "embed"), LaneKey("m", "attend")
+
+
+def entry(length: int, arrived: float = 0.0, deadline: float = math.inf, lane: LaneKey = EMBED) -> Entry[int]:
+    return Entry(lane, 0, length, arrived, deadline)
+
+
+def lane_of(lengths: Sequence[int], budget: Budget) -> tuple[Lane[int], list[Entry[int]]]:
+    lane: Lane[int] = Lane(budget)
+    entries = [entry(length, arrived=place) for place, length in enumerate(lengths)]
+    for each in entries:
+        lane.add(each)
+    return lane, entries
+
+
+def lengths_of(batch: Batch[int]) -> list[int]:
+    return [each.length for each in batch.entries]
+
+
+def test_the_oldest_and_what_is_nearest_to_it_in_length() -> None:
+    lane, _ = lane_of([10, 30, 11, 9, 50], Budget(tokens=33))
+    assert lengths_of(lane.take(0)) == [10, 11, 9]
+    assert lengths_of(lane.take(0)) == [30]
+    assert lengths_of(lane.take(0)) == [50]  # larger than the whole budget: alone
+    assert lengths_of(lane.take(0)) == []
+
+
+def test_padding_is_bounded_even_where_the_budget_is_not() -> None:
+    lane, _ = lane_of([100, 10, 90], Budget(tokens=10**6, max_padding=0.1))
+    assert lengths_of(lane.take(0)) == [100, 90]
+    assert lengths_of(lane.take(0)) == [10]
+
+
+def test_squares_bound_a_lane_that_returns_attention() -> None:
+    lane, _ = lane_of([8] * 10, Budget(tokens=10**6, squares=3 * 64))
+    assert lengths_of(lane.take(0)) == [8, 8, 8]
+
+
+def test_zero_padding_batches_equal_lengths_only() -> None:
+    lane, _ = lane_of([4, 5, 4, 4, 5], Budget(tokens=100, max_padding=0))
+    assert lengths_of(lane.take(0)) == [4, 4, 4]
+    assert lengths_of(lane.take(0)) == [5, 5]
+
+
+def test_expired_entries_come_back_apart_and_cost_nothing() -> None:
+    lane: Lane[int] = Lane(Budget(tokens=20))
+    late, alive = entry(10, deadline=5), [entry(10), entry(10)]
+    for each in (late, *alive):
+        lane.add(each)
+    batch = lane.take(5)
+    assert batch.expired == [late]
+    assert batch.entries == alive
+
+
+def test_a_lane_of_expired_entries_yields_them_all() -> None:
+    lane: Lane[int] = Lane(Budget(tokens=20))
+    entries = [entry(length, deadline=1) for length in (3, 4, 5)]
+    for each in entries:
+        lane.add(each)
+    batch = lane.take(2)
+    assert (batch.entries, batch.expired, len(lane)) == ([], entries, 0)
+
+
+def test_the_lane_whose_head_waited_longest_goes_first() -> None:
+    lanes: Lanes[int] = Lanes({EMBED: Budget(100), ATTEND: Budget(100, 1000)})
+    second, first = entry(5, arrived=2), entry(5, arrived=1, lane=ATTEND)
+    lanes.add(second)
+    lanes.add(first)
+    assert len(lanes) == 2
+    assert lanes.take(3).entries == [first]
+    assert lanes.take(3).entries == [second]
+    assert lanes.take(3).entries == []
+
+
+def test_discarding_is_idempotent_and_at_once() -> None:
+    lanes: Lanes[int] = Lanes({EMBED: Budget(100)})
+    gone, stays = entry(5), entry(5)
+    lanes.add(gone)
+    lanes.add(stays)
+    assert lanes.discard(gone)
+    assert not lanes.discard(gone)
+    assert lanes.take(0).entries == [stays]
+
+
+budgets = st.builds(
+    Budget,
+    tokens=st.integers(1, 200),
+    squares=st.none() | st.integers(1, 5000),
+    max_padding=st.floats(0, 1),
+)
+# What happens to a queue: an arrival (length, seconds to its deadline), a cancellation of some arrival, or a batch taken.
+arrivals = st.tuples(st.just("add"), st.integers(1, 64), st.integers(1, 40) | st.just(math.inf))
+cancels = st.tuples(st.just("cancel"), st.integers(0, 200), st.just(0))
+takes = st.tuples(st.just("take"), st.just(0), st.just(0))
+
+
+@settings(max_examples=300, deadline=None)
+@given(budgets, st.lists(arrivals | arrivals | cancels | takes, max_size=120))
+def test_nothing_is_lost_run_twice_or_over_budget(budget: Budget, story: list[tuple[str, int, float]]) -> None:
+    lane: Lane[int] = Lane(budget)
+    added: list[Entry[int]] = []
+    waiting: list[Entry[int]] = []  # the model: a plain list in order of arrival
+    ran: list[Entry[int]] = []
+    dropped: list[Entry[int]] = []
+
+    def take(now: float) -> None:
+        batch = lane.take(now)
+        alive = [each for each in waiting if each.deadline > now]
+        if alive:
+            assert batch.entries[0] is alive[0], "the oldest is in the batch"
+        assert bool(batch.entries) == bool(alive)
+        assert all(each.deadline <= now for each in batch.expired)
+        assert all(each.deadline > now for each in batch.entries)
+        count, longest, total = len(batch.entries), batch.longest, batch.total
+        assert total == sum(lengths_of(batch))
+        assert longest == max(lengths_of(batch), default=0)
+        if count > 1:
+            assert count * longest <= budget.tokens
+            assert budget.squares is None or count * longest**2 <= budget.squares
+            assert count * longest - total <= budget.max_padding * count * longest
+        for each in batch.entries + batch.expired:
+            waiting.remove(each)  # fails where it was cancelled or taken before
+        ran.extend(batch.entries)
+        dropped.extend(batch.expired)
+        assert len(lane) == len(waiting)
+
+    for now, (event, number, ttl) in enumerate(story):
+        if event == "add":
+            added.append(entry(number, arrived=now, deadline=now + ttl))
+            waiting.append(added[-1])
+            lane.add(added[-1])
+        elif event == "cancel" and added:
+            victim = added[number % len(added)]
+            if lane.discard(victim):
+                waiting.remove(victim)
+                dropped.append(victim)
+        elif event == "take":
+            take(now)
+    for rest in range(len(waiting)):
+        take(len(story) + rest)
+    assert not waiting
+    assert sorted(map(id, ran + dropped)) == sorted(map(id, added))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(1, 64), min_size=1, max_size=80), budgets)
+def test_no_entry_waits_longer_than_there_are_entries_before_it(lengths: list[int], budget: Budget) -> None:
+    lane, entries = lane_of(lengths, budget)
+    last = entries[-1]
+    for now in range(len(lengths)):
+        if last in lane.take(now).entries:
+            return
+        lane.add(entry(last.length + 1 + now % 3))  # whatever comes later cannot push it back
+    pytest.fail("starved")
+
+
+def test_the_cost_of_an_entry_is_flat() -> None:
+    """Ten thousand waiting or a hundred: the same time for each entry, within a factor that leaves room for a busy machine."""
+
+    def seconds_per_entry(count: int) -> float:
+        lane, _ = lane_of([1 + (place * 37) % 512 for place in range(count)], Budget(tokens=1024, max_padding=0.2))
+        begin, taken = time.process_time(), 0
+        while batch := lane.take(0).entries:
+            taken += len(batch)
+        assert taken == count
+        return (time.process_time() - begin) / count
+
+    few = min(seconds_per_entry(100) for _ in range(20))
+    many = min(seconds_per_entry(10_000) for _ in range(3))
+    assert many < 4 * few

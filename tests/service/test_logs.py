@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import io
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from service import logs
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    """Where a configured root logger writes; the configuration of the test run comes back afterwards."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    root.handlers.clear()
+    stream = io.StringIO()
+    logs.configure("info", stream)
+    yield stream
+    logging.captureWarnings(False)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def entries(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_one_json_object_a_line(stream: io.StringIO) -> None:
+    log = logging.getLogger("service.test")
+    log.info("two\nlines of %s", "text", extra={"event": "happened", "count": 3})
+    log.debug("too little to say")
+    [entry] = entries(stream)
+    assert entry.pop("time").endswith("Z")
+    assert entry == {
+        "level": "info",
+        "logger": "service.test",
+        "event": "happened",
+        "message": "two\nlines of text",
+        "count": 3,
+    }
+
+
+def test_exceptions_are_told_by_kind_and_place_alone(stream: io.StringIO) -> None:
+    try:
+        "é secret".encode("ascii")
+    except UnicodeEncodeError:
+        logging.getLogger("x").exception("failed")
+    [entry] = entries(stream)
+    assert entry["kind"] == "builtins.UnicodeEncodeError"
+    assert "test_logs.py" in entry["stack"][0]
+    assert "secret" not in json.dumps(entry)
+
+
+def test_warnings_of_libraries_are_logged(stream: io.StringIO) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        logging.captureWarnings(True)
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+        logging.captureWarnings(False)
+    assert entries(stream)[0]["logger"] == "py.warnings"

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from prometheus_client import Metric
+
+from headlight.errors import Code
+from service import metrics as module
+from service.metrics import OUTPUTS, STAGES, Metrics
+
+
+def families(metrics: Metrics) -> dict[str, Metric]:
+    return {family.name: family for family in metrics.registry.collect()}
+
+
+def filled() -> Metrics:
+    metrics = Metrics()
+    metrics.of("m")
+    metrics.serve(
+        model="m", version="1", sha256="ab", provider="cpu", precision="fp32", positions="rope", queue_tokens=lambda: 7
+    )
+    return metrics
+
+
+def test_names_carry_their_unit_and_all_of_ours_their_model() -> None:
+    for name, family in families(filled()).items():
+        if not name.startswith("headlight_"):
+            continue
+        assert family.samples
+        assert all(sample.labels["model"] == "m" for sample in family.samples), name
+        assert "_ms" not in name
+        assert family.documentation.endswith("."), name
+
+
+def test_every_series_of_a_model_is_there_from_the_start() -> None:
+    found = families(filled())
+    stages = {sample.labels["stage"] for sample in found["headlight_stage_seconds"].samples}
+    outputs = {sample.labels["output"] for sample in found["headlight_output_bytes"].samples}
+    reasons = {sample.labels["reason"] for sample in found["headlight_rejected"].samples}
+    assert stages == set(STAGES)
+    assert outputs == set(OUTPUTS)
+    assert reasons == {code.value for code in Code} - {Code.BUNDLE.value}
+
+
+def test_the_exposition_is_what_prometheus_reads() -> None:
+    kind, body = filled().exposition()
+    assert kind.startswith("text/plain")
+    text = body.decode()
+    info = (
+        'headlight_model_info{model="m",positions="rope",precision="fp32",provider="cpu",sha256="ab",version="1"} 1.0'
+    )
+    assert info in text
+    assert 'headlight_queue_tokens{model="m"} 7.0' in text
+
+
+def test_two_processes_in_one_do_not_clash() -> None:
+    assert Metrics().registry is not Metrics().registry
+
+
+def test_buckets_rise() -> None:
+    for buckets in (module.SECONDS, module.ITEMS, module.TOKENS, module.RATIOS):
+        assert list(buckets) == sorted(set(buckets))

@@ -1,0 +1,257 @@
+"""The RPCs over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from headlight.pb import headlight_pb2 as pb
+from headlight.runtime.values import EncodeItem, Selection
+from service.health import SERVICE
+from service.status import PUSHBACK
+from tests.service.conftest import Serve
+from tests.service.fakes import HEADS, LAYERS, FakeRuntime, result
+
+EVERYTHING = pb.Outputs(
+    pooled=pb.PooledOutput(),
+    tokens=pb.TokensOutput(),
+    attention=pb.AttentionOutput(layers=[-1, 0]),
+    hidden=pb.HiddenOutput(),
+    token_info=pb.TokenInfoOutput(),
+)
+
+
+def text_of(length: int) -> pb.Input:
+    """A text of so many tokens, longer than what is tokenised in place where length is large."""
+    return pb.Input(text=" ".join(["word"] * length))
+
+
+def request(*inputs: pb.Input, **fields: Any) -> pb.EncodeRequest:
+    return pb.EncodeRequest(inputs=inputs or [text_of(2)], **fields)
+
+
+async def refused(call: Any, status: grpc.StatusCode) -> grpc.aio.AioRpcError:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await call
+    assert error.value.code() is status
+    return error.value
+
+
+async def test_every_output_arrives_as_the_engine_gave_it(serve: Serve) -> None:
+    ids = [3, 1, 4, 1, 5]
+    inputs = [pb.Input(ids=pb.TokenIds(ids=ids)), text_of(300)]
+    async with serve() as service:
+        response = await service.stub.Encode(request(*inputs, outputs=EVERYTHING))
+    selection = Selection(tokens=True, attention=(2, 0), hidden=tuple(range(LAYERS + 1)))
+    items = [EncodeItem(np.array(values), selection) for values in (ids, [4] * 300)]
+    expected = [result(item) for item in items]
+    assert list(response.pooled.shape) == [2, 4]
+    for name in ("pooled", "tokens", "attention", "hidden"):
+        whole = b"".join(getattr(each, name).tobytes() for each in expected)
+        assert getattr(response, name).data == whole
+    assert list(response.attention.layers) == [2, 0]
+    assert list(response.attention.offsets) == [0, 2 * HEADS * 25, 2 * HEADS * (25 + 90000)]
+    assert list(response.hidden.layers) == [0, 1, 2, 3]
+    assert [item.token_count for item in response.items] == [5, 300]
+    assert list(response.items[0].tokens.ids) == ids
+    assert (response.model.name, response.model.bundle_sha256) == ("fake", "ab" * 32)
+    times = response.timings
+    assert times.total_ns >= times.tokenize_ns + times.queue_ns
+    assert service.sample("headlight_texts_total", model="fake") == 2
+    assert service.sample("headlight_tokens_total", model="fake") == 305
+    assert service.sample("headlight_queue_tokens", model="fake") == 0
+
+
+async def test_token_info_alone_needs_no_engine(serve: Serve) -> None:
+    async with serve() as service:
+        outputs = pb.Outputs(token_info=pb.TokenInfoOutput())
+        response = await service.stub.Encode(request(text_of(3), outputs=outputs))
+        assert list(response.items[0].tokens.pieces) == ["piece4"] * 3
+        assert not response.HasField("pooled")
+        assert service.engine.batches == []
+
+
+async def test_truncation_is_refused_unless_asked_for_and_then_told(serve: Serve) -> None:
+    long = text_of(2001)
+    async with serve() as service:
+        error = await refused(service.stub.Encode(request(long)), grpc.StatusCode.INVALID_ARGUMENT)
+        assert "inputs[0].text: has 2001 tokens" in (error.details() or "")
+        [item] = (await service.stub.Encode(request(long, truncation=pb.TRUNCATION_CUT_END))).items
+    assert (item.token_count, item.original_token_count, item.truncated) == (2000, 2001, True)
+
+
+async def test_an_answer_too_large_for_a_message_is_refused_before_it_is_computed(serve: Serve) -> None:
+    async with serve() as service:
+        outputs = pb.Outputs(attention=pb.AttentionOutput(), pooled=pb.PooledOutput())
+        error = await refused(
+            service.stub.Encode(request(text_of(900), outputs=outputs)), grpc.StatusCode.INVALID_ARGUMENT
+        )
+        assert "outputs.attention: the answer would have 194402" in (error.details() or "").replace(",", "")[:60]
+        assert "EncodeStream" in (error.details() or "")
+        assert service.engine.batches == []
+
+
+@pytest.mark.parametrize("slack", [0, -1])
+async def test_the_limit_on_answers_is_exact_enough(serve: Serve, slack: int) -> None:
+    """What passes is below the limit on the wire, and little that would pass is refused."""
+    async with serve() as service:
+        size = (await service.stub.Encode(request(text_of(300), outputs=EVERYTHING))).ByteSize()
+    async with serve(max_unary_response_bytes=size + 128 if slack == 0 else size - 1) as service:
+        call = service.stub.Encode(request(text_of(300), outputs=EVERYTHING))
+        if slack == 0:
+            assert (await call).ByteSize() <= size + 128
+        else:
+            await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
+
+
+async def test_limits_are_told_and_kept(serve: Serve) -> None:
+    async with serve(max_items=2, max_request_tokens=2500) as service:
+        told = await service.stub.GetModel(pb.GetModelRequest())
+        assert (told.limits.max_items, told.limits.max_request_tokens) == (2, 2500)
+        assert told.limits.max_stream_output_bytes >= 4 * LAYERS * HEADS * 2000**2
+        assert list(told.info.outputs) == ["pooled", "tokens", "attention", "hidden", "token_info"]
+        assert list(told.info.accepts) == ["text", "ids"]
+        assert told.parity[0].tolerance == pytest.approx(1e-5)
+        error = await refused(
+            service.stub.Encode(request(text_of(1500), text_of(1500))), grpc.StatusCode.INVALID_ARGUMENT
+        )
+        assert error.details() == "inputs: have more than 2500 tokens together; split the request"
+
+
+async def test_a_model_without_tokenizer_or_attention_says_so(serve: Serve) -> None:
+    async with serve(FakeRuntime(attend=False, tokenizer=False)) as service:
+        told = (await service.stub.GetModel(pb.GetModelRequest())).info
+        assert (list(told.accepts), list(told.outputs)) == (["ids"], ["pooled", "tokens", "token_info"])
+        error = await refused(service.stub.Encode(request()), grpc.StatusCode.INVALID_ARGUMENT)
+        assert error.details() == "inputs[0].text: this model takes ids"
+
+
+async def test_models_by_name(serve: Serve) -> None:
+    async with serve() as service:
+        assert (await service.stub.Encode(request(model="fake"))).model.name == "fake"
+        error = await refused(service.stub.Encode(request(model="secret")), grpc.StatusCode.NOT_FOUND)
+        assert error.details() == "model: not served here; there is fake"
+
+
+async def test_before_the_model_is_loaded_everything_is_unavailable(serve: Serve) -> None:
+    async with serve(loaded=False) as service:
+        await refused(service.stub.Encode(request()), grpc.StatusCode.UNAVAILABLE)
+        await refused(service.stub.GetModel(pb.GetModelRequest()), grpc.StatusCode.UNAVAILABLE)
+        await refused(service.stub.EncodeStream(iter([])).read(), grpc.StatusCode.UNAVAILABLE)
+
+
+async def test_tokenize(serve: Serve) -> None:
+    async with serve() as service:
+        response = await service.stub.Tokenize(pb.TokenizeRequest(inputs=[text_of(3000), pb.Input(text="a bb")]))
+        assert [len(item.ids) for item in response.items] == [3000, 2]
+        assert list(response.items[1].ids) == [1, 2]
+        error = await refused(
+            service.stub.Tokenize(pb.TokenizeRequest(inputs=[pb.Input(text=" ")])), grpc.StatusCode.INVALID_ARGUMENT
+        )
+        assert (error.details() or "").startswith("inputs[0].text: is empty")
+
+
+async def test_a_full_queue_refuses_with_a_time_to_come_back(serve: Serve) -> None:
+    async with serve(max_queue_tokens=2000, max_request_tokens=2000) as service:
+        service.engine.gate.clear()
+        first = asyncio.ensure_future(service.stub.Encode(request(text_of(2000))))
+        await service.started()
+        error = await refused(service.stub.Encode(request()), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        metadata: Any = error.trailing_metadata()
+        assert (PUSHBACK, "1000") in list(metadata)
+        service.engine.gate.set()
+        await first
+        await service.stub.Encode(request())
+        assert service.sample("headlight_rejected_total", model="fake", reason="overloaded") == 1
+
+
+async def test_calls_that_expire_or_are_cancelled_in_the_queue_never_run(serve: Serve) -> None:
+    async with serve(streams=1) as service:
+        service.engine.gate.clear()
+        first = asyncio.ensure_future(service.stub.Encode(request()))
+        await service.started()
+        await refused(service.stub.Encode(request(), timeout=0.05), grpc.StatusCode.DEADLINE_EXCEEDED)
+        gone = service.stub.EncodeStream(iter([pb.EncodeStreamRequest(id="1", encode=request())]))
+        gone.cancel()
+        service.engine.gate.set()
+        await first
+        await service.in_flight.idle.wait()
+        await service.stub.Encode(request(text_of(7)))
+        assert [len(batch) for batch in service.engine.batches] == [1, 1]
+        assert service.sample("headlight_queue_tokens", model="fake") == 0
+
+
+async def test_failures_of_the_engine_are_internal_and_leak_nothing(serve: Serve) -> None:
+    async with serve() as service:
+        service.engine.fail()
+        error = await refused(service.stub.Encode(request()), grpc.StatusCode.INTERNAL)
+        assert "error id 123" in (error.details() or "")
+        service.engine.broken = ValueError("secret text")
+        error = await refused(service.stub.Encode(request()), grpc.StatusCode.INTERNAL)
+        assert "secret" not in (error.details() or "")
+        service.engine.broken = None
+        await service.stub.Encode(request())
+
+
+MALFORMED = [b"\xff\xff\xff", b"\x0a\x02\xff\xfe", b"\x0b" * 20_000, b"\x12\x04\x0a\x02\xc3\x28"]
+
+
+@pytest.mark.parametrize("raw", MALFORMED)
+async def test_what_cannot_be_decoded_is_the_callers_fault(serve: Serve, raw: bytes) -> None:
+    async with serve() as service:
+        channel: Any = service.channel
+        await refused(channel.unary_unary(f"/{SERVICE}/Encode")(raw), grpc.StatusCode.INVALID_ARGUMENT)
+        await refused(channel.unary_unary(f"/{SERVICE}/Tokenize")(raw), grpc.StatusCode.INVALID_ARGUMENT)
+        stream = channel.stream_stream(f"/{SERVICE}/EncodeStream")(iter([raw]))
+        error = await refused(stream.read(), grpc.StatusCode.INVALID_ARGUMENT)
+        assert "decode" in (error.details() or "") or "id" in (error.details() or "")
+
+
+async def test_methods_that_nobody_has_count_as_other(serve: Serve) -> None:
+    async with serve() as service:
+        channel: Any = service.channel
+        for name in ("Nope", "Invented", "x" * 100):
+            await refused(channel.unary_unary(f"/{SERVICE}/{name}")(b""), grpc.StatusCode.UNIMPLEMENTED)
+        labels = {"grpc_type": "unary", "grpc_service": "other", "grpc_method": "other"}
+        assert service.sample("grpc_server_handled_total", **labels, grpc_code="UNIMPLEMENTED") == 3
+
+
+async def test_calls_are_counted_by_status(serve: Serve) -> None:
+    labels = {"grpc_type": "unary", "grpc_service": SERVICE, "grpc_method": "Encode"}
+    async with serve() as service:
+        await service.stub.Encode(request())
+        await refused(service.stub.Encode(pb.EncodeRequest()), grpc.StatusCode.INVALID_ARGUMENT)
+        assert service.sample("grpc_server_started_total", **labels) == 2
+        assert service.sample("grpc_server_handled_total", **labels, grpc_code="OK") == 1
+        assert service.sample("grpc_server_handled_total", **labels, grpc_code="INVALID_ARGUMENT") == 1
+        assert service.sample("grpc_server_handling_seconds_count", **labels) == 2
+
+
+async def test_health_is_told_to_those_who_ask_and_those_who_watch(serve: Serve) -> None:
+    async with serve() as service:
+        stub = health_pb2_grpc.HealthStub(service.channel)
+        status = health_pb2.HealthCheckResponse
+        for name in ("", SERVICE):
+            answer = await stub.Check(health_pb2.HealthCheckRequest(service=name))
+            assert answer.status == status.SERVING
+        await refused(stub.Check(health_pb2.HealthCheckRequest(service="x")), grpc.StatusCode.NOT_FOUND)
+        watch = stub.Watch(health_pb2.HealthCheckRequest(service=SERVICE))
+        assert (await watch.read()).status == status.SERVING
+        await service.readiness.set(serving=False)
+        assert (await watch.read()).status == status.NOT_SERVING
+        assert service.in_flight.idle.is_set(), "a watch does not hold up the end"
+        watch.cancel()
+
+
+async def test_reflection_lists_the_services(serve: Serve) -> None:
+    async with serve() as service:
+        stub = reflection_pb2_grpc.ServerReflectionStub(service.channel)
+        call = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
+        names = {entry.name for entry in (await call.read()).list_services_response.service}
+    assert {SERVICE, "grpc.health.v1.Health"} <= names

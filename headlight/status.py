@@ -21,6 +21,7 @@ from headlight.errors import (
     Overloaded,
     Unavailable,
 )
+from headlight.pb import headlight_pb2 as pb
 
 PUSHBACK_KEY = "grpc-retry-pushback-ms"  # gRPC A6: when to try again; negative: never
 
@@ -67,9 +68,10 @@ def error_of_call(error: grpc.RpcError, first_input: int = 0) -> HeadlightError:
     return make_error(call.code(), call.details() or "", retry_after_seconds(call.trailing_metadata()), first_input)
 
 
-def error_of_status(number: int, message: str, first_input: int = 0) -> HeadlightError:
-    """The error that one request of a stream failed with. `number` is a google.rpc.Code."""
-    return make_error(BY_NUMBER.get(number, grpc.StatusCode.UNKNOWN), message, None, first_input)
+def error_of_status(status: pb.Status, first_input: int = 0) -> HeadlightError:
+    """The error that one request of a stream failed with. `first_input` as in `error_of_call`."""
+    retry_after = status.retry_after_ms / 1000 if status.HasField("retry_after_ms") else None
+    return make_error(BY_NUMBER.get(status.code, grpc.StatusCode.UNKNOWN), status.message, retry_after, first_input)
 
 
 def make_error(code: grpc.StatusCode, message: str, retry_after: float | None, first_input: int) -> HeadlightError:

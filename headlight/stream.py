@@ -94,7 +94,7 @@ class Streamed(Generic[ResultT]):
             raise malformed("a frame for a request that was not made, or is answered already")
         part = self._parts[int(frame.id)]
         if frame.WhichOneof("frame") == "error":
-            raise error_of_status(frame.error.code, frame.error.message, part.start)
+            raise error_of_status(frame.error, part.start)
         answer = assembly.receive(frame)
         if answer is not None:
             self._origin.check(answer.response.model)

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from headlight.pb import headlight_pb2 as pb
+from headlight.results import TokenList
 from headlight.runtime import Runtime
 from headlight.runtime.manifest import Architecture
-from headlight.runtime.values import Floats, ItemResult, Selection, TokenInfo, Tokenized
+from headlight.runtime.values import Floats, ItemResult, Selection, Tokenized
 from service.convert import Interface
 
 FLOAT_BYTES = 4
@@ -103,7 +104,7 @@ def raw(array: Floats) -> Floats:
     return np.ascontiguousarray(array, dtype="<f4")
 
 
-def token_info(info: TokenInfo) -> pb.TokenInfo:
+def token_info(info: TokenList) -> pb.TokenInfo:
     """The tokens of one input."""
     return pb.TokenInfo(
         ids=info.ids,

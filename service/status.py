@@ -33,7 +33,7 @@ class Refusal(NamedTuple):
 
     status: grpc.StatusCode
     message: str
-    trailing_metadata: tuple[tuple[str, str], ...]
+    retry_after_ms: int | None
     reason: Code
 
     @property
@@ -41,18 +41,23 @@ class Refusal(NamedTuple):
         """The status as google.rpc.Code."""
         return int(self.status.value[0])
 
+    @property
+    def trailing_metadata(self) -> tuple[tuple[str, str], ...]:
+        """What tells gRPC clients when to try again."""
+        return () if self.retry_after_ms is None else ((PUSHBACK, str(self.retry_after_ms)),)
+
 
 def refusal(error: Exception) -> Refusal:
     """The answer to a failure. One that is not Headlight's own is logged under an id, which is all the caller gets."""
     if isinstance(error, HeadlightError):
-        return Refusal(STATUS_BY_CODE[error.code], error.message, _pushback(error), error.code)
+        return Refusal(STATUS_BY_CODE[error.code], error.message, _retry_after_ms(error), error.code)
     error_id = uuid.uuid4().hex[:12]
     log.error("unexpected failure", extra={"event": "unexpected_failure", "error_id": error_id, **describe(error)})
     message = f"internal error; see error id {error_id} in the server's log"
-    return Refusal(grpc.StatusCode.INTERNAL, message, (), Code.INTERNAL)
+    return Refusal(grpc.StatusCode.INTERNAL, message, None, Code.INTERNAL)
 
 
-def _pushback(error: HeadlightError) -> tuple[tuple[str, str], ...]:
+def _retry_after_ms(error: HeadlightError) -> int | None:
     if isinstance(error, Overloaded) and error.retry_after_seconds is not None:
-        return ((PUSHBACK, str(math.ceil(1000 * error.retry_after_seconds))),)
-    return ()
+        return math.ceil(1000 * error.retry_after_seconds)
+    return None

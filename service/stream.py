@@ -127,7 +127,7 @@ class StreamCall:
             pass  # the caller has gone; the call is about to be cancelled
         except Exception as error:
             refused = refusal(error)
-            status = pb.Status(code=refused.number, message=refused.message)
+            status = pb.Status(code=refused.number, message=refused.message, retry_after_ms=refused.retry_after_ms)
             with contextlib.suppress(grpc.aio.BaseError):
                 await self._write(pb.EncodeStreamResponse(id=request.id, error=status))
         finally:

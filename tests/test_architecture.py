@@ -17,9 +17,9 @@ TRAINING_LIBRARIES = {"torch", "onnx", "onnxscript", "transformers", "safetensor
 # Which modules of this repository a module may import; the longest matching prefix decides.
 ALLOWED = {
     "headlight": ("headlight",),
-    # Inference without a server: nothing of the client, the wire or the command line.
-    "headlight.runtime": ("headlight.runtime", "headlight.errors"),
-    "service": ("service", "headlight.runtime", "headlight.pb", "headlight.errors"),
+    # Inference without a server: plain values, and nothing of the client, the wire or the command line.
+    "headlight.runtime": ("headlight.runtime", "headlight.errors", "headlight.results"),
+    "service": ("service", "headlight.runtime", "headlight.pb", "headlight.errors", "headlight.results"),
     "model": ("model",),
     "model.demo": ("model", "headlight"),  # shows the running service, so it calls it as a client
     "export": ("export", "model", "headlight.runtime", "headlight.errors"),

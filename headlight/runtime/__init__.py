@@ -5,7 +5,7 @@ from headlight.runtime.engine import Engine
 from headlight.runtime.manifest import Manifest
 from headlight.runtime.runtime import Runtime
 from headlight.runtime.tokenizer import Tokenizer
-from headlight.runtime.values import EncodeItem, ItemResult, Selection, TokenInfo, Tokenized
+from headlight.runtime.values import EncodeItem, ItemResult, Selection, Tokenized
 
 __all__ = [
     "Bundle",
@@ -15,7 +15,6 @@ __all__ = [
     "Manifest",
     "Runtime",
     "Selection",
-    "TokenInfo",
     "Tokenized",
     "Tokenizer",
 ]

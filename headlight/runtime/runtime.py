@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from headlight.errors import BundleError, InvalidInput
+from headlight.results import TokenList
 from headlight.runtime.bundle import Bundle
 from headlight.runtime.engine import Engine
 from headlight.runtime.parity import check_golden, everything
 from headlight.runtime.tokenizer import Tokenizer, Truncation
-from headlight.runtime.values import EncodeItem, Ids, ItemResult, Selection, TokenInfo, Tokenized
+from headlight.runtime.values import EncodeItem, Ids, ItemResult, Selection, Tokenized
 
 PROVIDERS = ("cpu",)
 PRECISIONS = ("fp32",)
@@ -140,10 +141,10 @@ class Runtime:
         except InvalidInput as error:
             raise InvalidInput(f"inputs[{index}]", error.message) from None
 
-    def _info(self, ids: Ids) -> TokenInfo:
+    def _info(self, ids: Ids) -> TokenList:
         values, zeros = tuple(ids.tolist()), (0,) * len(ids)
         pieces = self.tokenizer.pieces(values) if self.tokenizer else ()
-        return TokenInfo(values, pieces, zeros, zeros, (False,) * len(ids), zeros)
+        return TokenList(values, pieces, zeros, zeros, (False,) * len(ids), zeros)
 
 
 def choose_provider(name: str) -> str:

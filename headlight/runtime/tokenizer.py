@@ -10,7 +10,8 @@ import numpy as np
 import tokenizers
 
 from headlight.errors import BundleError, InvalidInput
-from headlight.runtime.values import TokenInfo, Tokenized
+from headlight.results import TokenList
+from headlight.runtime.values import Tokenized
 
 Truncation = Literal["refuse", "cut_end", "cut_start"]
 DIRECTIONS = {"cut_end": "right", "cut_start": "left"}
@@ -80,10 +81,10 @@ class Tokenizer:
         return tuple(self._plain.id_to_token(i) or "" for i in ids)
 
 
-def _info(encoding: tokenizers.Encoding) -> TokenInfo:
+def _info(encoding: tokenizers.Encoding) -> TokenList:
     special = tuple(bool(flag) for flag in encoding.special_tokens_mask)
     offsets = [(0, 0) if added else span for span, added in zip(encoding.offsets, special, strict=True)]
-    return TokenInfo(
+    return TokenList(
         ids=tuple(encoding.ids),
         pieces=tuple(encoding.tokens),
         starts=tuple(start for start, _ in offsets),

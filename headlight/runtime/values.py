@@ -8,6 +8,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from headlight.results import TokenList
+
 Role = Literal["embed", "attend"]
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -52,24 +54,12 @@ class ItemResult:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class TokenInfo:
-    """The tokens of one input: tuples of n entries. `starts` and `ends` are code points of the text."""
-
-    ids: tuple[int, ...]
-    pieces: tuple[str, ...]
-    starts: tuple[int, ...]
-    ends: tuple[int, ...]
-    special: tuple[bool, ...]
-    segments: tuple[int, ...]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Tokenized:
     """One input after tokenising: ids int64 [n]; its length before truncation; its tokens where they were asked for."""
 
     ids: Ids
     original_length: int
-    info: TokenInfo | None
+    info: TokenList | None
 
     @property
     def truncated(self) -> bool:

@@ -4,6 +4,7 @@ import grpc
 import pytest
 
 from headlight import Client, errors
+from headlight.pb import headlight_pb2 as pb
 from headlight.status import ERROR_CLASSES, error_of_status, retry_after_seconds
 from tests.headlight.fake_server import FakeServicer, Refusal
 
@@ -63,13 +64,13 @@ def test_a_failed_call_and_a_failed_request_of_a_stream_raise_the_same(
     ],
 )
 def test_the_field_is_read_and_counted_from_the_first_input(message: str, field: str, shown: str) -> None:
-    error = error_of_status(3, message, first_input=10)
+    error = error_of_status(pb.Status(code=3, message=message), first_input=10)
     assert isinstance(error, errors.InvalidInput)
     assert (error.field, str(error)) == (field, shown)
 
 
 def test_an_unknown_number_is_an_engine_error() -> None:
-    assert type(error_of_status(99, "what")) is errors.EngineError
+    assert type(error_of_status(pb.Status(code=99, message="what"))) is errors.EngineError
 
 
 @pytest.mark.parametrize(
@@ -86,3 +87,12 @@ def test_an_unknown_number_is_an_engine_error() -> None:
 )
 def test_pushback(metadata: tuple[tuple[str, str | bytes], ...] | None, seconds: float | None) -> None:
     assert retry_after_seconds(metadata) == seconds
+
+
+def test_a_refusal_in_a_stream_says_when_to_try_again() -> None:
+    overloaded = error_of_status(pb.Status(code=8, message="the queue is full", retry_after_ms=250))
+    assert isinstance(overloaded, errors.Overloaded)
+    assert overloaded.retry_after_seconds == 0.25
+    never = error_of_status(pb.Status(code=8, message="too large"))
+    assert isinstance(never, errors.Overloaded)
+    assert never.retry_after_seconds is None

@@ -52,7 +52,12 @@ def test_a_service_that_dies_shows_its_last_lines(
 def test_the_nearest_come_first_and_fit_the_terminal() -> None:
     corpus = [Function("m", name, (), "What it does. " * 20, (), 1, 1) for name in "abcdefg"]
     lines = demo.nearest(np.array([0.1, 0.9, 0.3, 0.2, 0.8, 0.0, 0.7], np.float32), corpus, width=60).splitlines()
-    assert [line.split()[:2] for line in lines] == [["0.90", "m.b()"], ["0.80", "m.e()"], ["0.70", "m.g()"], ["0.30", "m.c()"]]
+    assert [line.split()[:2] for line in lines] == [
+        ["0.90", "m.b()"],
+        ["0.80", "m.e()"],
+        ["0.70", "m.g()"],
+        ["0.30", "m.c()"],
+    ]
     assert max(map(len, lines)) <= 60
 
 

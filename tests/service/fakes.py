@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.errors import BundleError, EngineError, InvalidInput
+from headlight.results import TokenList
 from headlight.runtime.manifest import Architecture, Manifest, ParityEntry
-from headlight.runtime.values import EncodeItem, ItemResult, Selection, TokenInfo, Tokenized
+from headlight.runtime.values import EncodeItem, ItemResult, Selection, Tokenized
 
 FAILURE = "the model failed; see error id 123 in the server's log"
 LAYERS, HEADS, DIM, VOCABULARY, MAX_LENGTH = 3, 2, 4, 100, 2000
@@ -107,9 +108,9 @@ class FakeTokenizer:
         return Tokenized(ids, length, info(ids.tolist()) if with_info else None)
 
 
-def info(ids: Sequence[int]) -> TokenInfo:
+def info(ids: Sequence[int]) -> TokenList:
     zeros = (0,) * len(ids)
-    return TokenInfo(tuple(ids), tuple(f"piece{i}" for i in ids), zeros, zeros, (False,) * len(ids), zeros)
+    return TokenList(tuple(ids), tuple(f"piece{i}" for i in ids), zeros, zeros, (False,) * len(ids), zeros)
 
 
 @dataclasses.dataclass

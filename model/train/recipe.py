@@ -1,0 +1,74 @@
+"""How a shipped model is trained, as one frozen value."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from model.config import EncoderConfig
+from model.train.tokenizer import PAD_ID, VOCAB_SIZE
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything beside the corpus, the scheme of positions and the seed that decides the weights.
+
+    The work is counted in steps, never in time, so that a slower machine trains the same model.
+    """
+
+    steps: int = 2600
+    warmup_steps: int = 250
+    learning_rate: float = 2e-3  # at its peak; falls to a tenth along a cosine
+    weight_decay: float = 0.02  # of matrices; vectors (norms, biases) are left alone
+    gradient_norm: float = 1.0  # gradients are scaled down to it
+
+    lengths: tuple[int, ...] = (128, 128, 64, 32, 16)  # tokens a window, drawn each step; short texts must work too
+    window_tokens: int = 1024  # a step of masked-token prediction
+    retrieval_every: int = 5  # every fifth step matches sentences to functions instead
+    pairs: int = 64  # (sentence, function) a retrieval step: each sentence has 63 wrong answers
+    sentence_length: int = 32  # tokens, longer ones are cut
+    document_length: int = 72
+    temperature: float = 0.05
+
+    vocab_size: int = VOCAB_SIZE
+    dim: int = 128
+    heads: int = 4
+    layers: int = 4
+    ffn_dim: int = 512
+    dropout: float = 0.0  # the source is read about once, the pairs six times: too seldom to be learnt by heart
+
+    def rate(self, step: int) -> float:
+        """Learning rate of a step, 0-based: a linear warm-up, then half a cosine from the peak to a tenth of it."""
+        if step < self.warmup_steps:
+            return self.learning_rate * (step + 1) / self.warmup_steps
+        done = (step - self.warmup_steps) / max(1, self.steps - self.warmup_steps)
+        return self.learning_rate * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * done)))
+
+    def encoder_config(self, positions: str, vocab_size: int) -> EncoderConfig:
+        """The architecture. `vocab_size`: what the tokenizer really has."""
+        return EncoderConfig(
+            vocab_size=vocab_size,
+            dim=self.dim,
+            heads=self.heads,
+            layers=self.layers,
+            ffn_dim=self.ffn_dim,
+            positions=positions,
+            # Multiplied, the embeddings would also learn sqrt(dim) times as fast and soon drown the sinusoids added to them.
+            scale_embeddings=positions != "sinusoidal",
+            dropout=self.dropout,
+            trained_length=max(self.lengths),
+            pad_id=PAD_ID,
+        )
+
+
+QUICK = Recipe(
+    steps=6,
+    warmup_steps=2,
+    lengths=(32, 16),
+    window_tokens=128,
+    retrieval_every=3,
+    pairs=8,
+    vocab_size=512,
+    dim=32,
+    ffn_dim=64,
+)

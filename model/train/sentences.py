@@ -1,0 +1,26 @@
+"""The first sentence of a docstring: the query that should find the function."""
+
+from __future__ import annotations
+
+import re
+
+# A full stop ends a sentence where a new one begins, so that "e.g. this" and "3.11" do not.
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(>])")
+SIGNATURE = re.compile(r"[\w.]+\(.*\)\s*(->.*)?(: .*)?")  # old docstrings begin with how the function is called
+
+
+def first_sentence(docstring: str) -> str:
+    """The first sentence on one line, a leading signature skipped; empty where the docstring says nothing in words.
+
+    Args:
+        docstring: with the indentation already removed, as `ast.get_docstring` does.
+    """
+    for paragraph in re.split(r"\n\s*\n", docstring.strip()):
+        lines = paragraph.split("\n")
+        if SIGNATURE.fullmatch(lines[0].strip()):
+            lines = lines[1:]
+        text = " ".join(" ".join(lines).split())
+        if text:
+            sentence = SENTENCE_END.split(text, maxsplit=1)[0]
+            return sentence if re.search(r"[^\W\d_]{2}", sentence) else ""
+    return ""

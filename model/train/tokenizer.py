@@ -1,0 +1,72 @@
+"""The subword tokenizer of the shipped models: WordPiece, lower-case, trained on the corpus.
+
+Runs of underscores, runs of one punctuation mark, words and line ends are separate before subwords are sought, so that
+no piece mixes them and each can be read in a heat map. A line end is a piece of its own: it says where statements
+begin, at the price of one token a line. Blank lines and indentation are left out, for brevity.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
+from tokenizers.models import WordPiece
+from tokenizers.processors import TemplateProcessing
+from tokenizers.trainers import WordPieceTrainer
+
+PAD, UNK, CLS, SEP, MASK = SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 to 4
+PAD_ID, UNK_ID, CLS_ID, SEP_ID, MASK_ID = range(5)
+LINE_END = "⏎"
+VOCAB_SIZE = 8192
+ALPHABET = 256  # characters that have a piece of their own; rarer ones are unknown
+PIECES = rf"{LINE_END}|_+|[^\W_]+|([^\w\s])\1*"
+
+
+def shell(model: WordPiece) -> Tokenizer:
+    """A tokenizer that normalises and splits as this module says, around `model`."""
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizers.Sequence(
+        [
+            normalizers.NFD(),
+            normalizers.StripAccents(),
+            normalizers.Lowercase(),
+            normalizers.Replace(Regex(r"\n(?!\s*\n)"), LINE_END),  # of blank lines the last stands for all
+        ]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), behavior="removed", invert=True)
+    return tokenizer
+
+
+def letters(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
+    """The ALPHABET most frequent characters of the texts as the tokenizer normalises them; ties by code point."""
+    assert tokenizer.normalizer is not None  # set in `shell`
+    counts = Counter(char for text in texts for char in tokenizer.normalizer.normalize_str(text) if not char.isspace())
+    return sorted(sorted(counts), key=counts.__getitem__, reverse=True)[:ALPHABET]
+
+
+def train_tokenizer(texts: Iterable[str], vocab_size: int = VOCAB_SIZE) -> Tokenizer:
+    """Learn a vocabulary of at most `vocab_size` pieces. The same texts in the same order give the same tokenizer.
+
+    Returns:
+        A tokenizer for one text, `[CLS] A [SEP]`, or a pair, `[CLS] A [SEP] B [SEP]` with type ids 0 and 1. It neither
+        cuts nor pads. Offsets are code points of the text as given.
+    """
+    texts = list(texts)
+    learner = shell(WordPiece(unk_token=UNK))
+    # The trainer numbers inner letters in the random order of a hash map, and breaks ties by number. Declared as special
+    # they are numbered as listed; the tokenizer that is returned no longer knows them as such.
+    inner = [f"##{letter}" for letter in letters(learner, texts)]
+    trainer = WordPieceTrainer(
+        vocab_size=vocab_size, special_tokens=[*SPECIALS, *inner], limit_alphabet=ALPHABET, show_progress=False
+    )
+    learner.train_from_iterator(texts, trainer)
+    tokenizer = shell(WordPiece(learner.get_vocab(), unk_token=UNK))
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.add_special_tokens(list(SPECIALS))
+    tokenizer.post_processor = TemplateProcessing(
+        single=f"{CLS} $A {SEP}",
+        pair=f"{CLS} $A {SEP} $B:1 {SEP}:1",
+        special_tokens=[(CLS, CLS_ID), (SEP, SEP_ID)],
+    )
+    return tokenizer

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from model.encoder import Encoder
+from model.train.data import (
+    MASKED_SHARE,
+    Data,
+    corrupt,
+    embed,
+    encode,
+    equal_texts,
+    masked_batch,
+    pair_batch,
+    prepare,
+    windows,
+)
+from model.train.loop import training_texts
+from model.train.objectives import IGNORED
+from model.train.recipe import QUICK
+from model.train.tokenizer import CLS_ID, MASK_ID, SEP_ID, SPECIALS, train_tokenizer
+
+
+def test_masking_statistics() -> None:
+    vocabulary = 1000
+    ids = np.random.default_rng(0).integers(0, vocabulary, size=(400, 256))
+    shown, labels = corrupt(ids, vocabulary, np.random.default_rng(1))
+    truth = torch.from_numpy(ids)
+    asked = labels != IGNORED
+    ordinary = truth >= len(SPECIALS)
+    assert not (asked & ~ordinary).any()
+    assert (shown[~asked] == truth[~asked]).all()
+    assert (labels[asked] == truth[asked]).all()
+    assert asked.sum().item() / ordinary.sum().item() == pytest.approx(MASKED_SHARE, abs=0.005)
+    assert (shown[asked] == MASK_ID).float().mean().item() == pytest.approx(0.8, abs=0.015)
+    assert (shown[asked] == truth[asked]).float().mean().item() == pytest.approx(0.1, abs=0.015)
+    assert shown[asked & (shown != MASK_ID)].min().item() >= len(SPECIALS)
+
+
+def test_windows_are_parts_of_the_stream_and_reach_its_end() -> None:
+    stream = np.arange(10, 20, dtype=np.int64)
+    found = windows(stream, 200, 6, np.random.default_rng(0))
+    assert found.shape == (200, 6)
+    assert (found[:, 0] == CLS_ID).all()
+    assert (found[:, -1] == SEP_ID).all()
+    assert (np.diff(found[:, 1:-1], axis=1) == 1).all()
+    assert (found[:, 1].min(), found[:, 4].max()) == (10, 19)
+
+
+def test_batches_depend_on_seed_and_step_alone(counting_data: Data) -> None:
+    first, again, other_step, other_seed = (
+        masked_batch(counting_data, QUICK, 100, seed, step)[0] for seed, step in ((0, 5), (0, 5), (0, 6), (1, 5))
+    )
+    assert torch.equal(first, again)
+    assert not (first.shape == other_step.shape and torch.equal(first, other_step))
+    assert not (first.shape == other_seed.shape and torch.equal(first, other_seed))
+    assert pair_batch(counting_data.pairs, QUICK, 0, 2) == pair_batch(counting_data.pairs, QUICK, 0, 2)
+
+
+def test_an_epoch_shows_each_pair_once_and_keeps_pairs_together(counting_data: Data) -> None:
+    shown = [pair_batch(counting_data.pairs, QUICK, 0, step) for step in range(3)]
+    queries = [query for batch, _ in shown for query in batch]
+    documents = [document for _, batch in shown for document in batch]
+    assert sorted(queries) == sorted(counting_data.pairs.queries)
+    assert all(document[1] - query[1] == 30 for query, document in zip(queries, documents, strict=True))
+    assert pair_batch(counting_data.pairs, QUICK, 0, 3) != shown[0]
+
+
+def test_embed_returns_rows_in_order_whatever_their_lengths() -> None:
+    torch.manual_seed(0)
+    encoder = Encoder(QUICK.encoder_config("rope", 100)).eval()
+    rows = [[CLS_ID, *range(10, 10 + length), SEP_ID] for length in (9, 1, 30, 4, 12)] * 10
+    with torch.inference_mode():
+        vectors, tokens = embed(encoder, rows)
+        alone = torch.cat([encoder(torch.tensor([row])).pooled for row in rows])
+    torch.testing.assert_close(vectors, alone, atol=1e-5, rtol=0)
+    assert tokens >= sum(map(len, rows))
+
+
+def test_equal_texts_on_either_side() -> None:
+    same = equal_texts([[1], [1], [2]], [[3], [4], [4]])
+    assert same.tolist() == [[True, True, False], [True, True, True], [False, True, True]]
+
+
+@pytest.mark.usefixtures("small_library")
+def test_prepare_keeps_the_sides_apart() -> None:
+    tokenizer = train_tokenizer(training_texts(), 512)
+    shown, held_out = (prepare(tokenizer, QUICK, held_out=side) for side in (False, True))
+    assert shown.stream[-1] == held_out.stream[-1] == SEP_ID
+    assert len(shown.pairs.queries) == len(shown.pairs.documents) > QUICK.pairs
+    for data, present, absent in ((shown, "dedent", "numerator"), (held_out, "numerator", "dedent")):
+        text = tokenizer.decode(data.stream.tolist())
+        assert present in text
+        assert absent not in text
+    assert max(map(len, shown.pairs.documents)) <= QUICK.document_length
+
+
+def test_long_texts_are_cut_but_keep_their_ends() -> None:
+    tokenizer = train_tokenizer(["a b c"], 50)
+    (ids,) = encode(tokenizer, ["a " * 100], 10)
+    assert len(ids) == 10
+    assert (ids[0], ids[-1]) == (CLS_ID, SEP_ID)

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from model.encoder import Encoder
+from model.train import evaluate
+from model.train.data import Data, Pairs
+from model.train.evaluate import masked_token_metrics, retrieval_metrics, shuffles
+from model.train.recipe import QUICK
+from model.train.trainer import Trainer
+
+
+def test_shuffles_keep_the_ends_and_permute_the_rest() -> None:
+    rows = shuffles(5, 12, np.random.default_rng(0))
+    assert rows.dtype == torch.int64
+    assert (rows[:, 0] == 0).all()
+    assert (rows[:, -1] == 11).all()
+    assert torch.equal(rows.sort(dim=1).values, torch.arange(12).expand(5, 12))
+    assert not torch.equal(rows[0], rows[1])
+
+
+def test_a_model_that_learnt_to_count_needs_order(counting_data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = dataclasses.replace(QUICK, steps=300, warmup_steps=10, learning_rate=1e-2, layers=2, retrieval_every=10**6)
+    monkeypatch.setattr(evaluate, "WINDOW_COUNT", 64)
+    trainer = Trainer(recipe, "rope", counting_data, 30, seed=0, origin={})
+    for _ in range(recipe.steps):
+        trainer.advance()
+    trainer.parts.eval()
+    figures = masked_token_metrics(trainer.encoder, trainer.head, counting_data, seed=0)
+    assert figures["masked_accuracy"] > 0.8
+    assert figures["masked_accuracy_positions_shuffled"] < 0.5
+    assert abs(figures["masked_accuracy_positions_shuffled"] - figures["masked_accuracy_tokens_shuffled"]) < 0.1
+
+
+def test_retrieval_of_identical_texts_is_perfect() -> None:
+    torch.manual_seed(0)
+    encoder = Encoder(QUICK.encoder_config("rope", 100)).eval()
+    rows = [[2, 10 + index, 3] for index in range(40)]
+    assert retrieval_metrics(encoder, Pairs(rows, rows)) == {
+        "retrieval_candidates": 40,
+        "retrieval_mrr_at_10": 1.0,
+        "retrieval_recall_at_10": 1.0,
+    }
+    rank = retrieval_metrics(encoder, Pairs(rows, rows[1:] + rows[:1]))["retrieval_mrr_at_10"]
+    assert rank <= 0.5  # the own text always comes before the right one

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from model.config import EncoderConfig
+from model.encoder import Encoder
+from model.train.objectives import IGNORED, MaskedTokenHead, contrastive_loss, masked_token_loss
+
+
+def test_only_asked_tokens_count(config: Callable[..., EncoderConfig]) -> None:
+    torch.manual_seed(0)
+    encoder = Encoder(config())
+    head = MaskedTokenHead(encoder.config)
+    ids = torch.randint(0, 50, (2, 8))
+    labels = torch.full((2, 8), IGNORED)
+    labels[0, 3] = 7
+    expected = -head(encoder(ids).tokens[0, 3:4], encoder.embedding.weight).log_softmax(dim=-1)[0, 7]
+    assert masked_token_loss(encoder, head, ids, labels)[0].item() == pytest.approx(expected.item(), abs=1e-5)
+
+
+def test_contrastive_loss_by_hand() -> None:
+    queries, documents = torch.eye(2), torch.tensor([[1.0, 0.0], [0.6, 0.8]])
+    loss, accuracy = contrastive_loss(queries, documents, torch.zeros(2, 2, dtype=torch.bool), temperature=1.0)
+    rows = math.log(math.exp(1) + math.exp(0.6)) - 1 + math.log(1 + math.exp(0.8)) - 0.8
+    columns = math.log(math.exp(1) + 1) - 1 + math.log(math.exp(0.6) + math.exp(0.8)) - 0.8
+    assert loss.item() == pytest.approx((rows + columns) / 4, abs=1e-6)
+    assert accuracy.item() == 1.0
+
+
+def test_equal_texts_are_no_wrong_answers() -> None:
+    vectors = torch.ones(2, 4) / 2
+    loss, _ = contrastive_loss(vectors, vectors, torch.ones(2, 2, dtype=torch.bool), temperature=0.05)
+    assert loss.item() == pytest.approx(0.0, abs=1e-6)

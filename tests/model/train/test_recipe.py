@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import pytest
+
+from model.positions import POSITIONS
+from model.train.recipe import Recipe
+
+
+def test_the_rate_rises_and_then_falls_to_a_tenth() -> None:
+    recipe = Recipe(steps=100, warmup_steps=10, learning_rate=1.0)
+    rates = [recipe.rate(step) for step in range(101)]
+    assert rates[0] == pytest.approx(0.1)
+    assert rates[:11] == sorted(rates[:11])
+    assert max(rates) == rates[10] == pytest.approx(1.0)
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+    assert rates[100] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("positions", sorted(POSITIONS))
+def test_a_shipped_model_fits_the_repository(positions: str) -> None:
+    recipe = Recipe()
+    config = recipe.encoder_config(positions, recipe.vocab_size)
+    weights = config.vocab_size * config.dim + config.layers * 4 * config.dim * (config.dim + config.ffn_dim // 2)
+    assert 2 * weights < 8e6  # bytes as float16
+    assert config.trained_length == 128
+    assert recipe.window_tokens % max(recipe.lengths) == 0

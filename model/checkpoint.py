@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from model.config import EncoderConfig
@@ -35,7 +35,7 @@ def save_checkpoint(
         if not value.isfinite().all():
             raise ValueError(f"{name} is not finite in float16; did the training diverge?")
     folder.mkdir(parents=True, exist_ok=True)
-    save_file(halves, folder / WEIGHTS)
+    (folder / WEIGHTS).write_bytes(save(halves))  # save_file would make it unreadable to other users
     (folder / CONFIG).write_text(encoder.config.to_json(), encoding="utf-8")
     (folder / TOKENIZER).write_text(tokenizer_json, encoding="utf-8")
 

@@ -49,6 +49,7 @@ def train(job: Job) -> dict[str, object]:
     Returns:
         What training.json holds.
     """
+    job.out.mkdir(parents=True, exist_ok=True)  # now, not after the work: it may fail
     tokenizer = train_tokenizer(training_texts(), job.recipe.vocab_size)
     tokenizer_sha256 = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
     origin = {"corpus_sha256": corpus.corpus_sha256(), "tokenizer_sha256": tokenizer_sha256}

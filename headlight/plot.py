@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
 COLOUR_MAP = "cividis"  # the same to readers with and without a colour vision deficiency
-GRID_LABELS = 12  # tokens up to which the small panels of a grid are labelled
+GRID_LABELS = 32  # tokens up to which the panels of a grid are labelled
 PANEL_LABELS = 64  # and up to which a single panel is
 DOTS_PER_INCH = 150
 MAX_LABEL = 16  # characters
@@ -91,7 +91,7 @@ def grid(
     """A panel for each head, a row for each layer, one colour scale."""
     from matplotlib.figure import Figure  # noqa: PLC0415 # as above
 
-    panel = 2.6 if len(labels) <= GRID_LABELS else 2.0  # inches
+    panel = max(2.6, 0.15 * len(labels) + 0.8) if len(labels) <= GRID_LABELS else 2.0  # inches
     figure = Figure(figsize=(panel * len(heads) + 1.8, panel * len(layers) + 1.2), layout="constrained")
     panels = figure.subplots(len(layers), len(heads), squeeze=False, sharex=True, sharey=True)
     top = max(float(weights.max()) for row in rows for weights in row)

@@ -12,6 +12,7 @@ from prometheus_client import (
     Gauge,
     Histogram,
     ProcessCollector,
+    disable_created_metrics,
     generate_latest,
 )
 
@@ -47,6 +48,7 @@ class Metrics:
     """Every metric of a process, on a registry of its own."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # a second series for each, with the time at which it began, that nobody asks for
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._define_grpc()

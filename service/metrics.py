@@ -48,7 +48,8 @@ class Metrics:
     """Every metric of a process, on a registry of its own."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # a second series for each, with the time at which it began, that nobody asks for
+        # Without a second series for each, with the time at which it began, that nobody asks for.
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves it unannotated
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._define_grpc()

@@ -190,4 +190,8 @@ def _replace(out: Path, draft: Path) -> None:
         return
     old = draft.with_name("old")
     out.rename(old)
-    draft.rename(out)
+    try:
+        draft.rename(out)
+    except OSError:
+        old.rename(out)
+        raise

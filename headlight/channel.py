@@ -5,13 +5,14 @@ from __future__ import annotations
 import abc
 import contextlib
 import json
+import random
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import grpc
 
-from headlight.errors import DeadlineExceeded, InvalidInput
+from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, Overloaded
 from headlight.pb.headlight_pb2_grpc import HeadlightServiceStub
 from headlight.results import ModelDescription
 from headlight.status import error_of_call
@@ -50,6 +51,37 @@ DEFAULT_OPTIONS: Options = (
     ("grpc.keepalive_time_ms", 310_000),
     ("grpc.keepalive_timeout_ms", 20_000),
 )
+
+
+MOST_RETRIES = 8  # in a row, without an answer between them
+FIRST_BACKOFF_SECONDS = 0.1
+
+
+class Retries:
+    """When to send again what the server did not take. One for each call of a method."""
+
+    def __init__(self, deadline: float | None) -> None:
+        self._deadline = deadline
+        self._tried = 0
+
+    def reset(self) -> None:
+        """Something was answered."""
+        self._tried = 0
+
+    def delay(self, error: HeadlightError) -> float:
+        """Seconds to wait: what the server named, else twice as long each time; a little more, so that callers spread.
+
+        Raises:
+            HeadlightError: `error` itself, where waiting cannot help, was tried often enough, or would outlast the timeout.
+        """
+        seconds: float | None = FIRST_BACKOFF_SECONDS * 2**self._tried
+        if isinstance(error, Overloaded):
+            seconds = error.retry_after_seconds
+        self._tried += 1
+        left = None if self._deadline is None else self._deadline - time.monotonic()
+        if seconds is None or self._tried > MOST_RETRIES or (left is not None and seconds >= left):
+            raise error
+        return seconds * random.uniform(1.0, 1.25)
 
 
 class ClientBase(abc.ABC, Generic[ChannelT]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable
 from types import TracebackType
@@ -10,8 +11,9 @@ from typing import Any, Self
 import grpc
 
 from headlight import stream
-from headlight.channel import ClientBase, Options, seconds_left
+from headlight.channel import ClientBase, Options, Retries, seconds_left
 from headlight.convert import Input, Truncate, as_list, from_model
+from headlight.errors import MixedWeights, Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import Attention, Embeddings, Floats, Hidden, ModelDescription, TokenList
 from headlight.work import Pooled, RequestT, ResponseT, ResultT, Tokenized, UnaryWork
@@ -114,36 +116,51 @@ class Client(ClientBase[grpc.Channel]):
         return self._description
 
     def _call(self, method: Any, work: UnaryWork[RequestT, ResponseT, ResultT], deadline: float | None) -> ResultT:
-        pending: deque[tuple[range, Any]] = deque()
+        pending: deque[tuple[range, RequestT, Any]] = deque()
+        retries = Retries(deadline)
+
+        def start(request: RequestT) -> Any:
+            return method.future(request, timeout=seconds_left(deadline))
 
         def finish_first() -> None:
-            part, call = pending[0]
-            with self._errors(part.start):
-                work.receive(part, response_of(call))
-            pending.popleft()
+            part, request, call = pending.popleft()
+            try:
+                with self._errors(part.start):
+                    work.receive(part, response_of(call))
+                retries.reset()
+            except Overloaded as error:
+                time.sleep(retries.delay(error))
+                pending.appendleft((part, request, start(request)))
 
         try:
             for part, request in work.requests():
-                if len(pending) == self._concurrency:
+                while len(pending) == self._concurrency:
                     finish_first()
-                pending.append((part, method.future(request, timeout=seconds_left(deadline))))
+                pending.append((part, request, start(request)))
             while pending:
                 finish_first()
         finally:
-            for _, call in pending:
+            for _, _, call in pending:
                 call.cancel()
         return work.result()
 
     def _stream(self, work: stream.Streamed[ResultT], deadline: float | None) -> list[ResultT]:
-        if work.is_empty:
-            return work.result()
-        call = self._stub.EncodeStream(work.requests(), timeout=seconds_left(deadline))
-        try:
-            with self._errors():
-                for frame in call:
-                    work.receive(frame)
-        finally:
-            call.cancel()
+        retries = Retries(deadline)
+        while unanswered := work.unanswered:
+            call = self._stub.EncodeStream(work.requests(), timeout=seconds_left(deadline))
+            try:
+                with self._errors():
+                    for frame in call:
+                        work.receive(frame)
+                break
+            except MixedWeights:
+                raise
+            except (Overloaded, Unavailable) as error:
+                if work.unanswered < unanswered:
+                    retries.reset()
+                time.sleep(retries.delay(error))
+            finally:
+                call.cancel()
         return work.result()
 
 

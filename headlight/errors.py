@@ -5,6 +5,7 @@
     ├── NotFound            the caller named a model that is not served            model name -> engine
     ├── Overloaded          shed before any work; may carry a retry delay          item -> queue
     ├── Unavailable         starting, draining, connection or device lost          any arrow
+    │   └── MixedWeights    replicas with different weights answered one call      client only
     ├── DeadlineExceeded    the caller's time ran out before the work was started  queue -> engine
     ├── EngineError         the model failed on a batch: our bug, or the device's  engine -> result
     └── BundleError         a bundle is incomplete, altered or does not fit        files -> engine (start-up only)
@@ -84,6 +85,10 @@ class Unavailable(HeadlightError):
     """The service cannot answer now; another replica, or this one later, can."""
 
     code = Code.UNAVAILABLE
+
+
+class MixedWeights(Unavailable):
+    """Parts of one call were answered by different weights, as while replicas are being replaced: vectors would not compare."""
 
 
 class DeadlineExceeded(HeadlightError):

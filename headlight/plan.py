@@ -85,9 +85,14 @@ def measure(inputs: Sequence[Input], max_request_bytes: int) -> list[tuple[int, 
 
 def request_bytes(model: ModelDescription) -> int:
     """Bytes of inputs that fit in one request, the server's limit and a stock server's considered."""
-    return (model.limits.max_request_bytes or STOCK_MESSAGE_BYTES) - MESSAGE_MARGIN_BYTES
+    return without_margin(model.limits.max_request_bytes or STOCK_MESSAGE_BYTES)
 
 
 def response_bytes(model: ModelDescription) -> int:
     """Bytes that fit in one unary answer, the server's limit and a stock client's considered."""
-    return min(model.limits.max_unary_response_bytes or STOCK_MESSAGE_BYTES, STOCK_MESSAGE_BYTES) - MESSAGE_MARGIN_BYTES
+    return without_margin(min(model.limits.max_unary_response_bytes or STOCK_MESSAGE_BYTES, STOCK_MESSAGE_BYTES))
+
+
+def without_margin(limit: int) -> int:
+    """What a message of at most `limit` bytes holds beside what is not data."""
+    return limit - min(MESSAGE_MARGIN_BYTES, limit // 2)

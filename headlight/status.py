@@ -39,6 +39,8 @@ ERROR_CLASSES: dict[grpc.StatusCode, type[HeadlightError]] = {
     grpc.StatusCode.UNKNOWN: EngineError,
 }
 
+# gRPC's own words, and its own use of RESOURCE_EXHAUSTED, for what no waiting makes smaller.
+TOO_LARGE = "message larger than max"
 BY_NUMBER = {cast("tuple[int, str]", code.value)[0]: code for code in grpc.StatusCode}
 FIELD = re.compile(r"(?P<field>[a-z_]+(?:\[\d+\])?(?:\.[a-z_]+(?:\[\d+\])?)*): (?P<problem>.+)", re.DOTALL)
 INPUT_INDEX = re.compile(r"(?<=^inputs\[)\d+(?=\])")
@@ -79,6 +81,8 @@ def make_error(code: grpc.StatusCode, message: str, retry_after: float | None, f
     error_class = ERROR_CLASSES.get(code)
     if error_class is InvalidInput:
         return invalid_input(message, first_input)
+    if error_class is Overloaded and retry_after is None and TOO_LARGE in message:
+        return InvalidInput("", f"{message}; send or ask for less at once")
     if error_class is Overloaded:
         return Overloaded(message or code.name, retry_after)
     if error_class is None:

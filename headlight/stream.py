@@ -62,9 +62,8 @@ class Streamed(Generic[ResultT]):
         output_bytes = limits.max_stream_output_bytes or most
         budget = Cost(max_items, request_bytes(model), limits.max_request_tokens or most, output_bytes)
         self._parts = list(split(costs, budget))
-        self._assemblies = {
-            str(at): Assembly(len(part), limits.max_stream_output_bytes) for at, part in enumerate(self._parts)
-        }
+        self._max_bytes = limits.max_stream_output_bytes
+        self._assemblies = {str(at): Assembly(len(part), self._max_bytes) for at, part in enumerate(self._parts)}
         self._base = pb.EncodeRequest(model=name, outputs=outputs, truncation=to_truncation(truncate))
         self._inputs = inputs
         self._take = take
@@ -72,16 +71,23 @@ class Streamed(Generic[ResultT]):
         self._results: dict[int, ResultT] = {}
 
     @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to ask."""
-        return not self._parts
+    def unanswered(self) -> int:
+        """Requests still to be answered; 0: `result` is complete."""
+        return len(self._assemblies)
 
     def requests(self) -> Iterator[pb.EncodeStreamRequest]:
-        """Each under its index as id. gRPC draws them from another thread; they cannot fail, being converted before."""
-        for at, part in enumerate(self._parts):
-            request = pb.EncodeStreamRequest(id=str(at), encode=self._base)
-            request.encode.inputs.extend(to_input(self._inputs[index], f"inputs[{index}]") for index in part)
-            yield request
+        """What is unanswered, for a new stream: what an earlier one has sent of it is thrown away.
+
+        Each has its index as id. gRPC draws them from another thread; they cannot fail, being converted before.
+        """
+        left = [int(at) for at in self._assemblies]
+        self._assemblies = {str(at): Assembly(len(self._parts[at]), self._max_bytes) for at in left}
+        return map(self._request, left)
+
+    def _request(self, at: int) -> pb.EncodeStreamRequest:
+        request = pb.EncodeStreamRequest(id=str(at), encode=self._base)
+        request.encode.inputs.extend(to_input(self._inputs[index], f"inputs[{index}]") for index in self._parts[at])
+        return request
 
     def receive(self, frame: pb.EncodeStreamResponse) -> None:
         """Takes the next frame of whichever request.

@@ -17,7 +17,7 @@ import numpy as np
 
 from headlight.chunks import whole_answer
 from headlight.convert import Input, Truncate, from_model_ref, from_token_info, malformed, to_input, to_truncation
-from headlight.errors import Unavailable
+from headlight.errors import MixedWeights
 from headlight.pb import headlight_pb2 as pb
 from headlight.plan import Cost, measure, request_bytes, response_bytes, split
 from headlight.results import Embeddings, Floats, ModelDescription, ModelRef, TokenList
@@ -37,11 +37,11 @@ class Origin:
         self.ref: ModelRef | None = None
 
     def check(self, message: pb.ModelRef) -> ModelRef:
-        """The reference of an answer. Raises Unavailable where its vectors would not compare with those before it."""
+        """The reference of an answer. Raises MixedWeights where its vectors would not compare with those before it."""
         ref = from_model_ref(message)
         first = self.ref = self.ref or ref
         if (ref.name, ref.bundle_sha256, ref.precision) != (first.name, first.bundle_sha256, first.precision):
-            raise Unavailable(
+            raise MixedWeights(
                 f"replicas answered one call with different weights ({first.name} {first.version} {first.precision}, "
                 f"{ref.name} {ref.version} {ref.precision}); call again when the roll-out has ended"
             )

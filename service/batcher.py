@@ -165,7 +165,7 @@ class Batcher:
                     batch = self._lanes.take(self._clock())
                     for entry in batch.expired:
                         entry.value.group.fail(
-                            DeadlineExceeded("the deadline passed in the queue; nothing was computed")
+                            DeadlineExceeded("the deadline passed before all of the request was started")
                         )
                     if batch.entries:
                         batches.create_task(self._execute(batch))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from google.protobuf.unknown_fields import UnknownFieldSet
+
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.tokenizer import Truncation
@@ -78,7 +80,10 @@ def selection(outputs: pb.Outputs, interface: Interface) -> Selection:
     Raises:
         InvalidInput: naming the field and the valid range.
     """
-    wanted = {field.name for field, _ in outputs.ListFields()}
+    present = outputs.ListFields()
+    if any(len(UnknownFieldSet(message)) for message in (outputs, *(value for _, value in present))):
+        raise InvalidInput("outputs", "asks for something that this server does not know; it is older than the client")
+    wanted = {field.name for field, _ in present}
     if not wanted:
         return Selection()
     if not interface.attend:

@@ -44,8 +44,8 @@ class Bundle:
         if sha256 is not None and sha256.lower() != self.sha256:
             raise BundleError(f"has the digest {self.sha256}, not {sha256.lower()} as demanded", MANIFEST)
         try:
-            values = json.loads(raw)
-        except ValueError:
+            values = json.loads(raw, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError):
             raise BundleError("is not JSON", MANIFEST) from None
         self.manifest = Manifest.parse(values)
         self._verify()
@@ -61,7 +61,10 @@ class Bundle:
         pure = PurePosixPath(name)
         if pure.is_absolute() or ".." in pure.parts or "\\" in name or not pure.parts:
             raise BundleError("leads out of the bundle; names must be relative and without ..", name)
-        root, target = self.path.resolve(), (self.path / name).resolve()
+        try:
+            root, target = self.path.resolve(), (self.path / name).resolve()
+        except (OSError, RuntimeError, ValueError):  # a loop of links, a NUL
+            raise BundleError("cannot be resolved to a file", name) from None
         if not target.is_relative_to(root):
             raise BundleError("is a symbolic link that leads out of the bundle", name)
         if not target.is_file():
@@ -87,12 +90,21 @@ class Bundle:
 
     def _verify_references(self, graph: str, weights: tuple[str, ...]) -> None:
         """A graph may only refer to its declared weight files, and to bytes that these have."""
-        for reference in external_data(self.file(graph), graph):
+        path = self.file(graph)
+        for reference in external_data(path, graph):
             if reference.location not in weights:
                 raise BundleError(f"refers to {reference.location!r:.80}, which the manifest does not give it", graph)
+            # ONNX Runtime looks beside the graph, wherever a link has led to that: it must find the file that was hashed.
+            if (path.parent / reference.location).resolve() != self.file(reference.location):
+                raise BundleError(f"would not find the verified {reference.location} beside it", graph)
             size = self.manifest.files[reference.location].bytes
             end = reference.offset + (reference.length or 0)
             if reference.offset < 0 or (reference.length or 0) < 0 or end > size:
                 raise BundleError(
                     f"refers to bytes {reference.offset}..{end} of {reference.location}, which has {size}", graph
                 )
+
+
+def _refuse_constant(name: str) -> None:
+    """NaN and Infinity, which Python reads and JSON has not: no comparison with a tolerance of NaN ever fails."""
+    raise ValueError(name)

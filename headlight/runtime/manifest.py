@@ -226,6 +226,8 @@ def _floats(kind: type[N], fields: Fields, texts: Iterable[str]) -> N:
     for field in dataclasses.fields(kind):
         if field.name not in values:
             values[field.name] = fields.take(field.name, float)
+            if not 0 <= values[field.name] < float("inf"):
+                raise BundleError(f"{fields.path}{field.name} is {values[field.name]}; expected at least 0", MANIFEST)
     return kind(**values)
 
 

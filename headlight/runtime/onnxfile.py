@@ -31,7 +31,7 @@ SCHEMA = {
     },
     "Node": {"attribute*": (5, "Attribute")},
     "Graph": {"node*": (1, "Node"), "initializer*": (5, "Tensor"), "sparse_initializer*": (15, "SparseTensor")},
-    "Function": {"node*": (7, "Node")},
+    "Function": {"node*": (7, "Node"), "attribute_proto*": (11, "Attribute")},
     "Model": {"graph": (7, "Graph"), "functions*": (25, "Function")},
 }
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.errors import BundleError
+from headlight.errors import BundleError, EngineError
 from headlight.runtime.bundle import Bundle
 from headlight.runtime.engine import Engine
 from headlight.runtime.values import EncodeItem, Floats, ItemResult, Selection
@@ -47,16 +49,33 @@ def check_golden(bundle: Bundle, engine: Engine, provider: str, precision: str) 
         BundleError: an output is outside the tolerance declared for the provider and precision; it must not be served.
     """
     tolerance = bundle.manifest.tolerance(provider, precision)
-    with np.load(bundle.file(bundle.manifest.golden), allow_pickle=False) as golden:
-        arrays: dict[str, NDArray[np.float32]] = {name: golden[name] for name in golden.files}
+    arrays = _golden_arrays(bundle)
     count = sum(name.startswith("ids_") for name in arrays)
     layers = engine.architecture.layers
     selections = [everything(layers)] if "attend" in engine.roles else []
     for selection in (Selection(tokens=True), *selections):
         outputs = OUTPUTS if selection.role == "attend" else ("pooled", "tokens")
-        results = engine.run([EncodeItem(arrays[f"ids_{i}"].astype(np.int64), selection) for i in range(count)])
+        file = bundle.manifest.graph(selection.role, provider, precision).file
+        try:
+            results = engine.run([EncodeItem(arrays[f"ids_{i}"].astype(np.int64), selection) for i in range(count)])
+        except EngineError:
+            raise BundleError("cannot run the golden inputs, or gives no finite numbers for them", file) from None
         for i, result in enumerate(results):
             for name, error in distances(result, {name: arrays[f"{name}_{i}"] for name in outputs}).items():
-                if error > tolerance.of(name):
+                if not error <= tolerance.of(name):
                     problem = f"golden {name} is off by {error:.3g} on {provider}/{precision}, tolerance {tolerance.of(name):.3g}"
-                    raise BundleError(problem, bundle.manifest.graph(selection.role, provider, precision).file)
+                    raise BundleError(problem, file)
+
+
+def _golden_arrays(bundle: Bundle) -> dict[str, NDArray[Any]]:
+    """The arrays of golden.npz. Raises BundleError where it is no such file or holds nothing to compare with."""
+    name = bundle.manifest.golden
+    try:
+        with np.load(bundle.file(name), allow_pickle=False) as golden:
+            arrays = {key: golden[key] for key in golden.files}
+    except (OSError, ValueError, EOFError, BadZipFile):
+        raise BundleError("is not an .npz file of plain arrays", name) from None
+    count = sum(key.startswith("ids_") for key in arrays)
+    if not count or any(f"{output}_{i}" not in arrays for output in ("ids", *OUTPUTS) for i in range(count)):
+        raise BundleError("holds no complete golden inputs; export again", name)
+    return arrays

@@ -184,7 +184,7 @@ def test_what_the_service_failed_at_is_one_line_and_1(run: Run, servicer: FakeSe
     assert "--target" in err
     trailing = (("grpc-retry-pushback-ms", "1500"),)
     servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue\nis full", trailing))
-    assert run("embed", "a")[::2] == (1, "headlight: the queue is full; try again in 1.5 s\n")
+    assert run("embed", "a", "--timeout", "1")[::2] == (1, "headlight: the queue is full; try again in 1.5 s\n")
     assert run("embed", "a", "--timeout", "0")[2].endswith("; give more time by --timeout\n")
 
 

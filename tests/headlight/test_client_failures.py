@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import grpc
+import numpy as np
 import pytest
 
 from headlight import Client, DeadlineExceeded, EngineError, InvalidInput, NotFound, Overloaded, Unavailable
+from headlight.channel import MOST_RETRIES
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.fake_model import DIM, REF
 from tests.headlight.fake_server import FakeServicer, Refusal
@@ -49,19 +51,58 @@ def test_a_large_request_is_tried_again_too(client: Client, servicer: FakeServic
 def test_a_refused_request_of_a_stream_is_an_error_and_the_client_goes_on(
     client: Client, servicer: FakeServicer
 ) -> None:
-    servicer.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
-    with pytest.raises(Unavailable):  # the status of one request: the stream itself is well
+    servicer.refusals.append(Refusal(grpc.StatusCode.INTERNAL, "error 4f2a"))
+    with pytest.raises(EngineError):  # the status of one request: the stream itself is well
         client.attend("text")
     assert client.attend("text").layers == (0, 1, 2)
 
 
-def test_overload_is_not_tried_again_and_carries_the_delay(client: Client, servicer: FakeServicer) -> None:
-    trailing = (("grpc-retry-pushback-ms", "1500"),)
-    servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", trailing))
+def test_what_a_stream_left_unanswered_is_sent_again_on_a_new_one(client: Client, servicer: FakeServicer) -> None:
+    expected = client.encode_tokens(TEXTS)
+    before = len(servicer.encoded)
+    servicer.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
+    again = client.encode_tokens(TEXTS)
+    assert all(np.array_equal(one, other) for one, other in zip(again, expected, strict=True))
+    assert 2 * before < len(servicer.encoded) <= 3 * before  # once more what was unanswered, and no more than that
+
+
+def shed(delay_ms: str) -> Refusal:
+    return Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", (("grpc-retry-pushback-ms", delay_ms),))
+
+
+def test_what_was_shed_is_sent_again_when_the_server_says(client: Client, servicer: FakeServicer) -> None:
+    expected = client.encode(TEXTS)
+    servicer.refusals.extend([shed("1")] * 3)
+    np.testing.assert_array_equal(client.encode(TEXTS), expected)
+
+
+def test_overload_that_lasts_is_an_error_and_carries_the_delay(client: Client, servicer: FakeServicer) -> None:
+    servicer.refusals.extend([shed("1")] * (MOST_RETRIES + 1))
     with pytest.raises(Overloaded, match="queue") as caught:
         client.encode("text")
-    assert caught.value.retry_after_seconds == 1.5
+    assert caught.value.retry_after_seconds == 0.001
+    assert len(servicer.encoded) == MOST_RETRIES + 1
+
+
+def test_a_delay_beyond_the_timeout_is_not_waited_for(target: str, servicer: FakeServicer) -> None:
+    servicer.refusals.append(shed("3600000"))
+    with Client(target, timeout=60) as client, pytest.raises(Overloaded):
+        client.encode("text")
     assert len(servicer.encoded) == 1
+
+
+def test_overload_without_a_delay_is_not_tried_again(client: Client, servicer: FakeServicer) -> None:
+    servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the answer is too large"))
+    with pytest.raises(Overloaded):
+        client.encode("text")
+    assert len(servicer.encoded) == 1
+
+
+def test_a_message_too_large_is_the_callers_to_mend(client: Client, servicer: FakeServicer) -> None:
+    words = "SERVER: Received message larger than max (5242885 vs. 4194304)"
+    servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, words))
+    with pytest.raises(InvalidInput, match=r"larger than max .* send or ask for less"):
+        client.encode("text")
 
 
 def test_a_failure_among_several_calls_ends_the_method(client: Client, servicer: FakeServicer) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from headlight import Client, errors
+from headlight import Client, channel, errors
 from headlight.pb import headlight_pb2 as pb
 from headlight.status import ERROR_CLASSES, error_of_status, retry_after_seconds
 from tests.headlight.fake_server import FakeServicer, Refusal
@@ -35,12 +35,14 @@ def test_every_status_is_decided_on() -> None:
 
 @pytest.mark.parametrize("code", FAILURES, ids=lambda code: code.name)
 def test_a_failed_call_and_a_failed_request_of_a_stream_raise_the_same(
-    client: Client, servicer: FakeServicer, code: grpc.StatusCode
+    client: Client, servicer: FakeServicer, code: grpc.StatusCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(channel, "FIRST_BACKOFF_SECONDS", 1e-4)
     client.model()
     # Without the retries of UNAVAILABLE there is one refusal too many; it is drawn by the stream.
     attempts = 4 if code is grpc.StatusCode.UNAVAILABLE else 1
-    servicer.refusals.extend([Refusal(code, "the reason")] * (attempts + 1))
+    again = channel.MOST_RETRIES if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED) else 0
+    servicer.refusals.extend([Refusal(code, "the reason")] * (attempts + 1 + again))
     with pytest.raises(errors.HeadlightError, match="the reason") as of_call:
         client.encode("text")
     with pytest.raises(errors.HeadlightError, match="the reason") as of_request:

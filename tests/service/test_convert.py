@@ -90,3 +90,11 @@ def test_layers(count: int, layers: list[int]) -> None:
             resolve_layers("f", layers, count)
     else:
         assert resolve_layers("f", layers, count) == tuple(absolute)
+
+
+@pytest.mark.parametrize(
+    "unknown", [b"\x3a\x00", b"\x1a\x02\x7a\x00"]
+)  # field 7 of Outputs; field 15 of Outputs.attention
+def test_what_a_newer_client_wants_is_refused_rather_than_answered_with_something_else(unknown: bytes) -> None:
+    with pytest.raises(InvalidInput, match="outputs: asks for something that this server does not know"):
+        selection(pb.Outputs.FromString(unknown), INTERFACE)

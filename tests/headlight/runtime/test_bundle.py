@@ -156,3 +156,38 @@ def test_references_are_found_in_the_attributes_of_nested_graphs_too(tmp_path: P
     assert [(reference.location, reference.offset, reference.length) for reference in found] == [
         ("hidden.bin", 4, 4)
     ] * 2
+
+
+def test_weights_beside_a_linked_graph_that_are_not_the_verified_ones_are_refused(copy: Path) -> None:
+    """ONNX Runtime looks for weights beside the file that the link leads to: all digests agree, other weights would serve."""
+    (copy / "sub").mkdir()
+    (copy / "embed.onnx").rename(copy / "sub" / "embed.onnx")
+    (copy / "embed.onnx").symlink_to("sub/embed.onnx")
+    (copy / "sub" / "weights.bin").write_bytes(b"\0" * (copy / "weights.bin").stat().st_size)
+    with pytest.raises(BundleError, match=r"^embed\.onnx: would not find the verified weights\.bin"):
+        Bundle(copy)
+
+
+def test_a_volume_that_links_every_file_into_one_folder_is_accepted(copy: Path) -> None:
+    (copy / "..data").mkdir()
+    for path in [path for path in copy.iterdir() if path.is_file()]:
+        path.rename(copy / "..data" / path.name)
+        path.symlink_to(f"..data/{path.name}")
+    Bundle(copy)
+
+
+def test_a_loop_of_links_is_refused(copy: Path) -> None:
+    (copy / "golden.npz").unlink()
+    (copy / "golden.npz").symlink_to("golden.npz")
+    with pytest.raises(BundleError, match=r"^golden\.npz: (cannot be resolved|is missing)"):
+        Bundle(copy)
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-1.0"])
+def test_a_tolerance_that_nothing_could_exceed_is_refused(copy: Path, value: str) -> None:
+    path = copy / "manifest.json"
+    text = path.read_text()
+    tolerance = json.loads(text)["tolerances"][0]["pooled"]
+    path.write_text(text.replace(f'"pooled": {tolerance}', f'"pooled": {value}', 1))
+    with pytest.raises(BundleError, match=r"^manifest\.json: "):
+        Bundle(copy)

@@ -1,7 +1,9 @@
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,3 +84,35 @@ def test_attention_of_chosen_layers_in_the_order_asked(runtime: Runtime) -> None
 
 def test_warm_up_takes_lengths_beyond_the_model_as_its_longest(runtime: Runtime) -> None:
     runtime.warm_up([1, 10**9])
+
+
+def test_weights_that_are_no_numbers_are_refused_at_the_start(bundle_path: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
+    weights = np.fromfile(copy / "weights.bin", dtype=np.float32)
+    np.full_like(weights, np.nan).tofile(copy / "weights.bin")
+    relist(copy, "weights.bin")
+    with pytest.raises(BundleError, match=r"^embed\.onnx: cannot run the golden inputs"):
+        Runtime(copy, threads=1).check_golden()
+
+
+def test_a_graph_that_onnx_runtime_cannot_open_is_named(bundle_path: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
+    model = onnx.load(copy / "attend.onnx", load_external_data=False)
+    model.graph.node[0].op_type = "NoSuchOperator"
+    onnx.save(model, copy / "attend.onnx")
+    relist(copy, "attend.onnx")
+    with pytest.raises(BundleError, match=r"^attend\.onnx: is not a graph that ONNX Runtime can open$"):
+        Runtime(copy, threads=1)
+
+
+@pytest.mark.parametrize("kind", ["junk", "empty", "incomplete"])
+def test_golden_inputs_that_prove_nothing_are_refused(bundle_path: Path, tmp_path: Path, kind: str) -> None:
+    copy = Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
+    if kind == "junk":
+        (copy / "golden.npz").write_bytes(b"junk")
+    else:
+        arrays: dict[str, Any] = {"ids_0": np.array([1, 2])} if kind == "incomplete" else {}
+        np.savez(copy / "golden.npz", **arrays)
+    relist(copy, "golden.npz")
+    with pytest.raises(BundleError, match=r"^golden\.npz: "):
+        Runtime(copy, threads=1).check_golden()

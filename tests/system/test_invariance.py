@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import numpy as np
+import pytest
 
 from headlight import AsyncClient, Client
 from tests.system.processes import Service
@@ -13,14 +14,16 @@ TEXT = "split the extension from a path name"
 OTHERS = [" ".join(f"word{i} number {j}" for j in range(1 + (i * 5) % 23)) for i in range(63)]
 
 
-def test_alone_in_a_batch_and_with_attention(rope: Service) -> None:
+# A short text, one near the training length among texts a little shorter and longer, one far beyond it.
+@pytest.mark.parametrize("text", [TEXT, OTHERS[-1], TEXT * 40], ids=["short", "ordinary", "long"])
+def test_alone_in_a_batch_and_with_attention(rope: Service, text: str) -> None:
     with Client(rope.target) as client:
-        alone = client.encode([TEXT])[0]
+        alone = client.encode([text])[0]
         for place in (0, 31, 63):
-            batch = client.encode([*OTHERS[:place], TEXT, *OTHERS[place:]])
+            batch = client.encode([*OTHERS[:place], text, *OTHERS[place:]])
             assert batch.shape == (64, len(alone))
             np.testing.assert_allclose(batch[place], alone, atol=1e-6, rtol=0)
-        ids = client.tokenize([TEXT])[0].ids
+        ids = client.tokenize([text])[0].ids
         np.testing.assert_allclose(client.encode([ids])[0], alone, atol=1e-6, rtol=0)
 
 

@@ -17,55 +17,58 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from tests.system.processes import ROOT, Service
 
+Buffers = dict[int, NDArray[np.uint8]]
+
+
+def everything_of(stub: pb_grpc.HeadlightServiceStub, length: int) -> tuple[pb.EncodeResponse, Buffers]:
+    """All outputs of one text of so many tokens, as the contract's comments say: each chunk copied to its offset."""
+    wanted = pb.Outputs(
+        pooled=pb.PooledOutput(),
+        tokens=pb.TokensOutput(),
+        attention=pb.AttentionOutput(),
+        hidden=pb.HiddenOutput(),
+        token_info=pb.TokenInfoOutput(),
+    )
+    encode = pb.EncodeRequest(inputs=[pb.Input(ids=pb.TokenIds(ids=[7] * length))], outputs=wanted)
+    header, buffers, chunks = pb.EncodeResponse(), Buffers(), 0
+    for frame in stub.EncodeStream(iter([pb.EncodeStreamRequest(id="long", encode=encode)])):
+        assert frame.id == "long"
+        kind = frame.WhichOneof("frame")
+        if kind == "header":
+            header = frame.header
+            buffers = {output: np.zeros(size, np.uint8) for output, size in sizes_of(header).items()}
+        elif kind == "chunk":
+            data = np.frombuffer(frame.chunk.data, np.uint8)
+            buffers[frame.chunk.output][frame.chunk.offset_bytes :][: len(data)] = data
+            chunks += 1
+        else:
+            assert kind == "end", frame
+            assert (frame.end.chunks, frame.end.data_bytes) == (chunks, sum(map(len, buffers.values())))
+    return header, buffers
+
+
+def sizes_of(header: pb.EncodeResponse) -> dict[int, int]:
+    """Bytes of each output, by kind."""
+    return {
+        pb.OUTPUT_KIND_POOLED: 4 * int(np.prod(header.pooled.shape)),
+        pb.OUTPUT_KIND_TOKENS: 4 * header.tokens.offsets[-1],
+        pb.OUTPUT_KIND_ATTENTION: 4 * header.attention.offsets[-1],
+        pb.OUTPUT_KIND_HIDDEN: 4 * header.hidden.offsets[-1],
+    }
+
 
 def test_a_stock_client_receives_every_output_of_the_longest_text(rope: Service) -> None:
-    """As the contract's comments say: copy each chunk to its offset in the output it names."""
     with grpc.insecure_channel(rope.target) as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)
         info = stub.GetModel(pb.GetModelRequest()).info
-        n, heads = info.max_length, info.heads
-        request = pb.EncodeStreamRequest(
-            id="long",
-            encode=pb.EncodeRequest(
-                inputs=[pb.Input(ids=pb.TokenIds(ids=[7] * n))],
-                outputs=pb.Outputs(
-                    pooled=pb.PooledOutput(),
-                    tokens=pb.TokensOutput(),
-                    attention=pb.AttentionOutput(),
-                    hidden=pb.HiddenOutput(),
-                    token_info=pb.TokenInfoOutput(),
-                ),
-            ),
-        )
-        buffers: dict[int, NDArray[np.uint8]] = {}
-        chunks = 0
-        for frame in stub.EncodeStream(iter([request])):
-            assert frame.id == "long"
-            kind = frame.WhichOneof("frame")
-            if kind == "header":
-                header = frame.header
-                sizes = {
-                    pb.OUTPUT_KIND_POOLED: 4 * int(np.prod(header.pooled.shape)),
-                    pb.OUTPUT_KIND_TOKENS: 4 * header.tokens.offsets[-1],
-                    pb.OUTPUT_KIND_ATTENTION: 4 * header.attention.offsets[-1],
-                    pb.OUTPUT_KIND_HIDDEN: 4 * header.hidden.offsets[-1],
-                }
-                buffers = {output: np.zeros(size, dtype=np.uint8) for output, size in sizes.items()}
-            elif kind == "chunk":
-                chunk = frame.chunk
-                data = np.frombuffer(chunk.data, np.uint8)
-                buffers[chunk.output][chunk.offset_bytes : chunk.offset_bytes + len(data)] = data
-                chunks += 1
-            else:
-                assert kind == "end", frame
-                assert frame.end.chunks == chunks
-                assert frame.end.data_bytes == sum(sizes.values())
-    weights = buffers[pb.OUTPUT_KIND_ATTENTION].view("<f4").reshape(info.layers, heads, n, n)
+        n = info.max_length
+        header, buffers = everything_of(stub, n)
+    assert len(header.items[0].tokens.ids) == n
+    weights = buffers[pb.OUTPUT_KIND_ATTENTION].view("<f4").reshape(info.layers, info.heads, n, n)
     for layer in range(info.layers):
         np.testing.assert_allclose(weights[layer].sum(-1), 1.0, atol=1e-4)
     assert buffers[pb.OUTPUT_KIND_HIDDEN].view("<f4").reshape(info.layers + 1, n, info.dim).any(axis=(1, 2)).all()
     assert abs(np.linalg.norm(buffers[pb.OUTPUT_KIND_POOLED].view("<f4")) - 1) < 1e-5
-    assert len(header.items[0].tokens.ids) == n
 
 
 def test_a_unary_call_that_would_be_too_large_is_refused_with_the_way_out(rope: Service) -> None:

@@ -72,7 +72,8 @@ class HeadlightServiceServicer(object):
     def EncodeStream(self, request_iterator, context):
         """Encodes any number of batches over one stream: for bulk work, and for answers of any size, in frames that a client with
         default limits can receive. Answers come in the order in which they are ready, each under its request's id, each with a
-        status of its own: a refused request does not end the stream.
+        status of its own: a refused request does not end the stream. A server that shuts down answers what it has read and then
+        ends the stream with UNAVAILABLE: send again, on a new stream, what is unanswered.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

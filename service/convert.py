@@ -84,7 +84,9 @@ def selection(outputs: pb.Outputs, interface: Interface) -> Selection:
     if not interface.attend:
         for name in ("attention", "hidden"):
             if name in wanted:
-                raise InvalidInput(f"outputs.{name}", "this server was started without it; GetModel lists the outputs")
+                raise InvalidInput(
+                    f"outputs.{name}", "this server was started with --attention off; GetModel lists the outputs"
+                )
     attention: tuple[int, ...] = ()
     hidden: tuple[int, ...] = ()
     if "attention" in wanted:

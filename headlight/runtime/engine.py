@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.errors import EngineError
+from headlight.errors import BundleError, EngineError
 from headlight.runtime.bundle import Bundle
 from headlight.runtime.values import EncodeItem, Floats, ItemResult, Role
 
@@ -54,14 +54,18 @@ class Engine:
             attend: also load the graph that returns attention and hidden states.
 
         Raises:
-            BundleError: the bundle has no such graph.
+            BundleError: the bundle has no such graph, or ONNX Runtime cannot open it.
         """
         self.architecture = bundle.manifest.architecture
         self._sessions: dict[Role, Any] = {}
         roles: tuple[Role, ...] = ("embed", "attend") if attend else ("embed",)
         for role in roles:
             graph = bundle.manifest.graph(role, provider, precision)
-            self._sessions[role] = _open_session(str(bundle.file(graph.file)), threads, spin)
+            try:
+                self._sessions[role] = _open_session(str(bundle.file(graph.file)), threads, spin)
+            except Exception as error:  # the library raises many types; at start-up its words reach the operator alone
+                words = " ".join(str(error).split())
+                raise BundleError(f"cannot be opened by ONNX Runtime: {words:.300}", graph.file) from error
         self.roles = frozenset(self._sessions)
 
     def run(self, items: Sequence[EncodeItem]) -> list[ItemResult]:

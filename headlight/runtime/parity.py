@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping
 
 import numpy as np
@@ -37,6 +38,19 @@ def everything(layers: int) -> Selection:
     return Selection(True, True, tuple(range(layers)), tuple(range(layers + 1)))
 
 
+def _load_golden(bundle: Bundle) -> dict[str, NDArray[np.float32]]:
+    name = bundle.manifest.golden
+    try:
+        with bundle.file(name).open("rb") as file, np.load(file, allow_pickle=False) as golden:
+            arrays: dict[str, NDArray[np.float32]] = {key: golden[key] for key in golden.files}
+    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile):
+        raise BundleError("is not an archive of plain arrays", name) from None
+    count = sum(key.startswith("ids_") for key in arrays)
+    if not count or not {f"{output}_{i}" for i in range(count) for output in ("ids", *OUTPUTS)} <= arrays.keys():
+        raise BundleError("does not hold inputs and all their answers", name)
+    return arrays
+
+
 def check_golden(bundle: Bundle, engine: Engine, provider: str, precision: str) -> None:
     """Run the bundle's golden inputs on the engine and compare with what PyTorch gave.
 
@@ -47,8 +61,7 @@ def check_golden(bundle: Bundle, engine: Engine, provider: str, precision: str) 
         BundleError: an output is outside the tolerance declared for the provider and precision; it must not be served.
     """
     tolerance = bundle.manifest.tolerance(provider, precision)
-    with np.load(bundle.file(bundle.manifest.golden), allow_pickle=False) as golden:
-        arrays: dict[str, NDArray[np.float32]] = {name: golden[name] for name in golden.files}
+    arrays = _load_golden(bundle)
     count = sum(name.startswith("ids_") for name in arrays)
     layers = engine.architecture.layers
     selections = [everything(layers)] if "attend" in engine.roles else []

@@ -64,6 +64,12 @@ class Config:
     max_items: int = field(
         default=512, metadata=option(at_least(1), "inputs per request; clients split their work by it")
     )
+    max_text_characters: int | None = field(
+        default=None,
+        metadata=option(
+            at_least(1), "characters of one text (default: 64 for each token of the longest); more are not read"
+        ),
+    )
     max_request_tokens: int = field(
         default=32768, metadata=option(at_least(1), "tokens per request; lower it to share the queue more evenly")
     )

@@ -14,6 +14,7 @@ from service.metrics import Metrics, ModelMetrics
 from service.served import ServedModel
 
 LEAST_STREAM_OUTPUT_BYTES = 64 << 20
+CHARACTERS_PER_TOKEN = 64  # some 4 are usual; so many that only nonsense, or a text far too long, has more
 STREAMS_HELD = 2  # full ones that the process holds results for at once, unless told otherwise
 
 
@@ -101,7 +102,15 @@ def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Exe
             "held_output_bytes": lambda: admission.outputs.held,
         },
     )
-    model = ServedModel(runtime, told, batcher=batcher, admission=admission, tokenizers=tokenizers, metrics=own)
+    model = ServedModel(
+        runtime,
+        told,
+        batcher=batcher,
+        admission=admission,
+        tokenizers=tokenizers,
+        metrics=own,
+        max_characters=config.max_text_characters or CHARACTERS_PER_TOKEN * manifest.max_length,
+    )
     return model, batcher
 
 

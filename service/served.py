@@ -20,6 +20,7 @@ from service.metrics import ModelMetrics
 from service.prepared import Prepared, sizes
 from service.status import reason_of
 
+LEAST_TOKEN_INFO_BYTES = 8  # of one token on the wire: id, piece, start, end, special, segment
 INLINE_CHARACTERS = 512  # some 50 µs to tokenise; handing that to a thread and back takes 100 µs and more
 
 
@@ -35,6 +36,7 @@ class ServedModel:
         admission: Admission,
         tokenizers: Executor,
         metrics: ModelMetrics,
+        max_characters: int,
     ) -> None:
         """Join the parts; `batcher` has an engine and lanes under the model's name."""
         manifest = runtime.bundle.manifest
@@ -46,7 +48,13 @@ class ServedModel:
         self.limits = limits
         self._runtime = runtime
         self._architecture = manifest.architecture
-        self._interface = Interface(manifest.architecture.layers, accepts, "attend" in runtime.roles, limits.max_items)
+        self._interface = Interface(
+            layers=manifest.architecture.layers,
+            accepts=accepts,
+            attend="attend" in runtime.roles,
+            max_items=limits.max_items,
+            max_characters=max_characters,
+        )
         self._batcher = batcher
         self._admission = admission
         self._tokenizers = tokenizers
@@ -161,7 +169,8 @@ class ServedModel:
             return await asyncio.get_running_loop().run_in_executor(self._tokenizers, self._tokenize_now, job)
 
     def _tokenize_now(self, job: TokenizeJob) -> list[Tokenized]:
-        done, tokens = [], 0
+        done, tokens, limits = [], 0, self.limits
+        most = limits.max_request_tokens if job.limit else limits.max_unary_response_bytes // LEAST_TOKEN_INFO_BYTES
         for place, value in enumerate(job.inputs):
             kind = "text" if isinstance(value, str) else "ids"
             try:
@@ -169,9 +178,8 @@ class ServedModel:
             except InvalidInput as error:
                 raise InvalidInput(f"inputs[{place}].{kind}", error.message) from None
             tokens += len(done[-1].ids)
-            if job.limit and tokens > self.limits.max_request_tokens:
-                limit = self.limits.max_request_tokens
-                raise InvalidInput("inputs", f"have more than {limit} tokens together; split the request")
+            if tokens > most:
+                raise InvalidInput("inputs", f"have more than {most} tokens together; split the request")
         return done
 
     def _tokenize_one(self, value: EncodeInput, job: TokenizeJob) -> Tokenized:

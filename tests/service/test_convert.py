@@ -9,7 +9,7 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.values import Selection
 from service.convert import TRUNCATIONS, Interface, encode_job, resolve_layers, selection, tokenize_job
 
-INTERFACE = Interface(layers=3, accepts=("text", "ids"), attend=True, max_items=4)
+INTERFACE = Interface(layers=3, accepts=("text", "ids"), attend=True, max_items=4, max_characters=9)
 TEXT = pb.Input(text="a")
 
 
@@ -67,7 +67,7 @@ def test_a_server_without_attention_says_so(name: str) -> None:
     outputs = pb.Outputs()
     getattr(outputs, name).SetInParent()
     with pytest.raises(InvalidInput, match=f"outputs.{name}: this server"):
-        selection(outputs, Interface(layers=3, accepts=("text",), attend=False, max_items=1))
+        selection(outputs, Interface(layers=3, accepts=("text",), attend=False, max_items=1, max_characters=9))
 
 
 def test_layers_of_hidden_states_count_the_embeddings() -> None:
@@ -90,3 +90,9 @@ def test_layers(count: int, layers: list[int]) -> None:
             resolve_layers("f", layers, count)
     else:
         assert resolve_layers("f", layers, count) == tuple(absolute)
+
+
+def test_a_text_too_long_to_be_read_is_refused_untokenised() -> None:
+    assert encode_job(pb.EncodeRequest(inputs=[pb.Input(text="é" * 9)]), INTERFACE)
+    with pytest.raises(InvalidInput, match=r"inputs\[1\]\.text: has 10 characters; at most 9 are read"):
+        encode_job(pb.EncodeRequest(inputs=[TEXT, pb.Input(text="é" * 10)]), INTERFACE)

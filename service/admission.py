@@ -182,7 +182,7 @@ class Admission:
 
     @staticmethod
     def _shed(problem: str, shortage: Shortage, retry_seconds: float) -> Shed:
-        return Shed(f"{problem}; try again in {retry_seconds:.2f} s, or another replica", shortage, retry_seconds)
+        return Shed(f"{problem}; wait, or ask another replica", shortage, retry_seconds)
 
 
 def _bounded(seconds: float) -> float:

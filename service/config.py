@@ -94,7 +94,9 @@ class Config:
     )
     max_output_bytes: int | None = field(
         default=None,
-        metadata=option(at_least(1024), "bytes of all results held at once (default: twice what one stream may hold)"),
+        metadata=option(
+            at_least(1024), "bytes of all results held at once (default: four times what one stream may hold)"
+        ),
     )
     max_queue_bytes: int = field(
         default=64 << 20, metadata=option(at_least(1024), "bytes of all requests held at once, from before tokenising")

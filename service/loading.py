@@ -15,7 +15,7 @@ from service.served import ServedModel
 
 LEAST_STREAM_OUTPUT_BYTES = 64 << 20
 CHARACTERS_PER_TOKEN = 64  # some 4 are usual; so many that only nonsense, or a text far too long, has more
-STREAMS_HELD = 2  # full ones that the process holds results for at once, unless told otherwise
+STREAMS_HELD = 4  # full ones that the process holds results for at once, unless told otherwise
 
 
 def load(config: Config) -> Runtime:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,6 +47,10 @@ def flip(bundle: Path, name: str) -> None:
     (bundle / name).write_bytes(data)
 
 
+def remove(bundle: Path, name: str) -> None:
+    (bundle / name).unlink()
+
+
 def swap(bundle: Path) -> None:
     (bundle / "embed.onnx").rename(bundle / "x")
     (bundle / "attend.onnx").rename(bundle / "embed.onnx")
@@ -84,8 +89,8 @@ def replace_and_relist(bundle: Path, name: str, data: bytes) -> None:
 LISTED = ("embed.onnx", "attend.onnx", "weights.bin", "tokenizer.json", "golden.npz", "parity.json")
 MANIFEST = "manifest.json"
 TAMPERINGS = [
-    *(Tampering(f"a changed bit in {name}", name, lambda b, n=name: flip(b, n)) for name in LISTED),
-    *(Tampering(f"{name} missing", name, lambda b, n=name: (b / n).unlink()) for name in LISTED),
+    *(Tampering(f"a changed bit in {name}", name, partial(flip, name=name)) for name in LISTED),
+    *(Tampering(f"{name} missing", name, partial(remove, name=name)) for name in LISTED),
     Tampering("swapped graphs", ".onnx", swap),
     Tampering("bytes appended", "weights.bin", lambda b: replace(b, "weights.bin", b"x" * 10)),
     Tampering("name with ..", "../weights.bin", lambda b: list_as(b, "../weights.bin")),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from headlight.pb import headlight_pb2 as pb
+from headlight.pb import headlight_pb2_grpc as pb_grpc
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 
@@ -98,7 +99,8 @@ def service() -> Iterator[Service]:
 
 
 @pytest.fixture(scope="module")
-def channel(service: Service) -> Iterator[grpc.Channel]:
+def channel(service: Service) -> Iterator[Any]:
+    # Any, as its stubs want serializers, which bytes need not.
     with grpc.insecure_channel(service.target, options=[("grpc.max_send_message_length", -1)]) as opened:
         yield opened
 
@@ -110,10 +112,11 @@ def neighbour(service: Service) -> Iterator[None]:
 
     def call() -> None:
         with grpc.insecure_channel(service.target) as own:
-            encode_good = own.unary_unary(f"{SERVICE}/Encode", response_deserializer=pb.EncodeResponse.FromString)
-            expected = encode_good(text("join two paths")).pooled.data
+            good = pb.EncodeRequest(inputs=[pb.Input(text="join two paths")])
+            stub = pb_grpc.HeadlightServiceStub(own)
+            expected = stub.Encode(good).pooled.data
             while not done.wait(0.01):
-                got = encode_good(text("join two paths"), timeout=30).pooled.data
+                got = stub.Encode(good, timeout=30).pooled.data
                 if np.abs(np.frombuffer(got, "<f4") - np.frombuffer(expected, "<f4")).max() > 1e-6:
                     wrong.append("another answer")
 
@@ -126,7 +129,7 @@ def neighbour(service: Service) -> Iterator[None]:
     assert wrong == []
 
 
-def answer(channel: grpc.Channel, bad: Bad) -> tuple[grpc.StatusCode, str]:
+def answer(channel: Any, bad: Bad) -> tuple[grpc.StatusCode, str]:
     try:
         channel.unary_unary(f"{SERVICE}/Encode")(bad.raw, timeout=30, **bad.options)
     except grpc.RpcError as error:
@@ -135,14 +138,14 @@ def answer(channel: grpc.Channel, bad: Bad) -> tuple[grpc.StatusCode, str]:
 
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda each: each.name.replace(" ", "_"))
-def test_it_has_its_documented_status(channel: grpc.Channel, bad: Bad) -> None:
+def test_it_has_its_documented_status(channel: Any, bad: Bad) -> None:
     status, message = answer(channel, bad)
     assert status is bad.status, message
     assert bad.says in message
     assert SECRET not in message
 
 
-def test_what_a_stream_sends_is_refused_one_by_one(channel: grpc.Channel) -> None:
+def test_what_a_stream_sends_is_refused_one_by_one(channel: Any) -> None:
     requests = [
         pb.EncodeStreamRequest(id=bad.name, encode=pb.EncodeRequest.FromString(bad.raw))
         for bad in BAD
@@ -164,14 +167,14 @@ def test_what_a_stream_sends_is_refused_one_by_one(channel: grpc.Channel) -> Non
     assert frames == {}
 
 
-def test_truncation_is_done_where_it_is_asked_for_and_told(channel: grpc.Channel) -> None:
+def test_truncation_is_done_where_it_is_asked_for_and_told(channel: Any) -> None:
     raw = text("zebra " * 3000, truncation=pb.TRUNCATION_CUT_END)
     [item] = pb.EncodeResponse.FromString(channel.unary_unary(f"{SERVICE}/Encode")(raw)).items
     assert (item.token_count, item.truncated) == (2048, True)
     assert item.original_token_count > 3000
 
 
-def test_what_is_refused_costs_little_memory(service: Service, channel: grpc.Channel) -> None:
+def test_what_is_refused_costs_little_memory(service: Service, channel: Any) -> None:
     """Each once before, so that what stays allocated for good is not counted; then ten times over."""
     costly = [bad for bad in BAD if len(bad.raw) > 1_000_000]
     for bad in costly:
@@ -182,7 +185,7 @@ def test_what_is_refused_costs_little_memory(service: Service, channel: grpc.Cha
     assert service.resident_bytes() - before < 64 << 20
 
 
-def test_the_log_holds_no_failure_and_no_text(service: Service, channel: grpc.Channel) -> None:
+def test_the_log_holds_no_failure_and_no_text(service: Service, channel: Any) -> None:
     for bad in BAD:
         answer(channel, bad)
     assert [entry for entry in service.log if entry.get("level") in ("error", "critical")] == []

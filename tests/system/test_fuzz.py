@@ -9,6 +9,7 @@ import asyncio
 import os
 import random
 from collections import Counter
+from typing import Any
 
 import grpc
 
@@ -47,7 +48,9 @@ def seeds() -> list[bytes]:
         token_info=pb.TokenInfoOutput(),
     )
     requests = [pb.EncodeRequest(inputs=[each]) for each in inputs]
-    requests.append(pb.EncodeRequest(model="docs-rope", inputs=inputs[:2], outputs=everything, truncation=2))
+    requests.append(
+        pb.EncodeRequest(model="docs-rope", inputs=inputs[:2], outputs=everything, truncation=pb.TRUNCATION_CUT_END)
+    )
     streamed = [pb.EncodeStreamRequest(id="a", encode=request) for request in requests]
     return [message.SerializeToString() for message in (*requests, *streamed)]
 
@@ -89,7 +92,8 @@ class Fuzzer:
     async def _call(self, chance: random.Random, caller: int) -> None:
         # Channels that differ in an option do not share a connection.
         options = [("headlight.connection", caller % 4)]
-        async with grpc.aio.insecure_channel(self._target, options=options) as channel:
+        async with grpc.aio.insecure_channel(self._target, options=options) as opened:
+            channel: Any = opened  # whose stubs want serializers, which bytes need not
             unary = {name: channel.unary_unary(f"/headlight.v1.HeadlightService/{name}") for name in set(METHODS)}
             stream = channel.stream_stream("/headlight.v1.HeadlightService/EncodeStream")
             good = seeds()

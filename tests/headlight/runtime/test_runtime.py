@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from headlight.errors import BundleError, InvalidInput
 from headlight.runtime import Runtime, Selection
 from headlight.runtime.runtime import BATCH_SQUARES, BATCH_TOKENS, plan
-from tests.headlight.runtime.test_bundle import relist
+from tests.tampering import relist
 
 
 def test_results_come_in_the_order_of_the_inputs(runtime: Runtime) -> None:

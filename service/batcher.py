@@ -134,18 +134,9 @@ class Batcher:
             raise Unavailable("the service is shutting down; try another replica")
         if not permit.amount:
             raise RuntimeError("the permit has been given back already. This is a bug.")
-        loop = asyncio.get_running_loop()
-        group = _Group(loop.create_future(), [None] * len(items), len(items))
-        lane, now = LaneKey(model, items[0].selection.role), self._clock()
-        group.entries = [
-            Entry(lane, _Slot(group, i, item), len(item.ids), now, deadline) for i, item in enumerate(items)
-        ]
-        self._waiting.add(group)
-        for entry in group.entries:
-            self._lanes.add(entry)
-        self._work.set()
-        # Not left to the next batch, which may be long in coming: permits and memory are wanted back now.
-        expiry = loop.call_later(deadline - now, self._expire, group) if deadline < math.inf else None
+        lane = LaneKey(model, items[0].selection.role)
+        group = self._enqueue(lane, items, deadline)
+        expiry = self._expire_at(deadline, group)
         try:
             return await group.future
         except BaseException as error:  # failed, expired or cancelled: whatever still waits need not run
@@ -183,6 +174,23 @@ class Batcher:
                         self._work.clear()
         finally:
             self._close()
+
+    def _enqueue(self, lane: LaneKey, items: Sequence[EncodeItem], deadline: float) -> _Group:
+        group = _Group(asyncio.get_running_loop().create_future(), [None] * len(items), len(items))
+        now = self._clock()
+        for place, item in enumerate(items):
+            entry = Entry(lane, _Slot(group, place, item), len(item.ids), now, deadline)
+            group.entries.append(entry)
+            self._lanes.add(entry)
+        self._waiting.add(group)
+        self._work.set()
+        return group
+
+    def _expire_at(self, deadline: float, group: _Group) -> asyncio.TimerHandle | None:
+        """Not left to the next batch, which may be long in coming: permits and memory are wanted back at the deadline."""
+        if deadline == math.inf:
+            return None
+        return asyncio.get_running_loop().call_later(deadline - self._clock(), self._expire, group)
 
     def _withdraw(self, group: _Group) -> int:
         """Take a group's items out of the queue; returns how many were still waiting."""

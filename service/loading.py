@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Executor
 
 from headlight.pb import headlight_pb2 as pb
@@ -75,12 +76,7 @@ def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Exe
     manifest = runtime.bundle.manifest
     own = metrics.of(manifest.name)
     told = limits(config, manifest)
-    admission = Admission(
-        max_tokens=config.max_queue_tokens,
-        max_request_bytes=config.max_queue_bytes,
-        max_output_bytes=config.max_output_bytes or STREAMS_HELD * told.max_stream_output_bytes,
-        streams=config.streams,
-    )
+    admission = _admission(config, told)
     batcher = Batcher(
         {manifest.name: Engine(runtime.engine.run, runtime.check_golden)},
         budgets(manifest.name, runtime.roles, config),
@@ -95,12 +91,7 @@ def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Exe
         provider=runtime.provider,
         precision=runtime.precision,
         positions=manifest.architecture.positions,
-        gauges={
-            "queue_tokens": lambda: admission.tokens.held,
-            "backlog_seconds": lambda: admission.backlog_seconds,
-            "held_request_bytes": lambda: admission.requests.held,
-            "held_output_bytes": lambda: admission.outputs.held,
-        },
+        gauges=_gauges(admission),
     )
     model = ServedModel(
         runtime,
@@ -112,6 +103,25 @@ def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Exe
         max_characters=config.max_text_characters or CHARACTERS_PER_TOKEN * manifest.max_length,
     )
     return model, batcher
+
+
+def _admission(config: Config, told: pb.Limits) -> Admission:
+    return Admission(
+        max_tokens=config.max_queue_tokens,
+        max_request_bytes=config.max_queue_bytes,
+        max_output_bytes=config.max_output_bytes or STREAMS_HELD * told.max_stream_output_bytes,
+        streams=config.streams,
+    )
+
+
+def _gauges(admission: Admission) -> dict[str, Callable[[], float]]:
+    """What is asked at each scrape: one for each of metrics.GAUGES."""
+    return {
+        "queue_tokens": lambda: admission.tokens.held,
+        "backlog_seconds": lambda: admission.backlog_seconds,
+        "held_request_bytes": lambda: admission.requests.held,
+        "held_output_bytes": lambda: admission.outputs.held,
+    }
 
 
 def budgets(model: str, roles: frozenset[str], config: Config) -> dict[LaneKey, Budget]:

@@ -82,7 +82,7 @@ test: $(SETUP) ## the tests that need no other process, machine or network
 	$(PY) -m pytest
 
 system: $(SETUP) $(MANIFESTS) ## real processes, real clients; installs the Debian packages they need
-	tests/system/require.sh node npm
+	tests/system/require.sh node npm prometheus promtool
 	$(PY) -m pytest tests/system --timeout=600
 
 lint: $(SETUP) proto-check ## formatting, ruff, mypy --strict, and stubs that match the contract

@@ -10,6 +10,7 @@
     ├── EngineError         the model failed on a batch: our bug, or the device's  engine -> result
     └── BundleError         a bundle is incomplete, altered or does not fit        files -> engine (start-up only)
 
+The service adds leaves of its own: Shed below Overloaded, which knows what there was too little of, and EngineLost, never sent.
 Each class has a transport-free `code`; the service maps codes to gRPC statuses in one table, the client maps them back in another.
 Messages may reach a caller: they never hold input text, paths of the server or the text of foreign exceptions. (BundleError, which
 names files, ends the process at start-up and is never sent.)

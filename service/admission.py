@@ -1,10 +1,14 @@
-"""Admission: nothing is queued without a permit, and there are only so many, counted in tokens.
+"""Admission: nothing is read into memory, queued or computed without a permit, and there are only so many.
 
-A permit is held from before the queue until its request is done or its caller gone: memory and waiting stay bounded.
+Three things run out, each with permits of its own: bytes of requests from before tokenising, tokens from before the queue,
+bytes of results from before anything runs. A permit is held until its request is done or its caller gone, so memory and
+waiting stay bounded.
 """
 
 from __future__ import annotations
 
+import enum
+import math
 from types import TracebackType
 
 from headlight.errors import Overloaded
@@ -15,14 +19,61 @@ LONGEST_RETRY_SECONDS = 30.0
 FIRST_RETRY_SECONDS = 1.0  # before any batch has shown a rate
 
 
+class Shortage(enum.StrEnum):
+    """Why a request that is right in itself was refused: what there was too little of. A closed set, for metrics."""
+
+    REQUEST_BYTES = "request_bytes"
+    QUEUE_TOKENS = "queue_tokens"
+    OUTPUT_BYTES = "output_bytes"
+    DEADLINE = "wait_beyond_deadline"
+    STALLED_READER = "stalled_reader"
+
+
+class Shed(Overloaded):
+    """Refused for want of something.
+
+    Attributes:
+        shortage: of what.
+    """
+
+    def __init__(self, message: str, shortage: Shortage, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message, retry_after_seconds)
+        self.shortage = shortage
+
+
+class Pool:
+    """An amount of something, given out in permits.
+
+    Attributes:
+        limit: how much there is.
+        held: how much of it is given out.
+    """
+
+    __slots__ = ("held", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.held = 0
+        self.limit = limit
+
+    @property
+    def free(self) -> int:
+        """How much can still be given out."""
+        return self.limit - self.held
+
+    def take(self, amount: int) -> Permit:
+        """A permit; the caller has seen to it that so much is free."""
+        self.held += amount
+        return Permit(self, amount)
+
+
 class Permit:
-    """The right to queue so many tokens. A context manager: leaving gives it back."""
+    """The right to so much of a pool. A context manager: leaving gives it back."""
 
-    __slots__ = ("_admission", "tokens")
+    __slots__ = ("_pool", "amount")
 
-    def __init__(self, admission: Admission, tokens: int) -> None:
-        self._admission = admission
-        self.tokens = tokens
+    def __init__(self, pool: Pool, amount: int) -> None:
+        self._pool = pool
+        self.amount = amount
 
     def __enter__(self) -> Permit:
         return self
@@ -30,52 +81,109 @@ class Permit:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._admission.held_tokens -= self.tokens
-        self.tokens = 0
+        self._pool.held -= self.amount
+        self.amount = 0
 
 
 class Admission:
     """The permits of one model. For the event loop's thread alone.
 
     Attributes:
-        held_tokens: tokens of all permits given out, running ones included.
+        requests: bytes of the messages being dealt with.
+        tokens: queued or running.
+        outputs: bytes of results computed or about to be, not yet handed to the transport.
     """
 
-    def __init__(self, max_tokens: int, streams: int = 1) -> None:
+    def __init__(self, *, max_tokens: int, max_request_bytes: int, max_output_bytes: int, streams: int = 1) -> None:
         """Nothing is admitted yet.
 
         Args:
             max_tokens: tokens that may be queued or running at once.
+            max_request_bytes: bytes of all requests at once.
+            max_output_bytes: bytes of all results at once.
             streams: batches that run at the same time.
         """
-        self.held_tokens = 0
-        self._max_tokens = max_tokens
+        self.requests, self.tokens, self.outputs = Pool(max_request_bytes), Pool(max_tokens), Pool(max_output_bytes)
         self._streams = streams
         self._recent_tokens = 0.0
         self._recent_seconds = 0.0
 
-    def admit(self, tokens: int) -> Permit:
-        """A permit for so many tokens.
+    @property
+    def backlog_seconds(self) -> float:
+        """How long what is admitted now will take; 0 before any batch has shown a rate."""
+        return self.tokens.held * self._seconds_per_token
+
+    def receive(self, size: int) -> Permit:
+        """A permit for the bytes of a request, before it is tokenised.
 
         Raises:
-            Overloaded: the queue is full; with the time after which half of it should be worked off.
+            Shed: too many bytes are being dealt with.
         """
-        if self.held_tokens + tokens > self._max_tokens:
-            delay = self._retry_after_seconds(tokens)
-            used = f"{self.held_tokens} of {self._max_tokens} tokens, {tokens} asked for"
-            raise Overloaded(f"the queue is full ({used}); try again in {delay:.2f} s", delay)
-        self.held_tokens += tokens
-        return Permit(self, tokens)
+        if size > self.requests.free:
+            used = f"requests of {self.requests.held} bytes are waiting, over {self.requests.limit} with these {size}"
+            raise self._shed(used, Shortage.REQUEST_BYTES, self._retry_seconds(0))
+        return self.requests.take(size)
+
+    def admit(self, tokens: int, patience_seconds: float = math.inf) -> Permit:
+        """A permit to queue so many tokens.
+
+        Args:
+            tokens: of the request.
+            patience_seconds: until its caller's deadline.
+
+        Raises:
+            Shed: the queue is full, or would not come to these tokens in time. With the time after which half the queue,
+                or so much of it, should be worked off.
+        """
+        if tokens > self.tokens.free:
+            used = f"the queue is full ({self.tokens.held} of {self.tokens.limit} tokens, {tokens} asked for)"
+            raise self._shed(used, Shortage.QUEUE_TOKENS, self._retry_seconds(tokens))
+        wait = self.backlog_seconds
+        if wait > patience_seconds:
+            late = f"the queue is {wait:.2f} s long, and the deadline is in {max(0.0, patience_seconds):.2f} s"
+            raise self._shed(late, Shortage.DEADLINE, _bounded(wait - max(0.0, patience_seconds)))
+        return self.tokens.take(tokens)
+
+    def hold_output(self, size: int, field: str, remedy: str) -> Permit:
+        """A permit for the bytes of a request's results, before they are computed.
+
+        Args:
+            size: of the results.
+            field: of the request, that asks for most of them.
+            remedy: what could be asked for instead now, as a clause; may be empty.
+
+        Raises:
+            Shed: other callers' results take too much.
+        """
+        if size > self.outputs.free:
+            used = (
+                f"{field}: the answer would have {size} bytes; {self.outputs.held} of {self.outputs.limit} are in use"
+            )
+            # How fast others read their answers is not known; a moment later is as good a guess as any.
+            raise self._shed(
+                used + remedy, Shortage.OUTPUT_BYTES, _bounded(max(self.backlog_seconds, FIRST_RETRY_SECONDS))
+            )
+        return self.outputs.take(size)
 
     def worked_off(self, tokens: int, seconds: float) -> None:
         """Learn that a batch of so many tokens took so long."""
         self._recent_tokens = MEMORY * self._recent_tokens + tokens
         self._recent_seconds = MEMORY * self._recent_seconds + seconds
 
-    def _retry_after_seconds(self, tokens: int) -> float:
+    @property
+    def _seconds_per_token(self) -> float:
+        return self._recent_seconds / self._recent_tokens / self._streams if self._recent_tokens else 0.0
+
+    def _retry_seconds(self, tokens: int) -> float:
+        """Until half the queue is worked off: sooner, all who were refused would meet before a full one; later, it could run dry."""
         if not self._recent_tokens:
             return FIRST_RETRY_SECONDS
-        seconds_per_token = self._recent_seconds / self._recent_tokens / self._streams
-        # Half the queue: sooner, all who were refused would meet before a full one; later, it could run dry meanwhile.
-        excess = self.held_tokens + tokens - self._max_tokens / 2
-        return min(max(excess * seconds_per_token, SHORTEST_RETRY_SECONDS), LONGEST_RETRY_SECONDS)
+        return _bounded((self.tokens.held + tokens - self.tokens.limit / 2) * self._seconds_per_token)
+
+    @staticmethod
+    def _shed(problem: str, shortage: Shortage, retry_seconds: float) -> Shed:
+        return Shed(f"{problem}; wait, or ask another replica", shortage, retry_seconds)
+
+
+def _bounded(seconds: float) -> float:
+    return min(max(seconds, SHORTEST_RETRY_SECONDS), LONGEST_RETRY_SECONDS)

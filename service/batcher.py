@@ -17,6 +17,7 @@ from service.admission import Permit
 from service.lanes import Batch, Budget, Entry, LaneKey, Lanes
 
 log = logging.getLogger("service.batcher")
+EXPIRED = "the deadline passed in the queue; what had not started never will"
 FAILURES_BEFORE_PROBE = 3  # batches in a row; one caller's bad luck is not yet a broken device
 
 
@@ -88,6 +89,7 @@ class Batcher:
         *,
         streams: int = 1,
         observe: Callable[[BatchReport], None] = lambda report: None,
+        on_cancel: Callable[[LaneKey, str], None] = lambda lane, stage: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Nothing runs before `run`.
@@ -97,6 +99,7 @@ class Batcher:
             budgets: one for each lane: a model and a role its engine has.
             streams: batches in the engines at the same time.
             observe: told of every batch that succeeded.
+            on_cancel: told of every request whose caller left: in "queue", or in "infer" where all its items had started.
             clock: seconds, monotonic.
         """
         self._engines = engines
@@ -104,6 +107,7 @@ class Batcher:
         self._streams = asyncio.Semaphore(streams)
         self._threads = ThreadPoolExecutor(streams, thread_name_prefix="engine")
         self._observe = observe
+        self._on_cancel = on_cancel
         self._clock = clock
         self._work = asyncio.Event()
         self._waiting: set[_Group] = set()
@@ -128,24 +132,21 @@ class Batcher:
         """
         if self._closed:
             raise Unavailable("the service is shutting down; try another replica")
-        if not permit.tokens:
+        if not permit.amount:
             raise RuntimeError("the permit has been given back already. This is a bug.")
-        group = _Group(asyncio.get_running_loop().create_future(), [None] * len(items), len(items))
-        lane, now = LaneKey(model, items[0].selection.role), self._clock()
-        group.entries = [
-            Entry(lane, _Slot(group, i, item), len(item.ids), now, deadline) for i, item in enumerate(items)
-        ]
-        self._waiting.add(group)
-        for entry in group.entries:
-            self._lanes.add(entry)
-        self._work.set()
+        lane = LaneKey(model, items[0].selection.role)
+        group = self._enqueue(lane, items, deadline)
+        expiry = self._expire_at(deadline, group)
         try:
             return await group.future
-        except BaseException:  # failed, expired or cancelled: whatever still waits need not run
-            for entry in group.entries:
-                self._lanes.discard(entry)
+        except BaseException as error:  # failed, expired or cancelled: whatever still waits need not run
+            waited = self._withdraw(group)
+            if isinstance(error, asyncio.CancelledError):
+                self._on_cancel(lane, "queue" if waited else "infer")
             raise
         finally:
+            if expiry is not None:
+                expiry.cancel()
             self._waiting.discard(group)
             group.entries.clear()  # they refer back to the group
             if not group.future.cancelled():
@@ -164,9 +165,7 @@ class Batcher:
                     await self._streams.acquire()
                     batch = self._lanes.take(self._clock())
                     for entry in batch.expired:
-                        entry.value.group.fail(
-                            DeadlineExceeded("the deadline passed before all of the request was started")
-                        )
+                        entry.value.group.fail(DeadlineExceeded(EXPIRED))
                     if batch.entries:
                         batches.create_task(self._execute(batch))
                         continue
@@ -175,6 +174,32 @@ class Batcher:
                         self._work.clear()
         finally:
             self._close()
+
+    def _enqueue(self, lane: LaneKey, items: Sequence[EncodeItem], deadline: float) -> _Group:
+        group = _Group(asyncio.get_running_loop().create_future(), [None] * len(items), len(items))
+        now = self._clock()
+        for place, item in enumerate(items):
+            entry = Entry(lane, _Slot(group, place, item), len(item.ids), now, deadline)
+            group.entries.append(entry)
+            self._lanes.add(entry)
+        self._waiting.add(group)
+        self._work.set()
+        return group
+
+    def _expire_at(self, deadline: float, group: _Group) -> asyncio.TimerHandle | None:
+        """Not left to the next batch, which may be long in coming: permits and memory are wanted back at the deadline."""
+        if deadline == math.inf:
+            return None
+        return asyncio.get_running_loop().call_later(deadline - self._clock(), self._expire, group)
+
+    def _withdraw(self, group: _Group) -> int:
+        """Take a group's items out of the queue; returns how many were still waiting."""
+        return sum(self._lanes.discard(entry) for entry in group.entries)
+
+    def _expire(self, group: _Group) -> None:
+        """Its deadline has passed: end it, unless all of it is being computed already."""
+        if self._withdraw(group):
+            group.fail(DeadlineExceeded(EXPIRED))
 
     def _close(self) -> None:
         self._closed = True

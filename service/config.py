@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -56,8 +57,18 @@ class Config:
         default=2,
         metadata=option(at_least(1), "batches at once; 1 gives each the whole machine, 2 leave no gaps between"),
     )
+    attention: str = field(
+        default="on",
+        metadata=option(one_of("on", "off"), "off serves vectors alone, without the memory of the other graph"),
+    )
     max_items: int = field(
         default=512, metadata=option(at_least(1), "inputs per request; clients split their work by it")
+    )
+    max_text_characters: int | None = field(
+        default=None,
+        metadata=option(
+            at_least(1), "characters of one text (default: 64 for each token of the longest); more are not read"
+        ),
     )
     max_request_tokens: int = field(
         default=32768, metadata=option(at_least(1), "tokens per request; lower it to share the queue more evenly")
@@ -77,6 +88,18 @@ class Config:
     )
     max_stream_in_flight: int = field(
         default=8, metadata=option(at_least(1), "requests of one stream at once; raise it for distant clients")
+    )
+    stall_seconds: float = field(
+        default=30.0, metadata=option(SECONDS, "without reading, until a stream is cut; raise it for slow links")
+    )
+    max_output_bytes: int | None = field(
+        default=None,
+        metadata=option(
+            at_least(1024), "bytes of all results held at once (default: four times what one stream may hold)"
+        ),
+    )
+    max_queue_bytes: int = field(
+        default=64 << 20, metadata=option(at_least(1024), "bytes of all requests held at once, from before tokenising")
     )
     max_queue_tokens: int = field(
         default=131072,
@@ -141,6 +164,13 @@ class Config:
         if config.max_request_tokens > config.max_queue_tokens:
             have = f"--max-request-tokens is {config.max_request_tokens}, --max-queue-tokens {config.max_queue_tokens}"
             raise ConfigError(f"{have}; the queue must hold at least one request")
+        if config.max_request_bytes > config.max_queue_bytes:
+            have = f"--max-request-bytes is {config.max_request_bytes}, --max-queue-bytes {config.max_queue_bytes}"
+            raise ConfigError(f"{have}; the process must hold at least one request")
+        if (config.max_output_bytes or math.inf) < config.max_unary_response_bytes:
+            raise ConfigError(
+                "--max-output-bytes is below --max-unary-response-bytes; the process must hold one answer"
+            )
         return config
 
 

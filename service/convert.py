@@ -30,6 +30,7 @@ class Interface:
     accepts: tuple[str, ...]  # of "text", "ids"
     attend: bool  # whether attention and hidden states can be returned
     max_items: int
+    max_characters: int  # of one text
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,7 +90,9 @@ def selection(outputs: pb.Outputs, interface: Interface) -> Selection:
     if not interface.attend:
         for name in ("attention", "hidden"):
             if name in wanted:
-                raise InvalidInput(f"outputs.{name}", "this server was started without it; GetModel lists the outputs")
+                raise InvalidInput(
+                    f"outputs.{name}", "this server was started with --attention off; GetModel lists the outputs"
+                )
     attention: tuple[int, ...] = ()
     hidden: tuple[int, ...] = ()
     if "attention" in wanted:
@@ -135,6 +138,10 @@ def _input(place: int, value: pb.Input, interface: Interface) -> EncodeInput:
     if kind not in interface.accepts:
         raise InvalidInput(f"inputs[{place}].{kind}", f"this model takes {accepted}")
     if kind == "text":
+        # Tokenising takes some 350 bytes and 2 µs a character: what cannot fit is refused unread.
+        if len(value.text) > interface.max_characters:
+            problem = f"has {len(value.text)} characters; at most {interface.max_characters} are read, shorten it"
+            raise InvalidInput(f"inputs[{place}].text", problem)
         return value.text
     if value.ids.segments:
         raise InvalidInput(f"inputs[{place}].ids.segments", "this model was trained without segments; leave it empty")

@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -17,13 +17,14 @@ from google.protobuf.message import DecodeError
 from headlight.errors import InvalidInput, Unavailable
 from service.deadline import deadline_of
 from service.metrics import Metrics
-from service.status import refusal
+from service.status import Refusal, refusal
 
 T = TypeVar("T")
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic in the stubs alone
 UNDECODABLE = "the message cannot be decoded; is the client built from this server's .proto?"
 OURS = "/headlight."
+ABORT_SECONDS = 1.0
 
 
 class InFlight:
@@ -171,7 +172,7 @@ class _Guard:
         except Exception as error:
             refused = refusal(error)
             code = refused.status
-            await context.abort(code, refused.message, refused.trailing_metadata)
+            await _abort(context, refused)
         finally:
             self._series.handled(code)
             self._series.seconds.observe(time.perf_counter() - started)
@@ -179,6 +180,15 @@ class _Guard:
     def _left(self, context: Context) -> None:
         """The answer is out: only now, not when the handler returned, may the server stop."""
         self._in_flight.leave()
+
+
+async def _abort(context: Context, refused: Refusal) -> NoReturn:
+    """End a call with a status. One that does not read it must not keep its handler: the transport delivers it if it ever can."""
+    try:
+        async with asyncio.timeout(ABORT_SECONDS):
+            await context.abort(refused.status, refused.message, refused.trailing_metadata)
+    except TimeoutError:
+        raise asyncio.CancelledError from None  # how gRPC is told that a handler has ended with no more to say
 
 
 async def _send(behaviour: Any, request: Any, context: Context) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Executor
 
 from headlight.pb import headlight_pb2 as pb
@@ -14,6 +15,8 @@ from service.metrics import Metrics, ModelMetrics
 from service.served import ServedModel
 
 LEAST_STREAM_OUTPUT_BYTES = 64 << 20
+CHARACTERS_PER_TOKEN = 64  # some 4 are usual; so many that only nonsense, or a text far too long, has more
+STREAMS_HELD = 4  # full ones that the process holds results for at once, unless told otherwise
 
 
 def load(config: Config) -> Runtime:
@@ -29,6 +32,7 @@ def load(config: Config) -> Runtime:
         precision=config.precision,
         threads=config.threads,
         sha256=config.bundle_sha256,
+        attend=config.attention == "on",
     )
     longest = runtime.bundle.manifest.max_length
     if config.max_request_tokens < longest:
@@ -41,16 +45,20 @@ def load(config: Config) -> Runtime:
 def limits(config: Config, manifest: Manifest) -> pb.Limits:
     """What GetModel tells of the limits.
 
-    Unless told otherwise, a stream may hold everything the model can say about one text of the maximum length.
+    Unless told otherwise, a stream may hold everything the model can say about one text of the maximum length. It may never
+    hold more than the whole process: what can never be served is refused for good, not asked to come back.
     """
     layers, dim, heads = manifest.architecture.layers, manifest.architecture.dim, manifest.architecture.heads
-    everything = Selection(True, True, tuple(range(layers)), tuple(range(layers + 1)))
+    everything = Selection(True, True)
+    if config.attention == "on":
+        everything = Selection(True, True, tuple(range(layers)), tuple(range(layers + 1)))
     needed = everything.output_bytes(manifest.max_length, dim, heads)
+    of_stream = config.max_stream_output_bytes or max(needed, LEAST_STREAM_OUTPUT_BYTES)
     return pb.Limits(
         max_items=config.max_items,
         max_request_bytes=config.max_request_bytes,
         max_unary_response_bytes=config.max_unary_response_bytes,
-        max_stream_output_bytes=config.max_stream_output_bytes or max(needed, LEAST_STREAM_OUTPUT_BYTES),
+        max_stream_output_bytes=min(of_stream, config.max_output_bytes or of_stream),
         max_stream_in_flight=config.max_stream_in_flight,
         max_request_tokens=config.max_request_tokens,
     )
@@ -67,12 +75,14 @@ def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Exe
     """
     manifest = runtime.bundle.manifest
     own = metrics.of(manifest.name)
-    admission = Admission(config.max_queue_tokens, config.streams)
+    told = limits(config, manifest)
+    admission = _admission(config, told)
     batcher = Batcher(
         {manifest.name: Engine(runtime.engine.run, runtime.check_golden)},
         budgets(manifest.name, runtime.roles, config),
         streams=config.streams,
         observe=lambda report: _observe(report, own, admission),
+        on_cancel=lambda lane, stage: own.cancelled[stage].inc(),
     )
     metrics.serve(
         model=manifest.name,
@@ -81,12 +91,37 @@ def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Exe
         provider=runtime.provider,
         precision=runtime.precision,
         positions=manifest.architecture.positions,
-        queue_tokens=lambda: admission.held_tokens,
+        gauges=_gauges(admission),
     )
     model = ServedModel(
-        runtime, limits(config, manifest), batcher=batcher, admission=admission, tokenizers=tokenizers, metrics=own
+        runtime,
+        told,
+        batcher=batcher,
+        admission=admission,
+        tokenizers=tokenizers,
+        metrics=own,
+        max_characters=config.max_text_characters or CHARACTERS_PER_TOKEN * manifest.max_length,
     )
     return model, batcher
+
+
+def _admission(config: Config, told: pb.Limits) -> Admission:
+    return Admission(
+        max_tokens=config.max_queue_tokens,
+        max_request_bytes=config.max_queue_bytes,
+        max_output_bytes=config.max_output_bytes or STREAMS_HELD * told.max_stream_output_bytes,
+        streams=config.streams,
+    )
+
+
+def _gauges(admission: Admission) -> dict[str, Callable[[], float]]:
+    """What is asked at each scrape: one for each of metrics.GAUGES."""
+    return {
+        "queue_tokens": lambda: admission.tokens.held,
+        "backlog_seconds": lambda: admission.backlog_seconds,
+        "held_request_bytes": lambda: admission.requests.held,
+        "held_output_bytes": lambda: admission.outputs.held,
+    }
 
 
 def budgets(model: str, roles: frozenset[str], config: Config) -> dict[LaneKey, Budget]:

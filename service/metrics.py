@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -17,16 +17,30 @@ from prometheus_client import (
 )
 
 from headlight.errors import Code
+from service.admission import Shortage
 
 STAGES = ("tokenize", "queue", "infer", "total")
 OUTPUTS = ("pooled", "tokens", "attention", "hidden")
+CANCEL_STAGES = ("tokenize", "queue", "infer", "send")
+# Those that a request can meet once its model is known. What the shortage was says more than that there was one.
+REASONS = (
+    *(code.value for code in Code if code not in (Code.OVERLOADED, Code.NOT_FOUND, Code.BUNDLE)),
+    *(shortage.value for shortage in Shortage),
+)
 
 # Seconds, the same for all stages so that their ratios mean something: 0.1 ms (tokenising a short text) to 10 s (a long
-# deadline), three edges a decade.
+# deadline), three edges a decade. Targets that have an edge of their own: a refusal within 10 ms; what is cancelled out of
+# the queue within 50 ms.
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 ITEMS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # a lone request to far beyond what a token budget admits
 TOKENS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)  # a short text to eight default budgets
 RATIOS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)  # 0: exact lengths; 0.2: the default limit
+GAUGES = {  # asked at each scrape
+    "queue_tokens": "Tokens admitted and not yet answered, running ones included.",
+    "backlog_seconds": "How long the tokens admitted will take, at the rate of the last batches.",
+    "held_request_bytes": "Bytes of the requests being dealt with.",
+    "held_output_bytes": "Bytes of results being computed or sent.",
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,6 +56,7 @@ class ModelMetrics:
     stage_seconds: dict[str, Histogram]
     output_bytes: dict[str, Counter]
     rejected: dict[str, Counter]
+    cancelled: dict[str, Counter]
 
 
 class Metrics:
@@ -101,12 +116,10 @@ class Metrics:
         self._rejected = Counter(
             "headlight_rejected", "Requests that got no answer, by reason.", ["model", "reason"], registry=r
         )
-        self._queue_tokens = Gauge(
-            "headlight_queue_tokens",
-            "Tokens admitted and not yet answered, running ones included.",
-            ["model"],
-            registry=r,
+        self._cancelled = Counter(
+            "headlight_cancelled", "Requests whose caller left, by stage.", ["model", "stage"], registry=r
         )
+        self._gauges = {name: Gauge(f"headlight_{name}", text, ["model"], registry=r) for name, text in GAUGES.items()}
 
     def of(self, model: str) -> ModelMetrics:
         """The series of a model; they exist from here on, at zero."""
@@ -119,7 +132,8 @@ class Metrics:
             attend_runs=self._attend_runs.labels(model),
             stage_seconds={stage: self._stages.labels(model, stage) for stage in STAGES},
             output_bytes={output: self._output_bytes.labels(model, output) for output in OUTPUTS},
-            rejected={code.value: self._rejected.labels(model, code.value) for code in Code if code is not Code.BUNDLE},
+            rejected={reason: self._rejected.labels(model, reason) for reason in REASONS},
+            cancelled={stage: self._cancelled.labels(model, stage) for stage in CANCEL_STAGES},
         )
 
     def serve(
@@ -131,11 +145,12 @@ class Metrics:
         provider: str,
         precision: str,
         positions: str,
-        queue_tokens: Callable[[], float],
+        gauges: Mapping[str, Callable[[], float]],
     ) -> None:
-        """Announce a model that is being served; `queue_tokens` is asked at each scrape."""
+        """Announce a model that is being served. `gauges` has one function for each of GAUGES."""
         self._info.labels(model, version, sha256, provider, precision, positions).set(1)
-        self._queue_tokens.labels(model).set_function(queue_tokens)
+        for name, ask in gauges.items():
+            self._gauges[name].labels(model).set_function(ask)
 
     def exposition(self) -> tuple[str, bytes]:
         """Content type and body for a scrape."""

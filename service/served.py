@@ -4,47 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Executor
 
-from headlight.errors import Code, HeadlightError, InvalidInput
+from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import Runtime
-from headlight.runtime.values import EncodeItem, ItemResult, Selection, Tokenized
-from service.admission import Admission
-from service.answers import FLOAT_BYTES, FRAMING_BYTES, describe, header, model_ref, output_elements, token_info
+from headlight.runtime.values import EncodeItem, ItemResult, Tokenized
+from service.admission import Admission, Permit
+from service.answers import describe, header, model_ref, token_info
 from service.batcher import Batcher
 from service.convert import SERVED, EncodeInput, Interface, TokenizeJob, encode_job, tokenize_job
-from service.frames import HEADER_LIMIT_BYTES
 from service.metrics import ModelMetrics
+from service.prepared import Prepared, sizes
+from service.status import reason_of
 
+LEAST_TOKEN_INFO_BYTES = 8  # of one token on the wire: id, piece, start, end, special, segment
 INLINE_CHARACTERS = 512  # some 50 µs to tokenise; handing that to a thread and back takes 100 µs and more
-
-
-@dataclasses.dataclass(slots=True)
-class Prepared:
-    """A request that could run: tokenised, its answer's size known.
-
-    Attributes:
-        header: the answer without data.
-        output_bytes: of data, by output.
-    """
-
-    inputs: list[Tokenized]
-    selection: Selection
-    header: pb.EncodeResponse
-    output_bytes: dict[str, int]
-    arrived_ns: int
-
-    @property
-    def data_bytes(self) -> int:
-        return sum(self.output_bytes.values())
-
-    @property
-    def tokens(self) -> int:
-        return sum(len(tokenized.ids) for tokenized in self.inputs)
 
 
 class ServedModel:
@@ -59,6 +36,7 @@ class ServedModel:
         admission: Admission,
         tokenizers: Executor,
         metrics: ModelMetrics,
+        max_characters: int,
     ) -> None:
         """Join the parts; `batcher` has an engine and lanes under the model's name."""
         manifest = runtime.bundle.manifest
@@ -70,7 +48,13 @@ class ServedModel:
         self.limits = limits
         self._runtime = runtime
         self._architecture = manifest.architecture
-        self._interface = Interface(manifest.architecture.layers, accepts, "attend" in runtime.roles, limits.max_items)
+        self._interface = Interface(
+            layers=manifest.architecture.layers,
+            accepts=accepts,
+            attend="attend" in runtime.roles,
+            max_items=limits.max_items,
+            max_characters=max_characters,
+        )
         self._batcher = batcher
         self._admission = admission
         self._tokenizers = tokenizers
@@ -93,52 +77,34 @@ class ServedModel:
         tokenize_ns = time.monotonic_ns() - arrived_ns
         response = header(self.ref, inputs, job.selection, self._architecture)
         response.timings.tokenize_ns = tokenize_ns
-        sizes = dict.fromkeys(("pooled", "tokens", "attention", "hidden"), 0)
-        for tokenized in inputs:
-            for name, count in output_elements(job.selection, len(tokenized.ids), self._architecture).items():
-                sizes[name] += FLOAT_BYTES * count
-        return Prepared(inputs, job.selection, response, sizes, arrived_ns)
+        by_output, by_item = sizes(inputs, job.selection, self._architecture)
+        return Prepared(inputs, job.selection, response, by_output, by_item, arrived_ns)
 
-    def check_unary(self, prepared: Prepared) -> None:
-        """Refuse, before anything runs, an answer that the caller could not receive in one message.
+    def hold_output(self, prepared: Prepared) -> Permit:
+        """A permit for the bytes of the answer, of which a process holds only so many. Leave it once they are sent.
 
         Raises:
-            InvalidInput: naming the largest output, the size and the remedy.
+            Shed: other callers' answers take too much; with what would fit.
         """
-        info, limit = prepared.header.ByteSize(), self.limits.max_unary_response_bytes
-        size = info + prepared.data_bytes + FRAMING_BYTES
-        if size > limit:
-            remedy = "ask for fewer layers or inputs, or use EncodeStream"
-            raise InvalidInput(_largest(prepared, info), f"the answer would have {size} bytes, over {limit}; {remedy}")
-
-    def check_stream(self, prepared: Prepared) -> None:
-        """Refuse, before anything runs, an answer that a stream may not hold.
-
-        Raises:
-            InvalidInput: naming the largest output, the size and the remedy.
-        """
-        info, size, limit = prepared.header.ByteSize(), prepared.data_bytes, self.limits.max_stream_output_bytes
-        if size > limit:
-            problem = f"the answer would have {size} bytes, over {limit}; ask for fewer layers or inputs per request"
-            raise InvalidInput(_largest(prepared, 0), problem)
-        if info > HEADER_LIMIT_BYTES:
-            raise InvalidInput("outputs.token_info", f"would have {info} bytes; send fewer inputs per request")
+        fits = prepared.what_fits(self._admission.outputs.free)
+        return self._admission.hold_output(prepared.data_bytes, prepared.largest, fits)
 
     async def compute(self, prepared: Prepared, deadline: float) -> list[ItemResult]:
         """Run a prepared request, and note in its header where the time went.
 
         Args:
-            prepared: checked by check_unary or check_stream.
+            prepared: not too large, its bytes held.
             deadline: on time.monotonic; infinity for none.
 
         Raises:
-            Overloaded, DeadlineExceeded, EngineError, Unavailable: see Batcher.submit.
+            Shed: see Admission.admit.
+            DeadlineExceeded, EngineError, Unavailable: see Batcher.submit.
         """
         metrics, timings = self._metrics, prepared.header.timings
         if not prepared.data_bytes:  # token_info alone
             return [ItemResult(None, None, None, None) for _ in prepared.inputs]
         items = [EncodeItem(tokenized.ids, prepared.selection) for tokenized in prepared.inputs]
-        with self._admission.admit(prepared.tokens) as permit:
+        with self._admission.admit(prepared.tokens, deadline - time.monotonic()) as permit:
             results, timings.queue_ns, timings.infer_ns = await self._batcher.submit(permit, self.name, items, deadline)
         metrics.texts.inc(len(items))
         metrics.tokens.inc(prepared.tokens)
@@ -173,25 +139,38 @@ class ServedModel:
         return response
 
     @contextlib.contextmanager
-    def rejections(self) -> Iterator[None]:
-        """Count the requests that fail inside."""
+    def receive(self, size: int) -> Iterator[None]:
+        """Around everything that is done for one request: a permit for its bytes, and a count of how it fails.
+
+        Raises:
+            Shed: there is no room for so many bytes.
+        """
+        try:
+            with self._admission.receive(size):
+                yield
+        except Exception as error:
+            self._metrics.rejected[reason_of(error)].inc()
+            raise
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count a caller who leaves meanwhile."""
         try:
             yield
-        except HeadlightError as error:
-            self._metrics.rejected[error.code.value].inc()
-            raise
-        except Exception:
-            self._metrics.rejected[Code.INTERNAL.value].inc()
+        except asyncio.CancelledError:
+            self._metrics.cancelled[name].inc()
             raise
 
     async def _tokenize(self, job: TokenizeJob) -> list[Tokenized]:
         """The whole request in one go: off the event loop, unless that costs more than the work itself."""
         if sum(map(len, job.inputs)) <= INLINE_CHARACTERS:
             return self._tokenize_now(job)
-        return await asyncio.get_running_loop().run_in_executor(self._tokenizers, self._tokenize_now, job)
+        with self.stage("tokenize"):
+            return await asyncio.get_running_loop().run_in_executor(self._tokenizers, self._tokenize_now, job)
 
     def _tokenize_now(self, job: TokenizeJob) -> list[Tokenized]:
-        done, tokens = [], 0
+        done, tokens, limits = [], 0, self.limits
+        most = limits.max_request_tokens if job.limit else limits.max_unary_response_bytes // LEAST_TOKEN_INFO_BYTES
         for place, value in enumerate(job.inputs):
             kind = "text" if isinstance(value, str) else "ids"
             try:
@@ -199,9 +178,8 @@ class ServedModel:
             except InvalidInput as error:
                 raise InvalidInput(f"inputs[{place}].{kind}", error.message) from None
             tokens += len(done[-1].ids)
-            if job.limit and tokens > self.limits.max_request_tokens:
-                limit = self.limits.max_request_tokens
-                raise InvalidInput("inputs", f"have more than {limit} tokens together; split the request")
+            if tokens > most:
+                raise InvalidInput("inputs", f"have more than {most} tokens together; split the request")
         return done
 
     def _tokenize_one(self, value: EncodeInput, job: TokenizeJob) -> Tokenized:
@@ -212,9 +190,3 @@ class ServedModel:
         return self._runtime.tokenizer.encode(
             value, truncation=job.truncation, limit=job.limit, with_info=job.with_info
         )
-
-
-def _largest(prepared: Prepared, info_bytes: int) -> str:
-    """The field that asks for most of the answer."""
-    sizes: Mapping[str, int] = {**prepared.output_bytes, "token_info": info_bytes}
-    return "outputs." + max(sizes, key=lambda name: sizes[name])

@@ -45,7 +45,7 @@ class Server:
         self._readiness = Readiness()
         self._in_flight = InFlight()
         self._models = Models()
-        self._servicer = HeadlightServicer(self._models)
+        self._servicer = HeadlightServicer(self._models, config.stall_seconds)
         self._grpc = build_server(config, self._servicer, self._readiness, self._metrics, self._in_flight)
         self._tokenizers = ThreadPoolExecutor(TOKENIZER_THREADS, thread_name_prefix="tokenize")
         self._stop = asyncio.Event()

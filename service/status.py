@@ -9,8 +9,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import grpc
+from google.protobuf import duration_pb2
+from google.protobuf.message import Message
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
 
-from headlight.errors import Code, HeadlightError, Overloaded
+from headlight.errors import Code, HeadlightError, InvalidInput, Overloaded
+from service.admission import Shed
 from service.logs import describe
 
 log = logging.getLogger("service.status")
@@ -26,6 +31,9 @@ STATUS_BY_CODE: Mapping[Code, grpc.StatusCode] = {
 }
 # Clients retry RESOURCE_EXHAUSTED only where this is present: gRPC has that status for messages too large to ever pass.
 PUSHBACK = "grpc-retry-pushback-ms"
+DETAILS = "grpc-status-details-bin"  # where clients of every language look for a google.rpc.Status
+DOMAIN = "headlight"  # whose reasons ErrorInfo's are
+LONGEST_DETAIL_CHARACTERS = 1000  # trailers may have 8 KiB in all, and the message is in there twice
 
 
 class Refusal(NamedTuple):
@@ -34,7 +42,8 @@ class Refusal(NamedTuple):
     status: grpc.StatusCode
     message: str
     retry_after_ms: int | None
-    reason: Code
+    reason: str
+    field: str  # of the request, at fault; empty where there is none
 
     @property
     def number(self) -> int:
@@ -42,19 +51,45 @@ class Refusal(NamedTuple):
         return int(self.status.value[0])
 
     @property
-    def trailing_metadata(self) -> tuple[tuple[str, str], ...]:
-        """What tells gRPC clients when to try again."""
-        return () if self.retry_after_ms is None else ((PUSHBACK, str(self.retry_after_ms)),)
+    def details(self) -> Status:
+        """The same for machines: ErrorInfo always, BadRequest where a field is at fault, RetryInfo where a retry can help."""
+        parts: list[Message] = [ErrorInfo(reason=self.reason.upper(), domain=DOMAIN)]
+        message = self.message[:LONGEST_DETAIL_CHARACTERS]
+        if self.field:
+            violation = BadRequest.FieldViolation(field=self.field, description=message.removeprefix(f"{self.field}: "))
+            parts.append(BadRequest(field_violations=[violation]))
+        if self.retry_after_ms is not None:
+            delay = duration_pb2.Duration()
+            delay.FromMilliseconds(self.retry_after_ms)
+            parts.append(RetryInfo(retry_delay=delay))
+        status = Status(code=self.number, message=message)
+        for part in parts:
+            status.details.add().Pack(part)
+        return status
+
+    @property
+    def trailing_metadata(self) -> tuple[tuple[str, str | bytes], ...]:
+        """The details, and what tells gRPC clients when to try again."""
+        details = (DETAILS, self.details.SerializeToString())
+        return (details,) if self.retry_after_ms is None else (details, (PUSHBACK, str(self.retry_after_ms)))
+
+
+def reason_of(error: Exception) -> str:
+    """Why a request failed: one of a closed set of names, for metrics and ErrorInfo."""
+    if isinstance(error, Shed):
+        return error.shortage.value
+    return (error.code if isinstance(error, HeadlightError) else Code.INTERNAL).value
 
 
 def refusal(error: Exception) -> Refusal:
     """The answer to a failure. One that is not Headlight's own is logged under an id, which is all the caller gets."""
     if isinstance(error, HeadlightError):
-        return Refusal(STATUS_BY_CODE[error.code], error.message, _retry_after_ms(error), error.code)
+        field = error.field if isinstance(error, InvalidInput) else ""
+        return Refusal(STATUS_BY_CODE[error.code], error.message, _retry_after_ms(error), reason_of(error), field)
     error_id = uuid.uuid4().hex[:12]
     log.error("unexpected failure", extra={"event": "unexpected_failure", "error_id": error_id, **describe(error)})
     message = f"internal error; see error id {error_id} in the server's log"
-    return Refusal(grpc.StatusCode.INTERNAL, message, None, Code.INTERNAL)
+    return Refusal(grpc.StatusCode.INTERNAL, message, None, reason_of(error), "")
 
 
 def _retry_after_ms(error: HeadlightError) -> int | None:

@@ -10,12 +10,23 @@ import grpc
 
 from headlight.errors import HeadlightError, InvalidInput, Unavailable
 from headlight.pb import headlight_pb2 as pb
+from service.admission import Shed, Shortage
 from service.frames import CHUNK_BYTES, frames
 from service.models import Models
+from service.prepared import Prepared, check_stream
+from service.served import ServedModel
 from service.status import refusal
 
 MAX_ID_BYTES = 128
 Context = grpc.aio.ServicerContext[pb.EncodeStreamRequest, pb.EncodeStreamResponse]
+
+
+class ReaderStalled(Shed):
+    """The caller has stopped reading."""
+
+    def __init__(self, seconds: float) -> None:
+        problem = f"nothing was read for {seconds:g} s; send again, on a new stream, what is unanswered"
+        super().__init__(problem, Shortage.STALLED_READER)
 
 
 class ByteBudget:
@@ -54,6 +65,7 @@ class StreamCall:
         limits: pb.Limits,
         context: Context,
         deadline: float,
+        stall_seconds: float,
     ) -> None:
         """Nothing is read before `serve`.
 
@@ -62,10 +74,12 @@ class StreamCall:
             limits: on requests read and not yet answered, and on bytes of results held, computed or being sent.
             context: of the call; this object alone writes to it.
             deadline: of the whole call, on time.monotonic.
+            stall_seconds: how long one frame may wait for its reader.
         """
         self._models = models
         self._context = context
         self._deadline = deadline
+        self._stall_seconds = stall_seconds
         self._slots = asyncio.Semaphore(limits.max_stream_in_flight)
         self._results = ByteBudget(limits.max_stream_output_bytes)
         self._writing = asyncio.Lock()
@@ -79,10 +93,14 @@ class StreamCall:
         Raises:
             Unavailable: `drain` was called; what had been read is answered.
             InvalidInput: a request came that no frame could be addressed to; those before it are answered.
+            Shed: the caller stopped reading; everything held for it has been let go.
         """
-        async with asyncio.TaskGroup() as tasks:
-            if self._ending is None:  # else draining began before we did
-                self._reader = tasks.create_task(self._read(requests, tasks.create_task))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                if self._ending is None:  # else draining began before we did
+                    self._reader = tasks.create_task(self._read(requests, tasks.create_task))
+        except* ReaderStalled:
+            pass  # it has become our ending
         if self._ending is not None:
             raise self._ending
 
@@ -125,6 +143,8 @@ class StreamCall:
             await self._encode(request)
         except grpc.aio.BaseError:
             pass  # the caller has gone; the call is about to be cancelled
+        except ReaderStalled:
+            raise  # ends the stream, and with it whatever else waits for this reader
         except Exception as error:
             refused = refusal(error)
             status = pb.Status(code=refused.number, message=refused.message, retry_after_ms=refused.retry_after_ms)
@@ -136,18 +156,32 @@ class StreamCall:
 
     async def _encode(self, request: pb.EncodeStreamRequest) -> None:
         model = self._models.get(request.encode.model)
-        with model.rejections():
+        with model.receive(request.ByteSize()):
             prepared = await model.prepare(request.encode)
-            model.check_stream(prepared)
+            check_stream(prepared, model.limits.max_stream_output_bytes)
             # Small answers need not wait for a large one to be read: there are never more of them than requests in flight.
             held = prepared.data_bytes if prepared.data_bytes > CHUNK_BYTES else 0
             async with self._results.hold(held):
-                results = await model.compute(prepared, self._deadline)
-                model.finish(prepared)
-                for frame in frames(request.id, prepared.header, results, prepared.data_bytes):
-                    await self._write(frame)
+                with model.hold_output(prepared):
+                    await self._respond(request.id, model, prepared)
+
+    async def _respond(self, request_id: str, model: ServedModel, prepared: Prepared) -> None:
+        results = await model.compute(prepared, self._deadline)
+        model.finish(prepared)
+        with model.stage("send"):
+            for frame in frames(request_id, prepared.header, results, prepared.data_bytes):
+                await self._write(frame)
 
     async def _write(self, frame: pb.EncodeStreamResponse) -> None:
-        """Send one frame; returns when the transport has taken it, so a slow reader slows us down."""
+        """Send one frame; returns when the transport has taken it, so a slow reader slows us down.
+
+        Raises:
+            ReaderStalled: it was not taken in time.
+        """
         async with self._writing:
-            await self._context.write(frame)
+            try:
+                async with asyncio.timeout(self._stall_seconds):
+                    await self._context.write(frame)
+            except TimeoutError:
+                self._ending = ReaderStalled(self._stall_seconds)
+                raise self._ending from None

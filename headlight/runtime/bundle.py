@@ -45,7 +45,7 @@ class Bundle:
             raise BundleError(f"has the digest {self.sha256}, not {sha256.lower()} as demanded", MANIFEST)
         try:
             values = json.loads(raw, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError):  # the latter from brackets nested without end
             raise BundleError("is not JSON", MANIFEST) from None
         self.manifest = Manifest.parse(values)
         self._verify()
@@ -54,7 +54,7 @@ class Bundle:
         """The path of a listed file.
 
         Raises:
-            BundleError: it is not listed, or its name or a symbolic link leads out of the bundle.
+            BundleError: it is not listed, it is missing, or its name or a link leads out of the bundle.
         """
         if name not in self.manifest.files:
             raise BundleError("is used, but not listed in the manifest's files", name)
@@ -63,23 +63,29 @@ class Bundle:
             raise BundleError("leads out of the bundle; names must be relative and without ..", name)
         try:
             root, target = self.path.resolve(), (self.path / name).resolve()
-        except (OSError, RuntimeError, ValueError):  # a loop of links, a NUL
-            raise BundleError("cannot be resolved to a file", name) from None
-        if not target.is_relative_to(root):
-            raise BundleError("is a symbolic link that leads out of the bundle", name)
-        if not target.is_file():
-            raise BundleError("is missing", name)
+            if not target.is_relative_to(root):
+                raise BundleError("is a symbolic link that leads out of the bundle", name)
+            if not target.is_file():
+                raise BundleError("is missing", name)
+            links = target.stat().st_nlink
+        except (OSError, ValueError, RuntimeError):  # too long, with a zero byte, a link to itself
+            raise BundleError("is not a name that a file can be found by", f"{name!a:.80}") from None
+        if links > 1:
+            raise BundleError(f"is a hard link: {links} names lead to it, any of which can change it; copy it", name)
         return target
 
     def _verify(self) -> None:
         for name, entry in self.manifest.files.items():
             path = self.file(name)
-            size = path.stat().st_size
-            if size != entry.bytes:
-                raise BundleError(f"has {size} bytes; the manifest says {entry.bytes}", name)
-            with path.open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != entry.sha256:
-                    raise BundleError("was altered: its SHA-256 is not the one in the manifest", name)
+            try:
+                size = path.stat().st_size
+                if size != entry.bytes:
+                    raise BundleError(f"has {size} bytes; the manifest says {entry.bytes}", name)
+                with path.open("rb") as file:
+                    if hashlib.file_digest(file, "sha256").hexdigest() != entry.sha256:
+                        raise BundleError("was altered: its SHA-256 is not the one in the manifest", name)
+            except OSError as error:
+                raise BundleError(f"cannot be read: {error.strerror}", name) from None
         self.file(self.manifest.golden)
         if self.manifest.tokenizer is not None:
             self.file(self.manifest.tokenizer)

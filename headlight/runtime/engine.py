@@ -63,9 +63,9 @@ class Engine:
             graph = bundle.manifest.graph(role, provider, precision)
             try:
                 self._sessions[role] = _open_session(str(bundle.file(graph.file)), threads, spin)
-            except Exception as error:  # as in `run`
-                log.error("a graph cannot be opened", extra={"event": "graph_refused", "details": str(error)})
-                raise BundleError("is not a graph that ONNX Runtime can open", graph.file) from None
+            except Exception as error:  # the library raises many types; at start-up its words reach the operator alone
+                words = " ".join(str(error).split())
+                raise BundleError(f"cannot be opened by ONNX Runtime: {words:.300}", graph.file) from error
         self.roles = frozenset(self._sessions)
 
     def run(self, items: Sequence[EncodeItem]) -> list[ItemResult]:

@@ -7,6 +7,7 @@ the rest. The messages live in a pool of their own, so they never clash with onn
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message, message_fa
 
 from headlight.errors import BundleError
 
+NUMBER = re.compile(r"-?[0-9]{1,19}")
 EXTERNAL = 1  # TensorProto.DataLocation.EXTERNAL
 # message -> field -> (number, type of the field: a message's name, "string" or "int32"); all repeated where the name ends in "*"
 SCHEMA = {
@@ -95,9 +97,13 @@ def _tensors(node: Any) -> Iterator[Any]:
 
 def _reference(tensor: Any, name: str) -> ExternalData:
     entries = {entry.key: entry.value for entry in tensor.external_data}
+    # int() would also read "1_0", " 1" and digits of other scripts, and ONNX Runtime something else there, or nothing.
+    numbers = {key: entries.get(key, "0") for key in ("offset", "length")}
     try:
-        length = int(entries["length"]) if "length" in entries else None
-        return ExternalData(entries["location"], int(entries.get("offset", "0")), length)
+        if not all(NUMBER.fullmatch(text) for text in numbers.values()):
+            raise ValueError
+        length = int(numbers["length"]) if "length" in entries else None
+        return ExternalData(entries["location"], int(numbers["offset"]), length)
     except (KeyError, ValueError):
         raise BundleError(
             "refers to external data without a location, or with an offset that is no number", name

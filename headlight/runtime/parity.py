@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping
-from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +38,19 @@ def everything(layers: int) -> Selection:
     return Selection(True, True, tuple(range(layers)), tuple(range(layers + 1)))
 
 
+def _load_golden(bundle: Bundle) -> dict[str, NDArray[np.float32]]:
+    name = bundle.manifest.golden
+    try:
+        with bundle.file(name).open("rb") as file, np.load(file, allow_pickle=False) as golden:
+            arrays: dict[str, NDArray[np.float32]] = {key: golden[key] for key in golden.files}
+    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile):
+        raise BundleError("is not an archive of plain arrays", name) from None
+    count = sum(key.startswith("ids_") for key in arrays)
+    if not count or not {f"{output}_{i}" for i in range(count) for output in ("ids", *OUTPUTS)} <= arrays.keys():
+        raise BundleError("does not hold inputs and all their answers", name)
+    return arrays
+
+
 def check_golden(bundle: Bundle, engine: Engine, provider: str, precision: str) -> None:
     """Run the bundle's golden inputs on the engine and compare with what PyTorch gave.
 
@@ -49,7 +61,7 @@ def check_golden(bundle: Bundle, engine: Engine, provider: str, precision: str) 
         BundleError: an output is outside the tolerance declared for the provider and precision; it must not be served.
     """
     tolerance = bundle.manifest.tolerance(provider, precision)
-    arrays = _golden_arrays(bundle)
+    arrays = _load_golden(bundle)
     count = sum(name.startswith("ids_") for name in arrays)
     layers = engine.architecture.layers
     selections = [everything(layers)] if "attend" in engine.roles else []
@@ -65,17 +77,3 @@ def check_golden(bundle: Bundle, engine: Engine, provider: str, precision: str) 
                 if not error <= tolerance.of(name):
                     problem = f"golden {name} is off by {error:.3g} on {provider}/{precision}, tolerance {tolerance.of(name):.3g}"
                     raise BundleError(problem, file)
-
-
-def _golden_arrays(bundle: Bundle) -> dict[str, NDArray[Any]]:
-    """The arrays of golden.npz. Raises BundleError where it is no such file or holds nothing to compare with."""
-    name = bundle.manifest.golden
-    try:
-        with np.load(bundle.file(name), allow_pickle=False) as golden:
-            arrays = {key: golden[key] for key in golden.files}
-    except (OSError, ValueError, EOFError, BadZipFile):
-        raise BundleError("is not an .npz file of plain arrays", name) from None
-    count = sum(key.startswith("ids_") for key in arrays)
-    if not count or any(f"{output}_{i}" not in arrays for output in ("ids", *OUTPUTS) for i in range(count)):
-        raise BundleError("holds no complete golden inputs; export again", name)
-    return arrays

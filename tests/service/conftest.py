@@ -59,7 +59,7 @@ async def serving(runtime: FakeRuntime | None = None, *, loaded: bool = True, **
     runtime = runtime or FakeRuntime()
     metrics, readiness, in_flight, models = Metrics(), Readiness(), InFlight(), Models()
     tokenizers = ThreadPoolExecutor(1)
-    servicer = HeadlightServicer(models)
+    servicer = HeadlightServicer(models, config.stall_seconds)
     server = build_server(config, servicer, readiness, metrics, in_flight)
     port = bind(server, config.grpc)
     await server.start()

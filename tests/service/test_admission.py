@@ -1,45 +1,93 @@
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headlight.errors import Overloaded
-from service.admission import FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, SHORTEST_RETRY_SECONDS, Admission
+from service.admission import (
+    FIRST_RETRY_SECONDS,
+    LONGEST_RETRY_SECONDS,
+    SHORTEST_RETRY_SECONDS,
+    Admission,
+    Shed,
+    Shortage,
+)
+
+
+def admission_of(tokens: int, **limits: Any) -> Admission:
+    return Admission(**{"max_tokens": tokens, "max_request_bytes": 100, "max_output_bytes": 100, **limits})
 
 
 def test_permits_come_back_however_their_holder_ends() -> None:
-    admission = Admission(10)
+    admission = admission_of(10)
     with admission.admit(4), admission.admit(6):
-        assert admission.held_tokens == 10
-        with pytest.raises(Overloaded):
+        assert admission.tokens.held == 10
+        with pytest.raises(Shed):
             admission.admit(1)
-    assert admission.held_tokens == 0
+    assert admission.tokens.held == 0
     with pytest.raises(ZeroDivisionError), admission.admit(10):
         raise ZeroDivisionError
-    assert admission.held_tokens == 0
+    assert admission.tokens.held == 0
 
 
 def test_the_delay_is_the_time_in_which_half_the_queue_is_worked_off() -> None:
-    admission = Admission(1000, streams=2)
+    admission = admission_of(1000, streams=2)
     admission.worked_off(tokens=100, seconds=1.0)  # with two streams, 200 tokens a second
-    with admission.admit(1000), pytest.raises(Overloaded, match=r"1000 of 1000 tokens.*3\.00 s") as refused:
+    with admission.admit(1000), pytest.raises(Shed, match=r"1000 of 1000 tokens, 100 asked for") as refused:
         admission.admit(100)
     assert refused.value.retry_after_seconds == pytest.approx(600 / 200)
+    assert refused.value.shortage is Shortage.QUEUE_TOKENS
 
 
 def test_before_the_first_batch_there_is_a_guess() -> None:
-    admission = Admission(1)
-    with admission.admit(1), pytest.raises(Overloaded) as refused:
+    admission = admission_of(1)
+    with admission.admit(1), pytest.raises(Shed) as refused:
         admission.admit(1)
     assert refused.value.retry_after_seconds == FIRST_RETRY_SECONDS
 
 
 @given(st.integers(1, 10**9), st.floats(1e-9, 1e9))
 def test_the_delay_is_bounded(tokens: int, seconds: float) -> None:
-    admission = Admission(100)
+    admission = admission_of(100)
     admission.worked_off(tokens, seconds)
-    with admission.admit(100), pytest.raises(Overloaded) as refused:
+    with admission.admit(100), pytest.raises(Shed) as refused:
         admission.admit(50)
     assert refused.value.retry_after_seconds is not None
     assert SHORTEST_RETRY_SECONDS <= refused.value.retry_after_seconds <= LONGEST_RETRY_SECONDS
+
+
+def test_a_wait_beyond_the_deadline_is_refused_at_once() -> None:
+    admission = admission_of(1000)
+    admission.worked_off(tokens=100, seconds=1.0)
+    with admission.admit(200):
+        assert admission.backlog_seconds == pytest.approx(2.0)
+        with pytest.raises(Shed, match=r"2\.00 s long, and the deadline is in 0\.50 s") as refused:
+            admission.admit(1, patience_seconds=0.5)
+        assert refused.value.shortage is Shortage.DEADLINE
+        assert refused.value.retry_after_seconds == pytest.approx(1.5)
+        with admission.admit(1, patience_seconds=2.5), admission.admit(1, patience_seconds=math.inf):
+            assert admission.tokens.held == 202
+
+
+def test_an_empty_queue_refuses_no_deadline_however_slow_the_past() -> None:
+    """Else one slow batch could have everything refused, and nothing would ever show that it was an exception."""
+    admission = admission_of(1000)
+    admission.worked_off(tokens=1, seconds=1e6)
+    with admission.admit(1000, patience_seconds=1e-3):
+        pass
+
+
+def test_bytes_of_requests_and_of_results_are_counted_apart() -> None:
+    admission = admission_of(1)
+    with admission.receive(100), admission.hold_output(100, "outputs.attention", ""):
+        with pytest.raises(Shed) as refused:
+            admission.receive(1)
+        assert refused.value.shortage is Shortage.REQUEST_BYTES
+        with pytest.raises(Shed, match=r"^outputs\.attention: the answer would have 7 bytes; 100 of 100") as refused:
+            admission.hold_output(7, "outputs.attention", "; 1 of these 4 layers would fit")
+        assert "1 of these 4 layers would fit; wait, or ask" in refused.value.message
+        assert refused.value.shortage is Shortage.OUTPUT_BYTES
+    assert (admission.requests.held, admission.outputs.held) == (0, 0)

@@ -1,69 +1,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import math
-from collections.abc import AsyncIterator
 
 import numpy as np
 import pytest
 
-from headlight.errors import DeadlineExceeded, EngineError, Unavailable
-from headlight.runtime.values import EncodeItem
-from service.admission import Admission
-from service.batcher import FAILURES_BEFORE_PROBE, Answer, Batcher, BatchReport, Engine, EngineLost
-from service.lanes import Budget, LaneKey
-from tests.service.fakes import FakeEngine, item, result
-
-
-class Clock:
-    """Time that passes when told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Setup:
-    """A batcher over a fake engine, with its task running."""
-
-    def __init__(self, streams: int = 1, tokens: int = 64) -> None:
-        self.engine, self.clock, self.reports = FakeEngine(), Clock(), list[BatchReport]()
-        self.admission = Admission(10**6)
-        budgets = {LaneKey("m", "embed"): Budget(tokens), LaneKey("m", "attend"): Budget(tokens, 10**4)}
-        self.batcher = Batcher(
-            {"m": Engine(self.engine.run, self.engine.probe)},
-            budgets,
-            streams=streams,
-            observe=self.reports.append,
-            clock=self.clock,
-        )
-        self.task = asyncio.create_task(self.batcher.run())
-
-    async def submit(self, *items: EncodeItem, deadline: float = math.inf) -> Answer:
-        with self.admission.admit(sum(len(each.ids) for each in items)) as permit:
-            return await self.batcher.submit(permit, "m", items, deadline)
-
-    async def started(self) -> None:
-        """Wait until the engine has begun one more batch."""
-        assert await asyncio.to_thread(self.engine.started.acquire, True, 30)
-
-
-@contextlib.asynccontextmanager
-async def running(streams: int = 1, tokens: int = 64) -> AsyncIterator[Setup]:
-    setup = Setup(streams, tokens)
-    try:
-        yield setup
-    finally:
-        setup.engine.gate.set()
-        setup.task.cancel()
-        await asyncio.wait([setup.task])
-
-
-def lengths(engine: FakeEngine) -> list[list[int]]:
-    return [[len(each.ids) for each in batch] for batch in engine.batches]
+from headlight.errors import EngineError, Unavailable
+from service.batcher import FAILURES_BEFORE_PROBE, BatchReport, EngineLost
+from service.lanes import LaneKey
+from tests.service.batching import Setup, lengths, running
+from tests.service.fakes import item, result
 
 
 async def test_results_come_back_in_the_order_of_the_items() -> None:
@@ -74,7 +20,7 @@ async def test_results_come_back_in_the_order_of_the_items() -> None:
         np.testing.assert_array_equal(got.pooled, result(each).pooled)
     assert sum(map(len, setup.engine.batches)) == 5
     assert len(setup.engine.batches) > 1
-    assert setup.admission.held_tokens == 0
+    assert setup.admission.tokens.held == 0
 
 
 async def test_a_lone_item_does_not_wait_and_those_behind_it_share_a_batch() -> None:
@@ -129,50 +75,6 @@ async def test_what_is_left_of_a_failed_group_is_not_run() -> None:
         setup.engine.broken = None
         await setup.submit(item(3))
     assert sum(map(len, setup.engine.batches)) < 20
-
-
-async def test_cancelled_items_leave_the_queue_and_never_run() -> None:
-    async with running() as setup:
-        setup.engine.gate.clear()
-        first = asyncio.create_task(setup.submit(item(1)))
-        await setup.started()
-        gone = asyncio.create_task(setup.submit(item(2), item(2)))
-        stays = asyncio.create_task(setup.submit(item(3)))
-        await asyncio.sleep(0)
-        gone.cancel()
-        await asyncio.wait([gone])
-        assert setup.admission.held_tokens == 4
-        setup.engine.gate.set()
-        await asyncio.gather(first, stays)
-    assert lengths(setup.engine) == [[1], [3]]
-
-
-async def test_batch_mates_of_a_caller_who_left_are_answered() -> None:
-    async with running() as setup:
-        setup.engine.gate.clear()
-        gone, stays = (asyncio.create_task(setup.submit(item(2))) for _ in range(2))
-        await setup.started()
-        gone.cancel()
-        await asyncio.wait([gone])
-        setup.engine.gate.set()
-        assert len((await stays).results) == 1
-    assert lengths(setup.engine) == [[2, 2]]
-
-
-async def test_what_expired_in_the_queue_is_never_run() -> None:
-    async with running() as setup:
-        setup.engine.gate.clear()
-        first = asyncio.create_task(setup.submit(item(1)))
-        await setup.started()
-        late = asyncio.create_task(setup.submit(item(2), deadline=setup.clock.now + 5))
-        in_time = asyncio.create_task(setup.submit(item(3), deadline=setup.clock.now + 50))
-        await asyncio.sleep(0)
-        setup.clock.now += 10
-        setup.engine.gate.set()
-        with pytest.raises(DeadlineExceeded):
-            await late
-        await asyncio.gather(first, in_time)
-    assert lengths(setup.engine) == [[1], [3]]
 
 
 async def test_times_and_reports() -> None:

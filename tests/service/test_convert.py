@@ -9,7 +9,7 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.values import Selection
 from service.convert import TRUNCATIONS, Interface, encode_job, resolve_layers, selection, tokenize_job
 
-INTERFACE = Interface(layers=3, accepts=("text", "ids"), attend=True, max_items=4)
+INTERFACE = Interface(layers=3, accepts=("text", "ids"), attend=True, max_items=4, max_characters=9)
 TEXT = pb.Input(text="a")
 
 
@@ -67,7 +67,7 @@ def test_a_server_without_attention_says_so(name: str) -> None:
     outputs = pb.Outputs()
     getattr(outputs, name).SetInParent()
     with pytest.raises(InvalidInput, match=f"outputs.{name}: this server"):
-        selection(outputs, Interface(layers=3, accepts=("text",), attend=False, max_items=1))
+        selection(outputs, Interface(layers=3, accepts=("text",), attend=False, max_items=1, max_characters=9))
 
 
 def test_layers_of_hidden_states_count_the_embeddings() -> None:
@@ -98,3 +98,9 @@ def test_layers(count: int, layers: list[int]) -> None:
 def test_what_a_newer_client_wants_is_refused_rather_than_answered_with_something_else(unknown: bytes) -> None:
     with pytest.raises(InvalidInput, match="outputs: asks for something that this server does not know"):
         selection(pb.Outputs.FromString(unknown), INTERFACE)
+
+
+def test_a_text_too_long_to_be_read_is_refused_untokenised() -> None:
+    encode_job(pb.EncodeRequest(inputs=[pb.Input(text="é" * 9)]), INTERFACE)
+    with pytest.raises(InvalidInput, match=r"inputs\[1\]\.text: has 10 characters; at most 9 are read"):
+        encode_job(pb.EncodeRequest(inputs=[TEXT, pb.Input(text="é" * 10)]), INTERFACE)

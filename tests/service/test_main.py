@@ -126,6 +126,16 @@ def test_a_taken_port_is_one_line_and_code_1(bundle: Path, option: str) -> None:
     assert json.loads(line)["message"].startswith(f"{option} 127.0.0.1:")
 
 
+def test_without_attention_its_graph_is_never_opened(bundle: Path) -> None:
+    with serving(bundle, "--attention", "off") as service:
+        assert list(service.stub.GetModel(pb.GetModelRequest()).info.outputs) == ["pooled", "tokens", "token_info"]
+        assert len(service.stub.Encode(long_request()).items) == 60
+        wanted = pb.Outputs(attention=pb.AttentionOutput())
+        with pytest.raises(grpc.RpcError, match="started with --attention off") as refused:
+            service.stub.Encode(pb.EncodeRequest(inputs=[pb.Input(text="a")], outputs=wanted))
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
 def long_request() -> pb.EncodeRequest:
     """Some work, so that it is in flight for a while."""
     inputs = [pb.Input(ids=pb.TokenIds(ids=[5] * 60)) for _ in range(60)]

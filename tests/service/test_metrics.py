@@ -4,7 +4,9 @@ from prometheus_client import Metric
 
 from headlight.errors import Code
 from service import metrics as module
-from service.metrics import OUTPUTS, STAGES, Metrics
+from service.admission import Shortage
+from service.config import Config
+from service.metrics import CANCEL_STAGES, GAUGES, OUTPUTS, REASONS, STAGES, Metrics
 
 
 def families(metrics: Metrics) -> dict[str, Metric]:
@@ -14,9 +16,8 @@ def families(metrics: Metrics) -> dict[str, Metric]:
 def filled() -> Metrics:
     metrics = Metrics()
     metrics.of("m")
-    metrics.serve(
-        model="m", version="1", sha256="ab", provider="cpu", precision="fp32", positions="rope", queue_tokens=lambda: 7
-    )
+    about = {"model": "m", "version": "1", "sha256": "ab", "provider": "cpu", "precision": "fp32", "positions": "rope"}
+    metrics.serve(**about, gauges=dict.fromkeys(GAUGES, lambda: 7))
     return metrics
 
 
@@ -37,7 +38,20 @@ def test_every_series_of_a_model_is_there_from_the_start() -> None:
     reasons = {sample.labels["reason"] for sample in found["headlight_rejected"].samples}
     assert stages == set(STAGES)
     assert outputs == set(OUTPUTS)
-    assert reasons == {code.value for code in Code} - {Code.BUNDLE.value}
+    assert reasons == set(REASONS)
+    assert {sample.labels["stage"] for sample in found["headlight_cancelled"].samples} == set(CANCEL_STAGES)
+
+
+def test_every_reason_is_a_code_or_a_shortage_and_none_is_both() -> None:
+    assert len(set(REASONS)) == len(REASONS)
+    never = {Code.OVERLOADED, Code.NOT_FOUND, Code.BUNDLE}  # told by its shortage; has no model; start-up only
+    assert set(REASONS) == {*Code, *Shortage} - never
+
+
+def test_every_target_and_default_limit_is_the_edge_of_a_bucket() -> None:
+    assert {0.01, 0.05} <= set(module.SECONDS), "a refusal; an item cancelled out of the queue"
+    assert Config.batch_tokens in module.TOKENS
+    assert Config.max_padding in module.RATIOS
 
 
 def test_the_exposition_is_what_prometheus_reads() -> None:

@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.values import EncodeItem, Selection
 from service.health import SERVICE
-from service.status import PUSHBACK
+from tests.service.calls import refused, request, text_of
 from tests.service.conftest import Serve
 from tests.service.fakes import HEADS, LAYERS, FakeRuntime, result
 
@@ -25,22 +25,6 @@ EVERYTHING = pb.Outputs(
     hidden=pb.HiddenOutput(),
     token_info=pb.TokenInfoOutput(),
 )
-
-
-def text_of(length: int) -> pb.Input:
-    """A text of so many tokens, longer than what is tokenised in place where length is large."""
-    return pb.Input(text=" ".join(["word"] * length))
-
-
-def request(*inputs: pb.Input, **fields: Any) -> pb.EncodeRequest:
-    return pb.EncodeRequest(inputs=inputs or [text_of(2)], **fields)
-
-
-async def refused(call: Any, status: grpc.StatusCode) -> grpc.aio.AioRpcError:
-    with pytest.raises(grpc.aio.AioRpcError) as error:
-        await call
-    assert error.value.code() is status
-    return error.value
 
 
 async def test_every_output_arrives_as_the_engine_gave_it(serve: Serve) -> None:
@@ -132,6 +116,18 @@ async def test_a_model_without_tokenizer_or_attention_says_so(serve: Serve) -> N
         assert error.details() == "inputs[0].text: this model takes ids"
 
 
+async def test_attention_can_be_switched_off(serve: Serve) -> None:
+    async with serve(FakeRuntime(attend=False), attention="off") as service:
+        told = await service.stub.GetModel(pb.GetModelRequest())
+        assert list(told.info.outputs) == ["pooled", "tokens", "token_info"]
+        assert told.limits.max_stream_output_bytes == 64 << 20
+        await service.stub.Encode(request())
+        for name, wanted in (("attention", pb.AttentionOutput()), ("hidden", pb.HiddenOutput())):
+            call = service.stub.Encode(request(outputs=pb.Outputs(**{name: wanted})))  # type: ignore[arg-type]  # by name
+            error = await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
+            assert f"outputs.{name}: this server was started with --attention off" in (error.details() or "")
+
+
 async def test_models_by_name(serve: Serve) -> None:
     async with serve() as service:
         assert (await service.stub.Encode(request(model="fake"))).model.name == "fake"
@@ -155,20 +151,6 @@ async def test_tokenize(serve: Serve) -> None:
             service.stub.Tokenize(pb.TokenizeRequest(inputs=[pb.Input(text=" ")])), grpc.StatusCode.INVALID_ARGUMENT
         )
         assert (error.details() or "").startswith("inputs[0].text: is empty")
-
-
-async def test_a_full_queue_refuses_with_a_time_to_come_back(serve: Serve) -> None:
-    async with serve(max_queue_tokens=2000, max_request_tokens=2000) as service:
-        service.engine.gate.clear()
-        first = asyncio.ensure_future(service.stub.Encode(request(text_of(2000))))
-        await service.started()
-        error = await refused(service.stub.Encode(request()), grpc.StatusCode.RESOURCE_EXHAUSTED)
-        metadata: Any = error.trailing_metadata()
-        assert (PUSHBACK, "1000") in list(metadata)
-        service.engine.gate.set()
-        await first
-        await service.stub.Encode(request())
-        assert service.sample("headlight_rejected_total", model="fake", reason="overloaded") == 1
 
 
 async def test_calls_that_expire_or_are_cancelled_in_the_queue_never_run(serve: Serve) -> None:

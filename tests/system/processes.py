@@ -72,6 +72,11 @@ class Service:
                     return
         raise AssertionError("never became ready")
 
+    def resident_bytes(self) -> int:
+        """Memory of the process that is in RAM now."""
+        pages = Path(f"/proc/{self.process.pid}/statm").read_text(encoding="ascii").split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
     def terminate(self) -> None:
         """Send SIGTERM."""
         self.process.send_signal(signal.SIGTERM)

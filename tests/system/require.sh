@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes sure of the named commands, installing their Debian packages only where the command is missing: a machine may have a
 # command from elsewhere, with which Debian's package would conflict. Fails, never skips, where one cannot be had.
-#   tests/system/require.sh make venv node npm
+#   tests/system/require.sh make venv node npm prometheus promtool
 set -euo pipefail
 
 present() {
@@ -13,8 +13,9 @@ present() {
 
 package_of() {
   case "$1" in
-    make | npm) echo "$1" ;;
+    make | npm | prometheus) echo "$1" ;;
     node) echo nodejs ;;
+    promtool) echo prometheus ;;
     venv) echo python3-venv ;;
     *) echo "require.sh knows no Debian package for '$1'; add it to package_of" >&2; exit 2 ;;
   esac

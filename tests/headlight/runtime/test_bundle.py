@@ -1,6 +1,5 @@
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import onnx
@@ -10,27 +9,12 @@ from onnx.external_data_helper import set_external_data
 from headlight.errors import BundleError
 from headlight.runtime.bundle import Bundle
 from headlight.runtime.onnxfile import external_data
+from tests.tampering import relist, rewrite
 
 
 @pytest.fixture
 def copy(bundle_path: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
-
-
-def rewrite(bundle: Path, change: Callable[[dict], None]) -> None:  # type: ignore[type-arg]
-    path = bundle / "manifest.json"
-    values = json.loads(path.read_text())
-    change(values)
-    path.write_text(json.dumps(values))
-
-
-def relist(bundle: Path, name: str) -> None:
-    """Make the manifest agree with a changed file, as an attacker with write access would."""
-    import hashlib
-
-    data = (bundle / name).read_bytes()
-    entry = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
-    rewrite(bundle, lambda m: m["files"].update({name: entry}))
 
 
 def test_an_untouched_bundle_opens_and_its_digest_is_that_of_the_manifest(copy: Path) -> None:

@@ -1,0 +1,66 @@
+"""A batcher over a fake engine, whose clock and whose batches are in a test's hands."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import AsyncIterator
+
+from headlight.runtime.values import EncodeItem
+from service.admission import Admission
+from service.batcher import Answer, Batcher, BatchReport, Engine
+from service.lanes import Budget, LaneKey
+from tests.service.fakes import FakeEngine
+
+
+class Clock:
+    """Time that passes when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Setup:
+    """A batcher over a fake engine, with its task running."""
+
+    def __init__(self, streams: int = 1, tokens: int = 64) -> None:
+        self.engine, self.clock, self.reports = FakeEngine(), Clock(), list[BatchReport]()
+        self.admission = Admission(max_tokens=10**6, max_request_bytes=0, max_output_bytes=0)
+        self.left: list[str] = []
+        budgets = {LaneKey("m", "embed"): Budget(tokens), LaneKey("m", "attend"): Budget(tokens, 10**4)}
+        self.batcher = Batcher(
+            {"m": Engine(self.engine.run, self.engine.probe)},
+            budgets,
+            streams=streams,
+            observe=self.reports.append,
+            on_cancel=lambda lane, stage: self.left.append(stage),
+            clock=self.clock,
+        )
+        self.task = asyncio.create_task(self.batcher.run())
+
+    async def submit(self, *items: EncodeItem, deadline: float = math.inf) -> Answer:
+        with self.admission.admit(sum(len(each.ids) for each in items)) as permit:
+            return await self.batcher.submit(permit, "m", items, deadline)
+
+    async def started(self) -> None:
+        """Wait until the engine has begun one more batch."""
+        assert await asyncio.to_thread(self.engine.started.acquire, True, 30)
+
+
+@contextlib.asynccontextmanager
+async def running(streams: int = 1, tokens: int = 64) -> AsyncIterator[Setup]:
+    setup = Setup(streams, tokens)
+    try:
+        yield setup
+    finally:
+        setup.engine.gate.set()
+        setup.task.cancel()
+        await asyncio.wait([setup.task])
+
+
+def lengths(engine: FakeEngine) -> list[list[int]]:
+    return [[len(each.ids) for each in batch] for batch in engine.batches]

@@ -1,0 +1,44 @@
+"""Requests and refusals, as tests over a socket make and read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+
+from headlight.pb import headlight_pb2 as pb
+from service.status import DETAILS
+
+
+def text_of(length: int) -> pb.Input:
+    """A text of so many tokens, longer than what is tokenised in place where length is large."""
+    return pb.Input(text=" ".join(["word"] * length))
+
+
+def request(*inputs: pb.Input, **fields: Any) -> pb.EncodeRequest:
+    return pb.EncodeRequest(inputs=inputs or [text_of(2)], **fields)
+
+
+async def refused(call: Any, status: grpc.StatusCode) -> grpc.aio.AioRpcError:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await call
+    assert error.value.code() is status
+    return error.value
+
+
+def unpacked(status: Status) -> dict[str, Any]:
+    """The details of a status, by the name of their type."""
+    known = {kind.DESCRIPTOR.full_name: kind for kind in (BadRequest, ErrorInfo, RetryInfo)}
+    kinds = [(known[packed.TypeName()], packed.value) for packed in status.details]
+    return {kind.__name__: kind.FromString(value) for kind, value in kinds}
+
+
+def details_of(error: grpc.aio.AioRpcError) -> dict[str, Any]:
+    """The google.rpc details of a failed call, by the name of their type."""
+    metadata: Any = error.trailing_metadata()
+    status = Status.FromString(dict(metadata)[DETAILS])
+    assert (status.code, status.message) == (error.code().value[0], error.details())
+    return unpacked(status)

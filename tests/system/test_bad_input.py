@@ -1,0 +1,192 @@
+"""Whatever a caller sends has its documented status; neighbours do not notice, and the service serves on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import grpc
+import numpy as np
+import pytest
+
+from headlight.pb import headlight_pb2 as pb
+from headlight.pb import headlight_pb2_grpc as pb_grpc
+from tests.system.conftest import bundle_of
+from tests.system.processes import Service
+
+SERVICE = "/headlight.v1.HeadlightService"
+SECRET = "zebra"  # in texts that are refused; no message may quote it
+CODE = grpc.StatusCode
+
+
+class Bad(NamedTuple):
+    """A request, the status it must get, and what its message must say."""
+
+    name: str
+    raw: bytes
+    status: grpc.StatusCode
+    says: str
+    options: dict[str, Any] = {}  # noqa: RUF012  # never changed
+
+
+def encode(*inputs: pb.Input, **fields: Any) -> bytes:
+    return pb.EncodeRequest(inputs=inputs, **fields).SerializeToString()
+
+
+def text(content: str, **fields: Any) -> bytes:
+    return encode(pb.Input(text=content), **fields)
+
+
+def ids(*values: int) -> bytes:
+    return encode(pb.Input(ids=pb.TokenIds(ids=values)))
+
+
+def outputs(**wanted: Any) -> bytes:
+    return text("x", outputs=pb.Outputs(**wanted))
+
+
+UNDECODABLE = "the message cannot be decoded"
+PAIR = pb.Input(pair=pb.TextPair(first="a", second="b"))
+SEGMENTS = pb.Input(ids=pb.TokenIds(ids=[5], segments=[1]))
+BAD = [
+    Bad("no inputs", encode(), CODE.INVALID_ARGUMENT, "inputs: has 0 entries; send 1 to 512"),
+    Bad("an input of no kind", encode(pb.Input()), CODE.INVALID_ARGUMENT, "inputs[0]: is empty; set text or ids"),
+    Bad("empty text", text(""), CODE.INVALID_ARGUMENT, "inputs[0].text: is empty"),
+    Bad("a text over the limit", text(f"{SECRET} " * 3000), CODE.INVALID_ARGUMENT, "the model takes 2048; shorten it"),
+    Bad("4 MB of one word", text("z" * 4_000_000), CODE.INVALID_ARGUMENT, "has 4000000 characters; at most 131072"),
+    Bad("10 MB of one word", text("z" * 10_000_000), CODE.RESOURCE_EXHAUSTED, "larger than max"),
+    Bad("invalid UTF-8", b"\x12\x04\x0a\x02\xc3\x28", CODE.INVALID_ARGUMENT, UNDECODABLE),
+    Bad("malformed protobuf", b"\xff\xff\xff", CODE.INVALID_ARGUMENT, UNDECODABLE),
+    Bad("a length beyond the end", b"\x12\xff\xff\xff\x7f", CODE.INVALID_ARGUMENT, UNDECODABLE),
+    Bad("open nested groups", b"\x0b" * 20_000, CODE.INVALID_ARGUMENT, UNDECODABLE),
+    Bad("closed nested groups", b"\x1b" * 20_000 + b"\x1c" * 20_000, CODE.INVALID_ARGUMENT, UNDECODABLE),
+    Bad("no ids", ids(), CODE.INVALID_ARGUMENT, "inputs[0].ids: has 0 ids; send 1 to 2048"),
+    Bad("negative id", ids(5, -1), CODE.INVALID_ARGUMENT, "inputs[0].ids: id -1 at 1 is not in 0 .. 8191"),
+    Bad("id out of range", ids(8192), CODE.INVALID_ARGUMENT, "id 8192 at 0 is not in 0 .. 8191"),
+    Bad("highest id", ids(2**63 - 1), CODE.INVALID_ARGUMENT, "id 9223372036854775807 at 0"),
+    Bad("lowest id", ids(-(2**63)), CODE.INVALID_ARGUMENT, "id -9223372036854775808 at 0"),
+    Bad("too many ids", ids(*[5] * 2049), CODE.INVALID_ARGUMENT, "has 2049 ids; send 1 to 2048"),
+    Bad("unknown model", text("x", model="nobody"), CODE.NOT_FOUND, "model: not served here; there is docs-rope"),
+    Bad(
+        "unknown output alone", b"\x12\x03\x0a\x01x\x1a\x02\x7a\x00", CODE.OK, ""
+    ),  # a newer client's: unknown fields are ignored
+    Bad("unknown layer", outputs(attention=pb.AttentionOutput(layers=[4])), CODE.INVALID_ARGUMENT, "valid are -4 .. 3"),
+    Bad("unknown state", outputs(hidden=pb.HiddenOutput(layers=[-6])), CODE.INVALID_ARGUMENT, "valid are -5 .. 4"),
+    Bad("edge layer", outputs(attention=pb.AttentionOutput(layers=[-(2**31)])), CODE.INVALID_ARGUMENT, "valid are"),
+    Bad(
+        "a layer twice",
+        outputs(attention=pb.AttentionOutput(layers=[-1, 3])),
+        CODE.INVALID_ARGUMENT,
+        "names a layer twice",
+    ),
+    Bad("unknown truncation", text("x", truncation=9), CODE.INVALID_ARGUMENT, "truncation: 9 is none"),
+    Bad("a pair", encode(PAIR), CODE.INVALID_ARGUMENT, "inputs[0].pair: this model takes text or ids"),
+    Bad("segments", encode(SEGMENTS), CODE.INVALID_ARGUMENT, "inputs[0].ids.segments: this model was trained without"),
+    Bad("too many inputs", encode(*[pb.Input(text="x")] * 513), CODE.INVALID_ARGUMENT, "inputs: has 513 entries"),
+    Bad("a million empty texts", b"\x12\x02\x0a\x00" * 1_000_000, CODE.INVALID_ARGUMENT, "has 1000000 entries"),
+    Bad(
+        "a gzip bomb", bytes(64 << 20), CODE.RESOURCE_EXHAUSTED, "Decompressed", {"compression": grpc.Compression.Gzip}
+    ),
+    Bad("20 kB of metadata", text("x"), CODE.RESOURCE_EXHAUSTED, "metadata", {"metadata": (("big", "x" * 20_000),)}),
+]
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with Service(bundle_of("docs-rope")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def channel(service: Service) -> Iterator[Any]:
+    # Any, as its stubs want serializers, which bytes need not.
+    with grpc.insecure_channel(service.target, options=[("grpc.max_send_message_length", -1)]) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module", autouse=True)
+def neighbour(service: Service) -> Iterator[None]:
+    """Another caller, on a connection of its own, who is right all the while and gets the same answer each time."""
+    done, wrong = threading.Event(), list[str]()
+
+    def call() -> None:
+        with grpc.insecure_channel(service.target) as own:
+            good = pb.EncodeRequest(inputs=[pb.Input(text="join two paths")])
+            stub = pb_grpc.HeadlightServiceStub(own)
+            expected = stub.Encode(good).pooled.data
+            while not done.wait(0.01):
+                got = stub.Encode(good, timeout=30).pooled.data
+                if np.abs(np.frombuffer(got, "<f4") - np.frombuffer(expected, "<f4")).max() > 1e-6:
+                    wrong.append("another answer")
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    yield
+    done.set()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert wrong == []
+
+
+def answer(channel: Any, bad: Bad) -> tuple[grpc.StatusCode, str]:
+    try:
+        channel.unary_unary(f"{SERVICE}/Encode")(bad.raw, timeout=30, **bad.options)
+    except grpc.RpcError as error:
+        return error.code(), str(error.details())
+    return CODE.OK, ""
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda each: each.name.replace(" ", "_"))
+def test_it_has_its_documented_status(channel: Any, bad: Bad) -> None:
+    status, message = answer(channel, bad)
+    assert status is bad.status, message
+    assert bad.says in message
+    assert SECRET not in message
+
+
+def test_what_a_stream_sends_is_refused_one_by_one(channel: Any) -> None:
+    requests = [
+        pb.EncodeStreamRequest(id=bad.name, encode=pb.EncodeRequest.FromString(bad.raw))
+        for bad in BAD
+        if bad.status in (CODE.INVALID_ARGUMENT, CODE.NOT_FOUND) and bad.says != UNDECODABLE
+    ]
+    call = channel.stream_stream(
+        f"{SERVICE}/EncodeStream",
+        request_serializer=pb.EncodeStreamRequest.SerializeToString,
+        response_deserializer=pb.EncodeStreamResponse.FromString,
+    )
+    good = pb.EncodeStreamRequest(id="good", encode=pb.EncodeRequest(inputs=[pb.Input(text="x")]))
+    frames = {frame.id: frame for frame in call(iter([*requests, good]), timeout=60)}
+    assert frames.pop("good").HasField("response")
+    for bad in BAD:
+        if bad.name in frames:
+            error = frames.pop(bad.name).error
+            assert error.code == bad.status.value[0]
+            assert bad.says in error.message
+    assert frames == {}
+
+
+def test_truncation_is_done_where_it_is_asked_for_and_told(channel: Any) -> None:
+    raw = text("zebra " * 3000, truncation=pb.TRUNCATION_CUT_END)
+    [item] = pb.EncodeResponse.FromString(channel.unary_unary(f"{SERVICE}/Encode")(raw)).items
+    assert (item.token_count, item.truncated) == (2048, True)
+    assert item.original_token_count > 3000
+
+
+def test_what_is_refused_costs_little_memory(service: Service, channel: Any) -> None:
+    """Each once before, so that what stays allocated for good is not counted; then ten times over."""
+    costly = [bad for bad in BAD if len(bad.raw) > 1_000_000]
+    for bad in costly:
+        answer(channel, bad)
+    before = service.resident_bytes()
+    for bad in costly * 10:
+        answer(channel, bad)
+    assert service.resident_bytes() - before < 64 << 20
+
+
+def test_the_log_holds_no_failure_and_no_text(service: Service, channel: Any) -> None:
+    for bad in BAD:
+        answer(channel, bad)
+    assert [entry for entry in service.log if entry.get("level") in ("error", "critical")] == []
+    assert SECRET not in str(service.log)

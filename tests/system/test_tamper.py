@@ -1,0 +1,41 @@
+"""`python -m service --check` on a bundle that was tampered with: exit code 3, and one line that names the file."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.system.conftest import bundle_of
+from tests.system.processes import ROOT
+from tests.tampering import TAMPERINGS, Tampering
+
+
+def check(bundle: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "service", "--check", "--bundle", str(bundle), *options]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], file: str) -> None:
+    assert (done.returncode, done.stdout) == (3, "")
+    [line] = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert file in line
+
+
+@pytest.mark.parametrize("tampering", TAMPERINGS, ids=lambda each: each.name.replace(" ", "_"))
+def test_tampering_is_told_in_one_line(tmp_path: Path, tampering: Tampering) -> None:
+    copy = Path(shutil.copytree(bundle_of("docs-rope"), tmp_path / "bundle"))
+    tampering.apply(copy)
+    assert_refused(check(copy), tampering.file)
+
+
+def test_a_digest_from_outside_refuses_a_bundle_that_agrees_with_itself() -> None:
+    assert_refused(check(bundle_of("docs-rope"), "--bundle-sha256", "00" * 32), "manifest.json")
+
+
+def test_a_folder_that_is_not_there_is_told_the_same_way(tmp_path: Path) -> None:
+    assert_refused(check(tmp_path / "nowhere"), "manifest.json")

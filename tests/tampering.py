@@ -1,0 +1,121 @@
+"""Ways to tamper with a bundle, each with the file that the refusal must name. Some make the manifest agree, as an attacker would."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import onnx
+
+
+class Tampering(NamedTuple):
+    """A way to tamper."""
+
+    name: str
+    file: str  # named by the refusal
+    apply: Callable[[Path], None]
+
+
+def rewrite(bundle: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the manifest's values."""
+    path = bundle / "manifest.json"
+    values = json.loads(path.read_text())
+    change(values)
+    path.write_text(json.dumps(values))
+
+
+def relist(bundle: Path, name: str) -> None:
+    """Make the manifest agree with a changed file."""
+    data = (bundle / name).read_bytes()
+    entry = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    rewrite(bundle, lambda manifest: manifest["files"].update({name: entry}))
+
+
+def list_as(bundle: Path, name: str) -> None:
+    """List one more file, with the digest and size of the weights."""
+    rewrite(bundle, lambda manifest: manifest["files"].update({name: manifest["files"]["weights.bin"]}))
+
+
+def flip(bundle: Path, name: str) -> None:
+    data = bytearray((bundle / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (bundle / name).write_bytes(data)
+
+
+def remove(bundle: Path, name: str) -> None:
+    (bundle / name).unlink()
+
+
+def swap(bundle: Path) -> None:
+    (bundle / "embed.onnx").rename(bundle / "x")
+    (bundle / "attend.onnx").rename(bundle / "embed.onnx")
+    (bundle / "x").rename(bundle / "attend.onnx")
+
+
+def point(bundle: Path, key: str, value: str) -> None:
+    """Change where the graph says that its first outside tensor lies."""
+    path = bundle / "embed.onnx"
+    model = onnx.load(str(path), load_external_data=False)
+    outside = next(t for t in model.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL)
+    next(entry for entry in outside.external_data if entry.key == key).value = value
+    path.write_bytes(model.SerializeToString())
+    relist(bundle, "embed.onnx")
+
+
+def link_out(bundle: Path) -> None:
+    (bundle / "golden.npz").rename(bundle.parent / "golden.npz")
+    (bundle / "golden.npz").symlink_to("../golden.npz")
+
+
+def link_to_itself(bundle: Path) -> None:
+    (bundle / "golden.npz").unlink()
+    (bundle / "golden.npz").symlink_to("golden.npz")
+
+
+def replace(bundle: Path, name: str, data: bytes) -> None:
+    (bundle / name).write_bytes(data)
+
+
+def replace_and_relist(bundle: Path, name: str, data: bytes) -> None:
+    replace(bundle, name, data)
+    relist(bundle, name)
+
+
+LISTED = ("embed.onnx", "attend.onnx", "weights.bin", "tokenizer.json", "golden.npz", "parity.json")
+MANIFEST = "manifest.json"
+TAMPERINGS = [
+    *(Tampering(f"a changed bit in {name}", name, partial(flip, name=name)) for name in LISTED),
+    *(Tampering(f"{name} missing", name, partial(remove, name=name)) for name in LISTED),
+    Tampering("swapped graphs", ".onnx", swap),
+    Tampering("bytes appended", "weights.bin", lambda b: replace(b, "weights.bin", b"x" * 10)),
+    Tampering("name with ..", "../weights.bin", lambda b: list_as(b, "../weights.bin")),
+    Tampering("absolute name", "/etc/hostname", lambda b: list_as(b, "/etc/hostname")),
+    Tampering("name with a zero byte", "weights", lambda b: list_as(b, "weights\0.bin")),
+    Tampering("name too long", "xxxx", lambda b: list_as(b, "x" * 5000)),
+    Tampering("symbolic link out", "golden.npz", link_out),
+    Tampering("symbolic link to itself", "golden.npz", link_to_itself),
+    Tampering("hard link", "weights.bin", lambda b: os.link(b / "weights.bin", b.parent / "other")),
+    Tampering("graph refers out", "embed.onnx", lambda b: point(b, "location", "../../etc/passwd")),
+    Tampering("graph refers to a listed file not its own", "embed.onnx", lambda b: point(b, "location", "golden.npz")),
+    Tampering("offset beyond the file", "embed.onnx", lambda b: point(b, "offset", str(2**40))),
+    Tampering("length beyond the file", "embed.onnx", lambda b: point(b, "length", str(2**40))),
+    Tampering("petabyte length", "embed.onnx", lambda b: point(b, "length", str(2**50))),
+    Tampering("negative offset", "embed.onnx", lambda b: point(b, "offset", "-4096")),
+    Tampering("offset that only Python reads", "embed.onnx", lambda b: point(b, "offset", "4_096")),
+    Tampering("offset of a million digits", "embed.onnx", lambda b: point(b, "offset", "9" * 10**6)),
+    Tampering("graph that is none", "embed.onnx", lambda b: replace_and_relist(b, "embed.onnx", b"\xff" * 64)),
+    Tampering("format of the future", MANIFEST, lambda b: rewrite(b, lambda m: m.update(format_version=2))),
+    Tampering(
+        "graph without a listed file",
+        "none.onnx",
+        lambda b: rewrite(b, lambda m: m["graphs"][0].update(file="none.onnx")),
+    ),
+    Tampering("manifest cut short", MANIFEST, lambda b: replace(b, MANIFEST, (b / MANIFEST).read_bytes()[:100])),
+    Tampering("manifest of brackets", MANIFEST, lambda b: replace(b, MANIFEST, b"[" * 10**6)),
+    Tampering("not a bundle", MANIFEST, lambda b: (b / MANIFEST).unlink()),
+]

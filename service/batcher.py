@@ -131,7 +131,7 @@ class Batcher:
         if not permit.tokens:
             raise RuntimeError("the permit has been given back already. This is a bug.")
         group = _Group(asyncio.get_running_loop().create_future(), [None] * len(items), len(items))
-        lane, now = LaneKey(model, items[0].selection.role), self._clock()
+        lane, now = LaneKey(model, items[0].role), self._clock()
         group.entries = [
             Entry(lane, _Slot(group, i, item), len(item.ids), now, deadline) for i, item in enumerate(items)
         ]

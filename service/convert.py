@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
@@ -16,8 +17,23 @@ TRUNCATIONS: Mapping[int, Truncation] = {
     pb.TRUNCATION_CUT_END: "cut_end",
     pb.TRUNCATION_CUT_START: "cut_start",
 }
-SERVED = ("text", "ids")  # kinds of input that the runtime can take today, whatever a bundle accepts
-EncodeInput = str | tuple[int, ...]
+
+
+class Pair(NamedTuple):
+    """Two texts that the model sees as one sequence."""
+
+    first: str
+    second: str
+
+
+class TokenIds(NamedTuple):
+    """Token ids, and a segment of each or none at all."""
+
+    ids: tuple[int, ...]
+    segments: tuple[int, ...] = ()
+
+
+EncodeInput = str | Pair | TokenIds
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,14 +41,14 @@ class Interface:
     """What a served model can be asked for."""
 
     layers: int
-    accepts: tuple[str, ...]  # of "text", "ids"
+    accepts: tuple[str, ...]  # of "text", "pair", "ids"
     attend: bool  # whether attention and hidden states can be returned
     max_items: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TokenizeJob:
-    """Inputs to tokenise: texts, or ids to check."""
+    """Inputs to tokenise: texts and pairs of texts, or ids to check."""
 
     inputs: list[EncodeInput]
     with_info: bool
@@ -131,6 +147,6 @@ def _input(place: int, value: pb.Input, interface: Interface) -> EncodeInput:
         raise InvalidInput(f"inputs[{place}].{kind}", f"this model takes {accepted}")
     if kind == "text":
         return value.text
-    if value.ids.segments:
-        raise InvalidInput(f"inputs[{place}].ids.segments", "this model was trained without segments; leave it empty")
-    return tuple(value.ids.ids)
+    if kind == "pair":
+        return Pair(value.pair.first, value.pair.second)
+    return TokenIds(tuple(value.ids.ids), tuple(value.ids.segments))

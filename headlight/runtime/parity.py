@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,22 +42,29 @@ def check_golden(bundle: Bundle, engine: Engine, provider: str, precision: str) 
     """Run the bundle's golden inputs on the engine and compare with what PyTorch gave.
 
     golden.npz holds, for i = 0, 1, ..., `ids_i` int64 [n] and `pooled_i` [D], `tokens_i` [n, D], `attention_i` [L, H, n, n],
-    `hidden_i` [L+1, n, D], all float32. All inputs go in one padded batch, so masking is checked too.
+    `hidden_i` [L+1, n, D], all float32, and `segments_i` int64 [n] where the model knows segments. All inputs go in one padded
+    batch, so masking is checked too.
 
     Raises:
         BundleError: an output is outside the tolerance declared for the provider and precision; it must not be served.
     """
     tolerance = bundle.manifest.tolerance(provider, precision)
     with np.load(bundle.file(bundle.manifest.golden), allow_pickle=False) as golden:
-        arrays: dict[str, NDArray[np.float32]] = {name: golden[name] for name in golden.files}
+        arrays: dict[str, NDArray[Any]] = {name: golden[name] for name in golden.files}
     count = sum(name.startswith("ids_") for name in arrays)
     layers = engine.architecture.layers
     selections = [everything(layers)] if "attend" in engine.roles else []
     for selection in (Selection(tokens=True), *selections):
         outputs = OUTPUTS if selection.role == "attend" else ("pooled", "tokens")
-        results = engine.run([EncodeItem(arrays[f"ids_{i}"].astype(np.int64), selection) for i in range(count)])
+        results = engine.run([_golden_item(arrays, i, selection) for i in range(count)])
         for i, result in enumerate(results):
             for name, error in distances(result, {name: arrays[f"{name}_{i}"] for name in outputs}).items():
                 if error > tolerance.of(name):
                     problem = f"golden {name} is off by {error:.3g} on {provider}/{precision}, tolerance {tolerance.of(name):.3g}"
                     raise BundleError(problem, bundle.manifest.graph(selection.role, provider, precision).file)
+
+
+def _golden_item(arrays: Mapping[str, NDArray[Any]], index: int, selection: Selection) -> EncodeItem:
+    segments = arrays.get(f"segments_{index}")
+    ids = arrays[f"ids_{index}"].astype(np.int64)
+    return EncodeItem(ids, selection, None if segments is None else segments.astype(np.int64))

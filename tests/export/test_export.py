@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from export import report, writer
-from export.graphs import GRAPHS
+from export.graphs import GRAPHS, Embed
 from export.reference import Reference
 from export.report import cases
 from export.weights import share_weights
@@ -110,8 +110,8 @@ def test_the_longest_text_the_model_accepts_is_tried_too() -> None:
 def traced_before(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the graphs of the same checkpoint from the bundle that another test exported: tracing takes seconds."""
 
-    def load(encoder: Encoder, role: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:
-        return onnx.load(bundle_path / f"{role}.onnx"), GRAPHS[role](encoder).outputs
+    def load(encoder: Encoder, role: str) -> tuple[onnx.ModelProto, Embed]:
+        return onnx.load(bundle_path / f"{role}.onnx"), GRAPHS[role](encoder)
 
     monkeypatch.setattr(writer, "trace", load)
 

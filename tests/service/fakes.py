@@ -94,9 +94,15 @@ class FakeTokenizer:
     """A word is a token: its length modulo the vocabulary."""
 
     def encode(
-        self, text: str, *, truncation: str = "refuse", limit: bool = True, with_info: bool = False
+        self,
+        text: str,
+        second: str | None = None,
+        *,
+        truncation: str = "refuse",
+        limit: bool = True,
+        with_info: bool = False,
     ) -> Tokenized:
-        words = text.split()
+        words = f"{text} {second or ''}".split()
         if not words:
             raise InvalidInput("", "is empty; send at least one character")
         length = len(words)
@@ -129,7 +135,7 @@ class FakeRuntime:
         self.tokenizer = FakeTokenizer() if tokenizer else None
         self.engine = FakeEngine()
 
-    def check_ids(self, ids: Sequence[int], *, with_info: bool = False) -> Tokenized:
+    def check_ids(self, ids: Sequence[int], segments: Sequence[int] = (), *, with_info: bool = False) -> Tokenized:
         if not ids or max(ids) >= VOCABULARY or min(ids) < 0:
             raise InvalidInput("", f"must be 1 or more ids in 0 .. {VOCABULARY - 1}")
         return Tokenized(np.array(ids, dtype=np.int64), len(ids), info(ids) if with_info else None)

@@ -107,7 +107,7 @@ def test_only_a_rope_encoder_is_blind_to_a_shift_of_all_positions(
     assert (float((here.pooled - there.pooled).abs().max()) < 1e-5) is invariant
 
 
-@pytest.mark.parametrize("positions", ["rope", "sinusoidal"])
+@pytest.mark.parametrize("positions", ["rope", "sinusoidal", "learned"])
 def test_order_matters_and_default_positions_count_from_zero(positions: str, encoder: Callable[..., Encoder]) -> None:
     model = encoder(positions=positions)
     ids = torch.arange(10)[None]

@@ -195,7 +195,7 @@ class ServedModel:
                 done.append(self._tokenize_one(value, job))
             except InvalidInput as error:
                 field = f"inputs[{place}].{_kind(value)}.{error.field}".rstrip(".")
-                raise InvalidInput(field, error.message) from None
+                raise InvalidInput(field, error.problem) from None
             tokens += len(done[-1].ids)
             if job.limit and tokens > self.limits.max_request_tokens:
                 limit = self.limits.max_request_tokens

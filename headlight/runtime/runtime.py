@@ -165,7 +165,7 @@ class Runtime:
             return self.check_ids(cast(Sequence[int], value))
         except InvalidInput as error:
             field = f"inputs[{index}].{error.field}".rstrip(".")
-            raise InvalidInput(field, error.message) from None
+            raise InvalidInput(field, error.problem) from None
 
     def _texts(self) -> Tokenizer:
         if self.tokenizer is None:

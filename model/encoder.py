@@ -68,12 +68,9 @@ class Encoder(nn.Module):
         if not torch.compiler.is_compiling() and length > self.config.max_length:
             raise ValueError(f"{length} tokens are more than max_length {self.config.max_length}; shorten the text")
         keep = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask != 0  # [B, S]
-        places = torch.arange(length, device=ids.device)
-        visible = keep[:, None, None, :]  # [B, 1, 1, S]: every query of a text sees all its tokens
-        if self.config.causal:
-            visible = visible & (places <= places[:, None])  # [B, 1, S, S]
+        visible = self.visible(keep)
         if positions is None:
-            positions = places.unsqueeze(0)  # [1, S]
+            positions = torch.arange(length, device=ids.device).unsqueeze(0)  # [1, S]
         state = self.positions.prepare(positions)
         x = self.positions.embed(self.embed(ids, segments), state)
         x = self.dropout(self.embedding_norm(x))
@@ -86,6 +83,14 @@ class Encoder(nn.Module):
                 attention.append(weights)
         tokens = self.final_norm(x) * keep.unsqueeze(-1).to(x.dtype)
         return EncoderOutput(self.pool(tokens, keep), tokens, tuple(hidden), tuple(attention))
+
+    def visible(self, keep: Tensor) -> Tensor:
+        """Which keys a query sees: all tokens of its text, or those up to itself. Bool [B, S] -> [B, 1, 1 or S, S]."""
+        visible = keep[:, None, None, :]
+        if not self.config.causal:
+            return visible
+        places = torch.arange(keep.shape[1], device=keep.device)
+        return visible & (places <= places[:, None])
 
     def embed(self, ids: Tensor, segments: Tensor | None) -> Tensor:
         """int64 [B, S], int64 [B, S] or None -> [B, S, D], before positions."""

@@ -26,7 +26,7 @@ def interleaved(heads: Tensor, rotated: int) -> Tensor:
 
 def project(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """[S, D] -> [H, S, d]."""
-    return torch.nn.functional.linear(x, weight, bias).unflatten(-1, (HEADS, WIDTH)).transpose(0, 1)  # type: ignore[no-untyped-call]
+    return torch.nn.functional.linear(x, weight, bias).view(LENGTH, HEADS, WIDTH).transpose(0, 1)
 
 
 @pytest.mark.parametrize("fraction", [1.0, 0.5])

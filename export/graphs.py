@@ -1,63 +1,68 @@
 """The two graphs of a bundle, traced from the encoder.
 
 `embed` computes vectors and nothing else. `attend` also returns each layer's attention weights and hidden states, each as an output
-of its own name. They are two because ONNX Runtime runs every node whichever outputs are fetched: a caller who wants a vector must
-not pay for attention. Both write attention in plain operations (MatMul, Add, Softmax, MatMul), which every provider can run.
+of its own name, and takes a mask of heads. They are two because ONNX Runtime runs every node whichever outputs are fetched: a caller
+who wants a vector must not pay for attention. Both write attention in plain operations (MatMul, Add, Softmax, MatMul), which every
+provider can run.
 """
 
 from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.export import Dim
 
+from model.config import EncoderConfig
 from model.encoder import Encoder
 
 if TYPE_CHECKING:
     import onnx
 
 OPSET = 20  # the first with Gelu as one operator
-INPUTS = ("ids", "mask")
 
 
 class Embed(nn.Module):
-    """ids, mask -> pooled, tokens."""
-
-    outputs: tuple[str, ...] = ("pooled", "tokens")
+    """ids, mask and, where the model knows them, segments -> pooled, tokens."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
         self.encoder = encoder
+        self.inputs: tuple[str, ...] = ("ids", "mask", *(("segments",) if encoder.config.segments else ()))
+        self.outputs: tuple[str, ...] = ("pooled", "tokens")
 
-    def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
-        """int64 [B, S], int64 [B, S] -> float [B, D], [B, S, D]."""
-        out = self.encoder(ids, mask, fused=False)
+    def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> tuple[Tensor, ...]:
+        """int64 [B, S], three times -> float [B, D], [B, S, D]."""
+        out = self.encoder(ids, mask, segments=segments, fused=False)
         return out.pooled, out.tokens
 
 
-class Attend(nn.Module):
-    """ids, mask -> pooled, tokens, attention_0 .. attention_{L-1}, hidden_0 .. hidden_L."""
+class Attend(Embed):
+    """The same and head_mask -> pooled, tokens, attention_0 .. attention_{L-1}, hidden_0 .. hidden_L."""
 
     def __init__(self, encoder: Encoder) -> None:
-        super().__init__()
-        self.encoder = encoder
+        super().__init__(encoder)
         layers = encoder.config.layers
         attention = tuple(f"attention_{layer}" for layer in range(layers))
-        self.outputs = ("pooled", "tokens", *attention, *(f"hidden_{layer}" for layer in range(layers + 1)))
+        self.inputs = (*self.inputs, "head_mask")
+        self.outputs = (*self.outputs, *attention, *(f"hidden_{layer}" for layer in range(layers + 1)))
 
-    def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
-        """int64 [B, S], int64 [B, S] -> float [B, D], [B, S, D], L of [B, H, S, S], L+1 of [B, S, D]."""
-        out = self.encoder(ids, mask, fused=False)
+    def forward(
+        self, ids: Tensor, mask: Tensor, segments: Tensor | None = None, head_mask: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        """int64 [B, S], three times, float [B, L, H] -> float [B, D], [B, S, D], L of [B, H, S, S], L+1 of [B, S, D]."""
+        out = self.encoder(ids, mask, segments=segments, head_mask=head_mask, fused=False)
         return out.pooled, out.tokens, *out.attention, *out.hidden
 
 
 GRAPHS: dict[str, type[Embed] | type[Attend]] = {"embed": Embed, "attend": Attend}
 
 
-def trace(encoder: Encoder, role: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:
+def trace(encoder: Encoder, role: str) -> tuple[onnx.ModelProto, Embed]:
     """Export one graph, its batch and length free.
 
     Args:
@@ -65,24 +70,21 @@ def trace(encoder: Encoder, role: str) -> tuple[onnx.ModelProto, tuple[str, ...]
         role: a key of GRAPHS.
 
     Returns:
-        The model with its weights inside, and its output names in order.
+        The model with its weights inside, and the module that was traced: its `inputs` and `outputs` name those of the model.
     """
     graph = GRAPHS[role](encoder).eval()
-    batch = torch.export.Dim("batch", min=1, max=1 << 20)
-    length = torch.export.Dim("length", min=1, max=encoder.config.max_length)
-    free = {0: batch, 1: length}
-    # Extents other than 1, which the tracer would take for a constant.
-    ids = torch.ones((2, min(5, encoder.config.max_length)), dtype=torch.int64)
+    inputs, shapes = _examples(encoder.config, graph.inputs)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter's remarks on its own innards; what it yields is proven by parity
         program = torch.onnx.export(
             graph,
-            (ids, torch.ones_like(ids)),
+            (),
+            kwargs=inputs,
             dynamo=True,
-            input_names=INPUTS,
+            input_names=graph.inputs,
             output_names=graph.outputs,
-            dynamic_shapes=(free, free),
+            dynamic_shapes=shapes,
             opset_version=OPSET,
             external_data=False,
             verbose=False,
@@ -90,7 +92,19 @@ def trace(encoder: Encoder, role: str) -> tuple[onnx.ModelProto, tuple[str, ...]
     assert program is not None  # only the exporter's older form returns nothing
     model = program.model_proto
     _drop_remarks(model)
-    return model, graph.outputs
+    return model, graph
+
+
+def _examples(config: EncoderConfig, names: Sequence[str]) -> tuple[dict[str, Tensor], dict[str, dict[int, Dim]]]:
+    """Inputs to trace with, by name, and which of their axes are free. Extents other than 1, which would pass for constants."""
+    batch = Dim("batch", min=1, max=1 << 20)
+    length = Dim("length", min=1, max=config.max_length)
+    ids = torch.ones((2, min(5, config.max_length)), dtype=torch.int64)
+    inputs = {"ids": ids, "mask": torch.ones_like(ids), "segments": torch.zeros_like(ids)}
+    inputs["head_mask"] = torch.ones((2, config.layers, config.heads))
+    free = {0: batch, 1: length}
+    shapes = {name: {0: batch} if name == "head_mask" else free for name in names}
+    return {name: inputs[name] for name in names}, shapes
 
 
 def _drop_remarks(model: onnx.ModelProto) -> None:

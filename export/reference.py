@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import torch
@@ -25,6 +25,19 @@ def random_ids(config: EncoderConfig, length: int, seed: int) -> Ids:
     return ids
 
 
+def random_segments(config: EncoderConfig, length: int, seed: int) -> Ids | None:
+    """`length` segments, the same for the same seed: int64 [length]. None where the model knows none."""
+    if not config.segments:
+        return None
+    return np.random.default_rng([seed, length, 1]).integers(0, config.segments, size=length, dtype=np.int64)
+
+
+def random_head_mask(config: EncoderConfig, seed: int) -> Floats:
+    """A mask that removes some heads and weakens others: float32 [L, H] of 0, 0.5 and 1."""
+    shape = (config.layers, config.heads)
+    return np.random.default_rng([seed, 2]).choice(np.array([0.0, 0.5, 1.0], dtype=np.float32), size=shape)
+
+
 class Reference:
     """The encoder in float32, as trained, and in float64."""
 
@@ -32,24 +45,29 @@ class Reference:
         self.encoder = encoder
         self.exact = copy.deepcopy(encoder).double()
 
-    def outputs(self, ids: Ids, *, weights: bool = True) -> dict[str, Floats]:
+    def outputs(
+        self, ids: Ids, segments: Ids | None = None, head_mask: Floats | None = None, *, weights: bool = True
+    ) -> dict[str, Floats]:
         """Encode one text alone, without padding.
 
         Args:
-            ids: int64 [n].
+            ids, segments: int64 [n].
+            head_mask: float32 [L, H].
             weights: False for pooled and tokens alone, by the fused kernel: for lengths whose weights would fill the memory.
 
         Returns:
             pooled [D], tokens [n, D] and, with weights, attention [L, H, n, n] and hidden [L+1, n, D]; float32.
         """
-        return _run(self.encoder, ids, weights)
+        return _run(self.encoder, ids, segments, head_mask, weights)
 
-    def own_error(self, inputs: Sequence[Ids]) -> dict[str, float]:
-        """The largest distance of PyTorch in float32 from PyTorch in float64, by output, over some inputs."""
+    def own_error(self, lengths: Iterable[int], seed: int) -> dict[str, float]:
+        """The largest distance of PyTorch in float32 from PyTorch in float64, by output, over random texts."""
         worst = dict.fromkeys(OUTPUTS, 0.0)
-        for ids in inputs:
-            exact = _run(self.exact, ids, True)
-            for name, value in _run(self.encoder, ids, True).items():
+        config = self.encoder.config
+        for length in lengths:
+            text = random_ids(config, length, seed), random_segments(config, length, seed)
+            exact = _run(self.exact, *text, None, True)
+            for name, value in _run(self.encoder, *text, None, True).items():
                 worst[name] = max(worst[name], distance(name, value, exact[name]))
         return worst
 
@@ -59,9 +77,13 @@ def tolerances(own_error: Mapping[str, float]) -> dict[str, float]:
     return {name: max(base, SLACK * own_error[name]) for name, base in BASE_TOLERANCE.items()}
 
 
-def _run(encoder: Encoder, ids: Ids, weights: bool) -> dict[str, Floats]:
+def _run(
+    encoder: Encoder, ids: Ids, segments: Ids | None, head_mask: Floats | None, weights: bool
+) -> dict[str, Floats]:
+    types = None if segments is None else torch.from_numpy(segments)[None]
+    heads = None if head_mask is None else torch.from_numpy(head_mask)[None]
     with torch.inference_mode():
-        out = encoder(torch.from_numpy(ids)[None], fused=not weights)
+        out = encoder(torch.from_numpy(ids)[None], segments=types, head_mask=heads, fused=not weights)
     result = {"pooled": out.pooled[0].numpy(), "tokens": out.tokens[0].numpy()}
     if weights:
         result["attention"] = torch.cat(out.attention).numpy()  # L of [1, H, n, n] -> [L, H, n, n]

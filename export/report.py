@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
-from export.reference import Reference, lengths_to_try, random_ids
+from export.reference import Reference, lengths_to_try, random_head_mask, random_ids, random_segments
 from headlight.runtime.manifest import ParityEntry
 from headlight.runtime.parity import OUTPUTS, distances, everything
 from headlight.runtime.runtime import Runtime
@@ -22,6 +22,7 @@ class Case:
     name: str
     lengths: tuple[int, ...]
     weights: bool = True
+    removed_heads: bool = False  # a random head mask, which `attend` alone takes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Row:
 
 
 def cases(config: EncoderConfig) -> Iterator[Case]:
-    """Texts alone, batches of equal lengths, ragged batches, and the longest text the model accepts."""
+    """Texts alone, batches of equal lengths, ragged batches, heads removed, and the longest text the model accepts."""
     longest = 1
     for length in lengths_to_try(config):
         yield Case("alone", (length,))
@@ -52,6 +53,7 @@ def cases(config: EncoderConfig) -> Iterator[Case]:
     yield Case("equal lengths", (trained,) * 4)
     yield Case("ragged", tuple(min(n, longest) for n in (1, trained, 7, 2 * trained, 2)))
     yield Case("ragged, many", tuple(1 + (i * 7) % min(trained, 48) for i in range(64)))
+    yield Case("heads removed", (trained, min(7, longest)), removed_heads=True)
     if config.max_length > longest:
         yield Case("longest", (config.max_length,), weights=False)
 
@@ -68,12 +70,19 @@ def measure(runtime: Runtime, reference: Reference) -> list[Row]:
 def _measure(case: Case, runtime: Runtime, reference: Reference) -> dict[str, float]:
     """The worst distance of each output. `embed` and `attend` must both agree where both give an output."""
     config = reference.encoder.config
-    inputs = [random_ids(config, length, SEED + i) for i, length in enumerate(case.lengths)]
-    selections = [Selection(tokens=True)] + ([everything(config.layers)] if case.weights else [])
-    batches = [runtime.engine.run([EncodeItem(ids, selection) for ids in inputs]) for selection in selections]
+    head_mask = random_head_mask(config, SEED) if case.removed_heads else None
+    texts = [
+        (random_ids(config, n, SEED + i), random_segments(config, n, SEED + i)) for i, n in enumerate(case.lengths)
+    ]
+    selections = [] if case.removed_heads else [Selection(tokens=True)]
+    selections += [everything(config.layers)] if case.weights else []
+    batches = [
+        runtime.engine.run([EncodeItem(ids, selection, segments, head_mask) for ids, segments in texts])
+        for selection in selections
+    ]
     worst = dict.fromkeys(OUTPUTS if case.weights else ("pooled", "tokens"), 0.0)
-    for i, ids in enumerate(inputs):
-        expected = reference.outputs(ids, weights=case.weights)
+    for i, (ids, segments) in enumerate(texts):
+        expected = reference.outputs(ids, segments, head_mask, weights=case.weights)
         for batch in batches:
             have = {name: value for name, value in expected.items() if getattr(batch[i], name) is not None}
             for name, error in distances(batch[i], have).items():

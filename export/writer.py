@@ -15,13 +15,14 @@ import numpy as np
 import onnx
 import torch
 
-from export.graphs import GRAPHS, INPUTS, OPSET, trace
-from export.reference import Reference, lengths_to_try, random_ids, tolerances
+from export.graphs import GRAPHS, OPSET, trace
+from export.reference import Reference, lengths_to_try, random_ids, random_segments, tolerances
 from export.report import SEED, Row, measure, summary
 from export.weights import share_weights
 from headlight.runtime import Runtime
 from headlight.runtime.manifest import MANIFEST, Architecture, FileEntry, Graph, Manifest, Tolerance
 from model.checkpoint import TOKENIZER, WEIGHTS, load_checkpoint
+from model.config import EncoderConfig
 from model.encoder import Encoder
 
 GOLDEN, PARITY, WEIGHT_FILE = "golden.npz", "parity.json", "weights.bin"
@@ -63,7 +64,7 @@ def export_checkpoint(checkpoint: Path, out: Path, *, name: str | None = None, v
         raise FileExistsError(f"{out} exists and is not a bundle; choose another --out or remove it")
     encoder = load_checkpoint(checkpoint)
     reference = Reference(encoder)
-    own_error = reference.own_error([random_ids(encoder.config, n, SEED) for n in lengths_to_try(encoder.config)])
+    own_error = reference.own_error(lengths_to_try(encoder.config), SEED)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
         draft = Path(folder) / "bundle"
@@ -105,12 +106,13 @@ def _write_parts(
             heads=config.heads,
             dim=config.dim,
             vocab_size=config.vocab_size,
+            segments=config.segments,
         ),
         trained_length=config.trained_length,
         max_length=config.max_length,
         pooling=config.pooling,
         normalize=config.normalize,
-        accepts=("text", "ids") if has_tokenizer else ("ids",),
+        accepts=_accepts(config, has_tokenizer),
         graphs=graphs,
         # "*": what a provider that was not at hand here must keep to.
         tolerances=tuple(Tolerance(provider=p, precision=PRECISION, **limits) for p in (PROVIDER, "*")),
@@ -122,11 +124,17 @@ def _write_parts(
     )
 
 
+def _accepts(config: EncoderConfig, has_tokenizer: bool) -> tuple[str, ...]:
+    """The kinds of input: pairs where the model can tell two texts apart."""
+    texts = ("text", "pair") if config.segments > 1 else ("text",)
+    return (*(texts if has_tokenizer else ()), "ids")
+
+
 def _write_graphs(draft: Path, encoder: Encoder) -> tuple[Graph, ...]:
     traced = {role: trace(encoder, role) for role in GRAPHS}
     share_weights((model for model, _ in traced.values()), draft / WEIGHT_FILE)
     graphs = []
-    for role, (model, outputs) in traced.items():
+    for role, (model, graph) in traced.items():
         file = f"{role}.onnx"
         onnx.save(model, draft / file)
         graphs.append(
@@ -136,8 +144,8 @@ def _write_graphs(draft: Path, encoder: Encoder) -> tuple[Graph, ...]:
                 precision=PRECISION,
                 file=file,
                 weights=(WEIGHT_FILE,),
-                inputs=INPUTS,
-                outputs=outputs,
+                inputs=graph.inputs,
+                outputs=graph.outputs,
                 providers=(PROVIDER,),
             )
         )
@@ -148,8 +156,11 @@ def _write_golden(draft: Path, reference: Reference) -> None:
     arrays: dict[str, Any] = {}
     for i, length in enumerate(n for n in GOLDEN_LENGTHS if n <= reference.encoder.config.max_length):
         ids = random_ids(reference.encoder.config, length, i)
+        segments = random_segments(reference.encoder.config, length, i)
         arrays[f"ids_{i}"] = ids
-        arrays |= {f"{name}_{i}": value for name, value in reference.outputs(ids).items()}
+        if segments is not None:
+            arrays[f"segments_{i}"] = segments
+        arrays |= {f"{name}_{i}": value for name, value in reference.outputs(ids, segments).items()}
     np.savez(draft / GOLDEN, **arrays)
 
 

@@ -53,6 +53,7 @@ class InvalidInput(HeadlightError):
 
     Attributes:
         field: its path in the request, as "inputs[3].text".
+        problem: what is wrong with it; the message without the path.
     """
 
     code = Code.INVALID_INPUT
@@ -60,6 +61,7 @@ class InvalidInput(HeadlightError):
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}" if field else problem)
         self.field = field
+        self.problem = problem
 
 
 class NotFound(HeadlightError):

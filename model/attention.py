@@ -8,39 +8,49 @@ use the plain form.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from model.config import EncoderConfig
-from model.positions import Positions
+
+if TYPE_CHECKING:
+    from model.positions import Positions
 
 # Added to the score of an invisible key. Finite, so that a row without any visible key is not 0/0; large enough that
 # exp() of it is exactly 0 in every float format; small enough to stay finite when a runtime computes in bfloat16.
 MASKED_SCORE = -1e30
 
 
-def masked_softmax(query: Tensor, key: Tensor, visible: Tensor | None) -> Tensor:
-    """softmax(Q K^T / sqrt(d)) over the visible keys; a row that sees no key holds finite numbers without meaning."""
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # [B, H, Q, K]
+def score_bias(visible: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """What is added to the scores: `bias` where the key is visible, MASKED_SCORE elsewhere. None for nothing."""
     if visible is not None:
-        scores = scores + torch.where(visible, 0.0, MASKED_SCORE).to(scores.dtype)
-    return scores.softmax(dim=-1)
+        bias = torch.where(visible, 0.0 if bias is None else bias, MASKED_SCORE)
+    return None if bias is None else bias.to(dtype)
 
 
-def attention_weights(query: Tensor, key: Tensor, visible: Tensor | None) -> Tensor:
-    """softmax(Q K^T / sqrt(d)), rows being queries and columns keys (Vaswani et al. 2017, eq. 1).
+def masked_softmax(query: Tensor, key: Tensor, visible: Tensor | None, bias: Tensor | None = None) -> Tensor:
+    """softmax(Q K^T / sqrt(d) + bias) over the visible keys; a row that sees no key holds finite numbers without meaning."""
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # [B, H, Q, K]
+    added = score_bias(visible, bias, scores.dtype)
+    return (scores if added is None else scores + added).softmax(dim=-1)
+
+
+def attention_weights(query: Tensor, key: Tensor, visible: Tensor | None, bias: Tensor | None = None) -> Tensor:
+    """softmax(Q K^T / sqrt(d) + bias), rows being queries and columns keys (Vaswani et al. 2017, eq. 1).
 
     Args:
         query: [B, H, Q, d] float.
         key: [B, H, K, d] float.
         visible: bool, broadcastable to [B, H, Q, K]; True where the query may look at the key. None: everywhere.
+        bias: float, broadcastable to [B, H, Q, K]; None: zeros.
 
     Returns:
         [B, H, Q, K]: each row sums to 1, or is all zeros where the query sees no key.
     """
-    weights = masked_softmax(query, key, visible)
+    weights = masked_softmax(query, key, visible, bias)
     return weights if visible is None else weights * sees_any(visible, weights.dtype)
 
 
@@ -50,13 +60,13 @@ def sees_any(visible: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, visible: Tensor | None, *, fused: bool
+    query: Tensor, key: Tensor, value: Tensor, visible: Tensor | None, bias: Tensor | None = None, *, fused: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Scaled dot-product attention.
 
     Args:
         query, key, value: [B, H, Q, d], [B, H, K, d], [B, H, K, d] float.
-        visible: as in `attention_weights`.
+        visible, bias: as in `attention_weights`.
         fused: use the kernel that does not materialise the weights.
 
     Returns:
@@ -64,10 +74,10 @@ def attend(
     """
     weights = None
     if fused:
-        bias = None if visible is None else torch.where(visible, 0.0, MASKED_SCORE).to(query.dtype)
-        context = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+        added = score_bias(visible, bias, query.dtype)
+        context = functional.scaled_dot_product_attention(query, key, value, attn_mask=added)
     else:
-        weights = masked_softmax(query, key, visible)
+        weights = masked_softmax(query, key, visible, bias)
         context = weights @ value
     if visible is None:
         return context, weights
@@ -77,17 +87,26 @@ def attend(
 
 
 class MultiHeadAttention(nn.Module):
-    """W_o concat_h attend(W_q x, W_k x, W_v x), with rotary positions applied to Q and K where the scheme is rotary."""
+    """W_o concat_h attend(W_q x, W_k x, W_v x), Q and K turned and the scores biased where the scheme of positions says so."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.heads = config.heads
         self.head_dim = config.head_dim
-        self.project_in = nn.Linear(config.dim, 3 * config.dim)  # Q, K and V in one product: rows [Q; K; V]
-        self.project_out = nn.Linear(config.dim, config.dim)
+        self.project_in = nn.Linear(
+            config.dim, 3 * config.dim, bias=config.attention_bias
+        )  # Q, K and V in one product: rows [Q; K; V]
+        self.project_out = nn.Linear(config.dim, config.dim, bias=config.attention_bias)
 
     def forward(
-        self, x: Tensor, visible: Tensor | None, positions: Positions, state: tuple[Tensor, ...], *, fused: bool
+        self,
+        x: Tensor,
+        visible: Tensor | None,
+        positions: Positions,
+        state: tuple[Tensor, ...],
+        *,
+        head_mask: Tensor | None = None,
+        fused: bool,
     ) -> tuple[Tensor, Tensor | None]:
         """Self-attention over x.
 
@@ -95,10 +114,12 @@ class MultiHeadAttention(nn.Module):
             x: [B, S, D] float.
             visible: bool, broadcastable to [B, H, S, S].
             positions: the encoder's position scheme; `state` is what its `prepare` returned for this sequence.
+            head_mask: float [B, H]; what each head contributes is multiplied by it, 0 removing the head (Michel et al. 2019,
+                eq. 2). None: ones.
             fused: see `attend`.
 
         Returns:
-            [B, S, D], and the weights [B, H, S, S] or None where fused.
+            [B, S, D], and the weights [B, H, S, S] or None where fused: of every head, whatever the mask makes of it.
         """
         batch, length, dim = x.shape
         projected = self.project_in(x).chunk(3, dim=-1)  # three of [B, S, D]
@@ -107,6 +128,8 @@ class MultiHeadAttention(nn.Module):
             for part in projected
         )
         query, key = positions.rotate(query, state), positions.rotate(key, state)
-        context, weights = attend(query, key, value, visible, fused=fused)  # [B, H, S, d]
+        context, weights = attend(query, key, value, visible, positions.bias(state), fused=fused)  # [B, H, S, d]
+        if head_mask is not None:
+            context = context * head_mask[:, :, None, None]
         joined = context.transpose(1, 2).reshape(batch, length, dim)  # [B, S, D]
         return self.project_out(joined), weights

@@ -1,4 +1,4 @@
-"""One Transformer block: attention and a feed-forward network, each inside a residual connection and a layer norm."""
+"""One Transformer block: attention and a feed-forward network, each inside a residual connection and a norm."""
 
 from __future__ import annotations
 
@@ -6,42 +6,54 @@ from torch import Tensor, nn
 
 from model.attention import MultiHeadAttention
 from model.config import EncoderConfig
+from model.norms import build_norm
 from model.positions import Positions
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"gelu": nn.GELU, "silu": nn.SiLU}  # GELU: the exact erf form
 
 
 class FeedForward(nn.Module):
-    """Linear(D, F), GELU (the exact erf form), Linear(F, D), at each position alone."""
+    """Linear(D, F), activation, Linear(F, D), at each position alone; gated, act(gate x) * up x in between (Shazeer 2020)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.up = nn.Linear(config.dim, config.ffn_dim)
-        self.activation = nn.GELU()
-        self.down = nn.Linear(config.ffn_dim, config.dim)
+        self.up = nn.Linear(config.dim, config.ffn_dim, bias=config.ffn_bias)
+        self.activation = ACTIVATIONS[config.activation]()
+        self.down = nn.Linear(config.ffn_dim, config.dim, bias=config.ffn_bias)
+        self.gate = nn.Linear(config.dim, config.ffn_dim, bias=config.ffn_bias) if config.ffn == "gated" else None
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, S, D] -> [B, S, D]."""
-        out: Tensor = self.down(self.activation(self.up(x)))  # [B, S, F] in between
+        up = self.up(x)  # [B, S, F]
+        out: Tensor = self.down(self.activation(up) if self.gate is None else self.activation(self.gate(x)) * up)
         return out
 
 
 class Block(nn.Module):
-    """Pre-norm: x + f(LN(x)). Post-norm: LN(x + f(x)). f is attention, then the feed-forward network."""
+    """Pre-norm: x + f(N(x)). Post-norm: N(x + f(x)). N is a norm, f attention, then the feed-forward network."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.pre_norm = config.norm == "pre"
         self.attention = MultiHeadAttention(config)
-        self.attention_norm = nn.LayerNorm(config.dim, eps=config.norm_eps)
+        self.attention_norm = build_norm(config)
         self.feed_forward = FeedForward(config)
-        self.feed_forward_norm = nn.LayerNorm(config.dim, eps=config.norm_eps)
+        self.feed_forward_norm = build_norm(config)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(
-        self, x: Tensor, visible: Tensor | None, positions: Positions, state: tuple[Tensor, ...], *, fused: bool
+        self,
+        x: Tensor,
+        visible: Tensor | None,
+        positions: Positions,
+        state: tuple[Tensor, ...],
+        *,
+        head_mask: Tensor | None = None,
+        fused: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        """x: [B, S, D] -> [B, S, D] and the attention weights [B, H, S, S] (None where fused); see there."""
+        """x: [B, S, D] -> [B, S, D] and the attention weights [B, H, S, S] (None where fused); see MultiHeadAttention."""
         source = self.attention_norm(x) if self.pre_norm else x
-        mixed, weights = self.attention(source, visible, positions, state, fused=fused)
+        mixed, weights = self.attention(source, visible, positions, state, head_mask=head_mask, fused=fused)
         x = x + self.dropout(mixed)
         if self.pre_norm:
             return x + self.dropout(self.feed_forward(self.feed_forward_norm(x))), weights

@@ -1,4 +1,4 @@
-"""A checkpoint is a folder: config.json, model.safetensors, tokenizer.json. No pickle is ever read or written."""
+"""A checkpoint is a folder: config.json, model.safetensors and, for texts, tokenizer.json. No pickle is ever read or written."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ ENCODER_PREFIX = "encoder."  # other prefixes (training heads) may stand beside 
 
 
 def save_checkpoint(
-    folder: Path, encoder: Encoder, tokenizer_json: str, extra: dict[str, Tensor] | None = None
+    folder: Path, encoder: Encoder, tokenizer_json: str | None, extra: dict[str, Tensor] | None = None
 ) -> None:
     """Write `encoder` to `folder`, its weights rounded to float16, which halves the file.
 
     Args:
         folder: created if missing.
-        tokenizer_json: the text of tokenizer.json.
+        tokenizer_json: the text of tokenizer.json; None: the model will take token ids alone.
         extra: further tensors (a training head), under names that do not begin with "encoder.".
 
     Raises:
@@ -37,7 +37,8 @@ def save_checkpoint(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / WEIGHTS).write_bytes(save(halves))  # save_file would make it unreadable to other users
     (folder / CONFIG).write_text(encoder.config.to_json(), encoding="utf-8")
-    (folder / TOKENIZER).write_text(tokenizer_json, encoding="utf-8")
+    if tokenizer_json is not None:
+        (folder / TOKENIZER).write_text(tokenizer_json, encoding="utf-8")
 
 
 def load_checkpoint(folder: Path) -> Encoder:

@@ -7,8 +7,15 @@ import json
 from pathlib import Path
 from typing import Any, get_type_hints
 
-NORM_PLACEMENTS = ("pre", "post")
-POOLING_MODES = ("mean", "cls")
+# The words that a field may hold.
+CHOICES = {
+    "norm": ("pre", "post"),
+    "norm_type": ("layer", "rms"),
+    "ffn": ("plain", "gated"),
+    "activation": ("gelu", "silu"),
+    "alibi": ("symmetric", "signed"),
+    "pooling": ("mean", "cls", "last"),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,38 +33,69 @@ class EncoderConfig:
     ffn_dim: int  # customarily 4 * dim
     positions: str  # a name in model.positions.POSITIONS
     norm: str = "pre"  # "pre": x + f(LN(x)), trains without warm-up pains; "post": LN(x + f(x)), as BERT
+    norm_type: str = "layer"  # "layer": LayerNorm; "rms": RMSNorm
+    norm_bias: bool = True  # LayerNorm has one; RMSNorm never has
     norm_eps: float = 1e-5
+    attention_bias: bool = True  # the projections to Q, K and V and the one behind them have biases
+    causal: bool = False  # a token sees itself and those before it, none behind it
+    ffn: str = "plain"  # "plain": down(act(up x)); "gated": down(act(gate x) * up x), as Shazeer 2020
+    activation: str = "gelu"  # "gelu": the exact erf form; "silu"
+    ffn_bias: bool = True
+    segments: int = 0  # token types (first text, second text, ...) with an embedding each; 0: the model knows none
     scale_embeddings: bool = False  # multiply token embeddings by sqrt(dim), as Vaswani et al. 2017
-    rope_theta: float = 10000.0  # base of the rotary wavelengths; read only where positions == "rope"
-    pooling: str = "mean"
+    rope_theta: float = 10000.0  # base of the rotary wavelengths; this and the next two are for positions "rope"
+    rope_fraction: float = 1.0  # of each head's dimensions, which turn; the others know no position
+    rope_offset: int = 0  # position of the first token
+    alibi: str = "symmetric"  # for positions "alibi"; see model.positions.Alibi
+    pooling: str = "mean"  # "mean"; "cls": the first token; "last": the last token, for causal models
     normalize: bool = True  # pooled vectors have unit length
-    dropout: float = 0.0  # training only
+    dropout: float = 0.0  # training only: of what each half of a block adds
+    embedding_dropout: float = 0.0  # training only: of embeddings with positions and segments added
     trained_length: int = 128  # tokens; the longest sequence seen in training
-    max_length: int = 2048  # tokens; the longest sequence that will be accepted
+    max_length: int = 2048  # tokens; the longest sequence that will be accepted; rows of the table of learned positions
     pad_id: int = 0
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "dim", "heads", "layers", "ffn_dim", "trained_length", "max_length"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        for name in ("segments", "rope_offset"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; choose one of {choices}")
+        for name in ("dropout", "embedding_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0 and below 1")
         if self.dim % self.heads:
             raise ValueError(f"dim {self.dim} is not a multiple of heads {self.heads}; each head needs the same width")
-        if self.norm not in NORM_PLACEMENTS:
-            raise ValueError(f"norm is {self.norm!r}; choose one of {NORM_PLACEMENTS}")
-        if self.pooling not in POOLING_MODES:
-            raise ValueError(f"pooling is {self.pooling!r}; choose one of {POOLING_MODES}")
         if not 0 <= self.pad_id < self.vocab_size:
             raise ValueError(f"pad_id {self.pad_id} is not a token of a vocabulary of {self.vocab_size}")
         if self.norm_eps <= 0 or self.rope_theta <= 0:
             raise ValueError(f"norm_eps {self.norm_eps} and rope_theta {self.rope_theta} must be above 0")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout is {self.dropout}; it must be at least 0 and below 1")
         if self.trained_length > self.max_length:
             raise ValueError(f"trained_length {self.trained_length} is beyond max_length {self.max_length}")
+        self._check_positions()
+
+    def _check_positions(self) -> None:
+        """What one scheme demands, and whoever uses another need not fulfil."""
+        if self.positions == "rope" and (self.rope_width % 2 or not 2 <= self.rope_width <= self.head_dim):
+            have = (
+                f"rope_fraction {self.rope_fraction} of dim / heads = {self.head_dim} is {self.rope_width} dimensions"
+            )
+            raise ValueError(f"{have}; rope turns pairs, so it must be an even number from 2 to {self.head_dim}")
+        if self.positions == "alibi" and self.alibi == "signed" and self.causal:
+            raise ValueError("alibi 'signed' has heads that look ahead, which causal forbids; choose 'symmetric'")
 
     @property
     def head_dim(self) -> int:
         return self.dim // self.heads
+
+    @property
+    def rope_width(self) -> int:
+        """Dimensions of each head that rotary positions turn."""
+        return int(self.head_dim * self.rope_fraction)
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"

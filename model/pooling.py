@@ -17,7 +17,14 @@ def cls_pool(tokens: Tensor, mask: Tensor) -> Tensor:
     return tokens[:, 0] * mask[:, :1].to(tokens.dtype)
 
 
-POOLING = {"mean": mean_pool, "cls": cls_pool}
+def last_pool(tokens: Tensor, mask: Tensor) -> Tensor:
+    """The vector of the last token that is not padding. [B, S, D] float, [B, S] bool -> [B, D]; zeros where all is padding."""
+    places = torch.arange(1, mask.shape[1] + 1, device=mask.device) * mask  # [B, S]; 0 at padding
+    last = mask & (places == places.amax(dim=1, keepdim=True))
+    return (tokens * last.unsqueeze(-1).to(tokens.dtype)).sum(dim=1)
+
+
+POOLING = {"mean": mean_pool, "cls": cls_pool, "last": last_pool}
 
 
 def unit_length(vectors: Tensor) -> Tensor:

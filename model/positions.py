@@ -1,66 +1,28 @@
-"""How an encoder knows where a token stands. One small class a scheme, chosen by name through POSITIONS.
-
-Angles p * theta_i reach thousands of radians, where a float32 product has lost every digit that sine and cosine need.
-So no angle is ever multiplied out in float32: sine and cosine of the coarse part and of the fine part of a position are
-tabulated from float64 and joined by the addition theorem, which keeps both within 2e-7 of the float64 value at any
-position the tables span.
-"""
+"""How an encoder knows where a token stands. One small class a scheme, chosen by name through POSITIONS."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
+from model.angles import Angles, inverse_wavelengths
+from model.attention import MASKED_SCORE
 from model.config import EncoderConfig
-
-FINE = 256  # positions per coarse step; two tables of ~sqrt(max_length) rows instead of one of max_length
-
-
-def inverse_wavelengths(width: int, base: float) -> Tensor:
-    """base^(-2i/width) for i in 0 .. ceil(width/2)-1, float64 [ceil(width/2)]: radians per position.
-
-    Pair i has the wavelength 2 pi base^(2i/width) positions; the low dimensions oscillate fastest (Vaswani et al. 2017,
-    section 3.5).
-    """
-    pairs = torch.arange((width + 1) // 2, dtype=torch.float64)
-    return torch.pow(torch.tensor(base, dtype=torch.float64), -2.0 * pairs / width)
-
-
-class Angles(nn.Module):
-    """cos and sin of p * frequency, exact to float32 rounding for every position p in 0 .. max_length-1."""
-
-    coarse_cos: Tensor
-    coarse_sin: Tensor
-    fine_cos: Tensor
-    fine_sin: Tensor
-
-    def __init__(self, frequencies: Tensor, max_length: int) -> None:
-        super().__init__()
-        steps = -(-max_length // FINE)
-        for name, positions in (
-            ("coarse", torch.arange(steps, dtype=torch.float64) * FINE),
-            ("fine", torch.arange(FINE, dtype=torch.float64)),
-        ):
-            angles = positions[:, None] * frequencies[None, :]  # [rows, pairs] float64
-            # Not persistent: computable, so no checkpoint carries them.
-            self.register_buffer(f"{name}_cos", angles.cos().float(), persistent=False)
-            self.register_buffer(f"{name}_sin", angles.sin().float(), persistent=False)
-
-    def forward(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """positions: int64 [B or 1, S] -> cos, sin: each float32 [B or 1, S, pairs]."""
-        coarse = positions // FINE
-        fine = positions - coarse * FINE
-        cos_a, sin_a = functional.embedding(coarse, self.coarse_cos), functional.embedding(coarse, self.coarse_sin)
-        cos_b, sin_b = functional.embedding(fine, self.fine_cos), functional.embedding(fine, self.fine_sin)
-        return cos_a * cos_b - sin_a * sin_b, sin_a * cos_b + cos_a * sin_b
 
 
 class Positions(nn.Module):
-    """The seam between the encoder and a scheme. The base class does nothing at the three places where one may act."""
+    """The seam between the encoder and a scheme. The base class does nothing at the three places where one may act.
+
+    Attributes:
+        adds: whether `embed` adds to the token embeddings, which must then not be so large that they drown it.
+        needs_training: whether a position means nothing before it was seen in training.
+    """
+
+    adds = False
+    needs_training = False
 
     def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
-        """Computed once per forward from int64 positions [B or 1, S], and handed to the two methods below."""
+        """Computed once per forward from int64 positions [B or 1, S], and handed to the methods below."""
         return ()
 
     def embed(self, x: Tensor, state: tuple[Tensor, ...]) -> Tensor:
@@ -71,9 +33,22 @@ class Positions(nn.Module):
         """Change queries or keys [B, H, S, d]."""
         return heads
 
+    def bias(self, state: tuple[Tensor, ...]) -> Tensor | None:
+        """What is added to the attention scores: float, broadcastable to [B, H, S, S]; None for nothing."""
+        return None
+
+
+class Nowhere(Positions):
+    """No positions at all, the ablation: a bidirectional encoder is then equivariant to permutations of its tokens."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+
 
 class Sinusoidal(Positions):
     """Adds PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i+1) = cos of the same (Vaswani et al. 2017, 3.5). Any width."""
+
+    adds = True
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -89,29 +64,100 @@ class Sinusoidal(Positions):
         return x + state[0].to(x.dtype)
 
 
-class Rope(Positions):
-    """Turns the pairs (i, i + d/2) of each query and key by p * theta^(-2i/d) (Su et al. 2021, the half-split layout).
+class Learned(Positions):
+    """Adds a row of a trained table [max_length, D] (Gehring et al. 2017; BERT). There is nothing beyond its last row."""
 
-    The score of a query and a key then depends on their distance only.
+    adds = True
+    needs_training = True
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.table = nn.Embedding(config.max_length, config.dim)
+
+    def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
+        return (self.table(positions),)  # [B, S, D]
+
+    def embed(self, x: Tensor, state: tuple[Tensor, ...]) -> Tensor:
+        return x + state[0]
+
+
+class Rope(Positions):
+    """Turns the pairs (i, i + r/2) of each query and key by p * theta^(-2i/r) (Su et al. 2021, the half-split layout).
+
+    r is config.rope_width: the first r dimensions of a head turn, the rest stay. The score of a query and a key then depends
+    on their distance only. Checkpoints that pair neighbours (2i, 2i + 1) are brought to this layout by `model.interleaved`.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        if config.head_dim % 2:
-            raise ValueError(f"rope turns pairs of dimensions, so dim / heads must be even; it is {config.head_dim}")
-        self.angles = Angles(inverse_wavelengths(config.head_dim, config.rope_theta), config.max_length)
+        self.width = config.rope_width
+        self.offset = config.rope_offset
+        frequencies = inverse_wavelengths(self.width, config.rope_theta)
+        self.angles = Angles(frequencies, config.max_length + self.offset)
 
     def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
-        cos, sin = self.angles(positions)
-        return cos[:, None], sin[:, None]  # [B, 1, S, d/2], broadcast over heads
+        cos, sin = self.angles(positions + self.offset)
+        return cos[:, None], sin[:, None]  # [B, 1, S, r/2], broadcast over heads
 
     def rotate(self, heads: Tensor, state: tuple[Tensor, ...]) -> Tensor:
         cos, sin = state[0].to(heads.dtype), state[1].to(heads.dtype)
-        first, second = heads.chunk(2, dim=-1)  # each [B, H, S, d/2]
-        return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+        first, second = heads[..., : self.width].chunk(2, dim=-1)  # each [B, H, S, r/2]
+        turned = (first * cos - second * sin, second * cos + first * sin)
+        return torch.cat((*turned, heads[..., self.width :]), dim=-1)
 
 
-POSITIONS: dict[str, type[Sinusoidal] | type[Rope]] = {"sinusoidal": Sinusoidal, "rope": Rope}
+def alibi_slopes(heads: int) -> Tensor:
+    """m_h = 2^(-8h/H) for h in 1 .. H, float64 [H], where H is a power of two (Press et al. 2022, section 3).
+
+    For any other count: the slopes of the next smaller power of two, then every other one of the next larger, as in their code.
+    """
+    power = 1 << (heads.bit_length() - 1)
+    slopes = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
+    slopes += [2.0 ** (-8 * h / (2 * power)) for h in range(1, 2 * power, 2)]
+    return torch.tensor(slopes[:heads], dtype=torch.float64)
+
+
+class Alibi(Positions):
+    """Adds -m_h |i - j| to the score of query i and key j (Press et al. 2022). No table, so no end.
+
+    "symmetric": as written. Alone it cannot tell left from right: reversing the input reverses the output.
+    "signed": heads 0, 2, ... see the keys up to their query alone, heads 1, 3, ... those from it on; two such heads share a slope.
+    (Dropping the sign of the distance instead, m_h (j - i), would tell a bidirectional encoder nothing of distance: softmax
+    cancels -m_h i, which is the same for every key. Under a causal mask it is the symmetric form.)
+    """
+
+    slopes: Tensor
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.signed = config.alibi == "signed"
+        if self.signed:
+            slopes = alibi_slopes((config.heads + 1) // 2).repeat_interleave(2)[: config.heads]
+        else:
+            slopes = alibi_slopes(config.heads)
+        self.register_buffer("slopes", slopes.float()[:, None, None], persistent=False)  # [H, 1, 1]
+
+    def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
+        ahead = (positions[:, None, :] - positions[:, :, None]).unsqueeze(1)  # [B, 1, S, S]: j - i
+        bias = -self.slopes * ahead.abs().to(self.slopes.dtype)  # [B, H, S, S]
+        if self.signed:
+            direction = (
+                2 * (torch.arange(self.slopes.shape[0], device=ahead.device) % 2) - 1
+            )  # -1: looks back; 1: ahead
+            bias = torch.where(ahead * direction[:, None, None] >= 0, bias, MASKED_SCORE)
+        return (bias,)
+
+    def bias(self, state: tuple[Tensor, ...]) -> Tensor:
+        return state[0]
+
+
+POSITIONS: dict[str, type[Nowhere] | type[Sinusoidal] | type[Learned] | type[Rope] | type[Alibi]] = {
+    "none": Nowhere,
+    "sinusoidal": Sinusoidal,
+    "learned": Learned,
+    "rope": Rope,
+    "alibi": Alibi,
+}
 
 
 def build_positions(config: EncoderConfig) -> Positions:

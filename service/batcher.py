@@ -134,7 +134,7 @@ class Batcher:
             raise Unavailable("the service is shutting down; try another replica")
         if not permit.amount:
             raise RuntimeError("the permit has been given back already. This is a bug.")
-        lane = LaneKey(model, items[0].selection.role)
+        lane = LaneKey(model, items[0].role)
         group = self._enqueue(lane, items, deadline)
         expiry = self._expire_at(deadline, group)
         try:

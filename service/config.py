@@ -71,7 +71,9 @@ class Config:
         ),
     )
     max_request_tokens: int = field(
-        default=32768, metadata=option(at_least(1), "tokens per request; lower it to share the queue more evenly")
+        # An eighth of the queue: one stream's requests in flight fill it, and no lone caller is shed.
+        default=16384,
+        metadata=option(at_least(1), "tokens per request; lower it to share the queue more evenly"),
     )
     max_request_bytes: int = field(
         default=4 << 20, metadata=option(at_least(1024), "bytes of one request message; raise it for long texts")

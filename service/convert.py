@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
@@ -18,8 +19,23 @@ TRUNCATIONS: Mapping[int, Truncation] = {
     pb.TRUNCATION_CUT_END: "cut_end",
     pb.TRUNCATION_CUT_START: "cut_start",
 }
-SERVED = ("text", "ids")  # kinds of input that the runtime can take today, whatever a bundle accepts
-EncodeInput = str | tuple[int, ...]
+
+
+class Pair(NamedTuple):
+    """Two texts that the model sees as one sequence."""
+
+    first: str
+    second: str
+
+
+class TokenIds(NamedTuple):
+    """Token ids, and a segment of each or none at all."""
+
+    ids: tuple[int, ...]
+    segments: tuple[int, ...] = ()
+
+
+EncodeInput = str | Pair | TokenIds
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,7 +43,7 @@ class Interface:
     """What a served model can be asked for."""
 
     layers: int
-    accepts: tuple[str, ...]  # of "text", "ids"
+    accepts: tuple[str, ...]  # of "text", "pair", "ids"
     attend: bool  # whether attention and hidden states can be returned
     max_items: int
     max_characters: int  # of one text
@@ -35,7 +51,7 @@ class Interface:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TokenizeJob:
-    """Inputs to tokenise: texts, or ids to check."""
+    """Inputs to tokenise: texts and pairs of texts, or ids to check."""
 
     inputs: list[EncodeInput]
     with_info: bool
@@ -137,12 +153,12 @@ def _input(place: int, value: pb.Input, interface: Interface) -> EncodeInput:
         raise InvalidInput(f"inputs[{place}]", f"is empty; set {accepted}")
     if kind not in interface.accepts:
         raise InvalidInput(f"inputs[{place}].{kind}", f"this model takes {accepted}")
-    if kind == "text":
-        # Tokenising takes some 350 bytes and 2 µs a character: what cannot fit is refused unread.
-        if len(value.text) > interface.max_characters:
-            problem = f"has {len(value.text)} characters; at most {interface.max_characters} are read, shorten it"
-            raise InvalidInput(f"inputs[{place}].text", problem)
-        return value.text
-    if value.ids.segments:
-        raise InvalidInput(f"inputs[{place}].ids.segments", "this model was trained without segments; leave it empty")
-    return tuple(value.ids.ids)
+    if kind == "ids":
+        return TokenIds(tuple(value.ids.ids), tuple(value.ids.segments))
+    texts = Pair(value.pair.first, value.pair.second) if kind == "pair" else (value.text,)
+    # Tokenising takes some 350 bytes and 2 µs a character: what cannot fit is refused unread.
+    characters = sum(map(len, texts))
+    if characters > interface.max_characters:
+        problem = f"has {characters} characters; at most {interface.max_characters} are read, shorten it"
+        raise InvalidInput(f"inputs[{place}].{kind}", problem)
+    return texts if isinstance(texts, Pair) else value.text

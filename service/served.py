@@ -15,7 +15,7 @@ from headlight.runtime.values import EncodeItem, ItemResult, Tokenized
 from service.admission import Admission, Permit
 from service.answers import describe, header, model_ref, token_info
 from service.batcher import Batcher
-from service.convert import SERVED, EncodeInput, Interface, TokenizeJob, encode_job, tokenize_job
+from service.convert import EncodeInput, Interface, Pair, TokenIds, TokenizeJob, encode_job, tokenize_job
 from service.metrics import ModelMetrics
 from service.prepared import Prepared, sizes
 from service.status import reason_of
@@ -40,9 +40,7 @@ class ServedModel:
     ) -> None:
         """Join the parts; `batcher` has an engine and lanes under the model's name."""
         manifest = runtime.bundle.manifest
-        accepts = tuple(
-            kind for kind in SERVED if kind in manifest.accepts and (kind != "text" or runtime.tokenizer is not None)
-        )
+        accepts = tuple(kind for kind in manifest.accepts if kind == "ids" or runtime.tokenizer is not None)
         self.name = manifest.name
         self.ref = model_ref(runtime)
         self.limits = limits
@@ -103,7 +101,7 @@ class ServedModel:
         metrics, timings = self._metrics, prepared.header.timings
         if not prepared.data_bytes:  # token_info alone
             return [ItemResult(None, None, None, None) for _ in prepared.inputs]
-        items = [EncodeItem(tokenized.ids, prepared.selection) for tokenized in prepared.inputs]
+        items = [EncodeItem(each.ids, prepared.selection, each.segments) for each in prepared.inputs]
         with self._admission.admit(prepared.tokens, deadline - time.monotonic()) as permit:
             results, timings.queue_ns, timings.infer_ns = await self._batcher.submit(permit, self.name, items, deadline)
         metrics.texts.inc(len(items))
@@ -163,7 +161,7 @@ class ServedModel:
 
     async def _tokenize(self, job: TokenizeJob) -> list[Tokenized]:
         """The whole request in one go: off the event loop, unless that costs more than the work itself."""
-        if sum(map(len, job.inputs)) <= INLINE_CHARACTERS:
+        if sum(map(_size, job.inputs)) <= INLINE_CHARACTERS:
             return self._tokenize_now(job)
         with self.stage("tokenize"):
             return await asyncio.get_running_loop().run_in_executor(self._tokenizers, self._tokenize_now, job)
@@ -172,21 +170,32 @@ class ServedModel:
         done, tokens, limits = [], 0, self.limits
         most = limits.max_request_tokens if job.limit else limits.max_unary_response_bytes // LEAST_TOKEN_INFO_BYTES
         for place, value in enumerate(job.inputs):
-            kind = "text" if isinstance(value, str) else "ids"
             try:
                 done.append(self._tokenize_one(value, job))
             except InvalidInput as error:
-                raise InvalidInput(f"inputs[{place}].{kind}", error.message) from None
+                field = f"inputs[{place}].{_kind(value)}.{error.field}".rstrip(".")
+                raise InvalidInput(field, error.problem) from None
             tokens += len(done[-1].ids)
             if tokens > most:
                 raise InvalidInput("inputs", f"have more than {most} tokens together; split the request")
         return done
 
     def _tokenize_one(self, value: EncodeInput, job: TokenizeJob) -> Tokenized:
-        if not isinstance(value, str):
-            return self._runtime.check_ids(value, with_info=job.with_info)
+        if isinstance(value, TokenIds):
+            return self._runtime.check_ids(value.ids, value.segments, with_info=job.with_info)
         if self._runtime.tokenizer is None:
             raise RuntimeError("text was accepted without a tokenizer. This is a bug.")
+        first, second = value if isinstance(value, Pair) else (value, None)
         return self._runtime.tokenizer.encode(
-            value, truncation=job.truncation, limit=job.limit, with_info=job.with_info
+            first, second, truncation=job.truncation, limit=job.limit, with_info=job.with_info
         )
+
+
+def _kind(value: EncodeInput) -> str:
+    """The field of pb.Input that it came in."""
+    return "text" if isinstance(value, str) else "pair" if isinstance(value, Pair) else "ids"
+
+
+def _size(value: EncodeInput) -> int:
+    """Characters or ids to go through."""
+    return len(value) if isinstance(value, str) else sum(map(len, value))

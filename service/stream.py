@@ -18,6 +18,7 @@ from service.served import ServedModel
 from service.status import refusal
 
 MAX_ID_BYTES = 128
+LAST_FRAMES = ("response", "end", "error")  # of an answer
 Context = grpc.aio.ServicerContext[pb.EncodeStreamRequest, pb.EncodeStreamResponse]
 
 
@@ -151,7 +152,6 @@ class StreamCall:
             with contextlib.suppress(grpc.aio.BaseError):
                 await self._write(pb.EncodeStreamResponse(id=request.id, error=status))
         finally:
-            self._live.discard(request.id)
             self._slots.release()
 
     async def _encode(self, request: pb.EncodeStreamRequest) -> None:
@@ -179,6 +179,10 @@ class StreamCall:
             ReaderStalled: it was not taken in time.
         """
         async with self._writing:
+            if frame.WhichOneof("frame") in LAST_FRAMES:
+                self._live.discard(
+                    frame.id
+                )  # before the caller can have it: the id may be used again as soon as it is read
             try:
                 async with asyncio.timeout(self._stall_seconds):
                     await self._context.write(frame)

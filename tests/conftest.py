@@ -8,42 +8,37 @@ from pathlib import Path
 import pytest
 
 from headlight.runtime import Runtime
-from tests.factory import small_config, write_checkpoint
+from tests.factory import kind_config, write_checkpoint
 
 MakeBundle = Callable[[str], Path]
 
 
 @pytest.fixture(scope="session")
 def make_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> MakeBundle:
-    """positions -> the folder of a small checkpoint with that scheme."""
+    """A key of KINDS -> the folder of a small checkpoint of that kind."""
     made: dict[str, Path] = {}
 
-    def make(positions: str) -> Path:
-        if positions not in made:
-            # One scheme pre-norm with mean pooling, the other post-norm with the first token: each path is exported once.
-            changes = {"rope": {}, "sinusoidal": {"norm": "post", "pooling": "cls", "scale_embeddings": True}}[
-                positions
-            ]
-            config = small_config(positions=positions, **changes)
-            made[positions] = write_checkpoint(tmp_path_factory.mktemp(f"checkpoint-{positions}"), config)
-        return made[positions]
+    def make(kind: str) -> Path:
+        if kind not in made:
+            made[kind] = write_checkpoint(tmp_path_factory.mktemp(f"checkpoint-{kind}"), kind_config(kind))
+        return made[kind]
 
     return make
 
 
 @pytest.fixture(scope="session")
 def make_bundle(tmp_path_factory: pytest.TempPathFactory, make_checkpoint: MakeBundle) -> MakeBundle:
-    """positions -> a bundle directory, exported and proven by the real exporter. Not to be changed: copy it first."""
+    """A key of KINDS -> a bundle directory, exported and proven by the real exporter. Not to be changed: copy it first."""
     made: dict[str, Path] = {}
 
-    def make(positions: str) -> Path:
+    def make(kind: str) -> Path:
         from export.writer import export_checkpoint
 
-        if positions not in made:
-            out = tmp_path_factory.mktemp("bundles") / f"small-{positions}"
-            export_checkpoint(make_checkpoint(positions), out)
-            made[positions] = out
-        return made[positions]
+        if kind not in made:
+            out = tmp_path_factory.mktemp("bundles") / f"small-{kind}"
+            export_checkpoint(make_checkpoint(kind), out)
+            made[kind] = out
+        return made[kind]
 
     return make
 

@@ -37,6 +37,33 @@ def small_tokenizer() -> tokenizers.Tokenizer:
     return tokenizer
 
 
+# One bundle for each scheme of positions. Between them they take every path of the encoder once, so that each is exported.
+KINDS: dict[str, dict[str, Any]] = {
+    "rope": {},
+    "sinusoidal": {"norm": "post", "pooling": "cls", "scale_embeddings": True},
+    "learned": {"norm": "post", "segments": 2, "layers": 1},
+    "alibi": {"ffn": "gated", "norm_bias": False, "attention_bias": False, "layers": 1},
+    "none": {"norm_type": "rms", "ffn": "gated", "activation": "silu", "ffn_bias": False, "layers": 1},
+    # As a language model that was made an encoder.
+    "causal": {
+        "positions": "rope",
+        "rope_fraction": 0.5,
+        "rope_offset": 3,
+        "causal": True,
+        "pooling": "last",
+        "norm_type": "rms",
+        "layers": 1,
+    },
+    "signed": {"positions": "alibi", "alibi": "signed", "layers": 1},
+}
+SCHEMES = ("none", "sinusoidal", "learned", "rope", "alibi")
+
+
+def kind_config(kind: str) -> EncoderConfig:
+    """The small config of a key of KINDS."""
+    return small_config(**{"positions": kind} | KINDS[kind])
+
+
 def small_config(**changes: Any) -> EncoderConfig:
     """Two layers of three heads, sizes that are not powers of two."""
     values: dict[str, Any] = {

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from headlight.errors import BundleError, EngineError
 from headlight.runtime.bundle import Bundle
-from headlight.runtime.values import EncodeItem, Floats, ItemResult, Role
+from headlight.runtime.values import EncodeItem, Floats, Ids, ItemResult, Role
 
 # Official builds may send telemetry; the variable must stand before the library is loaded.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -58,9 +58,11 @@ class Engine:
         """
         self.architecture = bundle.manifest.architecture
         self._sessions: dict[Role, Any] = {}
+        self._inputs: dict[Role, tuple[str, ...]] = {}
         roles: tuple[Role, ...] = ("embed", "attend") if attend else ("embed",)
         for role in roles:
             graph = bundle.manifest.graph(role, provider, precision)
+            self._inputs[role] = graph.inputs
             try:
                 self._sessions[role] = _open_session(str(bundle.file(graph.file)), threads, spin)
             except Exception as error:  # the library raises many types; at start-up its words reach the operator alone
@@ -77,16 +79,29 @@ class Engine:
         Raises:
             EngineError: ONNX Runtime failed, or a result is not finite. The details are in the log.
         """
-        role = items[0].selection.role
+        role = items[0].role
         wanted = output_names(items)
-        ids, mask = pad([item.ids for item in items])
+        feeds = self._feeds(role, items)
         try:
-            outputs = dict(zip(wanted, self._sessions[role].run(wanted, {"ids": ids, "mask": mask}), strict=True))
+            outputs = dict(zip(wanted, self._sessions[role].run(wanted, feeds), strict=True))
         except Exception as error:  # the library raises many types, none of them a base of the others
             raise _failure("ONNX Runtime failed", str(error)) from error
         if not all(np.isfinite(outputs[name]).all() for name in ("pooled", "tokens") if name in outputs):
-            raise _failure("a result is not finite", f"role {role}, batch {ids.shape}")
+            raise _failure("a result is not finite", f"role {role}, batch {feeds['ids'].shape}")
         return [cut_out(outputs, row, item) for row, item in enumerate(items)]
+
+    def _feeds(self, role: Role, items: Sequence[EncodeItem]) -> Outputs:
+        """The inputs of a graph. Those that no item sets stand for "as if the graph had no such input"."""
+        ids, mask = pad([item.ids for item in items])
+        feeds: Outputs = {"ids": ids, "mask": mask}
+        if "segments" in self._inputs[role]:
+            feeds["segments"], _ = pad([_zeros_unless(item.segments, item.ids) for item in items])
+        if "head_mask" in self._inputs[role]:
+            ones = np.ones((self.architecture.layers, self.architecture.heads), dtype=np.float32)
+            feeds["head_mask"] = np.stack([ones if item.head_mask is None else item.head_mask for item in items])
+        elif any(item.head_mask is not None for item in items):
+            raise EngineError("the bundle's attend graph takes no head mask; export its checkpoint again")
+        return feeds
 
 
 def output_names(items: Sequence[EncodeItem]) -> list[str]:
@@ -109,6 +124,10 @@ def cut_out(outputs: Outputs, row: int, item: EncodeItem) -> ItemResult:
         attention=_stack([outputs[f"attention_{layer}"][row, :, :n, :n] for layer in selection.attention]),
         hidden=_stack([outputs[f"hidden_{layer}"][row, :n] for layer in selection.hidden]),
     )
+
+
+def _zeros_unless(segments: Ids | None, ids: Ids) -> Ids:
+    return np.zeros_like(ids) if segments is None else segments
 
 
 def _stack(parts: list[Floats]) -> Floats | None:

@@ -63,6 +63,7 @@ class Architecture:
     heads: int
     dim: int
     vocab_size: int
+    segments: int = 0  # token types; 0: the graphs have no input for them
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -208,7 +209,12 @@ class Manifest:
 
 def _architecture(fields: Fields) -> Architecture:
     counts = {name: fields.count(name) for name in ("layers", "heads", "dim", "vocab_size")}
-    return Architecture(positions=fields.take("positions", str), **counts)
+    segments = (
+        fields.take("segments", int) if "segments" in fields.values else 0
+    )  # bundles older than the key have none
+    if segments < 0:
+        raise BundleError(f"{fields.path}segments is {segments}; expected at least 0", MANIFEST)
+    return Architecture(positions=fields.take("positions", str), segments=segments, **counts)
 
 
 def _graph(fields: Fields) -> Graph:

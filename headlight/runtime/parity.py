@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,11 +39,11 @@ def everything(layers: int) -> Selection:
     return Selection(True, True, tuple(range(layers)), tuple(range(layers + 1)))
 
 
-def _load_golden(bundle: Bundle) -> dict[str, NDArray[np.float32]]:
+def _load_golden(bundle: Bundle) -> dict[str, NDArray[Any]]:
     name = bundle.manifest.golden
     try:
         with bundle.file(name).open("rb") as file, np.load(file, allow_pickle=False) as golden:
-            arrays: dict[str, NDArray[np.float32]] = {key: golden[key] for key in golden.files}
+            arrays: dict[str, NDArray[Any]] = {key: golden[key] for key in golden.files}
     except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile):
         raise BundleError("is not an archive of plain arrays", name) from None
     count = sum(key.startswith("ids_") for key in arrays)
@@ -55,7 +56,8 @@ def check_golden(bundle: Bundle, engine: Engine, provider: str, precision: str) 
     """Run the bundle's golden inputs on the engine and compare with what PyTorch gave.
 
     golden.npz holds, for i = 0, 1, ..., `ids_i` int64 [n] and `pooled_i` [D], `tokens_i` [n, D], `attention_i` [L, H, n, n],
-    `hidden_i` [L+1, n, D], all float32. All inputs go in one padded batch, so masking is checked too.
+    `hidden_i` [L+1, n, D], all float32, and `segments_i` int64 [n] where the model knows segments. All inputs go in one padded
+    batch, so masking is checked too.
 
     Raises:
         BundleError: an output is outside the tolerance declared for the provider and precision; it must not be served.
@@ -69,7 +71,7 @@ def check_golden(bundle: Bundle, engine: Engine, provider: str, precision: str) 
         outputs = OUTPUTS if selection.role == "attend" else ("pooled", "tokens")
         file = bundle.manifest.graph(selection.role, provider, precision).file
         try:
-            results = engine.run([EncodeItem(arrays[f"ids_{i}"].astype(np.int64), selection) for i in range(count)])
+            results = engine.run([_golden_item(arrays, i, selection) for i in range(count)])
         except EngineError:
             raise BundleError("cannot run the golden inputs, or gives no finite numbers for them", file) from None
         for i, result in enumerate(results):
@@ -77,3 +79,9 @@ def check_golden(bundle: Bundle, engine: Engine, provider: str, precision: str) 
                 if not error <= tolerance.of(name):
                     problem = f"golden {name} is off by {error:.3g} on {provider}/{precision}, tolerance {tolerance.of(name):.3g}"
                     raise BundleError(problem, file)
+
+
+def _golden_item(arrays: Mapping[str, NDArray[Any]], index: int, selection: Selection) -> EncodeItem:
+    segments = arrays.get(f"segments_{index}")
+    ids = arrays[f"ids_{index}"].astype(np.int64)
+    return EncodeItem(ids, selection, None if segments is None else segments.astype(np.int64))

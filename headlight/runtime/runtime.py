@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypeGuard, cast
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from headlight.runtime.parity import check_golden, everything
 from headlight.runtime.tokenizer import Tokenizer, Truncation
 from headlight.runtime.values import EncodeItem, Ids, ItemResult, Selection, Tokenized
 
+# One input: a text, a pair of texts seen together, or token ids, special tokens included.
+Input = str | tuple[str, str] | Sequence[int]
 PROVIDERS = ("cpu",)
 PRECISIONS = ("fp32",)
 BATCH_TOKENS = 1024  # padded tokens in one batch of `encode`; measured best between 512 and 2,048 on CPU
@@ -67,6 +70,17 @@ class Runtime:
         manifest = self.bundle.manifest
         tokenizer = manifest.tokenizer
         self.tokenizer = Tokenizer(self.bundle.file(tokenizer), manifest.max_length) if tokenizer else None
+        self._check_segments()
+
+    def _check_segments(self) -> None:
+        """A tokenizer that marks more segments than the model knows would index beyond its table."""
+        manifest = self.bundle.manifest
+        if self.tokenizer is None or not manifest.architecture.segments:
+            return
+        marked = self.tokenizer.segments(pairs="pair" in manifest.accepts)
+        if marked > manifest.architecture.segments:
+            problem = f"tells {marked} segments apart; the model knows {manifest.architecture.segments}"
+            raise BundleError(problem, manifest.tokenizer)
 
     @property
     def roles(self) -> frozenset[str]:
@@ -77,33 +91,41 @@ class Runtime:
         """See parity.check_golden. Raises BundleError where this machine's numbers are not PyTorch's."""
         check_golden(self.bundle, self.engine, self.provider, self.precision)
 
-    def check_ids(self, ids: Sequence[int], *, with_info: bool = False) -> Tokenized:
+    def check_ids(self, ids: Sequence[int], segments: Sequence[int] = (), *, with_info: bool = False) -> Tokenized:
         """Token ids from outside, checked: a GPU would not.
 
+        Args:
+            ids: 1 to max_length.
+            segments: one of each id, or none for all 0.
+            with_info: also return the tokens.
+
         Raises:
-            InvalidInput: none, too many, or one that is not in the vocabulary; `field` is empty, for the caller to fill in.
+            InvalidInput: none, too many, or one that is not in the vocabulary; `field` is empty, or "segments" where these do
+                not fit, for the caller to complete.
         """
         manifest = self.bundle.manifest
         if not 1 <= len(ids) <= manifest.max_length:
             raise InvalidInput("", f"has {len(ids)} ids; send 1 to {manifest.max_length}")
-        try:
-            array = np.fromiter(ids, dtype=np.int64, count=len(ids))
-        except (OverflowError, TypeError, ValueError):
-            raise InvalidInput("", "holds something that is not a 64-bit integer") from None
-        vocabulary = manifest.architecture.vocab_size
-        wrong = np.flatnonzero((array < 0) | (array >= vocabulary))
-        if len(wrong):
-            raise InvalidInput("", f"id {array[wrong[0]]} at {wrong[0]} is not in 0 .. {vocabulary - 1}")
-        return Tokenized(array, len(array), self._info(array) if with_info else None)
+        array = _checked("", "id", ids, manifest.architecture.vocab_size)
+        types = np.zeros_like(array)
+        if len(segments):
+            if not manifest.architecture.segments:
+                raise InvalidInput("segments", "this model was trained without segments; leave it empty")
+            if len(segments) != len(ids):
+                raise InvalidInput(
+                    "segments", f"has {len(segments)} entries for {len(ids)} ids; send one of each, or none"
+                )
+            types = _checked("segments", "segment", segments, manifest.architecture.segments)
+        return Tokenized(array, len(array), self._info(array, types) if with_info else None, types)
 
     def encode(
         self,
-        inputs: Iterable[str | Sequence[int]],
+        inputs: Iterable[Input],
         outputs: Selection | None = None,
         *,
         truncation: Truncation = "refuse",
     ) -> list[ItemResult]:
-        """Encode texts, or sequences of ids, in batches of near lengths.
+        """Encode texts, pairs of texts, or sequences of ids, in batches of near lengths.
 
         Args:
             inputs: any number.
@@ -114,10 +136,11 @@ class Runtime:
             One result per input, in their order.
 
         Raises:
-            InvalidInput: an input cannot be encoded; `field` is "inputs[i]".
+            InvalidInput: an input cannot be encoded; `field` begins with "inputs[i]".
         """
         selection = outputs or Selection()
-        items = [EncodeItem(self._ids(i, value, truncation), selection) for i, value in enumerate(inputs)]
+        tokenized = [self._tokenize(i, value, truncation) for i, value in enumerate(inputs)]
+        items = [EncodeItem(each.ids, selection, each.segments) for each in tokenized]
         results: dict[int, ItemResult] = {}
         for rows in plan([len(item.ids) for item in items], squared=selection.role == "attend"):
             results.update(zip(rows, self.engine.run([items[row] for row in rows]), strict=True))
@@ -131,20 +154,45 @@ class Runtime:
             if "attend" in self.roles:
                 self.engine.run([EncodeItem(ids, everything(self.bundle.manifest.architecture.layers))])
 
-    def _ids(self, index: int, value: str | Sequence[int], truncation: Truncation) -> Ids:
+    def _tokenize(self, index: int, value: Input, truncation: Truncation) -> Tokenized:
         try:
-            if not isinstance(value, str):
-                return self.check_ids(value).ids
-            if self.tokenizer is None:
-                raise InvalidInput("", "is text, but the bundle has no tokenizer; send ids")
-            return self.tokenizer.encode(value, truncation=truncation).ids
+            if isinstance(value, str):
+                return self._texts().encode(value, truncation=truncation)
+            if is_pair(value):
+                if "pair" not in self.bundle.manifest.accepts:
+                    raise InvalidInput("", "is a pair of texts, which the model was not trained on; send one text")
+                return self._texts().encode(*value, truncation=truncation)
+            return self.check_ids(cast(Sequence[int], value))
         except InvalidInput as error:
-            raise InvalidInput(f"inputs[{index}]", error.message) from None
+            field = f"inputs[{index}].{error.field}".rstrip(".")
+            raise InvalidInput(field, error.problem) from None
 
-    def _info(self, ids: Ids) -> TokenList:
+    def _texts(self) -> Tokenizer:
+        if self.tokenizer is None:
+            raise InvalidInput("", "is text, but the bundle has no tokenizer; send ids")
+        return self.tokenizer
+
+    def _info(self, ids: Ids, segments: Ids) -> TokenList:
         values, zeros = tuple(ids.tolist()), (0,) * len(ids)
         pieces = self.tokenizer.pieces(values) if self.tokenizer else ()
-        return TokenList(values, pieces, zeros, zeros, (False,) * len(ids), zeros)
+        return TokenList(values, pieces, zeros, zeros, (False,) * len(ids), tuple(segments.tolist()))
+
+
+def is_pair(value: Input) -> TypeGuard[tuple[str, str]]:
+    """Whether an input is two texts to be seen together."""
+    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)
+
+
+def _checked(field: str, what: str, values: Sequence[int], count: int) -> Ids:
+    """The values as int64 [n]. Raises InvalidInput for `field` unless each is in 0 .. count-1."""
+    try:
+        array = np.fromiter(values, dtype=np.int64, count=len(values))
+    except (OverflowError, TypeError, ValueError):
+        raise InvalidInput(field, "holds something that is not a 64-bit integer") from None
+    wrong = np.flatnonzero((array < 0) | (array >= count))
+    if len(wrong):
+        raise InvalidInput(field, f"{what} {array[wrong[0]]} at {wrong[0]} is not in 0 .. {count - 1}")
+    return array
 
 
 def choose_provider(name: str) -> str:

@@ -49,32 +49,46 @@ class Tokenizer:
         return tokenizer
 
     def encode(
-        self, text: str, *, truncation: Truncation = "refuse", limit: bool = True, with_info: bool = False
+        self,
+        text: str,
+        second: str | None = None,
+        *,
+        truncation: Truncation = "refuse",
+        limit: bool = True,
+        with_info: bool = False,
     ) -> Tokenized:
-        """Tokenise one text, special tokens included.
+        """Tokenise one text, or two that are seen together, special tokens included.
 
         Args:
             text: at least one character.
+            second: the other text of a pair, at least one character. Truncation cuts whichever is longer.
             truncation: what to do beyond max_length tokens.
             limit: False to accept any length and never truncate.
             with_info: also return pieces and offsets.
 
         Raises:
-            InvalidInput: empty, without a single token of its own, or too long; `field` is empty, for the caller to fill in.
+            InvalidInput: empty, without a single token of its own, or too long; `field` is empty, or "first" or "second" of a
+                pair, for the caller to complete.
         """
-        if not text:
-            raise InvalidInput("", "is empty; send at least one character")
-        encoding = self._plain.encode(text)
+        for field, part in (("first" if second is not None else "", text), ("second", second)):
+            if part == "":
+                raise InvalidInput(field, "is empty; send at least one character")
+        encoding = self._plain.encode(text, second)
         length = len(encoding)
         if limit and length > self.max_length:
             if truncation == "refuse":
                 problem = f"has {length} tokens, the model takes {self.max_length}; shorten it or ask for truncation"
                 raise InvalidInput("", problem)
-            encoding = self._cutting[truncation].encode(text)
+            encoding = self._cutting[truncation].encode(text, second)
         ids = np.asarray(encoding.ids, dtype=np.int64)
         if not len(ids):
             raise InvalidInput("", "holds no token that the model knows")
-        return Tokenized(ids, length, _info(encoding) if with_info else None)
+        segments = np.asarray(encoding.type_ids, dtype=np.int64)
+        return Tokenized(ids, length, _info(encoding) if with_info else None, segments)
+
+    def segments(self, *, pairs: bool) -> int:
+        """How many segments (token types) it tells apart, in single texts or also in pairs of texts."""
+        return 1 + max(self._plain.encode("a", "b" if pairs else None).type_ids, default=0)
 
     def pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
         """The vocabulary's spelling of each id; empty where the vocabulary has none."""

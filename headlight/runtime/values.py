@@ -37,10 +37,19 @@ class Selection:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EncodeItem:
-    """One input as the engine takes it. ids: int64 [n], n >= 1, each in 0 .. vocab_size-1 (checked by whoever builds it)."""
+    """One input as the engine takes it, checked by whoever builds it."""
 
-    ids: Ids
+    ids: Ids  # int64 [n], n >= 1, each in 0 .. vocab_size-1
     selection: Selection
+    segments: Ids | None = (
+        None  # int64 [n], each in 0 .. segments-1; None: zeros; not looked at by a model without segments
+    )
+    head_mask: Floats | None = None  # float32 [L, H], by which what each head contributes is multiplied; None: ones
+
+    @property
+    def role(self) -> Role:
+        """The graph that can serve it: a head mask is an input of `attend` alone."""
+        return self.selection.role if self.head_mask is None else "attend"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,11 +64,15 @@ class ItemResult:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tokenized:
-    """One input after tokenising: ids int64 [n]; its length before truncation; its tokens where they were asked for."""
+    """One input after tokenising: ids int64 [n]; its length before truncation; its tokens where they were asked for.
+
+    segments: int64 [n]; None: zeros.
+    """
 
     ids: Ids
     original_length: int
     info: TokenList | None
+    segments: Ids | None = None
 
     @property
     def truncated(self) -> bool:

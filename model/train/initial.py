@@ -10,16 +10,16 @@ from torch import nn
 from model.encoder import Encoder
 from model.train.objectives import MaskedTokenHead
 
-SINUSOIDAL_DEVIATION = 0.3  # of token embeddings, beside sinusoids of deviation 0.7
+POSITION_DEVIATION = 0.7  # of sinusoids; learned positions start as loud
+BESIDE_POSITIONS = 0.3  # deviation of token embeddings that positions are added to
 
 
 def embedding_deviation(encoder: Encoder) -> float:
     """Standard deviation of the starting token embeddings.
 
-    Rotary: 1/sqrt(D), which the encoder multiplies by sqrt(D). Sinusoidal: small enough not to drown the positions.
+    1/sqrt(D), which the encoder multiplies by sqrt(D); small enough not to drown the positions where they are added.
     """
-    sinusoidal = encoder.config.positions == "sinusoidal"
-    return SINUSOIDAL_DEVIATION if sinusoidal else 1 / math.sqrt(encoder.config.dim)
+    return BESIDE_POSITIONS if encoder.positions.adds else 1 / math.sqrt(encoder.config.dim)
 
 
 @torch.no_grad()
@@ -29,6 +29,8 @@ def initialise_encoder(encoder: Encoder) -> None:
     The factor 1/sqrt(2 L) is GPT-2's (Radford et al. 2019, 2.3).
     """
     nn.init.normal_(encoder.embedding.weight, std=embedding_deviation(encoder))
+    for table in encoder.positions.parameters():
+        nn.init.normal_(table, std=POSITION_DEVIATION)
     for name, weight in encoder.named_parameters():
         if name.endswith(("project_out.weight", "down.weight")):
             weight.mul_(1 / math.sqrt(2 * encoder.config.layers))

@@ -6,6 +6,7 @@ import dataclasses
 import math
 
 from model.config import EncoderConfig
+from model.positions import POSITIONS
 from model.train.tokenizer import PAD_ID, VOCAB_SIZE
 
 
@@ -46,6 +47,7 @@ class Recipe:
 
     def encoder_config(self, positions: str, vocab_size: int) -> EncoderConfig:
         """The architecture. `vocab_size`: what the tokenizer really has."""
+        scheme, trained_length = POSITIONS[positions], max(self.lengths)
         return EncoderConfig(
             vocab_size=vocab_size,
             dim=self.dim,
@@ -53,10 +55,12 @@ class Recipe:
             layers=self.layers,
             ffn_dim=self.ffn_dim,
             positions=positions,
-            # Multiplied, the embeddings would also learn sqrt(dim) times as fast and soon drown the sinusoids added to them.
-            scale_embeddings=positions != "sinusoidal",
+            # Multiplied, the embeddings would also learn sqrt(dim) times as fast and soon drown what is added to them.
+            scale_embeddings=not scheme.adds,
             dropout=self.dropout,
-            trained_length=max(self.lengths),
+            embedding_dropout=self.dropout,
+            trained_length=trained_length,
+            max_length=trained_length if scheme.needs_training else EncoderConfig.max_length,
             pad_id=PAD_ID,
         )
 

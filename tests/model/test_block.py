@@ -50,6 +50,7 @@ def test_pre_norm_sublayers_see_a_normed_input(config: Build) -> None:
 def test_block_is_the_written_out_composition(norm: str, config: Build) -> None:
     block, x = Block(config(norm=norm)).eval(), torch.randn(2, 4, 16)
     for layer_norm in (block.attention_norm, block.feed_forward_norm):
+        assert isinstance(layer_norm, nn.LayerNorm)
         nn.init.normal_(layer_norm.weight)  # so that the two norms cannot be taken for each other
 
     def attention(y: Tensor) -> Tensor:

@@ -25,11 +25,22 @@ Build = Callable[..., EncoderConfig]
         ({"max_length": 0}, "max_length is 0; it must be at least 1"),
         ({"dim": 10, "heads": 4}, "dim 10 is not a multiple of heads 4"),
         ({"norm": "rms"}, r"norm is 'rms'; choose one of \('pre', 'post'\)"),
-        ({"pooling": "max"}, r"pooling is 'max'; choose one of \('mean', 'cls'\)"),
+        ({"pooling": "max"}, r"pooling is 'max'; choose one of \('mean', 'cls', 'last'\)"),
         ({"pad_id": 50}, "pad_id 50 is not a token of a vocabulary of 50"),
         ({"pad_id": -1}, "pad_id -1 is not a token"),
         ({"norm_eps": 0.0}, "norm_eps 0.0 and rope_theta"),
-        ({"dropout": 1.0}, "dropout is 1.0; it must be at least 0 and below 1"),
+        ({"dropout": 1.0}, "^dropout is 1.0; it must be at least 0 and below 1"),
+        ({"embedding_dropout": -0.1}, "embedding_dropout is -0.1; it must be at least 0"),
+        ({"norm_type": "batch"}, r"norm_type is 'batch'; choose one of \('layer', 'rms'\)"),
+        ({"ffn": "wide"}, r"ffn is 'wide'; choose one of \('plain', 'gated'\)"),
+        ({"activation": "relu"}, r"activation is 'relu'; choose one of \('gelu', 'silu'\)"),
+        ({"alibi": "odd"}, r"alibi is 'odd'; choose one of \('symmetric', 'signed'\)"),
+        ({"segments": -1}, "segments is -1; it must be at least 0"),
+        ({"rope_offset": -1}, "rope_offset is -1; it must be at least 0"),
+        ({"dim": 6, "heads": 2}, r"rope_fraction 1.0 of dim / heads = 3 is 3 dimensions; rope turns pairs"),
+        ({"rope_fraction": 0.1}, "is 0 dimensions; rope turns pairs, so it must be an even number from 2 to 8"),
+        ({"rope_fraction": 1.5}, "is 12 dimensions; rope turns pairs"),
+        ({"positions": "alibi", "alibi": "signed", "causal": True}, "which causal forbids; choose 'symmetric'"),
         ({"trained_length": 65, "max_length": 64}, "trained_length 65 is beyond max_length 64"),
     ],
 )
@@ -58,6 +69,19 @@ def test_a_bad_key_or_type_is_refused_by_name(changes: dict[str, Any], message: 
 def test_missing_keys_are_named() -> None:
     with pytest.raises(ValueError, match=r"missing keys \['dim', 'ffn_dim', 'heads', 'layers'\]"):
         EncoderConfig.from_dict({"vocab_size": 5, "positions": "rope"})
+
+
+@pytest.mark.parametrize("name", ["docs-rope", "docs-sinusoidal"])
+def test_a_config_from_before_an_option_existed_means_that_options_default(name: str) -> None:
+    path = Path(__file__).parents[2] / "model" / "checkpoints" / name / "config.json"
+    assert "segments" not in json.loads(path.read_text(encoding="utf-8"))
+    config = EncoderConfig.load(path)
+    assert (config.segments, config.causal, config.norm_type, config.ffn) == (0, False, "layer", "plain")
+
+
+def test_what_one_scheme_demands_does_not_bind_the_others(config: Build) -> None:
+    assert config(positions="learned", dim=6, heads=2).head_dim == 3
+    assert config(positions="rope", alibi="signed", causal=True).causal
 
 
 def test_a_whole_number_will_do_for_a_float(config: Build) -> None:

@@ -15,9 +15,16 @@ from model.encoder import Encoder, EncoderOutput
 
 Build = Callable[..., Encoder]
 
-EVERY_KIND = [
-    dict(zip(("positions", "norm", "pooling"), kind, strict=True))
-    for kind in itertools.product(("rope", "sinusoidal"), ("pre", "post"), ("mean", "cls"))
+EVERY_KIND: list[dict[str, Any]] = [
+    *(
+        dict(zip(("positions", "norm"), kind, strict=True))
+        for kind in itertools.product(("none", "sinusoidal", "learned", "rope", "alibi"), ("pre", "post"))
+    ),
+    {"norm": "pre", "pooling": "cls"},
+    {"norm": "post", "pooling": "cls"},
+    {"causal": True, "pooling": "last", "norm_type": "rms", "ffn": "gated", "activation": "silu"},
+    {"positions": "alibi", "alibi": "signed"},
+    {"rope_fraction": 0.5, "attention_bias": False},
 ]
 
 
@@ -33,8 +40,8 @@ def ragged(lengths: list[int], width: int, pad_with: int) -> tuple[Tensor, Tenso
     return torch.where(mask == 1, torch.randint(0, 50, mask.shape), pad_with), mask
 
 
-@pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: "-".join(kind.values()))
-def test_shapes(kind: dict[str, str], encoder: Build) -> None:
+@pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: "-".join(map(str, kind.values())))
+def test_shapes(kind: dict[str, Any], encoder: Build) -> None:
     model = encoder(layers=3, **kind)
     out = encode(model, torch.randint(0, 50, (4, 9)))
     assert out.pooled.shape == (4, 16)
@@ -44,8 +51,8 @@ def test_shapes(kind: dict[str, str], encoder: Build) -> None:
     torch.testing.assert_close(out.pooled.norm(dim=-1), torch.ones(4))
 
 
-@pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: "-".join(kind.values()))
-def test_fused_form_gives_the_same_and_no_weights(kind: dict[str, str], encoder: Build) -> None:
+@pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: "-".join(map(str, kind.values())))
+def test_fused_form_gives_the_same_and_no_weights(kind: dict[str, Any], encoder: Build) -> None:
     model = encoder(**kind)
     ids, mask = ragged([9, 4], 9, pad_with=0)
     plain, fused = encode(model, ids, mask), encode(model, ids, mask, fused=True)
@@ -54,11 +61,11 @@ def test_fused_form_gives_the_same_and_no_weights(kind: dict[str, str], encoder:
     torch.testing.assert_close(plain.tokens, fused.tokens, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: "-".join(kind.values()))
+@pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: "-".join(map(str, kind.values())))
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=4), spare=st.integers(0, 5), pad=st.integers(0, 49))
 def test_padding_and_neighbours_never_change_a_text(
-    kind: dict[str, str], encoder: Build, lengths: list[int], spare: int, pad: int
+    kind: dict[str, Any], encoder: Build, lengths: list[int], spare: int, pad: int
 ) -> None:
     model = encoder(**kind)
     ids, mask = ragged(lengths, max(lengths) + spare, pad_with=pad)
@@ -83,7 +90,7 @@ def test_token_vectors_are_zero_at_padding(encoder: Build) -> None:
     assert (encode(encoder(), ids, mask).tokens[1, 3:] == 0).all()
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_text_of_padding_alone_gives_zeros_and_spares_its_neighbour(
     pooling: str, fused: bool, encoder: Build
@@ -132,7 +139,7 @@ def test_more_tokens_than_allowed_are_refused(encoder: Build) -> None:
         encode(model, torch.zeros(1, 65, dtype=torch.long))
 
 
-@pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: "-".join(kind.values()))
+@pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: "-".join(map(str, kind.values())))
 def test_every_parameter_learns(kind: dict[str, Any], encoder: Build) -> None:
     model = encoder(normalize=False, **kind)
     out: EncoderOutput = model(torch.randint(0, 50, (2, 8)), fused=True)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from model.pooling import POOLING, cls_pool, mean_pool, unit_length
+from model.pooling import POOLING, cls_pool, last_pool, mean_pool, unit_length
 
 TOKENS = torch.tensor([[[1.0, 2.0], [3.0, 6.0], [100.0, 100.0]]])
 
@@ -16,6 +16,11 @@ def test_mean_leaves_padding_out() -> None:
 def test_cls_is_the_first_token() -> None:
     mask = torch.tensor([[True, True, False]])
     torch.testing.assert_close(cls_pool(TOKENS, mask), torch.tensor([[1.0, 2.0]]))
+
+
+@pytest.mark.parametrize(("kept", "place"), [((1, 1, 0), 1), ((1, 1, 1), 2), ((0, 1, 1), 2), ((1, 0, 0), 0)])
+def test_last_is_the_last_token_that_is_not_padding(kept: tuple[int, ...], place: int) -> None:
+    assert torch.equal(last_pool(TOKENS, torch.tensor([kept], dtype=torch.bool)), TOKENS[:, place])
 
 
 @pytest.mark.parametrize("mode", sorted(POOLING))

@@ -94,9 +94,17 @@ class FakeTokenizer:
     """A word is a token: its length modulo the vocabulary."""
 
     def encode(
-        self, text: str, *, truncation: str = "refuse", limit: bool = True, with_info: bool = False
+        self,
+        text: str,
+        second: str | None = None,
+        *,
+        truncation: str = "refuse",
+        limit: bool = True,
+        with_info: bool = False,
     ) -> Tokenized:
-        words = text.split()
+        if second == "":
+            raise InvalidInput("second", "is empty; send at least one character")
+        words = f"{text} {second or ''}".split()
         if not words:
             raise InvalidInput("", "is empty; send at least one character")
         length = len(words)
@@ -105,7 +113,8 @@ class FakeTokenizer:
                 raise InvalidInput("", f"has {length} tokens, the model takes {MAX_LENGTH}")
             words = words[:MAX_LENGTH]
         ids = np.array([len(word) % VOCABULARY for word in words], dtype=np.int64)
-        return Tokenized(ids, length, info(ids.tolist()) if with_info else None)
+        segments = (np.arange(len(ids)) >= len(text.split())).astype(np.int64)
+        return Tokenized(ids, length, info(ids.tolist()) if with_info else None, segments)
 
 
 def info(ids: Sequence[int]) -> TokenList:
@@ -129,10 +138,13 @@ class FakeRuntime:
         self.tokenizer = FakeTokenizer() if tokenizer else None
         self.engine = FakeEngine()
 
-    def check_ids(self, ids: Sequence[int], *, with_info: bool = False) -> Tokenized:
+    def check_ids(self, ids: Sequence[int], segments: Sequence[int] = (), *, with_info: bool = False) -> Tokenized:
         if not ids or max(ids) >= VOCABULARY or min(ids) < 0:
             raise InvalidInput("", f"must be 1 or more ids in 0 .. {VOCABULARY - 1}")
-        return Tokenized(np.array(ids, dtype=np.int64), len(ids), info(ids) if with_info else None)
+        if segments and len(segments) != len(ids):
+            raise InvalidInput("segments", f"has {len(segments)} entries for {len(ids)} ids")
+        types = np.array(segments or [0] * len(ids), dtype=np.int64)
+        return Tokenized(np.array(ids, dtype=np.int64), len(ids), info(ids) if with_info else None, types)
 
     def warm_up(self, lengths: Iterable[int]) -> None:
         self.warmed = tuple(lengths)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.values import Selection
-from service.convert import TRUNCATIONS, Interface, encode_job, resolve_layers, selection, tokenize_job
+from service.convert import TRUNCATIONS, Interface, Pair, TokenIds, encode_job, resolve_layers, selection, tokenize_job
 
 INTERFACE = Interface(layers=3, accepts=("text", "ids"), attend=True, max_items=4, max_characters=9)
 TEXT = pb.Input(text="a")
@@ -20,9 +20,16 @@ def test_texts_and_ids_become_plain_values() -> None:
         truncation=pb.TRUNCATION_CUT_START,
     )
     job = encode_job(request, INTERFACE)
-    assert job.tokenize.inputs == ["a", (1, 2)]
+    assert job.tokenize.inputs == ["a", TokenIds((1, 2))]
     assert (job.tokenize.truncation, job.tokenize.with_info, job.tokenize.limit) == ("cut_start", True, True)
     assert job.selection == Selection(pooled=False, tokens=True)
+
+
+def test_pairs_and_segments_of_ids_become_plain_values() -> None:
+    inputs = [pb.Input(pair=pb.TextPair(first="a", second="b")), pb.Input(ids=pb.TokenIds(ids=[1, 2], segments=[0, 1]))]
+    interface = Interface(layers=3, accepts=("text", "pair", "ids"), attend=True, max_items=4, max_characters=9)
+    job = encode_job(pb.EncodeRequest(inputs=inputs), interface)
+    assert job.tokenize.inputs == [Pair("a", "b"), TokenIds((1, 2), (0, 1))]
 
 
 @pytest.mark.parametrize("outputs", [None, pb.Outputs()])
@@ -47,11 +54,6 @@ def test_tokenising_has_no_limit_on_length() -> None:
         (pb.EncodeRequest(inputs=[TEXT] * 5), "inputs", "has 5 entries; send 1 to 4"),
         (pb.EncodeRequest(inputs=[TEXT, pb.Input()]), "inputs[1]", "set text or ids"),
         (pb.EncodeRequest(inputs=[TEXT, pb.Input(pair=pb.TextPair(first="a"))]), "inputs[1].pair", "takes text or ids"),
-        (
-            pb.EncodeRequest(inputs=[pb.Input(ids=pb.TokenIds(ids=[1], segments=[0]))]),
-            "inputs[0].ids.segments",
-            "leave it empty",
-        ),
         (pb.EncodeRequest(inputs=[TEXT], truncation=17), "truncation", "17"),  # type: ignore[arg-type]
     ],
 )

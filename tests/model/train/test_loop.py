@@ -52,5 +52,5 @@ def test_a_seed_out_of_range_is_refused(tmp_path: Path) -> None:
 
 def test_an_unknown_scheme_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["--positions", "alibi", "--out", "x"])
-    assert "'alibi'" in capsys.readouterr().err
+        main(["--positions", "spiral", "--out", "x"])
+    assert "'spiral'" in capsys.readouterr().err

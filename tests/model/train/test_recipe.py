@@ -24,3 +24,8 @@ def test_a_shipped_model_fits_the_repository(positions: str) -> None:
     assert 2 * weights < 8e6  # bytes as float16
     assert config.trained_length == 128
     assert recipe.window_tokens % max(recipe.lengths) == 0
+
+
+def test_positions_that_training_never_saw_are_not_accepted() -> None:
+    assert Recipe().encoder_config("learned", 500).max_length == 128
+    assert Recipe().encoder_config("alibi", 500).max_length == 2048

@@ -1,0 +1,119 @@
+"""Options of the encoder, each against what its definition says, written out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from model.block import FeedForward
+from model.config import EncoderConfig
+from model.encoder import Encoder
+from model.norms import RMSNorm, build_norm
+from model.positions import Learned, Rope
+
+Build = Callable[..., Encoder]
+Config = Callable[..., EncoderConfig]
+IDS = torch.arange(12).view(2, 6)
+
+
+def test_learned_positions_are_rows_of_a_table_and_end_with_it(config: Config, encoder: Build) -> None:
+    scheme = Learned(config(positions="learned", max_length=64))
+    assert scheme.table.weight.shape == (64, 16)
+    at = torch.tensor([[3, 63]])
+    torch.testing.assert_close(scheme.embed(torch.zeros(1, 2, 16), scheme.prepare(at)), scheme.table.weight[at])
+    with pytest.raises(IndexError):
+        scheme.prepare(torch.tensor([[64]]))  # never wrapped
+    with pytest.raises(ValueError, match="65 tokens are more than max_length 64"):
+        encoder(positions="learned")(torch.zeros(1, 65, dtype=torch.long))
+
+
+def test_partial_rotation_leaves_the_other_dimensions_alone(config: Config) -> None:
+    rope = Rope(config(rope_fraction=0.5))
+    heads = torch.randn(1, 2, 5, 8)
+    turned = rope.rotate(heads, rope.prepare(torch.arange(5)[None]))
+    assert torch.equal(turned[..., 4:], heads[..., 4:])
+    assert not torch.equal(turned[..., 1:, :4], heads[..., 1:, :4])
+    whole = Rope(config(dim=8))  # one whose heads are as wide as the rotated half
+    torch.testing.assert_close(turned[..., :4], whole.rotate(heads[..., :4], whole.prepare(torch.arange(5)[None])))
+
+
+def test_the_offset_is_the_position_of_the_first_token(config: Config) -> None:
+    heads, shifted, plain = torch.randn(1, 2, 5, 8), Rope(config(rope_offset=40)), Rope(config())
+    here = shifted.rotate(heads, shifted.prepare(torch.arange(5)[None]))
+    assert torch.equal(here, plain.rotate(heads, plain.prepare(torch.arange(40, 45)[None])))
+    shifted.prepare(torch.tensor([[63]]))  # the tables reach max_length tokens behind the offset
+
+
+def test_rms_norm_is_the_formula(config: Config) -> None:
+    norm, x = RMSNorm(config(norm_eps=1e-6)), 5 + torch.randn(2, 3, 16)
+    nn.init.normal_(norm.weight)
+    torch.testing.assert_close(norm(x), functional.rms_norm(x, (16,), norm.weight, 1e-6))
+
+
+def test_a_gated_feed_forward_multiplies_by_the_activated_gate(config: Config) -> None:
+    x = torch.randn(2, 3, 16)
+    for name, activation in (("silu", functional.silu), ("gelu", functional.gelu)):
+        layer = FeedForward(config(ffn="gated", activation=name))
+        assert layer.gate is not None
+        torch.testing.assert_close(layer(x), layer.down(activation(layer.gate(x)) * layer.up(x)))
+
+
+def test_biases_can_be_left_out(config: Config) -> None:
+    bare = Encoder(config(attention_bias=False, ffn_bias=False, norm_bias=False, ffn="gated"))
+    assert [name for name, _ in bare.named_parameters() if "bias" in name] == []
+    kept = {name for name, _ in Encoder(config(attention_bias=False)).named_parameters() if "bias" in name}
+    assert not any("attention.project" in name for name in kept)
+    assert any("feed_forward.up" in name for name in kept)
+    assert not isinstance(build_norm(config(norm_type="rms")), nn.LayerNorm)
+
+
+def test_segments_add_their_embedding_and_default_to_the_first(encoder: Build) -> None:
+    model = encoder(segments=3, scale_embeddings=True)
+    segments = torch.tensor([[0, 0, 1, 1, 2, 2], [2, 1, 0, 0, 0, 0]])
+    assert model.segment_embedding is not None
+    expected = model.embedding(IDS) * 4 + model.segment_embedding(segments)
+    torch.testing.assert_close(model(IDS, segments=segments).hidden[0], expected)
+    assert torch.equal(model(IDS).pooled, model(IDS, segments=torch.zeros_like(IDS)).pooled)
+    assert not torch.allclose(model(IDS).pooled, model(IDS, segments=segments).pooled, atol=1e-4)
+
+
+def test_segments_are_refused_by_a_model_without_them(encoder: Build) -> None:
+    with pytest.raises(ValueError, match="the model's config has segments 0; leave them out"):
+        encoder()(IDS, segments=torch.zeros_like(IDS))
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_removed_head_is_one_whose_columns_of_the_output_projection_are_zero(fused: bool, encoder: Build) -> None:
+    model = encoder(heads=4, dim=16)
+    mask = torch.ones(2, 2, 4)
+    mask[:, 1, 2] = 0.0
+    with torch.no_grad():
+        masked = model(IDS, head_mask=mask, fused=fused)
+        whole = model(IDS, fused=fused)
+        dict(model.named_parameters())["blocks.1.attention.project_out.weight"][:, 8:12] = 0.0
+        pruned = model(IDS, fused=fused)
+    torch.testing.assert_close(masked.pooled, pruned.pooled, atol=1e-6, rtol=0)
+    assert float((masked.pooled - whole.pooled).abs().max()) > 1e-4
+    for weights in masked.attention:  # a removed head still shows where it looked
+        torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4, 6))
+
+
+def test_a_head_mask_of_ones_changes_nothing_and_is_each_texts_own(encoder: Build) -> None:
+    model, mask = encoder(), torch.ones(2, 2, 2)
+    assert torch.equal(model(IDS).pooled, model(IDS, head_mask=mask).pooled)
+    mask[0] = 0.0
+    half = model(IDS, head_mask=mask).pooled
+    assert not torch.allclose(half[0], model(IDS).pooled[0], atol=1e-4)
+    torch.testing.assert_close(half[1], model(IDS).pooled[1], atol=1e-6, rtol=0)
+
+
+def test_embedding_dropout_acts_on_embeddings_in_training_only(encoder: Build) -> None:
+    model = encoder(embedding_dropout=0.5)
+    assert torch.equal(model(IDS).pooled, model(IDS).pooled)
+    model.train()
+    dropped = (model(IDS).hidden[0] == 0).float().mean()
+    assert 0.3 < float(dropped) < 0.7

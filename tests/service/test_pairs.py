@@ -1,0 +1,58 @@
+"""Pairs of texts and ids with segments, over a real socket."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from headlight.pb import headlight_pb2 as pb
+from tests.service.conftest import Serve
+from tests.service.fakes import FakeRuntime
+
+KINDS = ("text", "pair", "ids")
+
+
+def ids(*values: int, segments: tuple[int, ...] = ()) -> pb.Input:
+    return pb.Input(ids=pb.TokenIds(ids=values, segments=segments))
+
+
+def pair(first: str, second: str) -> pb.Input:
+    return pb.Input(pair=pb.TextPair(first=first, second=second))
+
+
+async def test_pairs_and_segments_reach_the_engine(serve: Serve) -> None:
+    inputs = [pair("one two", "three"), ids(4, 5, segments=(0, 1)), ids(4, 5)]
+    async with serve(FakeRuntime(accepts=KINDS)) as service:
+        assert list((await service.stub.GetModel(pb.GetModelRequest())).info.accepts) == list(KINDS)
+        await service.stub.Encode(pb.EncodeRequest(inputs=inputs))
+        items = [item for batch in service.engine.batches for item in batch]
+        told = {tuple(item.ids.tolist()): [] for item in items}  # type: dict[tuple[int, ...], list[list[int]]]
+        for item in items:
+            assert item.segments is not None
+            told[tuple(item.ids.tolist())].append(item.segments.tolist())
+        assert {key: sorted(value) for key, value in told.items()} == {(3, 3, 5): [[0, 0, 1]], (4, 5): [[0, 0], [0, 1]]}
+        tokenized = await service.stub.Tokenize(pb.TokenizeRequest(inputs=inputs[:1]))
+        assert list(tokenized.items[0].ids) == [3, 3, 5]
+
+
+@pytest.mark.parametrize(
+    ("bad", "field"),
+    [
+        (pair("a", ""), "inputs[1].pair.second: is empty"),
+        (ids(4, 5, segments=(0,)), "inputs[1].ids.segments: has 1"),
+        (ids(-1), "inputs[1].ids: must be"),
+    ],
+)
+async def test_what_is_wrong_is_named_by_its_field(serve: Serve, bad: pb.Input, field: str) -> None:
+    async with serve(FakeRuntime(accepts=KINDS)) as service:
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await service.stub.Encode(pb.EncodeRequest(inputs=[pair("a", "b"), bad]))
+        assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert (error.value.details() or "").startswith(field)
+
+
+async def test_a_model_of_single_texts_refuses_pairs(serve: Serve) -> None:
+    async with serve() as service:
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await service.stub.Encode(pb.EncodeRequest(inputs=[pair("a", "b")]))
+        assert error.value.details() == "inputs[0].pair: this model takes text or ids"

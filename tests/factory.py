@@ -40,7 +40,7 @@ def small_tokenizer() -> tokenizers.Tokenizer:
 # One bundle for each scheme of positions. Between them they take every path of the encoder once, so that each is exported.
 KINDS: dict[str, dict[str, Any]] = {
     "rope": {},
-    "sinusoidal": {"norm": "post", "pooling": "cls", "scale_embeddings": True},
+    "sinusoidal": {"norm": "post", "pooling": "cls", "scale_embeddings": True, "layers": 1},
     "learned": {"norm": "post", "segments": 2, "layers": 1},
     "alibi": {"ffn": "gated", "norm_bias": False, "attention_bias": False, "layers": 1},
     "none": {"norm_type": "rms", "ffn": "gated", "activation": "silu", "ffn_bias": False, "layers": 1},

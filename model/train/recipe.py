@@ -47,7 +47,8 @@ class Recipe:
 
     def encoder_config(self, positions: str, vocab_size: int) -> EncoderConfig:
         """The architecture. `vocab_size`: what the tokenizer really has."""
-        scheme, trained_length = POSITIONS[positions], max(self.lengths)
+        scheme = POSITIONS[positions]
+        seen = max(*self.lengths, self.sentence_length, self.document_length)  # the places that training visits
         return EncoderConfig(
             vocab_size=vocab_size,
             dim=self.dim,
@@ -59,8 +60,8 @@ class Recipe:
             scale_embeddings=not scheme.adds,
             dropout=self.dropout,
             embedding_dropout=self.dropout,
-            trained_length=trained_length,
-            max_length=trained_length if scheme.needs_training else EncoderConfig.max_length,
+            trained_length=max(self.lengths),
+            max_length=seen if scheme.needs_training else EncoderConfig.max_length,
             pad_id=PAD_ID,
         )
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from model.positions import POSITIONS
-from model.train.recipe import Recipe
+from model.train.recipe import QUICK, Recipe
 
 
 def test_the_rate_rises_and_then_falls_to_a_tenth() -> None:
@@ -29,3 +29,4 @@ def test_a_shipped_model_fits_the_repository(positions: str) -> None:
 def test_positions_that_training_never_saw_are_not_accepted() -> None:
     assert Recipe().encoder_config("learned", 500).max_length == 128
     assert Recipe().encoder_config("alibi", 500).max_length == 2048
+    assert QUICK.encoder_config("learned", 500).max_length == QUICK.document_length  # longer than its windows

@@ -180,9 +180,8 @@ class StreamCall:
         """
         async with self._writing:
             if frame.WhichOneof("frame") in LAST_FRAMES:
-                self._live.discard(
-                    frame.id
-                )  # before the caller can have it: the id may be used again as soon as it is read
+                # Before the caller can have it: the id may be used again as soon as the frame is read.
+                self._live.discard(frame.id)
             try:
                 async with asyncio.timeout(self._stall_seconds):
                     await self._context.write(frame)

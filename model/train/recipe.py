@@ -73,6 +73,7 @@ QUICK = Recipe(
     window_tokens=128,
     retrieval_every=3,
     pairs=8,
+    document_length=32,
     vocab_size=512,
     dim=32,
     ffn_dim=64,

@@ -68,9 +68,7 @@ BAD = [
     Bad("lowest id", ids(-(2**63)), CODE.INVALID_ARGUMENT, "id -9223372036854775808 at 0"),
     Bad("too many ids", ids(*[5] * 2049), CODE.INVALID_ARGUMENT, "has 2049 ids; send 1 to 2048"),
     Bad("unknown model", text("x", model="nobody"), CODE.NOT_FOUND, "model: not served here; there is docs-rope"),
-    Bad(
-        "unknown output alone", b"\x12\x03\x0a\x01x\x1a\x02\x7a\x00", CODE.OK, ""
-    ),  # a newer client's: unknown fields are ignored
+    Bad("unknown output", b"\x12\x03\x0a\x01x\x1a\x02\x7a\x00", CODE.INVALID_ARGUMENT, "outputs: asks for something"),
     Bad("unknown layer", outputs(attention=pb.AttentionOutput(layers=[4])), CODE.INVALID_ARGUMENT, "valid are -4 .. 3"),
     Bad("unknown state", outputs(hidden=pb.HiddenOutput(layers=[-6])), CODE.INVALID_ARGUMENT, "valid are -5 .. 4"),
     Bad("edge layer", outputs(attention=pb.AttentionOutput(layers=[-(2**31)])), CODE.INVALID_ARGUMENT, "valid are"),

@@ -62,17 +62,6 @@ def describe(runtime: Runtime, ref: pb.ModelRef, interface: Interface, limits: p
     return pb.GetModelResponse(model=ref, info=info, limits=limits, variants=variants, parity=parity)
 
 
-def output_elements(selection: Selection, length: int, architecture: Architecture) -> dict[str, int]:
-    """Numbers in each output wanted of one input: known before anything runs."""
-    dim, heads = architecture.dim, architecture.heads
-    return {
-        "pooled": dim if selection.pooled else 0,
-        "tokens": length * dim if selection.tokens else 0,
-        "attention": len(selection.attention) * heads * length * length,
-        "hidden": len(selection.hidden) * length * dim,
-    }
-
-
 def header(
     ref: pb.ModelRef, inputs: Sequence[Tokenized], wanted: Selection, architecture: Architecture
 ) -> pb.EncodeResponse:
@@ -82,7 +71,8 @@ def header(
         response.pooled.dtype = FLOAT
         response.pooled.shape.extend((len(inputs), architecture.dim))
     if wanted.tokens or wanted.role == "attend":
-        elements = [output_elements(wanted, len(tokenized.ids), architecture) for tokenized in inputs]
+        dim, heads = architecture.dim, architecture.heads
+        elements = [wanted.output_elements(len(tokenized.ids), dim, heads) for tokenized in inputs]
         if wanted.tokens:
             _ragged(response.tokens, (), [count["tokens"] for count in elements])
         if wanted.attention:

@@ -9,7 +9,7 @@ from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.manifest import Architecture
 from headlight.runtime.values import Selection, Tokenized
-from service.answers import FLOAT_BYTES, FRAMING_BYTES, output_elements
+from service.answers import FLOAT_BYTES, FRAMING_BYTES
 from service.frames import HEADER_LIMIT_BYTES
 
 OUTPUTS = ("pooled", "tokens", "attention", "hidden")
@@ -67,7 +67,7 @@ def sizes(
     """Bytes of data that an answer would have: by output, and by input."""
     by_output, by_item = dict.fromkeys(OUTPUTS, 0), []
     for tokenized in inputs:
-        elements = output_elements(selection, len(tokenized.ids), architecture)
+        elements = selection.output_elements(len(tokenized.ids), architecture.dim, architecture.heads)
         by_item.append(FLOAT_BYTES * sum(elements.values()))
         for name, count in elements.items():
             by_output[name] += FLOAT_BYTES * count

@@ -29,10 +29,18 @@ class Selection:
         """The graph that can serve it: `embed` is cheaper and has no more than vectors."""
         return "attend" if self.attention or self.hidden else "embed"
 
+    def output_elements(self, length: int, dim: int, heads: int) -> dict[str, int]:
+        """Numbers in each output of an input of `length` tokens, 0 where it is not wanted: known before anything runs."""
+        return {
+            "pooled": dim if self.pooled else 0,
+            "tokens": length * dim if self.tokens else 0,
+            "attention": len(self.attention) * heads * length * length,
+            "hidden": len(self.hidden) * length * dim,
+        }
+
     def output_bytes(self, length: int, dim: int, heads: int) -> int:
-        """Bytes of float32 results for an input of `length` tokens: known before anything runs."""
-        rows = self.pooled + length * (self.tokens + len(self.hidden))
-        return 4 * (rows * dim + len(self.attention) * heads * length * length)
+        """Bytes of float32 results for an input of `length` tokens."""
+        return 4 * sum(self.output_elements(length, dim, heads).values())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.manifest import Architecture
 from headlight.runtime.values import EncodeItem, Selection, Tokenized
 from service import frames as module
-from service.answers import FLOAT_BYTES, fill, header, output_elements
+from service.answers import FLOAT_BYTES, fill, header
 from service.frames import CHUNK_BYTES, FRAME_LIMIT_BYTES, HEADER_LIMIT_BYTES, frames
 from tests.service.fakes import DIM, HEADS, LAYERS, result
 
@@ -28,7 +28,7 @@ def answer(lengths: list[int], selection: Selection) -> tuple[pb.EncodeResponse,
     """Header, results and bytes of data."""
     items = [EncodeItem(np.full(n, 1 + n % 7, dtype=np.int64), selection) for n in lengths]
     inputs = [Tokenized(each.ids, len(each.ids), None) for each in items]
-    sizes = [sum(output_elements(selection, n, ARCHITECTURE).values()) for n in lengths]
+    sizes = [sum(selection.output_elements(n, ARCHITECTURE.dim, ARCHITECTURE.heads).values()) for n in lengths]
     response = header(pb.ModelRef(name="m"), inputs, selection, ARCHITECTURE)
     return response, [result(each) for each in items], FLOAT_BYTES * sum(sizes)
 

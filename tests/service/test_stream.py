@@ -50,8 +50,10 @@ async def test_large_answers_come_in_chunks_and_do_not_hold_up_small_ones(serve:
         await call.write(ask("large", LARGE_TOKENS, LARGE))
         first = await call.read()
         assert (first.id, first.WhichOneof("frame")) == ("large", "header")
+        await service.started()  # the large one's batch
         await call.write(ask("small"))  # while the large one is being sent
         await call.done_writing()
+        await service.started()  # the small one's: unread meanwhile, most of the large one cannot have left the server
         frames = [first, *await frames_of(call)]
     chunks = [frame.chunk for frame in frames if frame.WhichOneof("frame") == "chunk"]
     assert kinds(frames, "small") == ["response"]

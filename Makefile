@@ -26,7 +26,7 @@ EXPORT_SOURCES := $(filter-out model/demo.py,$(wildcard model/*.py)) $(wildcard 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup proto proto-check train export run demo test system lint format bench clean
+.PHONY: help setup proto proto-check train evaluate export run demo test system lint format bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,9 +60,12 @@ proto-check: $(PROTO_SETUP)
 	@for stub in $(STUBS); do diff -u headlight/pb/$$stub build/proto/headlight/pb/$$stub \
 		|| { echo "headlight/pb/$$stub is not what $(PROTO) generates: run 'make proto'" >&2; exit 1; }; done
 
-train: $(SETUP) ## train both models anew (half an hour each on 2 cores), over model/checkpoints
+train: $(SETUP) ## train both models anew (twenty minutes each on one core), over model/checkpoints
 	$(PY) -m model.train --positions rope --out model/checkpoints/docs-rope
 	$(PY) -m model.train --positions sinusoidal --out model/checkpoints/docs-sinusoidal
+
+evaluate: $(SETUP) ## measure the shipped models on modules they never saw; writes bench/results/evaluation.md
+	$(PY) -m model.evaluate $(MODELS:%=model/checkpoints/%) --out bench/results/evaluation.md
 
 export: $(MANIFESTS) ## turn the checkpoints into bundles under build/bundles, proved equal to PyTorch
 

@@ -33,6 +33,7 @@ class EncoderConfig:
     ffn_dim: int  # customarily 4 * dim
     positions: str  # a name in model.positions.POSITIONS
     norm: str = "pre"  # "pre": x + f(LN(x)), trains without warm-up pains; "post": LN(x + f(x)), as BERT
+    final_norm: bool = True  # for norm "pre": the last block's output is normed; without, lengths of token vectors tell
     norm_type: str = "layer"  # "layer": LayerNorm; "rms": RMSNorm
     norm_bias: bool = True  # LayerNorm has one; RMSNorm never has
     norm_eps: float = 1e-5
@@ -48,6 +49,7 @@ class EncoderConfig:
     rope_offset: int = 0  # position of the first token
     alibi: str = "symmetric"  # for positions "alibi"; see model.positions.Alibi
     pooling: str = "mean"  # "mean"; "cls": the first token; "last": the last token, for causal models
+    projection: bool = False  # a linear map [dim, dim] without bias, applied to what pooling yields
     normalize: bool = True  # pooled vectors have unit length
     dropout: float = 0.0  # training only: of what each half of a block adds
     embedding_dropout: float = 0.0  # training only: of embeddings with positions and segments added

@@ -25,7 +25,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from headlight import Attention, Client, HeadlightError
 from headlight.files import screen
 from headlight.terminal import attention_map, strongest_links
-from model.train.corpus import Function, document_text, functions
+from model.train.functions import Function, document_text, functions
 
 # Enough of the library to find something in, and parsed in two seconds; all of it takes eight.
 MODULES = """

@@ -35,11 +35,12 @@ class Encoder(nn.Module):
         self.embedding_scale = math.sqrt(config.dim) if config.scale_embeddings else 1.0
         self.segment_embedding = nn.Embedding(config.segments, config.dim) if config.segments else None
         self.positions = build_positions(config)
-        # Post-norm blocks expect a normed input; pre-norm blocks leave the stream un-normed and need a norm at the end.
+        # Post-norm blocks expect a normed input; pre-norm blocks leave the stream un-normed, so a norm follows the last.
         self.embedding_norm = build_norm(config) if config.norm == "post" else nn.Identity()
         self.dropout = nn.Dropout(config.embedding_dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        self.final_norm = build_norm(config) if config.norm == "pre" else nn.Identity()
+        self.final_norm = build_norm(config) if config.norm == "pre" and config.final_norm else nn.Identity()
+        self.projection = nn.Linear(config.dim, config.dim, bias=False) if config.projection else None
 
     def forward(
         self,
@@ -104,4 +105,6 @@ class Encoder(nn.Module):
     def pool(self, tokens: Tensor, keep: Tensor) -> Tensor:
         """[B, S, D], bool [B, S] -> [B, D], as the config says."""
         pooled = POOLING[self.config.pooling](tokens, keep)
+        if self.projection is not None:
+            pooled = self.projection(pooled)
         return unit_length(pooled) if self.config.normalize else pooled

@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.steps is not None:
         recipe = dataclasses.replace(recipe, steps=options.steps)
     job = Job(positions=options.positions, out=options.out, recipe=recipe, seed=options.seed, resume=options.resume)
-    print(json.dumps(train(job)["held_out"], indent=2))
+    print(json.dumps(train(job)["validation"], indent=2))
 
 
 if __name__ == "__main__":

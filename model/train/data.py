@@ -12,7 +12,8 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from model.encoder import Encoder
-from model.train import corpus
+from model.train import corpus, tasks
+from model.train.corpus import Part
 from model.train.objectives import IGNORED
 from model.train.recipe import Recipe
 from model.train.tokenizer import CLS_ID, MASK_ID, PAD_ID, SEP_ID, SPECIALS
@@ -20,12 +21,12 @@ from model.train.tokenizer import CLS_ID, MASK_ID, PAD_ID, SEP_ID, SPECIALS
 # Of the tokens asked for 80 % are shown as [MASK], 10 % as a random one and 10 % as they are (Devlin et al. 2018, 3.1).
 MASKED_SHARE = 0.15
 ROWS = 32  # sentences or functions encoded together
-WINDOWS, MASKING, PAIRS, HELD_OUT = range(4)  # independent random streams of one seed
+WINDOWS, MASKING, PAIRS, HELD_OUT, WORDS = range(5)  # independent random streams of one seed
 
 
 @dataclasses.dataclass(frozen=True)
 class Pairs:
-    """Sentences and the functions they describe, tokenised. Row i of each belongs together."""
+    """Questions and what answers them, tokenised. Row i of each belongs together."""
 
     queries: list[list[int]]
     documents: list[list[int]]
@@ -33,22 +34,26 @@ class Pairs:
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """One side of the split: all its source as one stream of ids, [SEP] after each text, and its pairs."""
+    """One part of the corpus: all its source as one stream of ids, [SEP] after each text, and its pairs by task."""
 
     stream: NDArray[np.int64]
-    pairs: Pairs
+    pairs: dict[str, Pairs]  # by the names in tasks.TASKS
 
 
-def prepare(tokenizer: Tokenizer, recipe: Recipe, *, held_out: bool) -> Data:
-    """Tokenise the training modules, or the held-out ones."""
-    texts = [source.text for source in corpus.sources() if corpus.is_held_out(source.module) == held_out]
+def prepare(tokenizer: Tokenizer, recipe: Recipe, part: Part) -> Data:
+    """Tokenise one part of the corpus."""
+    texts = [source.text for source in corpus.sources() if corpus.part_of(source.module) is part]
     stream: list[int] = []
     for encoding in tokenizer.encode_batch(texts, add_special_tokens=False):
         stream += [*encoding.ids, SEP_ID]
-    described = [f for f in corpus.functions() if f.summary and corpus.is_held_out(f.module) == held_out]
-    queries = encode(tokenizer, [function.summary for function in described], recipe.sentence_length)
-    documents = encode(tokenizer, [corpus.document_text(function) for function in described], recipe.document_length)
-    return Data(np.array(stream, dtype=np.int64), Pairs(queries, documents))
+    pairs = {
+        task: Pairs(
+            encode(tokenizer, [query for query, _ in found], recipe.sentence_length),
+            encode(tokenizer, [document for _, document in found], recipe.document_length),
+        )
+        for task, found in tasks.pairs(part).items()
+    }
+    return Data(np.array(stream, dtype=np.int64), pairs)
 
 
 def encode(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> list[list[int]]:
@@ -85,13 +90,27 @@ def masked_batch(data: Data, recipe: Recipe, vocab_size: int, seed: int, step: i
     return corrupt(ids, vocab_size, np.random.default_rng([seed, MASKING, step]))
 
 
-def pair_batch(pairs: Pairs, recipe: Recipe, seed: int, step: int) -> tuple[list[list[int]], list[list[int]]]:
-    """Queries and documents of the `step`-th retrieval batch. Each epoch has its own order and no incomplete batch."""
-    batches = len(pairs.queries) // recipe.pairs
-    epoch, batch = divmod(step, batches)
-    order = np.random.default_rng([seed, PAIRS, epoch]).permutation(len(pairs.queries))
-    chosen = order[batch * recipe.pairs : (batch + 1) * recipe.pairs]
-    return [pairs.queries[row] for row in chosen], [pairs.documents[row] for row in chosen]
+def pair_batch(
+    data: Data, count: int, random: np.random.Generator, drop: float = 0.0
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Queries and documents of one task, drawn by the shares in tasks.TASKS; all of it where it has fewer than `count`.
+
+    Args:
+        drop: the share of tokens left out at random; [CLS] and [SEP] stay.
+    """
+    names = [task for task in tasks.TASKS if len(data.pairs[task].queries) > 1]
+    shares = np.array([tasks.TASKS[task] for task in names])
+    pairs = data.pairs[names[random.choice(len(names), p=shares / shares.sum())]]
+    chosen = random.choice(len(pairs.queries), size=min(count, len(pairs.queries)), replace=False)
+    queries, documents = ([side[row] for row in chosen] for side in (pairs.queries, pairs.documents))
+    return thin(queries, drop, random), thin(documents, drop, random)
+
+
+def thin(rows: list[list[int]], drop: float, random: np.random.Generator) -> list[list[int]]:
+    """The rows without a share `drop` of their inner tokens, drawn at random."""
+    if not drop:
+        return rows
+    return [[row[0], *(token for token in row[1:-1] if random.random() >= drop), row[-1]] for row in rows]
 
 
 def pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
@@ -115,6 +134,11 @@ def embed(encoder: Encoder, rows: Sequence[Sequence[int]]) -> tuple[Tensor, int]
 
 def equal_texts(queries: Sequence[Sequence[int]], documents: Sequence[Sequence[int]]) -> Tensor:
     """bool [B, B]: True where pairs i and j share a query or a document, so that neither is wrong for the other."""
-    asks, answers = [tuple(row) for row in queries], [tuple(row) for row in documents]
-    rows = range(len(asks))
-    return torch.tensor([[asks[i] == asks[j] or answers[i] == answers[j] for j in rows] for i in rows])
+    asks, answers = numbered(queries), numbered(documents)  # [B] each
+    return (asks[:, None] == asks) | (answers[:, None] == answers)
+
+
+def numbered(rows: Sequence[Sequence[int]]) -> Tensor:
+    """int64 [B]: equal numbers for equal rows."""
+    numbers: dict[tuple[int, ...], int] = {}
+    return torch.tensor([numbers.setdefault(tuple(row), len(numbers)) for row in rows])

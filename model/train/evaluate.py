@@ -1,4 +1,4 @@
-"""What is measured on the held-out modules, and written beside the weights."""
+"""What is measured on modules that took no part in training. The figures of the validation part are written beside the weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CUTOFF = 10  # a right answer below this rank counts nothing
 
 @torch.inference_mode()
 def masked_token_metrics(encoder: Encoder, head: MaskedTokenHead, data: Data, seed: int) -> dict[str, float | int]:
-    """Masked-token accuracy with order intact and with order destroyed, in two ways.
+    """Masked-token accuracy with order intact, with order destroyed, in two ways, and with all positions alike.
 
     Permuting the position ids and permuting the tokens come to the same for an encoder that knows order from its
     positions alone: two figures that agree (they are two draws) confirm that it does. [CLS] and [SEP] stay in place.
@@ -27,6 +27,7 @@ def masked_token_metrics(encoder: Encoder, head: MaskedTokenHead, data: Data, se
     straight = torch.arange(length).expand_as(ids)
     moved = shuffles(len(ids), length, random)
     tokens_moved = shuffles(len(ids), length, random)
+    nowhere = torch.zeros_like(straight)
     return {
         "masked_tokens": int((labels != IGNORED).sum()),
         "masked_accuracy": accuracy(encoder, head, ids, labels, straight),
@@ -34,6 +35,7 @@ def masked_token_metrics(encoder: Encoder, head: MaskedTokenHead, data: Data, se
         "masked_accuracy_tokens_shuffled": accuracy(
             encoder, head, ids.gather(1, tokens_moved), labels.gather(1, tokens_moved), straight
         ),
+        "masked_accuracy_positions_ablated": accuracy(encoder, head, ids, labels, nowhere),
     }
 
 
@@ -56,7 +58,7 @@ def accuracy(encoder: Encoder, head: MaskedTokenHead, ids: Tensor, labels: Tenso
 
 @torch.inference_mode()
 def retrieval_metrics(encoder: Encoder, pairs: Pairs) -> dict[str, float | int]:
-    """MRR at 10 and recall at 10 of the function that a sentence describes, among all described held-out ones."""
+    """MRR at 10 and recall at 10 of the function that a sentence describes, among all described ones."""
     queries, documents = embed(encoder, pairs.queries)[0], embed(encoder, pairs.documents)[0]  # [N, D]
     scores = queries @ documents.T  # [N, N] cosines
     ranks = (scores > scores.diagonal()[:, None]).sum(dim=1) + 1  # [N], 1 is best

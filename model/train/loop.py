@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from model.checkpoint import save_checkpoint
 from model.train import corpus
+from model.train.corpus import Part
 from model.train.data import Data, prepare
 from model.train.evaluate import masked_token_metrics, retrieval_metrics
 from model.train.recipe import Recipe
@@ -53,20 +54,26 @@ def train(job: Job) -> dict[str, object]:
     tokenizer = train_tokenizer(training_texts(), job.recipe.vocab_size)
     tokenizer_sha256 = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
     origin = {"corpus_sha256": corpus.corpus_sha256(), "tokenizer_sha256": tokenizer_sha256}
-    data = prepare(tokenizer, job.recipe, held_out=False)
-    trainer = Trainer(job.recipe, job.positions, data, tokenizer.get_vocab_size(), job.seed, origin)
+    data = prepare(tokenizer, job.recipe, Part.TRAINING)
+    trainer = Trainer(job.recipe, job.positions, data, vocabulary(tokenizer), job.seed, origin)
     state = job.state or STATE_FOLDER / job.out.name
     if job.resume:
         trainer.resume(state)
     take_steps(trainer, job, state)
-    report = measure(trainer, prepare(tokenizer, job.recipe, held_out=True)) | provenance(trainer)
+    report = measure(trainer, prepare(tokenizer, job.recipe, Part.VALIDATION)) | provenance(trainer)
     write(job.out, trainer, tokenizer, report)
     return report
 
 
 def training_texts() -> list[str]:
-    """The source texts of the modules that are not held out."""
-    return [source.text for source in corpus.sources() if not corpus.is_held_out(source.module)]
+    """The source texts of the training modules."""
+    return [source.text for source in corpus.sources() if corpus.part_of(source.module) is Part.TRAINING]
+
+
+def vocabulary(tokenizer: Tokenizer) -> list[str]:
+    """The pieces in the order of their ids."""
+    ids = tokenizer.get_vocab()
+    return sorted(ids, key=ids.__getitem__)
 
 
 def take_steps(trainer: Trainer, job: Job, state: Path) -> None:
@@ -96,14 +103,14 @@ def smooth(shown: dict[str, float], report: StepReport, elapsed: float) -> None:
         shown[name] = SMOOTHING * shown.get(name, value) + (1 - SMOOTHING) * value
 
 
-def measure(trainer: Trainer, held_out: Data) -> dict[str, object]:
-    """The figures on the held-out modules, with the weights as they will be written: rounded to float16."""
+def measure(trainer: Trainer, validation: Data) -> dict[str, object]:
+    """The figures on the validation modules, with the weights as they will be written: rounded to float16."""
     trainer.parts.eval()
     with torch.no_grad():
         for weight in trainer.parts.parameters():
             weight.copy_(weight.half())
-    figures = masked_token_metrics(trainer.encoder, trainer.head, held_out, trainer.seed)
-    return {"held_out": figures | retrieval_metrics(trainer.encoder, held_out.pairs)}
+    figures = masked_token_metrics(trainer.encoder, trainer.head, validation, trainer.seed)
+    return {"validation": figures | retrieval_metrics(trainer.encoder, validation.pairs["summary"])}
 
 
 def provenance(trainer: Trainer) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The two things the model learns at once: to guess a hidden token, and to find the function that a sentence describes.
+"""The two things the model learns at once: to guess a hidden token, and to find the text that answers another.
 
 Finding alone does not need order: a bag of words does as well. Guessing a token of source code does.
 """
@@ -18,21 +18,23 @@ IGNORED = -100  # a label that asks for no guess
 
 
 class MaskedTokenHead(nn.Module):
-    """Guesses tokens from their vectors: dense, GELU, layer norm, then the transposed embedding plus a bias.
+    """Guesses tokens from the first `dim` dimensions of their vectors, read with those of the embedding.
 
-    The head of Devlin et al. 2018, whose decoder is tied to the embedding and owns nothing but the bias.
+    Norm, then the head of Devlin et al. 2018: dense, GELU, norm, the transposed embedding plus a bias.
     """
 
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(self, config: EncoderConfig, dim: int) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.dim, config.dim)
-        self.norm = nn.LayerNorm(config.dim, eps=config.norm_eps)
+        self.dim = dim
+        self.norm_in = nn.LayerNorm(dim, eps=config.norm_eps)
+        self.dense = nn.Linear(dim, dim)
+        self.norm = nn.LayerNorm(dim, eps=config.norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, tokens: Tensor, embedding: Tensor) -> Tensor:
         """float [N, D] and the encoder's embedding [V, D] -> logits [N, V]."""
-        hidden = self.norm(functional.gelu(self.dense(tokens)))
-        return functional.linear(hidden, embedding, self.bias)
+        hidden = self.norm(functional.gelu(self.dense(self.norm_in(tokens[:, : self.dim]))))
+        return functional.linear(hidden, embedding[:, : self.dim], self.bias)
 
 
 def masked_token_loss(

@@ -17,26 +17,33 @@ class Recipe:
     The work is counted in steps, never in time, so that a slower machine trains the same model.
     """
 
-    steps: int = 2600
-    warmup_steps: int = 250
+    steps: int = 3000
+    warmup_steps: int = 200
     learning_rate: float = 2e-3  # at its peak; falls to a tenth along a cosine
-    weight_decay: float = 0.02  # of matrices; vectors (norms, biases) are left alone
+    weight_decay: float = 0.02  # of matrices; vectors (norms, biases), the embeddings and the projection are left alone
     gradient_norm: float = 1.0  # gradients are scaled down to it
+
+    word_steps: int = 300  # before those: word vectors alone learn to match pairs of texts, without order
+    word_pairs: int = 256
+    word_rate: float = 3e-3  # learning rate at the start, for vectors of unit length; falls linearly to 0
 
     lengths: tuple[int, ...] = (128, 128, 64, 32, 16)  # tokens a window, drawn each step; short texts must work too
     window_tokens: int = 1024  # a step of masked-token prediction
-    retrieval_every: int = 5  # every fifth step matches sentences to functions instead
-    pairs: int = 64  # (sentence, function) a retrieval step: each sentence has 63 wrong answers
+    retrieval_every: int = 8  # every eighth step matches pairs of texts instead
+    pairs: int = 64  # of texts a retrieval step: each has 63 wrong answers
+    drop_tokens: float = 0.1  # of the texts of a retrieval step, so that no pair is learnt by a single word
     sentence_length: int = 32  # tokens, longer ones are cut
-    document_length: int = 72
-    temperature: float = 0.05
+    document_length: int = 80
+    temperature: float = 0.08
 
     vocab_size: int = VOCAB_SIZE
-    dim: int = 128
-    heads: int = 4
-    layers: int = 4
+    dim: int = 288
+    guess_dim: int = 96  # of `dim`: what the guess of a hidden token is read from; the vector of a text, from the rest
+    meaning_pace: float = 0.02  # the rest learns this many times as fast, or it would forget the word vectors
+    heads: int = 6
+    layers: int = 3
     ffn_dim: int = 512
-    dropout: float = 0.0  # the source is read about once, the pairs six times: too seldom to be learnt by heart
+    dropout: float = 0.0  # the source is read about once: too seldom to be learnt by heart
 
     def rate(self, step: int) -> float:
         """Learning rate of a step, 0-based: a linear warm-up, then half a cosine from the peak to a tenth of it."""
@@ -56,8 +63,11 @@ class Recipe:
             layers=self.layers,
             ffn_dim=self.ffn_dim,
             positions=positions,
+            # Lengths of token vectors say how much each matters to the vector of the text; a norm would hide them.
+            final_norm=False,
             # Multiplied, the embeddings would also learn sqrt(dim) times as fast and soon drown what is added to them.
             scale_embeddings=not scheme.adds,
+            projection=True,
             dropout=self.dropout,
             embedding_dropout=self.dropout,
             trained_length=max(self.lengths),
@@ -75,6 +85,10 @@ QUICK = Recipe(
     pairs=8,
     document_length=32,
     vocab_size=512,
+    word_steps=3,
+    word_pairs=8,
     dim=32,
+    guess_dim=16,
+    heads=4,
     ffn_dim=64,
 )

@@ -1,4 +1,4 @@
-"""The first sentence of a docstring: the query that should find the function."""
+"""Sentences of a docstring. The first is the query that should find the function."""
 
 from __future__ import annotations
 
@@ -24,3 +24,10 @@ def first_sentence(docstring: str) -> str:
             sentence = SENTENCE_END.split(text, maxsplit=1)[0]
             return sentence if re.search(r"[^\W\d_]{2}", sentence) else ""
     return ""
+
+
+def sentences(text: str) -> list[str]:
+    """All sentences, each on one line, in order. A paragraph ends one."""
+    paragraphs = re.split(r"\n\s*\n", text)
+    found = [" ".join(part.split()) for paragraph in paragraphs for part in SENTENCE_END.split(paragraph)]
+    return [sentence for sentence in found if sentence]

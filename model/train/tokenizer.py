@@ -18,7 +18,7 @@ from tokenizers.trainers import WordPieceTrainer
 PAD, UNK, CLS, SEP, MASK = SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 to 4
 PAD_ID, UNK_ID, CLS_ID, SEP_ID, MASK_ID = range(5)
 LINE_END = "⏎"
-VOCAB_SIZE = 8192
+VOCAB_SIZE = 6144
 ALPHABET = 256  # characters that have a piece of their own; rarer ones are unknown
 PIECES = rf"{LINE_END}|_+|[^\W_]+|([^\w\s])\1*"
 

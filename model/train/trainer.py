@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from model.encoder import Encoder
-from model.train.data import Data, embed, equal_texts, masked_batch, pair_batch
-from model.train.initial import initialise_encoder, initialise_head
+from model.train.data import PAIRS, Data, embed, equal_texts, masked_batch, pair_batch
+from model.train.initial import WRITES, initialise_encoder, initialise_head, word_scale
 from model.train.objectives import MaskedTokenHead, contrastive_loss, masked_token_loss
 from model.train.recipe import Recipe
+from model.train.words import learn_words, starting_vectors
 
 STATE = "state.safetensors"
 
@@ -38,29 +41,25 @@ class Trainer:
     """
 
     def __init__(
-        self, recipe: Recipe, positions: str, data: Data, vocab_size: int, seed: int, origin: dict[str, str]
+        self, recipe: Recipe, positions: str, data: Data, pieces: Sequence[str], seed: int, origin: dict[str, str]
     ) -> None:
         torch.manual_seed(seed)
         self.recipe, self.data, self.seed, self.origin = recipe, data, seed, origin
-        self.encoder = Encoder(recipe.encoder_config(positions, vocab_size))
-        initialise_encoder(self.encoder)
-        self.head = MaskedTokenHead(self.encoder.config)
-        initialise_head(self.head, self.encoder)
+        self.encoder = Encoder(recipe.encoder_config(positions, len(pieces)))
+        words = starting_vectors(pieces, data, recipe.dim - recipe.guess_dim)
+        initialise_encoder(self.encoder, recipe.guess_dim, words)
+        self.head = MaskedTokenHead(self.encoder.config, recipe.guess_dim)
+        initialise_head(self.head, self.encoder, recipe.guess_dim)
         self.parts = nn.ModuleDict({"encoder": self.encoder, "mlm_head": self.head})
-        weights = list(self.parts.parameters())
-        self.optimizer = torch.optim.AdamW(
-            [
-                {"params": [weight for weight in weights if weight.ndim > 1], "weight_decay": recipe.weight_decay},
-                {"params": [weight for weight in weights if weight.ndim == 1], "weight_decay": 0.0},
-            ],
-            betas=(0.9, 0.98),
-            fused=True,
-        )
+        self.optimizer = build_optimizer(self.parts, recipe)
+        self.slow = meaning_part(self.encoder, recipe)
         self.step = 0
         self.seconds = 0.0  # of training so far, over all resumptions
 
     def advance(self) -> StepReport:
         """One update of the weights."""
+        if self.step == 0:
+            learn_words(self.encoder, self.data, self.recipe, self.seed)
         torch.manual_seed(self.seed * 2**32 + self.step)  # for dropout: a resumed run drops what an unbroken one drops
         self.parts.train()
         for group in self.optimizer.param_groups:
@@ -70,7 +69,10 @@ class Trainer:
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self.parts.parameters(), self.recipe.gradient_norm)
+        before = [weight.clone() for weight, _ in self.slow]
         self.optimizer.step()
+        for (weight, pace), old in zip(self.slow, before, strict=True):
+            weight.lerp_(old, 1 - pace)
         self.step += 1
         return StepReport("masked" if masked else "retrieval", loss.item(), accuracy.item(), tokens)
 
@@ -81,8 +83,8 @@ class Trainer:
 
     def retrieval(self) -> tuple[Tensor, Tensor, int]:
         """Loss, accuracy and tokens of this step's pairs."""
-        turn = self.step // self.recipe.retrieval_every
-        queries, documents = pair_batch(self.data.pairs, self.recipe, self.seed, turn)
+        random = np.random.default_rng([self.seed, PAIRS, self.step])
+        queries, documents = pair_batch(self.data, self.recipe.pairs, random, self.recipe.drop_tokens)
         query_vectors, query_tokens = embed(self.encoder, queries)
         document_vectors, document_tokens = embed(self.encoder, documents)
         same = equal_texts(queries, documents)
@@ -135,6 +137,32 @@ class Trainer:
         self.parts.load_state_dict(weights)
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": moments})
         self.step, self.seconds = facts["step"], facts["seconds"]
+
+
+def build_optimizer(parts: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """AdamW; weight decay for the matrices of blocks and head alone."""
+    free: list[Tensor] = []
+    decayed: list[Tensor] = []
+    for name, weight in parts.named_parameters():
+        shrinks = weight.ndim > 1 and not name.startswith(("encoder.embedding", "encoder.projection"))
+        (decayed if shrinks else free).append(weight)
+    groups = [{"params": decayed, "weight_decay": recipe.weight_decay}, {"params": free, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, betas=(0.9, 0.98), fused=True)
+
+
+def meaning_part(encoder: Encoder, recipe: Recipe) -> list[tuple[Tensor, float]]:
+    """Views of the weights that the vector of a text is made by, each with the share of a step that it takes.
+
+    Adam's steps have the same length for every weight whatever its gradient, so those of the guess would soon overrun it.
+    """
+    rest, pace = slice(recipe.guess_dim, None), recipe.meaning_pace
+    found = [(encoder.embedding.weight.data[:, rest], pace * word_scale(encoder))]
+    for name, weight in encoder.named_parameters():
+        if name.startswith("projection."):
+            found.append((weight.data, pace))
+        elif name.endswith(WRITES):
+            found.append((weight.data[rest], pace))
+    return found
 
 
 def read_facts(path: Path) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Encoders small enough for a test, with attention sharp enough that a mistake in it shows."""
+"""Encoders small enough for a test, with attention sharp enough that a mistake in it shows, and a small library."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +10,9 @@ import torch
 
 from model.config import EncoderConfig
 from model.encoder import Encoder
+from model.train import corpus
+
+SMALL = ("base64", "fractions", "json", "quopri", "textwrap")  # base64 validates; fractions and quopri test
 
 
 def make_config(**changes: Any) -> EncoderConfig:
@@ -51,3 +54,16 @@ def encoder() -> Callable[..., Encoder]:
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(20)
+
+
+@pytest.fixture
+def small_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The corpus, as if the standard library were SMALL."""
+    whole = corpus.stdlib_files()
+    caches = (corpus.files, corpus.sources)
+    for cache in caches:
+        cache.cache_clear()
+    monkeypatch.setattr(corpus, "stdlib_files", lambda: [file for file in whole if corpus.top_level(file[0]) in SMALL])
+    yield
+    for cache in caches:
+        cache.cache_clear()

@@ -71,12 +71,11 @@ def test_missing_keys_are_named() -> None:
         EncoderConfig.from_dict({"vocab_size": 5, "positions": "rope"})
 
 
-@pytest.mark.parametrize("name", ["docs-rope", "docs-sinusoidal"])
-def test_a_config_from_before_an_option_existed_means_that_options_default(name: str) -> None:
-    path = Path(__file__).parents[2] / "model" / "checkpoints" / name / "config.json"
-    assert "segments" not in json.loads(path.read_text(encoding="utf-8"))
-    config = EncoderConfig.load(path)
+def test_a_config_from_before_an_option_existed_means_that_options_default() -> None:
+    old = {"vocab_size": 5, "dim": 8, "heads": 2, "layers": 1, "ffn_dim": 8, "positions": "rope"}
+    config = EncoderConfig.from_dict(old)
     assert (config.segments, config.causal, config.norm_type, config.ffn) == (0, False, "layer", "plain")
+    assert (config.final_norm, config.projection) == (True, False)
 
 
 def test_what_one_scheme_demands_does_not_bind_the_others(config: Build) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from model import demo
-from model.train.corpus import Function
+from model.train.functions import Function
 
 
 def free_address() -> str:

@@ -117,3 +117,19 @@ def test_embedding_dropout_acts_on_embeddings_in_training_only(encoder: Build) -
     model.train()
     dropped = (model(IDS).hidden[0] == 0).float().mean()
     assert 0.3 < float(dropped) < 0.7
+
+
+def test_without_a_final_norm_tokens_are_what_the_last_block_leaves(encoder: Build) -> None:
+    model = encoder(final_norm=False)
+    out = model(IDS)
+    assert torch.equal(out.tokens, out.hidden[-1])
+    assert not torch.allclose(encoder()(IDS).tokens, encoder()(IDS).hidden[-1])
+    assert not any(name.startswith("final_norm") for name in model.state_dict())
+
+
+def test_the_projection_maps_what_pooling_yields_before_it_is_normalised(encoder: Build) -> None:
+    model = encoder(projection=True)
+    assert model.projection is not None
+    out = model(IDS)
+    expected = out.tokens.mean(dim=1) @ model.projection.weight.T
+    torch.testing.assert_close(out.pooled, functional.normalize(expected, dim=1))

@@ -7,23 +7,7 @@ from pathlib import Path
 import pytest
 
 from model.train import corpus
-from model.train.corpus import Source
-
-CODE = Source(
-    "shop.till",
-    '''
-class Till:
-    """A till."""
-
-    def addItem(self, item_name, *prices, cash=True, **extra):
-        """Add an item. Not its tax."""
-        total = self.totalSum + cash
-        def inner(x): return total
-        return inner(total)
-
-async def close(): "Close it."
-''',
-)
+from model.train.corpus import Part
 
 
 def test_importing_the_corpus_does_not_import_torch() -> None:
@@ -42,20 +26,22 @@ def test_the_files_are_sorted_and_hold_neither_tests_nor_generated_facts() -> No
     assert not any(module.startswith("_sysconfigdata") for module in modules)
 
 
-def test_no_module_is_on_both_sides_of_the_split() -> None:
-    sides: dict[str, set[bool]] = {}
+def test_no_module_is_in_two_parts() -> None:
+    parts: dict[str, set[Part]] = {}
     for source in corpus.sources():
-        sides.setdefault(corpus.top_level(source.module), set()).add(corpus.is_held_out(source.module))
-    assert all(len(side) == 1 for side in sides.values())
-    held_out = sum(len(source.text) for source in corpus.sources() if corpus.is_held_out(source.module))
-    assert 0.05 < held_out / sum(len(source.text) for source in corpus.sources()) < 0.15
+        parts.setdefault(corpus.top_level(source.module), set()).add(corpus.part_of(source.module))
+    assert all(len(part) == 1 for part in parts.values())
+    size = {part: sum(len(s.text) for s in corpus.sources() if corpus.part_of(s.module) is part) for part in Part}
+    assert 0.1 < size[Part.TEST] / sum(size.values()) < 0.3
+    assert 0.02 < size[Part.VALIDATION] / sum(size.values()) < 0.1
 
 
 def test_the_split_is_the_same_everywhere() -> None:
-    assert corpus.is_held_out("logging.handlers")
-    assert corpus.is_held_out("re")
-    assert not corpus.is_held_out("json")
-    assert not corpus.is_held_out(corpus.PROSE_MODULE)
+    assert corpus.part_of("logging.handlers") is Part.TEST
+    assert corpus.part_of("re") is Part.TEST
+    assert corpus.part_of("base64") is Part.VALIDATION
+    assert corpus.part_of("json") is Part.TRAINING
+    assert corpus.part_of(corpus.PROSE_MODULE) is Part.TRAINING
 
 
 def test_the_language_reference_is_prose_a_topic_each() -> None:
@@ -77,48 +63,3 @@ def test_the_digest_depends_on_the_texts() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(corpus, "stdlib_files", lambda: only_json)
         assert corpus.corpus_sha256() != before
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("readHTTPLine_2", ["read", "http", "line", "2"]),
-        ("Path.read_text", ["path", "read", "text"]),
-        ("__init__", ["init"]),
-        ("HTTP", ["http"]),
-        ("_", []),
-    ],
-)
-def test_split_words(name: str, words: list[str]) -> None:
-    assert corpus.split_words(name) == words
-
-
-def test_a_function_is_described_in_full() -> None:
-    add, inner, close = corpus.functions_of(CODE)
-    assert add.name == "Till.addItem"
-    assert add.module == "shop.till"
-    assert add.parameters == ("item_name", "cash", "prices", "extra")
-    assert add.summary == "Add an item."
-    assert add.body_words == ("total", "sum", "cash", "inner")
-    assert (add.first_line, add.last_line) == (5, 9)
-    assert (inner.name, inner.summary) == ("Till.addItem.inner", "")
-    assert (close.name, close.summary, close.body_words) == ("close", "Close it.", ())
-
-
-def test_the_document_never_holds_the_docstring() -> None:
-    add, _, close = corpus.functions_of(CODE)
-    assert corpus.document_text(add) == "till add item | item name cash prices extra | total sum cash inner"
-    assert corpus.document_text(close) == "close"
-
-
-def test_functions_of_chosen_modules() -> None:
-    found = corpus.functions(["json", "textwrap"])
-    assert {function.module for function in found} >= {"json", "json.decoder", "textwrap"}
-    assert {corpus.top_level(function.module) for function in found} == {"json", "textwrap"}
-    assert any(function.name == "dedent" and function.summary for function in found)
-    assert found == corpus.functions(["textwrap", "json"])
-
-
-def test_an_unknown_module_is_named() -> None:
-    with pytest.raises(ValueError, match=r"module 'js' is not in the corpus; name one"):
-        corpus.functions(["js"])

@@ -5,9 +5,11 @@ import pytest
 import torch
 
 from model.encoder import Encoder
+from model.train.corpus import Part
 from model.train.data import (
     MASKED_SHARE,
     Data,
+    Pairs,
     corrupt,
     embed,
     encode,
@@ -15,11 +17,13 @@ from model.train.data import (
     masked_batch,
     pair_batch,
     prepare,
+    thin,
     windows,
 )
 from model.train.loop import training_texts
 from model.train.objectives import IGNORED
 from model.train.recipe import QUICK
+from model.train.tasks import TASKS
 from model.train.tokenizer import CLS_ID, MASK_ID, SEP_ID, SPECIALS, train_tokenizer
 
 
@@ -56,16 +60,39 @@ def test_batches_depend_on_seed_and_step_alone(counting_data: Data) -> None:
     assert torch.equal(first, again)
     assert not (first.shape == other_step.shape and torch.equal(first, other_step))
     assert not (first.shape == other_seed.shape and torch.equal(first, other_seed))
-    assert pair_batch(counting_data.pairs, QUICK, 0, 2) == pair_batch(counting_data.pairs, QUICK, 0, 2)
 
 
-def test_an_epoch_shows_each_pair_once_and_keeps_pairs_together(counting_data: Data) -> None:
-    shown = [pair_batch(counting_data.pairs, QUICK, 0, step) for step in range(3)]
-    queries = [query for batch, _ in shown for query in batch]
-    documents = [document for _, batch in shown for document in batch]
-    assert sorted(queries) == sorted(counting_data.pairs.queries)
+def test_a_batch_keeps_pairs_together_and_shows_none_twice(counting_data: Data) -> None:
+    queries, documents = pair_batch(counting_data, QUICK.pairs, np.random.default_rng(0))
+    assert len({tuple(query) for query in queries}) == QUICK.pairs
     assert all(document[1] - query[1] == 30 for query, document in zip(queries, documents, strict=True))
-    assert pair_batch(counting_data.pairs, QUICK, 0, 3) != shown[0]
+    assert pair_batch(counting_data, QUICK.pairs, np.random.default_rng(0)) == (queries, documents)
+    assert pair_batch(counting_data, QUICK.pairs, np.random.default_rng(1)) != (queries, documents)
+
+
+def test_a_task_smaller_than_a_batch_is_shown_whole(counting_data: Data) -> None:
+    queries, _ = pair_batch(counting_data, 10**6, np.random.default_rng(0))
+    assert sorted(queries) == sorted(counting_data.pairs["summary"].queries)
+
+
+def test_each_task_gets_its_share() -> None:
+    pairs = {
+        name: Pairs([[CLS_ID, 10 + n, SEP_ID]] * 4, [[CLS_ID, 20 + n, SEP_ID]] * 4) for n, name in enumerate(TASKS)
+    }
+    data = Data(np.zeros(1, dtype=np.int64), pairs)
+    random = np.random.default_rng(0)
+    shown = [pair_batch(data, 2, random)[0][0][1] - 10 for _ in range(4000)]
+    for number, share in enumerate(TASKS.values()):
+        assert shown.count(number) / len(shown) == pytest.approx(share, abs=0.03)
+
+
+def test_thinning_keeps_the_ends_and_the_order() -> None:
+    rows = [[CLS_ID, *range(10, 1010), SEP_ID]]
+    (thinned,) = thin(rows, 0.25, np.random.default_rng(0))
+    assert (thinned[0], thinned[-1]) == (CLS_ID, SEP_ID)
+    assert thinned[1:-1] == sorted(thinned[1:-1])
+    assert len(thinned) == pytest.approx(752, abs=60)
+    assert thin(rows, 0.0, np.random.default_rng(0)) == rows
 
 
 def test_embed_returns_rows_in_order_whatever_their_lengths() -> None:
@@ -85,16 +112,17 @@ def test_equal_texts_on_either_side() -> None:
 
 
 @pytest.mark.usefixtures("small_library")
-def test_prepare_keeps_the_sides_apart() -> None:
+def test_prepare_keeps_the_parts_apart() -> None:
     tokenizer = train_tokenizer(training_texts(), 512)
-    shown, held_out = (prepare(tokenizer, QUICK, held_out=side) for side in (False, True))
-    assert shown.stream[-1] == held_out.stream[-1] == SEP_ID
-    assert len(shown.pairs.queries) == len(shown.pairs.documents) > QUICK.pairs
-    for data, present, absent in ((shown, "dedent", "numerator"), (held_out, "numerator", "dedent")):
-        text = tokenizer.decode(data.stream.tolist())
-        assert present in text
-        assert absent not in text
-    assert max(map(len, shown.pairs.documents)) <= QUICK.document_length
+    data = {part: prepare(tokenizer, QUICK, part) for part in Part}
+    said = {Part.TRAINING: "dedent", Part.VALIDATION: "b32hexencode", Part.TEST: "numerator"}
+    for part, word in said.items():
+        assert data[part].stream[-1] == SEP_ID
+        text = tokenizer.decode(data[part].stream.tolist()).replace(" ##", "")
+        assert [word in text for word in said.values()] == [other is part for other in said]
+    pairs = data[Part.TRAINING].pairs["summary"]
+    assert len(pairs.queries) == len(pairs.documents) > QUICK.pairs
+    assert max(map(len, pairs.documents)) <= QUICK.document_length
 
 
 def test_long_texts_are_cut_but_keep_their_ends() -> None:

@@ -13,6 +13,8 @@ from model.train.evaluate import masked_token_metrics, retrieval_metrics, shuffl
 from model.train.recipe import QUICK
 from model.train.trainer import Trainer
 
+PIECES = [f"piece{index}" for index in range(200)]
+
 
 def test_shuffles_keep_the_ends_and_permute_the_rest() -> None:
     rows = shuffles(5, 12, np.random.default_rng(0))
@@ -26,13 +28,14 @@ def test_shuffles_keep_the_ends_and_permute_the_rest() -> None:
 def test_a_model_that_learnt_to_count_needs_order(counting_data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = dataclasses.replace(QUICK, steps=300, warmup_steps=10, learning_rate=1e-2, layers=2, retrieval_every=10**6)
     monkeypatch.setattr(evaluate, "WINDOW_COUNT", 64)
-    trainer = Trainer(recipe, "rope", counting_data, 30, seed=0, origin={})
+    trainer = Trainer(recipe, "rope", counting_data, PIECES, seed=0, origin={})
     for _ in range(recipe.steps):
         trainer.advance()
     trainer.parts.eval()
     figures = masked_token_metrics(trainer.encoder, trainer.head, counting_data, seed=0)
     assert figures["masked_accuracy"] > 0.8
     assert figures["masked_accuracy_positions_shuffled"] < 0.5
+    assert figures["masked_accuracy_positions_ablated"] < 0.5
     assert abs(figures["masked_accuracy_positions_shuffled"] - figures["masked_accuracy_tokens_shuffled"]) < 0.1
 
 

@@ -8,19 +8,23 @@ import torch
 
 from model.encoder import Encoder
 from model.positions import POSITIONS
-from model.train.initial import embedding_deviation, initialise_encoder, initialise_head
+from model.train.initial import guess_deviation, initialise_encoder, initialise_head
 from model.train.objectives import MaskedTokenHead, masked_token_loss
 from model.train.recipe import QUICK
+from model.train.words import bag_of_words
 
 VOCABULARY = 400
+RECIPE = dataclasses.replace(QUICK, dim=96, guess_dim=64)
+GUESS = RECIPE.guess_dim
 
 
 def fresh(positions: str) -> tuple[Encoder, MaskedTokenHead]:
     torch.manual_seed(0)
-    encoder = Encoder(dataclasses.replace(QUICK, dim=64).encoder_config(positions, VOCABULARY)).eval()
-    head = MaskedTokenHead(encoder.config)
-    initialise_encoder(encoder)
-    initialise_head(head, encoder)
+    encoder = Encoder(RECIPE.encoder_config(positions, VOCABULARY)).eval()
+    head = MaskedTokenHead(encoder.config, GUESS)
+    words = torch.nn.functional.normalize(torch.randn(VOCABULARY, RECIPE.dim - GUESS), dim=1)
+    initialise_encoder(encoder, GUESS, words)
+    initialise_head(head, encoder, GUESS)
     return encoder, head
 
 
@@ -33,14 +37,27 @@ def test_training_starts_from_a_nearly_uniform_guess(positions: str) -> None:
     assert accuracy.item() < 0.05
 
 
-def test_tokens_enter_at_variance_one_beside_rotary_positions() -> None:
-    encoder, _ = fresh("rope")
-    assert encoder(torch.arange(VOCABULARY)[None, :32]).hidden[0].std().item() == pytest.approx(1.0, abs=0.05)
-
-
 def test_tokens_do_not_drown_sinusoids() -> None:
     encoder, _ = fresh("sinusoidal")
-    assert encoder.embedding_scale * embedding_deviation(encoder) < 0.5  # a sinusoid has 0.7
+    assert guess_deviation(encoder, GUESS) < 0.5  # a sinusoid has 0.7
+
+
+@pytest.mark.parametrize("positions", sorted(POSITIONS))
+def test_at_the_start_blocks_leave_the_vector_of_a_text_alone(positions: str) -> None:
+    encoder, _ = fresh(positions)
+    ids = torch.randint(1, VOCABULARY, (4, 32))
+    out = encoder(ids)
+    torch.testing.assert_close(out.hidden[-1][..., GUESS:], out.hidden[0][..., GUESS:])
+    assert (out.hidden[-1][..., :GUESS] - out.hidden[0][..., :GUESS]).std() > 0.01
+    torch.testing.assert_close(out.pooled, bag_of_words(encoder, ids.tolist()))
+
+
+def test_the_vector_of_a_text_is_blind_to_what_sinusoids_vary_by() -> None:
+    encoder, _ = fresh("sinusoidal")
+    ids = torch.full((1, 32), 7)
+    late = torch.arange(32)[None]  # the last of 32 places beside the first: another mean of sinusoids
+    first, second = (encoder(ids[:, part], positions=late[:, part]).pooled for part in (slice(0, 8), slice(24, 32)))
+    assert (first * second).sum() > 0.99
 
 
 def test_a_sinusoidal_model_begins_by_looking_around_itself() -> None:

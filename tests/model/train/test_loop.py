@@ -26,13 +26,13 @@ def test_from_the_command_line_to_a_checkpoint(tmp_path: Path, monkeypatch: pyte
         "training.json",
     ]
     encoder = load_checkpoint(out)
-    MaskedTokenHead(encoder.config).load_state_dict(load_tensors(out, HEAD_PREFIX))
+    MaskedTokenHead(encoder.config, QUICK.guess_dim).load_state_dict(load_tensors(out, HEAD_PREFIX))
     tokenizer = Tokenizer.from_file(str(out / "tokenizer.json"))
     assert tokenizer.get_vocab_size() == encoder.config.vocab_size
     assert torch.isfinite(encoder(torch.tensor([tokenizer.encode("def f(x): return x").ids])).pooled).all()
     facts = json.loads((out / "training.json").read_text(encoding="utf-8"))
     assert (facts["seed"], facts["steps"], facts["recipe"]["dim"]) == (3, 6, 32)
-    assert facts["held_out"]["retrieval_candidates"] > 10
+    assert facts["validation"]["retrieval_candidates"] > 10
     assert (tmp_path / "build/train/small/state.safetensors").is_file()
     weights = (out / "model.safetensors").read_bytes()
     main(["--positions", "sinusoidal", "--out", "small", "--quick", "--seed", "3", "--resume"])  # nothing left to do

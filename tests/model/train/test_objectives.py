@@ -14,7 +14,7 @@ from model.train.objectives import IGNORED, MaskedTokenHead, contrastive_loss, m
 def test_only_asked_tokens_count(config: Callable[..., EncoderConfig]) -> None:
     torch.manual_seed(0)
     encoder = Encoder(config())
-    head = MaskedTokenHead(encoder.config)
+    head = MaskedTokenHead(encoder.config, encoder.config.dim // 2)
     ids = torch.randint(0, 50, (2, 8))
     labels = torch.full((2, 8), IGNORED)
     labels[0, 3] = 7
@@ -35,3 +35,13 @@ def test_equal_texts_are_no_wrong_answers() -> None:
     vectors = torch.ones(2, 4) / 2
     loss, _ = contrastive_loss(vectors, vectors, torch.ones(2, 2, dtype=torch.bool), temperature=0.05)
     assert loss.item() == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_head_reads_its_own_dimensions_alone(config: Callable[..., EncoderConfig]) -> None:
+    torch.manual_seed(0)
+    head = MaskedTokenHead(config(), 8)
+    tokens, embedding = torch.randn(3, 32), torch.randn(50, 32)
+    expected = head(tokens, embedding)
+    tokens[:, 8:] += 1
+    embedding[:, 8:] -= 1
+    torch.testing.assert_close(head(tokens, embedding), expected)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from model.train.sentences import first_sentence
+from model.train.sentences import first_sentence, sentences
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,8 @@ from model.train.sentences import first_sentence
 )
 def test_first_sentence(docstring: str, sentence: str) -> None:
     assert first_sentence(docstring) == sentence
+
+
+def test_all_sentences() -> None:
+    assert sentences("One\nline. Two.\n\n  Three\n\n\n") == ["One line.", "Two.", "Three"]
+    assert sentences(" \n ") == []

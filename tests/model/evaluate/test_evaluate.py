@@ -1,0 +1,61 @@
+"""The whole evaluation on a library of a few modules, and what the committed one says of the shipped models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from model.evaluate.__main__ import main
+from model.evaluate.task import retrieval_task
+from model.train.corpus import Part
+from model.train.loop import Job, train
+from model.train.recipe import QUICK
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.usefixtures("small_library")
+def test_the_whole_evaluation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folders = [tmp_path / "rope", tmp_path / "sinusoidal"]
+    for folder in folders:
+        train(Job(positions=folder.name, out=folder, recipe=QUICK, state=tmp_path / "state"))
+    main([*map(str, folders), "--out", str(tmp_path / "new" / "page.md")])
+    page = (tmp_path / "new" / "page.md").read_text(encoding="utf-8")
+    assert capsys.readouterr().out.strip() == page.strip()
+    figures = json.loads((tmp_path / "new" / "page.json").read_text(encoding="utf-8"))
+    names = [row["name"] for row in figures["retrieval"]["rows"]]
+    for name in (
+        "BM25, stemmed, name weighted",
+        "rope",
+        "rope + BM25",
+        "rope untrained",
+        "mean of trained word vectors",
+    ):
+        assert name in names
+        assert f"| {name} |" in page
+    task = retrieval_task(Part.TEST)
+    assert figures["retrieval"]["candidates"] == len(task.candidates) >= figures["retrieval"]["questions"] > 10
+    assert {len(model["heads"]) for model in figures["order"]} == {QUICK.layers * QUICK.heads}
+    assert figures["origin"]["corpus_sha256"] in page
+
+
+def committed() -> dict[str, dict[str, float]]:
+    """MRR@10 and so on of the committed evaluation, by contestant."""
+    figures = json.loads((ROOT / "bench/results/evaluation.json").read_text(encoding="utf-8"))
+    return {row["name"]: row for row in figures["retrieval"]["rows"]}
+
+
+@pytest.mark.parametrize("name", ["docs-rope", "docs-sinusoidal"])
+def test_the_shipped_models_are_those_that_were_measured(name: str) -> None:
+    facts = json.loads((ROOT / "model/checkpoints" / name / "training.json").read_text(encoding="utf-8"))
+    figures = json.loads((ROOT / "bench/results/evaluation.json").read_text(encoding="utf-8"))
+    assert figures["origin"]["trained_on"][name] == facts["corpus_sha256"]
+    (order,) = (model for model in figures["order"] if model["name"] == name)
+    masked = order["masked"]
+    # Measured on other modules than the training's own figures, which must not be far off.
+    assert masked["masked_accuracy"] == pytest.approx(facts["validation"]["masked_accuracy"], abs=0.05)
+    assert masked["masked_accuracy"] - masked["masked_accuracy_positions_shuffled"] >= 0.10
+    assert committed()[name]["mrr"] >= 0.42
+    assert committed()[name]["recall"] >= 0.65

@@ -106,7 +106,9 @@ class Faults:
         """The connection is reset in the middle of an answer."""
         async with Relay(self._target) as relay, grpc.aio.insecure_channel(relay.target) as channel:
             call = self._stream_long(pb_grpc.HeadlightServiceStub(channel))
-            await call.read()
+            first = await call.read()
+            if first.WhichOneof("frame") == "error":
+                return status_of(first)  # it was shed, so there is no answer to be in the middle of
             relay.cut()
             while await call.read() != EOF:
                 pass
@@ -127,7 +129,7 @@ class Faults:
         data, pause = bytearray(known.attention.nbytes), first_pause
         while (frame := await call.read()) != EOF:
             if frame.WhichOneof("frame") == "error":
-                return next(code.name for code in grpc.StatusCode if code.value[0] == frame.error.code)
+                return status_of(frame)
             chunk = frame.chunk
             data[chunk.offset_bytes : chunk.offset_bytes + len(chunk.data)] = chunk.data
             await asyncio.sleep(pause)
@@ -136,3 +138,8 @@ class Faults:
             return str((await call.code()).name)
         known.check_attention(np.frombuffer(data, "<f4").reshape(known.attention.shape))
         return "OK"
+
+
+def status_of(frame: pb.EncodeStreamResponse) -> str:
+    """The name of the status that one request of a stream ended in."""
+    return next(code.name for code in grpc.StatusCode if code.value[0] == frame.error.code)

@@ -21,6 +21,7 @@ from tests.system.fuzz import METHODS, mutated, seeds
 
 SERVICE = "/headlight.v1.HeadlightService"
 EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # unknown to the stubs
+NARROW = [("grpc.http2.bdp_probe", 0)]  # else a connection that was quick so far takes in a whole answer unread
 FLOOD = 6  # calls at once
 SLOW_SECONDS = 0.05  # between two frames
 MEGABYTES = (
@@ -104,7 +105,7 @@ class Faults:
 
     async def reset(self) -> str:
         """The connection is reset in the middle of an answer."""
-        async with Relay(self._target) as relay, grpc.aio.insecure_channel(relay.target) as channel:
+        async with Relay(self._target) as relay, grpc.aio.insecure_channel(relay.target, options=NARROW) as channel:
             call = self._stream_long(pb_grpc.HeadlightServiceStub(channel))
             first = await call.read()
             if first.WhichOneof("frame") == "error":
@@ -125,7 +126,11 @@ class Faults:
         return stub.EncodeStream(iter([pb.EncodeStreamRequest(id="1", encode=encode)]), timeout=SECONDS)
 
     async def _read_long(self, first_pause: float) -> str:
-        call, known = self._stream_long(self._callers.stub), self._callers.known.long
+        async with grpc.aio.insecure_channel(self._target, options=NARROW) as channel:
+            return await self._read(self._stream_long(pb_grpc.HeadlightServiceStub(channel)), first_pause)
+
+    async def _read(self, call: Any, first_pause: float) -> str:
+        known = self._callers.known.long
         data, pause = bytearray(known.attention.nbytes), first_pause
         while (frame := await call.read()) != EOF:
             if frame.WhichOneof("frame") == "error":

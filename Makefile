@@ -26,7 +26,7 @@ EXPORT_SOURCES := $(filter-out model/demo.py,$(wildcard model/*.py)) $(wildcard 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup proto proto-check train evaluate export run demo test system lint format bench clean
+.PHONY: help setup proto proto-check train evaluate export run demo test system soak lint format bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ test: $(SETUP) ## the tests that need no other process, machine or network
 system: $(SETUP) $(MANIFESTS) ## real processes, real clients; installs the Debian packages they need
 	tests/system/require.sh node npm prometheus promtool
 	$(PY) -m pytest tests/system --timeout=600
+
+soak: $(SETUP) build/bundles/docs-rope/manifest.json ## 30 minutes of load and faults, then 10 million mutated messages (2 hours)
+	$(PY) -m tests.soak --minutes 30 --fuzz 10000000
 
 lint: $(SETUP) proto-check ## formatting, ruff, mypy --strict, and stubs that match the contract
 	$(VENV)/bin/ruff format --check .

@@ -15,6 +15,7 @@ from headlight.errors import BundleError
 from service import logs
 from service.config import Config, ConfigError
 from service.loading import load
+from service.memory import settle_allocator
 from service.server import EXIT_BUNDLE, EXIT_CONFIG, EXIT_FAILED, EXIT_OK, Server, end_at_once
 
 log = logging.getLogger("service")
@@ -22,6 +23,7 @@ log = logging.getLogger("service")
 
 def main() -> None:
     """Read the options, check or serve, and end with the exit code."""
+    settle_allocator()
     try:
         config = Config.parse(sys.argv[1:], os.environ)
         if config.check:

@@ -151,6 +151,7 @@ class Batcher:
             group.entries.clear()  # they refer back to the group
             if not group.future.cancelled():
                 group.future.exception()  # seen, even where a cancellation overtook it
+            del group  # an error would hold this frame, this frame the group, and the group the error, results and all
 
     async def run(self) -> None:
         """Take batches and run them, until cancelled.

@@ -6,6 +6,7 @@ Left alone, gRPC would answer malformed messages and unexpected exceptions with 
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -154,11 +155,18 @@ class _Guard:
             raise InvalidInput("", UNDECODABLE) from None
 
     async def _guard(self, call: Callable[[], Awaitable[T]], context: Context) -> T:
+        try:
+            return await self._answer(call, context)
+        except BaseException as error:
+            _when_sent(functools.partial(_forget, error))
+            raise
+
+    async def _answer(self, call: Callable[[], Awaitable[T]], context: Context) -> T:
         started, code = time.perf_counter(), grpc.StatusCode.OK
         self._series.started.inc()
         try:
             self._in_flight.enter()
-            context.add_done_callback(self._left)  # type: ignore[arg-type]  # the stubs want a class of theirs
+            _when_sent(self._left)
             return await call()
         except asyncio.CancelledError:
             code = _cancelled(context)
@@ -177,9 +185,20 @@ class _Guard:
             self._series.handled(code)
             self._series.seconds.observe(time.perf_counter() - started)
 
-    def _left(self, context: Context) -> None:
+    def _left(self) -> None:
         """The answer is out: only now, not when the handler returned, may the server stop."""
         self._in_flight.leave()
+
+
+def _when_sent(act: Callable[[], None]) -> None:
+    """Call once this call's answer is out: gRPC runs handler and sending in one task.
+
+    Not context.add_done_callback: gRPC's callback refers to the context and the context to it, so every call, with its buffers,
+    would wait for the garbage collector, who counts objects and not their bytes.
+    """
+    task = asyncio.current_task()
+    assert task is not None  # a handler is run by nothing else
+    task.add_done_callback(lambda _: act())
 
 
 async def _abort(context: Context, refused: Refusal) -> NoReturn:
@@ -189,6 +208,15 @@ async def _abort(context: Context, refused: Refusal) -> NoReturn:
             await context.abort(refused.status, refused.message, refused.trailing_metadata)
     except TimeoutError:
         raise asyncio.CancelledError from None  # how gRPC is told that a handler has ended with no more to say
+
+
+def _forget(error: BaseException) -> None:
+    """Let go of the frames that an exception has passed, which hold the request and the answer.
+
+    gRPC keeps the exception of an abort with the call, and TaskGroup that of a cancellation with its frame: circles, which only
+    the garbage collector would break.
+    """
+    error.__traceback__ = error.__context__ = None
 
 
 async def _send(behaviour: Any, request: Any, context: Context) -> None:

@@ -46,6 +46,12 @@ def _stack(trace: TracebackType | None) -> list[str]:
     return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(trace)]
 
 
+def _worth_telling(record: logging.LogRecord) -> bool:
+    """Not that gRPC could not send to a caller who had just left: to it an error of the servicer."""
+    error = record.exc_info[0] if record.exc_info else None
+    return not (record.name.startswith("grpc.") and error is not None and error.__name__ == "ExecuteBatchError")
+
+
 def configure(level: str, stream: TextIO | None = None) -> None:
     """Send all logs to a stream, in place of whatever was configured.
 
@@ -55,5 +61,6 @@ def configure(level: str, stream: TextIO | None = None) -> None:
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter())
+    handler.addFilter(_worth_telling)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)

@@ -102,8 +102,9 @@ class StreamCall:
                     self._reader = tasks.create_task(self._read(requests, tasks.create_task))
         except* ReaderStalled:
             pass  # it has become our ending
-        if self._ending is not None:
-            raise self._ending
+        finally:
+            self._reader = None  # it refers back to us, and holds the last request
+        self._end()
 
     def drain(self) -> None:
         """Read no further; end once what has been read is answered."""
@@ -112,6 +113,15 @@ class StreamCall:
         self._ending = Unavailable("this replica is shutting down; send again, on a new stream, what is unanswered")
         if self._reader is not None:
             self._reader.cancel()
+
+    def _end(self) -> None:
+        ending, self._ending = self._ending, None
+        try:
+            if ending is not None:
+                # Without the frames it has passed, which hold results; and once it is on its way nothing here may hold it.
+                raise ending.with_traceback(None)
+        finally:
+            del ending
 
     async def _read(
         self,
@@ -182,9 +192,10 @@ class StreamCall:
             if frame.WhichOneof("frame") in LAST_FRAMES:
                 # Before the caller can have it: the id may be used again as soon as the frame is read.
                 self._live.discard(frame.id)
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._stall_seconds):
                     await self._context.write(frame)
-            except TimeoutError:
-                self._ending = ReaderStalled(self._stall_seconds)
-                raise self._ending from None
+                return
+            # Out here it has no context, whose frames would hold the results.
+            self._ending = ReaderStalled(self._stall_seconds)
+            raise self._ending

@@ -63,3 +63,16 @@ def test_warnings_of_libraries_are_logged(stream: io.StringIO) -> None:
         warnings.warn("old", DeprecationWarning, stacklevel=1)
         logging.captureWarnings(False)
     assert entries(stream)[0]["logger"] == "py.warnings"
+
+
+def test_a_caller_who_left_is_no_error_and_other_failures_of_grpc_are(stream: io.StringIO) -> None:
+    """gRPC's own words for it, where the caller leaves between the handler's end and the sending of its status."""
+    from grpc._cython.cygrpc import ExecuteBatchError  # type: ignore[import-not-found]  # the stubs leave it out
+
+    for error in (ExecuteBatchError(), ValueError()):
+        try:
+            raise error
+        except (ExecuteBatchError, ValueError):
+            logging.getLogger("grpc._cython.cygrpc").exception("raised in core by servicer method")
+    [entry] = entries(stream)
+    assert entry["kind"] == "builtins.ValueError"

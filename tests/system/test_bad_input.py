@@ -173,11 +173,11 @@ def test_truncation_is_done_where_it_is_asked_for_and_told(channel: Any) -> None
 
 
 def test_what_is_refused_costs_bounded_memory(service: Service, channel: Any) -> None:
-    """Megabytes of tiny messages are decoded before they are refused, and the allocator gives back as it likes: 0.3 to 0.65 GB
-    were seen. One such text, tokenised, took 1.7."""
-    for bad in [bad for bad in BAD if len(bad.raw) > 1_000_000] * 5:
+    """Megabytes of tiny messages are decoded before they are refused, then let go at once: 0.24 GB were seen over 30 rounds, and
+    0.65 where they were left to the garbage collector."""
+    for bad in [bad for bad in BAD if len(bad.raw) > 1_000_000] * 10:
         answer(channel, bad)
-        assert service.resident_bytes() < 1 << 30
+        assert service.resident_bytes() < 400 << 20
 
 
 def test_the_log_holds_no_failure_and_no_text(service: Service, channel: Any) -> None:

@@ -5,132 +5,16 @@ Seeded, so that a failure can be had again: HEADLIGHT_FUZZ_SEED and HEADLIGHT_FU
 
 from __future__ import annotations
 
-import asyncio
 import os
-import random
-from collections import Counter
-from typing import Any
 
-import grpc
-
-from headlight.pb import headlight_pb2 as pb
 from tests.system.conftest import bundle_of
-from tests.system.processes import Service
+from tests.system.fuzz import fuzz
 
 MESSAGES = int(os.environ.get("HEADLIGHT_FUZZ_MESSAGES", "100000"))
 SEED = int(os.environ.get("HEADLIGHT_FUZZ_SEED", "1"))
-CALLERS = 32  # over four connections
-WARM_UP = 0.2  # of the messages; what stays allocated for good has been by then
-GROWTH_BYTES = 32 << 20
-SECRET = "zebra"
-LEAKS = (SECRET, "Traceback", "Error(", "Exception", ".py", "site-packages", "onnx", "google.protobuf")
-ALLOWED = {
-    grpc.StatusCode.OK,
-    grpc.StatusCode.INVALID_ARGUMENT,
-    grpc.StatusCode.NOT_FOUND,
-    grpc.StatusCode.RESOURCE_EXHAUSTED,
-}
-METHODS = ("Encode", "Encode", "Encode", "Tokenize", "GetModel", "EncodeStream")
-
-
-def seeds() -> list[bytes]:
-    """Good messages of every kind, short, so that most of the time is spent on reading them."""
-    inputs = [
-        pb.Input(text=f"{SECRET} at dawn"),
-        pb.Input(ids=pb.TokenIds(ids=[2, 50, 3], segments=[0])),
-        pb.Input(pair=pb.TextPair(first="a", second=SECRET)),
-    ]
-    everything = pb.Outputs(
-        pooled=pb.PooledOutput(),
-        tokens=pb.TokensOutput(),
-        attention=pb.AttentionOutput(layers=[0, -1]),
-        hidden=pb.HiddenOutput(layers=[4]),
-        token_info=pb.TokenInfoOutput(),
-    )
-    requests = [pb.EncodeRequest(inputs=[each]) for each in inputs]
-    requests.append(
-        pb.EncodeRequest(model="docs-rope", inputs=inputs[:2], outputs=everything, truncation=pb.TRUNCATION_CUT_END)
-    )
-    streamed = [pb.EncodeStreamRequest(id="a", encode=request) for request in requests]
-    return [message.SerializeToString() for message in (*requests, *streamed)]
-
-
-def mutated(message: bytes, chance: random.Random) -> bytes:
-    """One change, or up to four: a bit, a byte, a cut, a piece said twice, a piece of noise."""
-    data = bytearray(message)
-    for _ in range(min(chance.randint(1, 4), chance.randint(1, 4))):
-        place = chance.randrange(len(data) + 1)
-        match chance.randrange(5):
-            case 0 if place < len(data):
-                data[place] ^= 1 << chance.randrange(8)
-            case 1 if place < len(data):
-                data[place] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
-            case 2:
-                del data[place : place + chance.randint(1, 8)]
-            case 3:
-                data[place:place] = data[place : place + chance.randint(1, 16)]
-            case _:
-                data[place:place] = chance.randbytes(chance.randint(1, 6))
-    return bytes(data)
-
-
-class Fuzzer:
-    """Callers that share what was found."""
-
-    def __init__(self, target: str, count: int, seed: int) -> None:
-        self.codes: Counter[grpc.StatusCode] = Counter()
-        self.leaks: list[tuple[bytes, str]] = []
-        self._target = target
-        self._count = count
-        self._seed = seed
-
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as callers:
-            for caller in range(CALLERS):
-                callers.create_task(self._call(random.Random(f"{self._seed} {caller}"), caller))
-
-    async def _call(self, chance: random.Random, caller: int) -> None:
-        # Channels that differ in an option do not share a connection.
-        options = [("headlight.connection", caller % 4)]
-        async with grpc.aio.insecure_channel(self._target, options=options) as opened:
-            channel: Any = opened  # whose stubs want serializers, which bytes need not
-            unary = {name: channel.unary_unary(f"/headlight.v1.HeadlightService/{name}") for name in set(METHODS)}
-            stream = channel.stream_stream("/headlight.v1.HeadlightService/EncodeStream")
-            good = seeds()
-            for _ in range(self._count // CALLERS):
-                method, raw = chance.choice(METHODS), mutated(chance.choice(good), chance)
-                try:
-                    if method == "EncodeStream":
-                        answer = b"".join([frame async for frame in stream(iter([raw]), timeout=60)])
-                    else:
-                        answer = await unary[method](raw, timeout=60)
-                except grpc.aio.AioRpcError as error:
-                    self._refused(raw, error)
-                else:
-                    self.codes[grpc.StatusCode.OK] += 1
-                    if b"Traceback" in answer:
-                        self.leaks.append((raw, repr(answer)))
-
-    def _refused(self, raw: bytes, error: grpc.aio.AioRpcError) -> None:
-        self.codes[error.code()] += 1
-        told = error.details() or ""
-        if any(leak in told for leak in LEAKS):
-            self.leaks.append((raw, told))
 
 
 async def test_mutated_messages() -> None:
-    with Service(bundle_of("docs-rope")) as service:
-        warm_up = Fuzzer(service.target, int(WARM_UP * MESSAGES), SEED)
-        await warm_up.run()
-        before = service.resident_bytes()
-        fuzzer = Fuzzer(service.target, MESSAGES - int(WARM_UP * MESSAGES), SEED + 1)
-        await fuzzer.run()
-        after = service.resident_bytes()
-        codes = warm_up.codes + fuzzer.codes
-        assert set(codes) <= ALLOWED, codes
-        assert min(codes[code] for code in (grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT)) > MESSAGES / 50
-        assert warm_up.leaks + fuzzer.leaks == []
-        assert after - before < GROWTH_BYTES
-        assert [entry for entry in service.log if entry.get("level") in ("error", "critical")] == []
-    assert SECRET not in str(service.log)
-    print(dict(codes), f"{before >> 20} -> {after >> 20} MiB")
+    found = await fuzz(bundle_of("docs-rope"), MESSAGES, SEED)
+    assert found.problems() == []
+    print(found)

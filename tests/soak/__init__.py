@@ -1,0 +1,1 @@
+"""The service under half an hour of mixed load and faults: `make soak`, or `python -m tests.soak --minutes 1`."""

@@ -1,0 +1,88 @@
+"""The report of a run, and its verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import platform
+from pathlib import Path
+
+import grpc
+import onnxruntime
+
+from tests.soak import watch
+from tests.soak.flat import MIB, Flatness, flatness
+from tests.soak.ledger import Ledger
+from tests.system.fuzz import Fuzzed
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Found:
+    """Everything that a run has found out."""
+
+    command: str
+    seconds: float
+    ledger: Ledger
+    watched: watch.Watch
+    failures: list[str]  # of the service's log
+    fuzzed: Fuzzed | None
+
+    def problems(self) -> list[str]:
+        """Whatever fails the run; empty: nothing."""
+        found = [*self.ledger.problems(), *watch.problems(self.watched.quiet), *self.failures]
+        found += flatness(self.watched.samples).problems()
+        if self.fuzzed is not None:
+            found += [f"fuzzing: {problem}" for problem in self.fuzzed.problems()]
+        return found
+
+    def lines(self) -> list[str]:
+        """As Markdown."""
+        problems = self.problems()
+        lines = [
+            "# Soak",
+            "",
+            f"`{self.command}` on {len(os.sched_getaffinity(0))} cores of {processor()}; Python {platform.python_version()}, "
+            f"grpcio {grpc.__version__}, onnxruntime {onnxruntime.__version__}. {self.seconds / 60:.1f} minutes in all.",
+            "",
+            f"**{'FAILED' if problems else 'Passed'}.**",
+            *(f"- {problem}" for problem in problems),
+            "",
+            *self._calls(),
+            "",
+            *self._memory(flatness(self.watched.samples)),
+        ]
+        if self.fuzzed is not None:
+            lines += ["", f"{self.fuzzed.codes.total()} mutated messages to a service of their own: {self.fuzzed}."]
+        return lines
+
+    def _calls(self) -> list[str]:
+        outcomes = self.ledger.outcomes
+        names = list(dict.fromkeys(name for name, _ in sorted(outcomes)))
+        columns = sorted({outcome for _, outcome in outcomes}, key=lambda outcome: (outcome != "OK", outcome))
+        cells = [[str(outcomes[name, outcome] or "") for outcome in columns] for name in names]
+        answered = sum(count for (_, outcome), count in outcomes.items() if outcome == "OK")
+        return [
+            f"{self.ledger.started} calls started, {self.ledger.ended} ended. {answered} were answered; every answer to `embed`, "
+            "`attend`, `both`, `tokenize`, `cancelled`, `late`, `flooding` and `slow` was compared with the same text encoded alone.",
+            "",
+            "| calls | " + " | ".join(columns) + " |",
+            "|---" * (len(columns) + 1) + "|",
+            *(f"| {name} | " + " | ".join(row) + " |" for name, row in zip(names, cells, strict=True)),
+        ]
+
+    def _memory(self, memory: Flatness) -> list[str]:
+        return [
+            f"Memory, {len(self.watched.samples)} samples, without the first third: {memory.begin / MIB:.0f} MiB in the first fifth, "
+            f"{memory.end / MIB:.0f} in the last, trend {memory.trend / MIB:+.1f} in all; at most {memory.peak / MIB:.0f}, warm-up "
+            f"included. Allowed: {memory.allowance / MIB:.0f} more, and a trend of twice that (`tests/soak/flat.py`).",
+            "",
+            "With nobody calling, nothing held and no call unended:",
+            "",
+            *(f"- after {look.seconds:.0f} s: {look}" for look in self.watched.quiet),
+        ]
+
+
+def processor() -> str:
+    """What the kernel calls this machine's CPU."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -1,0 +1,136 @@
+"""The criteria of `make soak` fail where they should: a verdict that cannot is none."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.soak.flat import MIB, Sample, flatness
+from tests.soak.ledger import Ledger, Wrong
+from tests.soak.reference import check
+from tests.soak.watch import Quiet, held_of, problems
+
+
+def samples(memory: Callable[[float], float], count: int = 300, noise: float = 8.0) -> list[Sample]:
+    """Memory in MiB as a function of the share of the run that has passed, with noise."""
+    chance = random.Random(0)
+    shares = [place / (count - 1) for place in range(count)]
+    return [Sample(1800 * share, int(MIB * (memory(share) + chance.uniform(0, noise)))) for share in shares]
+
+
+def test_a_plateau_is_flat_however_steep_the_warm_up() -> None:
+    found = flatness(samples(lambda share: min(200.0, 100 + 400 * share)))
+    assert found.problems() == []
+    assert abs(found.end - found.begin) < 2 * MIB
+    assert 200 * MIB < found.peak < 210 * MIB
+
+
+def test_peaks_that_pass_are_flat() -> None:
+    assert flatness(samples(lambda share: 700.0 if int(share * 1000) % 7 == 0 else 200.0)).problems() == []
+
+
+@pytest.mark.parametrize("leak", [60.0, 200.0])
+def test_a_leak_is_not_flat(leak: float) -> None:
+    [grown, *_] = flatness(samples(lambda share: 200 + leak * share)).problems()
+    assert grown.startswith("memory grew from 2")
+
+
+def test_a_step_late_in_the_run_is_not_flat() -> None:
+    assert flatness(samples(lambda share: 200.0 if share < 0.8 else 240.0)).problems() != []
+
+
+def test_a_leak_that_was_let_go_at_the_very_end_is_still_seen_in_the_slope() -> None:
+    found = flatness(samples(lambda share: 200 + 100 * share if share < 0.86 else 200.0))
+    assert [problem[:18] for problem in found.problems()] == ["memory rises by 55"]
+
+
+def test_five_percent_of_much_is_more_than_the_least_allowance() -> None:
+    assert flatness(samples(lambda share: 1000 + 40 * share)).problems() == []
+    assert flatness(samples(lambda share: 1000 + 110 * share)).problems() != []
+
+
+def test_too_few_samples_say_nothing() -> None:
+    with pytest.raises(ValueError, match="13 samples after the warm-up"):
+        flatness(samples(lambda share: 200.0, count=20))
+    with pytest.raises(ValueError, match="0 samples"):
+        flatness([])
+
+
+async def test_every_way_a_call_can_go_wrong_is_a_problem() -> None:
+    ledger = Ledger()
+
+    async def fine() -> str:
+        return "OK"
+
+    async def wrong() -> str:
+        raise Wrong("vectors differ by 0.1")
+
+    async def broken() -> str:
+        raise KeyError("bug")
+
+    await ledger.call("embed", fine(), {"OK"})
+    assert ledger.problems() == []
+    await ledger.call("embed", wrong(), {"OK"})
+    await ledger.call("embed", fine(), {"CANCELLED"})
+    await ledger.call("embed", broken(), {"OK"})
+    assert ledger.started == ledger.ended == 4
+    assert ledger.problems() == [
+        "embed: vectors differ by 0.1",
+        "embed ended as OK, not as CANCELLED",
+        "embed ended as KeyError, not as OK",
+    ]
+
+
+async def test_a_call_that_does_not_end_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.soak.ledger.END_SECONDS", 0.01)
+    ledger = Ledger()
+    never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def hang() -> str:
+        return await never
+
+    await ledger.call("attend", hang(), {"OK"})
+    assert (ledger.started, ledger.ended) == (1, 0)
+    assert ledger.problems() == ["attend ended as NEVER ENDED, not as OK", "1 calls were started, 0 ended"]
+
+
+def test_a_number_that_is_none_is_wrong() -> None:
+    right = np.ones(3, np.float32)
+    check(right, right, 1e-6, "a vector")
+    for other in (right * 1.001, right * np.nan, right[:2]):
+        with pytest.raises(Wrong):
+            check(other, right, 1e-6, "a vector")
+
+
+QUIET = Quiet(seconds=60.0, resident=200 * MIB, descriptors=16, threads=14, held={"calls": 0.0})
+
+
+def test_what_is_given_back_is_no_problem() -> None:
+    assert problems([QUIET, dataclasses.replace(QUIET, threads=17, descriptors=15)]) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"descriptors": 17}, "file descriptors grew from 16 to 17"),
+        ({"threads": 19}, "threads grew from 14 to 19"),
+        ({"held": {"calls": 1.0}}, "after 60 s, with nobody calling, there are left: {'calls': 1.0}"),
+    ],
+)
+def test_what_is_not_given_back_is_a_problem(change: dict[str, object], told: str) -> None:
+    assert problems([QUIET, dataclasses.replace(QUIET, **change)]) == [told]  # type: ignore[arg-type]  # any field
+
+
+def test_calls_that_were_not_handled_are_held_and_health_checks_are_not_counted() -> None:
+    def line(name: str, service: str, value: int) -> str:
+        return f'grpc_server_{name}_total{{grpc_service="{service}"}} {value}\n'
+
+    lines = [line("started", "headlight.v1.HeadlightService", 7), line("handled", "headlight.v1.HeadlightService", 5)]
+    lines += [line("started", "grpc.health.v1.Health", 3), 'headlight_queue_tokens{model="m"} 12\n']
+    held = held_of("".join(lines))
+    assert (held["calls"], held["headlight_queue_tokens"], held["headlight_held_output_bytes"]) == (2.0, 12.0, 0.0)

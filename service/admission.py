@@ -11,7 +11,7 @@ import enum
 import math
 from types import TracebackType
 
-from headlight.errors import Overloaded
+from headlight.errors import DeadlineExceeded, Overloaded
 
 MEMORY = 0.9  # weight of the past at each batch in the estimate of the token rate: some ten batches count
 SHORTEST_RETRY_SECONDS = 0.05
@@ -134,14 +134,17 @@ class Admission:
         Raises:
             Shed: the queue is full, or would not come to these tokens in time. With the time after which half the queue,
                 or so much of it, should be worked off.
+            DeadlineExceeded: it has passed already: no replica can meet it.
         """
+        if patience_seconds <= 0:
+            raise DeadlineExceeded("the deadline has passed before the work was queued")
         if tokens > self.tokens.free:
             used = f"the queue is full ({self.tokens.held} of {self.tokens.limit} tokens, {tokens} asked for)"
             raise self._shed(used, Shortage.QUEUE_TOKENS, self._retry_seconds(tokens))
         wait = self.backlog_seconds
         if wait > patience_seconds:
-            late = f"the queue is {wait:.2f} s long, and the deadline is in {max(0.0, patience_seconds):.2f} s"
-            raise self._shed(late, Shortage.DEADLINE, _bounded(wait - max(0.0, patience_seconds)))
+            late = f"the queue is {wait:.2f} s long, and the deadline is in {patience_seconds:.2f} s"
+            raise self._shed(late, Shortage.DEADLINE, _bounded(wait - patience_seconds))
         return self.tokens.take(tokens)
 
     def hold_output(self, size: int, field: str, remedy: str) -> Permit:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headlight.errors import DeadlineExceeded
 from service.admission import (
     FIRST_RETRY_SECONDS,
     LONGEST_RETRY_SECONDS,
@@ -78,6 +79,17 @@ def test_an_empty_queue_refuses_no_deadline_however_slow_the_past() -> None:
     admission.worked_off(tokens=1, seconds=1e6)
     with admission.admit(1000, patience_seconds=1e-3):
         pass
+
+
+@pytest.mark.parametrize("patience", [0.0, -1.0])
+def test_a_deadline_that_has_passed_is_no_shortage(patience: float) -> None:
+    """To be told to come back would be wrong advice; and that holds however full the queue is."""
+    admission = admission_of(10)
+    with pytest.raises(DeadlineExceeded):
+        admission.admit(1, patience_seconds=patience)
+    with admission.admit(10), pytest.raises(DeadlineExceeded):
+        admission.admit(1, patience_seconds=patience)
+    assert admission.tokens.held == 0
 
 
 def test_bytes_of_requests_and_of_results_are_counted_apart() -> None:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
 
+import grpc
+
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import Runtime
@@ -140,12 +142,16 @@ class ServedModel:
     def receive(self, size: int) -> Iterator[None]:
         """Around everything that is done for one request: a permit for its bytes, and a count of how it fails.
 
+        A caller who leaves while being written to shows as an error of gRPC's: counted by `stage`, and no failure.
+
         Raises:
             Shed: there is no room for so many bytes.
         """
         try:
             with self._admission.receive(size):
                 yield
+        except grpc.aio.BaseError:
+            raise
         except Exception as error:
             self._metrics.rejected[reason_of(error)].inc()
             raise
@@ -155,7 +161,7 @@ class ServedModel:
         """Count a caller who leaves meanwhile."""
         try:
             yield
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, grpc.aio.BaseError):
             self._metrics.cancelled[name].inc()
             raise
 

@@ -152,6 +152,8 @@ async def test_a_reader_who_leaves_while_being_sent_to_is_counted(serve: Serve) 
         call.cancel()
         await service.in_flight.idle.wait()
         assert service.sample("headlight_held_output_bytes", model="fake") == 0
+        assert service.sample("headlight_cancelled_total", model="fake", stage="send") == 1
+        assert service.sample("headlight_rejected_total", model="fake", reason="internal") == 0
 
 
 async def test_an_answer_larger_than_a_stream_may_hold_is_refused_before_it_is_computed(serve: Serve) -> None:

@@ -153,7 +153,7 @@ async def test_stalled_streams_do_not_refuse_a_neighbour_its_vectors(serve: Serv
             calls.append(call)
             if (await call.read()).WhichOneof("frame") == "error":
                 break  # as many large answers as the process holds, and none is read any further
-        assert len(calls) == 4
+        assert len(calls) >= 4, "the clients' transports may take some of it in unread"
         for _ in range(20):
             assert (await service.stub.Encode(request())).items
         assert rejected(service, "output_bytes") == 1

@@ -1,8 +1,8 @@
 """Admission: nothing is read into memory, queued or computed without a permit, and there are only so many.
 
 Three things run out, each with permits of its own: bytes of requests from before tokenising, tokens from before the queue,
-bytes of results from before anything runs. A permit is held until its request is done or its caller gone, so memory and
-waiting stay bounded.
+bytes of results from before anything runs. A permit is held until the answer has left or, where the caller has, until no
+engine works for it any more, so memory and waiting stay bounded.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import enum
 import math
 from types import TracebackType
 
-from headlight.errors import Overloaded
+from headlight.errors import DeadlineExceeded, Overloaded
+from service.frames import CHUNK_BYTES
 
 MEMORY = 0.9  # weight of the past at each batch in the estimate of the token rate: some ten batches count
 SHORTEST_RETRY_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 30.0
 FIRST_RETRY_SECONDS = 1.0  # before any batch has shown a rate
+RESERVE = 8  # one part in so many of the bytes of results is kept for answers of at most CHUNK_BYTES
 
 
 class Shortage(enum.StrEnum):
@@ -81,8 +83,25 @@ class Permit:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Give back what is left of it."""
         self._pool.held -= self.amount
         self.amount = 0
+
+    def split(self, amount: int) -> Permit:
+        """A part of it as a permit of its own, for one who holds on longer."""
+        self.amount -= amount
+        return Permit(self._pool, amount)
+
+
+def largest_output(limit: int) -> int:
+    """How large an answer may be where all results may have `limit` bytes; the rest is kept for small ones.
+
+    Else a few slow readers of large answers would have everyone refused, those who ask for a vector included.
+    """
+    return max(limit - limit // RESERVE, min(limit, CHUNK_BYTES))
 
 
 class Admission:
@@ -91,7 +110,7 @@ class Admission:
     Attributes:
         requests: bytes of the messages being dealt with.
         tokens: queued or running.
-        outputs: bytes of results computed or about to be, not yet handed to the transport.
+        outputs: bytes of results computed or about to be, and of answers not yet sent.
     """
 
     def __init__(self, *, max_tokens: int, max_request_bytes: int, max_output_bytes: int, streams: int = 1) -> None:
@@ -112,6 +131,11 @@ class Admission:
     def backlog_seconds(self) -> float:
         """How long what is admitted now will take; 0 before any batch has shown a rate."""
         return self.tokens.held * self._seconds_per_token
+
+    @property
+    def room(self) -> int:
+        """How large an answer would be taken now."""
+        return max(self.outputs.free - self.outputs.limit // RESERVE, min(self.outputs.free, CHUNK_BYTES))
 
     def receive(self, size: int) -> Permit:
         """A permit for the bytes of a request, before it is tokenised.
@@ -134,28 +158,31 @@ class Admission:
         Raises:
             Shed: the queue is full, or would not come to these tokens in time. With the time after which half the queue,
                 or so much of it, should be worked off.
+            DeadlineExceeded: it has passed already: no replica can meet it.
         """
+        if patience_seconds <= 0:
+            raise DeadlineExceeded("the deadline has passed before the work was queued")
         if tokens > self.tokens.free:
             used = f"the queue is full ({self.tokens.held} of {self.tokens.limit} tokens, {tokens} asked for)"
             raise self._shed(used, Shortage.QUEUE_TOKENS, self._retry_seconds(tokens))
         wait = self.backlog_seconds
         if wait > patience_seconds:
-            late = f"the queue is {wait:.2f} s long, and the deadline is in {max(0.0, patience_seconds):.2f} s"
-            raise self._shed(late, Shortage.DEADLINE, _bounded(wait - max(0.0, patience_seconds)))
+            late = f"the queue is {wait:.2f} s long, and the deadline is in {patience_seconds:.2f} s"
+            raise self._shed(late, Shortage.DEADLINE, _bounded(wait - patience_seconds))
         return self.tokens.take(tokens)
 
     def hold_output(self, size: int, field: str, remedy: str) -> Permit:
         """A permit for the bytes of a request's results, before they are computed.
 
         Args:
-            size: of the results.
+            size: of the answer.
             field: of the request, that asks for most of them.
             remedy: what could be asked for instead now, as a clause; may be empty.
 
         Raises:
             Shed: other callers' results take too much.
         """
-        if size > self.outputs.free:
+        if size > self.room:
             used = (
                 f"{field}: the answer would have {size} bytes; {self.outputs.held} of {self.outputs.limit} are in use"
             )

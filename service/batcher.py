@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 import math
 import time
@@ -14,6 +13,7 @@ from typing import NamedTuple
 from headlight.errors import DeadlineExceeded, HeadlightError, Unavailable
 from headlight.runtime.values import EncodeItem, ItemResult
 from service.admission import Permit
+from service.groups import Answer, Group, Slot
 from service.lanes import Batch, Budget, Entry, LaneKey, Lanes
 
 log = logging.getLogger("service.batcher")
@@ -32,14 +32,6 @@ class EngineLost(HeadlightError):
     """Batches fail and so does the probe: the process cannot go on."""
 
 
-class Answer(NamedTuple):
-    """A group's results in the order of its items, and where its time went."""
-
-    results: list[ItemResult]
-    queue_ns: int  # from arrival to the start of the last of its batches
-    infer_ns: int  # summed over the batches that carried its items
-
-
 class BatchReport(NamedTuple):
     """One batch that ran, for metrics and for the estimate of the rate."""
 
@@ -48,35 +40,6 @@ class BatchReport(NamedTuple):
     tokens: int
     padded_tokens: int
     seconds: float
-
-
-@dataclasses.dataclass(slots=True, eq=False)
-class _Group:
-    """A request's items, answered together: one future, however many items."""
-
-    future: asyncio.Future[Answer]
-    results: list[ItemResult | None]
-    missing: int
-    queue_ns: int = 0
-    infer_ns: int = 0
-    entries: list[Entry[_Slot]] = dataclasses.field(default_factory=list)
-
-    def deliver(self, place: int, result: ItemResult) -> None:
-        self.results[place] = result
-        self.missing -= 1
-        if self.missing == 0 and not self.future.done():
-            results = [result for result in self.results if result is not None]
-            self.future.set_result(Answer(results, self.queue_ns, self.infer_ns))
-
-    def fail(self, error: BaseException) -> None:
-        if not self.future.done():
-            self.future.set_exception(error)
-
-
-class _Slot(NamedTuple):
-    group: _Group
-    place: int
-    item: EncodeItem
 
 
 class Batcher:
@@ -103,27 +66,34 @@ class Batcher:
             clock: seconds, monotonic.
         """
         self._engines = engines
-        self._lanes: Lanes[_Slot] = Lanes(budgets)
+        self._lanes: Lanes[Slot] = Lanes(budgets)
         self._streams = asyncio.Semaphore(streams)
         self._threads = ThreadPoolExecutor(streams, thread_name_prefix="engine")
         self._observe = observe
         self._on_cancel = on_cancel
         self._clock = clock
         self._work = asyncio.Event()
-        self._waiting: set[_Group] = set()
+        self._waiting: set[Group] = set()
         self._failures: dict[str, int] = dict.fromkeys(engines, 0)
         self._closed = False
 
     async def submit(
-        self, permit: Permit, model: str, items: Sequence[EncodeItem], deadline: float = math.inf
+        self,
+        permit: Permit,
+        model: str,
+        items: Sequence[EncodeItem],
+        deadline: float = math.inf,
+        outputs: Permit | None = None,
     ) -> Answer:
         """Queue the items of one request, all of one role, and wait for their results.
 
         Args:
-            permit: for their tokens; the caller holds it until this returns.
+            permit: for their tokens; the caller holds it until this returns. Of what is being computed then, for a caller who
+                has left, the batcher keeps the permits until it is done.
             model: whose engine.
             items: at least one.
             deadline: on the clock; what has not started by then never will.
+            outputs: the permit for their results.
 
         Raises:
             DeadlineExceeded: before all of them were started.
@@ -141,6 +111,7 @@ class Batcher:
             return await group.future
         except BaseException as error:  # failed, expired or cancelled: whatever still waits need not run
             waited = self._withdraw(group)
+            group.abandon(permit, outputs)
             if isinstance(error, asyncio.CancelledError):
                 self._on_cancel(lane, "queue" if waited else "infer")
             raise
@@ -167,6 +138,8 @@ class Batcher:
                     batch = self._lanes.take(self._clock())
                     for entry in batch.expired:
                         entry.value.group.fail(DeadlineExceeded(EXPIRED))
+                    for entry in batch.entries:
+                        entry.value.group.begun(entry.length)
                     if batch.entries:
                         batches.create_task(self._execute(batch))
                         continue
@@ -176,28 +149,28 @@ class Batcher:
         finally:
             self._close()
 
-    def _enqueue(self, lane: LaneKey, items: Sequence[EncodeItem], deadline: float) -> _Group:
-        group = _Group(asyncio.get_running_loop().create_future(), [None] * len(items), len(items))
+    def _enqueue(self, lane: LaneKey, items: Sequence[EncodeItem], deadline: float) -> Group:
+        group = Group(asyncio.get_running_loop().create_future(), [None] * len(items), len(items))
         now = self._clock()
         for place, item in enumerate(items):
-            entry = Entry(lane, _Slot(group, place, item), len(item.ids), now, deadline)
+            entry = Entry(lane, Slot(group, place, item), len(item.ids), now, deadline)
             group.entries.append(entry)
             self._lanes.add(entry)
         self._waiting.add(group)
         self._work.set()
         return group
 
-    def _expire_at(self, deadline: float, group: _Group) -> asyncio.TimerHandle | None:
+    def _expire_at(self, deadline: float, group: Group) -> asyncio.TimerHandle | None:
         """Not left to the next batch, which may be long in coming: permits and memory are wanted back at the deadline."""
         if deadline == math.inf:
             return None
         return asyncio.get_running_loop().call_later(deadline - self._clock(), self._expire, group)
 
-    def _withdraw(self, group: _Group) -> int:
+    def _withdraw(self, group: Group) -> int:
         """Take a group's items out of the queue; returns how many were still waiting."""
         return sum(self._lanes.discard(entry) for entry in group.entries)
 
-    def _expire(self, group: _Group) -> None:
+    def _expire(self, group: Group) -> None:
         """Its deadline has passed: end it, unless all of it is being computed already."""
         if self._withdraw(group):
             group.fail(DeadlineExceeded(EXPIRED))
@@ -208,12 +181,16 @@ class Batcher:
             group.fail(Unavailable("the service is shutting down; try another replica"))
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _execute(self, batch: Batch[_Slot]) -> None:
+    async def _execute(self, batch: Batch[Slot]) -> None:
         """Run one batch; its stream is free again afterwards."""
         model = batch.entries[0].lane.model
         run, loop, started = self._engines[model].run, asyncio.get_running_loop(), self._clock()
         try:
-            results = await loop.run_in_executor(self._threads, run, [entry.value.item for entry in batch.entries])
+            try:
+                results = await loop.run_in_executor(self._threads, run, [entry.value.item for entry in batch.entries])
+            finally:
+                for entry in batch.entries:
+                    entry.value.group.ended(entry.length)
         except Exception as error:  # whatever an engine raises concerns this batch alone
             await self._failed(model, batch, error)
         else:
@@ -222,7 +199,7 @@ class Batcher:
         finally:
             self._streams.release()
 
-    def _deliver(self, batch: Batch[_Slot], results: list[ItemResult], started: float) -> None:
+    def _deliver(self, batch: Batch[Slot], results: list[ItemResult], started: float) -> None:
         seconds = self._clock() - started
         for group in {entry.value.group: None for entry in batch.entries}:
             group.infer_ns += int(seconds * 1e9)
@@ -233,7 +210,7 @@ class Batcher:
         count = len(batch.entries)
         self._observe(BatchReport(batch.entries[0].lane, count, batch.total, count * batch.longest, seconds))
 
-    async def _failed(self, model: str, batch: Batch[_Slot], error: Exception) -> None:
+    async def _failed(self, model: str, batch: Batch[Slot], error: Exception) -> None:
         """Fail the groups of a batch, and find out whether the engine is to blame."""
         for entry in batch.entries:
             entry.value.group.fail(error)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from service.admission import largest_output
 from service.logs import LEVELS
 from service.parsing import Address, address, at_least, between, digest, flag, lengths, one_of
 
@@ -92,12 +92,19 @@ class Config:
         default=8, metadata=option(at_least(1), "requests of one stream at once; raise it for distant clients")
     )
     stall_seconds: float = field(
-        default=30.0, metadata=option(SECONDS, "without reading, until a stream is cut; raise it for slow links")
+        # Together with the time that the largest unary answer adds, less than the grace at shutdown.
+        default=20.0,
+        metadata=option(
+            SECONDS,
+            "for a caller to read an answer, and again for each 16 MiB of it, else it is cut; raise it for slow links",
+        ),
     )
     max_output_bytes: int | None = field(
         default=None,
         metadata=option(
-            at_least(1024), "bytes of all results held at once (default: four times what one stream may hold)"
+            at_least(1024),
+            "bytes of all answers held at once, an eighth of them kept for those of at most 1 MiB; what is being sent takes"
+            " twice its size of memory (default: four times what one stream may hold)",
         ),
     )
     max_queue_bytes: int = field(
@@ -169,10 +176,9 @@ class Config:
         if config.max_request_bytes > config.max_queue_bytes:
             have = f"--max-request-bytes is {config.max_request_bytes}, --max-queue-bytes {config.max_queue_bytes}"
             raise ConfigError(f"{have}; the process must hold at least one request")
-        if (config.max_output_bytes or math.inf) < config.max_unary_response_bytes:
-            raise ConfigError(
-                "--max-output-bytes is below --max-unary-response-bytes; the process must hold one answer"
-            )
+        if config.max_output_bytes and largest_output(config.max_output_bytes) < config.max_unary_response_bytes:
+            problem = "is too small for --max-unary-response-bytes; the process must hold one answer, and a reserve"
+            raise ConfigError(f"--max-output-bytes {problem}")
         return config
 
 

@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError
 from headlight.errors import InvalidInput, Unavailable
 from service.deadline import deadline_of
 from service.metrics import Metrics
+from service.sending import when_sent
 from service.status import Refusal, refusal
 
 T = TypeVar("T")
@@ -158,16 +159,20 @@ class _Guard:
         try:
             return await self._answer(call, context)
         except BaseException as error:
-            _when_sent(functools.partial(_forget, error))
+            when_sent(functools.partial(_forget, error))
             raise
 
     async def _answer(self, call: Callable[[], Awaitable[T]], context: Context) -> T:
-        started, code = time.perf_counter(), grpc.StatusCode.OK
+        started, code = time.perf_counter(), None
         self._series.started.inc()
+        leave = _Once(lambda: None)
         try:
             self._in_flight.enter()
-            _when_sent(self._left)
-            return await call()
+            leave = _Once(self._in_flight.leave)
+            when_sent(leave)  # only then, not when the handler has returned, may the server stop
+            answer = await call()
+            when_sent(functools.partial(self._answered, context))
+            return answer
         except asyncio.CancelledError:
             code = _cancelled(context)
             raise
@@ -180,34 +185,42 @@ class _Guard:
         except Exception as error:
             refused = refusal(error)
             code = refused.status
-            await _abort(context, refused)
         finally:
-            self._series.handled(code)
+            if code is not None:
+                self._series.handled(code)
             self._series.seconds.observe(time.perf_counter() - started)
+        # Here the exception is gone, and with it the memory that its frames refer to: the caller may let us wait.
+        await _abort(context, refused, leave)
 
-    def _left(self) -> None:
-        """The answer is out: only now, not when the handler returned, may the server stop."""
-        self._in_flight.leave()
-
-
-def _when_sent(act: Callable[[], None]) -> None:
-    """Call once this call's answer is out: gRPC runs handler and sending in one task.
-
-    Not context.add_done_callback: gRPC's callback refers to the context and the context to it, so every call, with its buffers,
-    would wait for the garbage collector, who counts objects and not their bytes.
-    """
-    task = asyncio.current_task()
-    assert task is not None  # a handler is run by nothing else
-    task.add_done_callback(lambda _: act())
+    def _answered(self, context: Context) -> None:
+        """All was sent, or the caller was cut for taking too long; then the call has a code."""
+        code: grpc.StatusCode | None = context.code()  # the stubs do not know that it can be None
+        self._series.handled(grpc.StatusCode.OK if code is None else code)
 
 
-async def _abort(context: Context, refused: Refusal) -> NoReturn:
-    """End a call with a status. One that does not read it must not keep its handler: the transport delivers it if it ever can."""
+class _Once:
+    """Calls a function the first time that it is called."""
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self._function: Callable[[], None] | None = function
+
+    def __call__(self) -> None:
+        function, self._function = self._function, None
+        if function is not None:
+            function()
+
+
+async def _abort(context: Context, refused: Refusal, leave: Callable[[], None]) -> NoReturn:
+    """End a call with a status. It is delivered after all that was written before; one who does not read does not hold up the end."""
+    late = asyncio.get_running_loop().call_later(ABORT_SECONDS, leave)
     try:
-        async with asyncio.timeout(ABORT_SECONDS):
-            await context.abort(refused.status, refused.message, refused.trailing_metadata)
-    except TimeoutError:
+        await context.abort(refused.status, refused.message, refused.trailing_metadata)
+    except grpc.aio.AbortError:
+        raise
+    except grpc.aio.BaseError:  # the caller has gone meanwhile
         raise asyncio.CancelledError from None  # how gRPC is told that a handler has ended with no more to say
+    finally:
+        late.cancel()
 
 
 def _forget(error: BaseException) -> None:

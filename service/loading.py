@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import Manifest, Runtime, Selection
-from service.admission import Admission
+from service.admission import Admission, largest_output
 from service.batcher import Batcher, BatchReport, Engine
 from service.config import Config, ConfigError
 from service.lanes import Budget, LaneKey
@@ -54,11 +54,12 @@ def limits(config: Config, manifest: Manifest) -> pb.Limits:
         everything = Selection(True, True, tuple(range(layers)), tuple(range(layers + 1)))
     needed = everything.output_bytes(manifest.max_length, dim, heads)
     of_stream = config.max_stream_output_bytes or max(needed, LEAST_STREAM_OUTPUT_BYTES)
+    of_all = config.max_output_bytes or STREAMS_HELD * of_stream
     return pb.Limits(
         max_items=config.max_items,
         max_request_bytes=config.max_request_bytes,
         max_unary_response_bytes=config.max_unary_response_bytes,
-        max_stream_output_bytes=min(of_stream, config.max_output_bytes or of_stream),
+        max_stream_output_bytes=min(of_stream, largest_output(of_all)),
         max_stream_in_flight=config.max_stream_in_flight,
         max_request_tokens=config.max_request_tokens,
     )

@@ -8,11 +8,13 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
 
+import grpc
+
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import Runtime
 from headlight.runtime.values import EncodeItem, ItemResult, Tokenized
-from service.admission import Admission, Permit
+from service.admission import Admission, Permit, Shortage, largest_output
 from service.answers import describe, header, model_ref, token_info
 from service.batcher import Batcher
 from service.convert import EncodeInput, Interface, Pair, TokenIds, TokenizeJob, encode_job, tokenize_job
@@ -84,15 +86,27 @@ class ServedModel:
         Raises:
             Shed: other callers' answers take too much; with what would fit.
         """
-        fits = prepared.what_fits(self._admission.outputs.free)
-        return self._admission.hold_output(prepared.data_bytes, prepared.largest, fits)
+        info = prepared.header.ByteSize()  # the tokens, where they are asked for, can be most of an answer
+        # A stream's header may come on top of what it may hold: that alone makes no answer one that can never be served.
+        size = min(info + prepared.data_bytes, largest_output(self._admission.outputs.limit))
+        fits = prepared.what_fits(self._admission.room - info)
+        return self._admission.hold_output(size, prepared.largest, fits)
 
-    async def compute(self, prepared: Prepared, deadline: float) -> list[ItemResult]:
+    def hold_tokens(self, response: pb.TokenizeResponse) -> Permit:
+        """The same for an answer of Tokenize.
+
+        Raises:
+            Shed: other callers' answers take too much.
+        """
+        return self._admission.hold_output(response.ByteSize(), "inputs", "")
+
+    async def compute(self, prepared: Prepared, deadline: float, held: Permit) -> list[ItemResult]:
         """Run a prepared request, and note in its header where the time went.
 
         Args:
-            prepared: not too large, its bytes held.
+            prepared: not too large.
             deadline: on time.monotonic; infinity for none.
+            held: the permit for its bytes. The batcher keeps it where the caller leaves while they are being computed.
 
         Raises:
             Shed: see Admission.admit.
@@ -103,7 +117,8 @@ class ServedModel:
             return [ItemResult(None, None, None, None) for _ in prepared.inputs]
         items = [EncodeItem(each.ids, prepared.selection, each.segments) for each in prepared.inputs]
         with self._admission.admit(prepared.tokens, deadline - time.monotonic()) as permit:
-            results, timings.queue_ns, timings.infer_ns = await self._batcher.submit(permit, self.name, items, deadline)
+            answer = await self._batcher.submit(permit, self.name, items, deadline, held)
+        results, timings.queue_ns, timings.infer_ns = answer
         metrics.texts.inc(len(items))
         metrics.tokens.inc(prepared.tokens)
         for name, size in prepared.output_bytes.items():
@@ -137,15 +152,19 @@ class ServedModel:
         return response
 
     @contextlib.contextmanager
-    def receive(self, size: int) -> Iterator[None]:
+    def receive(self, size: int) -> Iterator[Permit]:
         """Around everything that is done for one request: a permit for its bytes, and a count of how it fails.
+
+        A caller who leaves while being written to shows as an error of gRPC's: counted by `stage`, and no failure.
 
         Raises:
             Shed: there is no room for so many bytes.
         """
         try:
-            with self._admission.receive(size):
-                yield
+            with self._admission.receive(size) as permit:
+                yield permit
+        except grpc.aio.BaseError:
+            raise
         except Exception as error:
             self._metrics.rejected[reason_of(error)].inc()
             raise
@@ -155,9 +174,13 @@ class ServedModel:
         """Count a caller who leaves meanwhile."""
         try:
             yield
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, grpc.aio.BaseError):
             self._metrics.cancelled[name].inc()
             raise
+
+    def stalled(self) -> None:
+        """Count a caller who did not take its answer."""
+        self._metrics.rejected[Shortage.STALLED_READER].inc()
 
     async def _tokenize(self, job: TokenizeJob) -> list[Tokenized]:
         """The whole request in one go: off the event loop, unless that costs more than the work itself."""

@@ -9,10 +9,13 @@ import grpc
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
+from service.admission import Permit
 from service.answers import fill
 from service.deadline import deadline_of
 from service.models import Models
 from service.prepared import check_unary
+from service.sending import Sending, allowance
+from service.served import ServedModel
 from service.stream import Context, StreamCall
 
 AnyContext = grpc.aio.ServicerContext[Any, Any]
@@ -26,26 +29,29 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
 
         Args:
             models: by name.
-            stall_seconds: a stream whose caller takes nothing for so long is cut.
+            stall_seconds: a caller who takes nothing of its answer for so long is cut.
         """
         self._models = models
         self._stall_seconds = stall_seconds
         self._streams: set[StreamCall] = set()
+        self._sending: set[Sending] = set()
         self._draining = False
 
     async def Encode(self, request: pb.EncodeRequest, context: AnyContext) -> pb.EncodeResponse:
-        model = self._models.get(request.model)
-        with model.receive(request.ByteSize()):
+        model, sending = self._models.get(request.model), Sending(context, self._sending)
+        with model.receive(request.ByteSize()) as received:
             prepared = await model.prepare(request)
             check_unary(prepared, model.limits.max_unary_response_bytes)
-            with model.hold_output(prepared):
-                results = await model.compute(prepared, deadline_of(context))
+            with model.hold_output(prepared) as held:
+                results = await model.compute(prepared, deadline_of(context), held)
                 fill(prepared.header, results)
-            model.finish(prepared)
+                model.finish(prepared)
+                self._leave_to(sending, model, received, held)
         return prepared.header
 
     async def EncodeStream(self, requests: AsyncIterator[pb.EncodeStreamRequest], context: Context) -> None:
-        call = StreamCall(self._models, self._models.limits, context, deadline_of(context), self._stall_seconds)
+        sending, limits = Sending(context, self._sending), self._models.limits
+        call = StreamCall(self._models, limits, context, deadline_of(context), self._stall_seconds, sending)
         if self._draining:
             call.drain()
         self._streams.add(call)
@@ -53,14 +59,27 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
             await call.serve(requests)
         finally:
             self._streams.discard(call)
+            sending.linger(self._stall_seconds)
 
     async def Tokenize(self, request: pb.TokenizeRequest, context: AnyContext) -> pb.TokenizeResponse:
-        model = self._models.get(request.model)
-        with model.receive(request.ByteSize()):
-            return await model.tokenize(request)
+        model, sending = self._models.get(request.model), Sending(context, self._sending)
+        with model.receive(request.ByteSize()) as received:
+            response = await model.tokenize(request)
+            with model.hold_tokens(response) as held:
+                self._leave_to(sending, model, received, held)
+        return response
 
     async def GetModel(self, request: pb.GetModelRequest, context: AnyContext) -> pb.GetModelResponse:
-        return self._models.get(request.model).description
+        model = self._models.get(request.model)
+        self._leave_to(Sending(context, self._sending), model)
+        return model.description
+
+    def _leave_to(self, sending: Sending, model: ServedModel, *permits: Permit) -> None:
+        """The answer is ready: what it takes is held until it has been sent, for which the caller has only so long."""
+        size = permits[-1].amount if permits else 0
+        sending.limit(allowance(self._stall_seconds, size), model.stalled)
+        for permit in permits:
+            sending.hold(permit.split(permit.amount))
 
     def drain(self) -> None:
         """Let every stream end once it has answered what it has read."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable
 
 import grpc
 
 from headlight.errors import HeadlightError, InvalidInput, Unavailable
 from headlight.pb import headlight_pb2 as pb
-from service.admission import Shed, Shortage
+from service.admission import Permit, Shed, Shortage
 from service.frames import CHUNK_BYTES, frames
 from service.models import Models
 from service.prepared import Prepared, check_stream
+from service.sending import Patience, Sending
 from service.served import ServedModel
 from service.status import refusal
 
@@ -25,9 +27,10 @@ Context = grpc.aio.ServicerContext[pb.EncodeStreamRequest, pb.EncodeStreamRespon
 class ReaderStalled(Shed):
     """The caller has stopped reading."""
 
-    def __init__(self, seconds: float) -> None:
-        problem = f"nothing was read for {seconds:g} s; send again, on a new stream, what is unanswered"
+    def __init__(self, seconds: float, unread_bytes: int = 0) -> None:
+        problem = f"too little was read for {seconds:g} s; send again, on a new stream, what is unanswered"
         super().__init__(problem, Shortage.STALLED_READER)
+        self.unread_bytes = unread_bytes  # which the transport keeps until the call is over
 
 
 class ByteBudget:
@@ -67,6 +70,7 @@ class StreamCall:
         context: Context,
         deadline: float,
         stall_seconds: float,
+        sending: Sending,
     ) -> None:
         """Nothing is read before `serve`.
 
@@ -75,12 +79,14 @@ class StreamCall:
             limits: on requests read and not yet answered, and on bytes of results held, computed or being sent.
             context: of the call; this object alone writes to it.
             deadline: of the whole call, on time.monotonic.
-            stall_seconds: how long one frame may wait for its reader.
+            stall_seconds: how long one frame may wait for its reader, and again for each PACE_BYTES of an answer.
+            sending: holds what a reader who was cut leaves in the transport.
         """
         self._models = models
         self._context = context
         self._deadline = deadline
         self._stall_seconds = stall_seconds
+        self._sending = sending
         self._slots = asyncio.Semaphore(limits.max_stream_in_flight)
         self._results = ByteBudget(limits.max_stream_output_bytes)
         self._writing = asyncio.Lock()
@@ -160,7 +166,8 @@ class StreamCall:
             refused = refusal(error)
             status = pb.Status(code=refused.number, message=refused.message, retry_after_ms=refused.retry_after_ms)
             with contextlib.suppress(grpc.aio.BaseError):
-                await self._write(pb.EncodeStreamResponse(id=request.id, error=status))
+                frame = pb.EncodeStreamResponse(id=request.id, error=status)
+                await self._write(frame, Patience(self._stall_seconds))
         finally:
             self._slots.release()
 
@@ -172,17 +179,22 @@ class StreamCall:
             # Small answers need not wait for a large one to be read: there are never more of them than requests in flight.
             held = prepared.data_bytes if prepared.data_bytes > CHUNK_BYTES else 0
             async with self._results.hold(held):
-                with model.hold_output(prepared):
-                    await self._respond(request.id, model, prepared)
+                with model.hold_output(prepared) as permit:
+                    try:
+                        await self._respond(request.id, model, prepared, permit)
+                    except ReaderStalled as stalled:
+                        self._sending.hold(permit.split(min(stalled.unread_bytes, permit.amount)))
+                        raise
 
-    async def _respond(self, request_id: str, model: ServedModel, prepared: Prepared) -> None:
-        results = await model.compute(prepared, self._deadline)
+    async def _respond(self, request_id: str, model: ServedModel, prepared: Prepared, held: Permit) -> None:
+        results = await model.compute(prepared, self._deadline, held)
         model.finish(prepared)
+        patience = Patience(self._stall_seconds)
         with model.stage("send"):
             for frame in frames(request_id, prepared.header, results, prepared.data_bytes):
-                await self._write(frame)
+                await self._write(frame, patience)
 
-    async def _write(self, frame: pb.EncodeStreamResponse) -> None:
+    async def _write(self, frame: pb.EncodeStreamResponse, patience: Patience) -> None:
         """Send one frame; returns when the transport has taken it, so a slow reader slows us down.
 
         Raises:
@@ -192,10 +204,12 @@ class StreamCall:
             if frame.WhichOneof("frame") in LAST_FRAMES:
                 # Before the caller can have it: the id may be used again as soon as the frame is read.
                 self._live.discard(frame.id)
+            begun = time.monotonic()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._stall_seconds):
+                async with asyncio.timeout(patience.left):
                     await self._context.write(frame)
+                patience.took(frame.ByteSize(), time.monotonic() - begun)
                 return
             # Out here it has no context, whose frames would hold the results.
-            self._ending = ReaderStalled(self._stall_seconds)
+            self._ending = ReaderStalled(self._stall_seconds, frame.ByteSize())
             raise self._ending

@@ -9,9 +9,12 @@ from collections.abc import AsyncIterator
 
 from headlight.runtime.values import EncodeItem
 from service.admission import Admission
-from service.batcher import Answer, Batcher, BatchReport, Engine
+from service.batcher import Batcher, BatchReport, Engine
+from service.groups import Answer
 from service.lanes import Budget, LaneKey
 from tests.service.fakes import FakeEngine
+
+BYTES_PER_TOKEN = 10
 
 
 class Clock:
@@ -29,7 +32,7 @@ class Setup:
 
     def __init__(self, streams: int = 1, tokens: int = 64) -> None:
         self.engine, self.clock, self.reports = FakeEngine(), Clock(), list[BatchReport]()
-        self.admission = Admission(max_tokens=10**6, max_request_bytes=0, max_output_bytes=0)
+        self.admission = Admission(max_tokens=10**6, max_request_bytes=0, max_output_bytes=10**9)
         self.left: list[str] = []
         budgets = {LaneKey("m", "embed"): Budget(tokens), LaneKey("m", "attend"): Budget(tokens, 10**4)}
         self.batcher = Batcher(
@@ -43,8 +46,18 @@ class Setup:
         self.task = asyncio.create_task(self.batcher.run())
 
     async def submit(self, *items: EncodeItem, deadline: float = math.inf) -> Answer:
-        with self.admission.admit(sum(len(each.ids) for each in items)) as permit:
-            return await self.batcher.submit(permit, "m", items, deadline)
+        """As ServedModel does it; each token has BYTES_PER_TOKEN of results."""
+        tokens = sum(len(each.ids) for each in items)
+        with (
+            self.admission.hold_output(tokens * BYTES_PER_TOKEN, "outputs.pooled", "") as held,
+            self.admission.admit(tokens) as permit,
+        ):
+            return await self.batcher.submit(permit, "m", items, deadline, held)
+
+    @property
+    def held(self) -> tuple[int, int]:
+        """Tokens and bytes of results."""
+        return self.admission.tokens.held, self.admission.outputs.held
 
     async def started(self) -> None:
         """Wait until the engine has begun one more batch."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -20,6 +22,12 @@ def text_of(length: int) -> pb.Input:
 
 def request(*inputs: pb.Input, **fields: Any) -> pb.EncodeRequest:
     return pb.EncodeRequest(inputs=inputs or [text_of(2)], **fields)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the event loop run until something holds; pytest's timeout is the limit."""
+    while not condition():
+        await asyncio.sleep(0)
 
 
 async def refused(call: Any, status: grpc.StatusCode) -> grpc.aio.AioRpcError:

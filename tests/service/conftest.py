@@ -32,6 +32,7 @@ from tests.service.fakes import FakeEngine, FakeRuntime
 class Service:
     """The parts that tests look at."""
 
+    target: str
     channel: grpc.aio.Channel
     stub: Any
     engine: FakeEngine
@@ -70,7 +71,9 @@ async def serving(runtime: FakeRuntime | None = None, *, loaded: bool = True, **
         models.add(model)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)
-        yield Service(channel, stub, runtime.engine, metrics, readiness, in_flight, servicer, models)
+        yield Service(
+            f"127.0.0.1:{port}", channel, stub, runtime.engine, metrics, readiness, in_flight, servicer, models
+        )
     runtime.engine.gate.set()
     await server.stop(None)
     running.cancel()

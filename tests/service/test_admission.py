@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headlight.errors import DeadlineExceeded
 from service.admission import (
     FIRST_RETRY_SECONDS,
     LONGEST_RETRY_SECONDS,
@@ -14,7 +15,9 @@ from service.admission import (
     Admission,
     Shed,
     Shortage,
+    largest_output,
 )
+from service.frames import CHUNK_BYTES
 
 
 def admission_of(tokens: int, **limits: Any) -> Admission:
@@ -78,6 +81,50 @@ def test_an_empty_queue_refuses_no_deadline_however_slow_the_past() -> None:
     admission.worked_off(tokens=1, seconds=1e6)
     with admission.admit(1000, patience_seconds=1e-3):
         pass
+
+
+@pytest.mark.parametrize("patience", [0.0, -1.0])
+def test_a_deadline_that_has_passed_is_no_shortage(patience: float) -> None:
+    """To be told to come back would be wrong advice; and that holds however full the queue is."""
+    admission = admission_of(10)
+    with pytest.raises(DeadlineExceeded):
+        admission.admit(1, patience_seconds=patience)
+    with admission.admit(10), pytest.raises(DeadlineExceeded):
+        admission.admit(1, patience_seconds=patience)
+    assert admission.tokens.held == 0
+
+
+def test_part_of_a_permit_can_be_held_longer() -> None:
+    admission = admission_of(10)
+    with admission.admit(7) as permit:
+        part = permit.split(3)
+        assert admission.tokens.held == 7
+    assert admission.tokens.held == 3
+    part.give_back()
+    part.give_back()  # a second time: nothing
+    assert admission.tokens.held == 0
+
+
+def test_large_answers_leave_room_for_small_ones() -> None:
+    """Whoever asks for a vector is served however many large answers wait for their readers."""
+    limit = 64 * CHUNK_BYTES
+    admission = admission_of(1, max_output_bytes=limit)
+    assert admission.room == largest_output(limit) == 56 * CHUNK_BYTES
+    with admission.hold_output(56 * CHUNK_BYTES, "outputs.attention", ""):
+        assert admission.room == CHUNK_BYTES
+        with pytest.raises(Shed):
+            admission.hold_output(CHUNK_BYTES + 1, "outputs.attention", "")
+        for _ in range(8):
+            admission.hold_output(CHUNK_BYTES, "outputs.pooled", "")
+        with pytest.raises(Shed):
+            admission.hold_output(1, "outputs.pooled", "")
+
+
+@given(st.integers(1, 1 << 34))
+def test_the_largest_answer_fits_where_there_are_no_others(limit: int) -> None:
+    admission = admission_of(1, max_output_bytes=limit)
+    with admission.hold_output(largest_output(limit), "outputs.attention", ""):
+        assert 0 <= admission.outputs.free <= limit / 8
 
 
 def test_bytes_of_requests_and_of_results_are_counted_apart() -> None:

@@ -76,7 +76,7 @@ def test_check_needs_no_value() -> None:
         ((*BUNDLE, "--log-level", "loud"), "--log-level is 'loud'; it must be one of debug"),
         ((*BUNDLE, "--max-queue-tokens", "5"), "--max-queue-tokens 5; the queue must hold at least one request"),
         ((*BUNDLE, "--max-queue-bytes", "2000"), "--max-queue-bytes 2000; the process must hold at least one request"),
-        ((*BUNDLE, "--max-output-bytes", "2000"), "--max-output-bytes is below --max-unary-response-bytes"),
+        ((*BUNDLE, "--max-output-bytes", "2000"), "--max-output-bytes is too small for --max-unary-resp"),
         ((*BUNDLE, "--attention", "maybe"), "--attention is 'maybe'; it must be one of on, off"),
         ((*BUNDLE, "--nonsense", "5"), "unrecognized arguments: --nonsense 5; see --help"),
     ],

@@ -209,6 +209,7 @@ async def test_calls_are_counted_by_status(serve: Serve) -> None:
     async with serve() as service:
         await service.stub.Encode(request())
         await refused(service.stub.Encode(pb.EncodeRequest()), grpc.StatusCode.INVALID_ARGUMENT)
+        await service.in_flight.idle.wait()
         assert service.sample("grpc_server_started_total", **labels) == 2
         assert service.sample("grpc_server_handled_total", **labels, grpc_code="OK") == 1
         assert service.sample("grpc_server_handled_total", **labels, grpc_code="INVALID_ARGUMENT") == 1

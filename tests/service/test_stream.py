@@ -10,6 +10,7 @@ import pytest
 
 from headlight.pb import headlight_pb2 as pb
 from service.stream import ByteBudget
+from tests.service.calls import until
 from tests.service.conftest import Serve, Service
 
 EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # unknown to the stubs
@@ -130,30 +131,6 @@ async def test_a_slow_reader_gets_no_more_computed_than_it_may_hold(serve: Serve
     assert [frame.WhichOneof("frame") for frame in frames].count("end") == 3
 
 
-async def test_a_stalled_reader_is_cut_and_its_memory_returned(serve: Serve) -> None:
-    async with serve(stall_seconds=0.2) as service:
-        call = service.stub.EncodeStream(iter([ask(str(place), LARGE_TOKENS, LARGE) for place in range(3)]))
-        assert (await call.read()).WhichOneof("frame") == "header"
-        assert service.sample("headlight_held_output_bytes", model="fake")
-        await asyncio.wait_for(service.in_flight.idle.wait(), 30)  # meanwhile nothing is read
-        assert service.sample("headlight_held_output_bytes", model="fake") == 0
-        assert service.sample("headlight_held_request_bytes", model="fake") == 0
-        assert service.sample("headlight_rejected_total", model="fake", reason="stalled_reader") == 1
-        with pytest.raises(grpc.aio.AioRpcError, match=r"nothing was read for 0\.2 s") as cut:
-            await frames_of(call)
-        assert cut.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert (await service.stub.Encode(ask("x").encode)).items
-
-
-async def test_a_reader_who_leaves_while_being_sent_to_is_counted(serve: Serve) -> None:
-    async with serve() as service:
-        call = service.stub.EncodeStream(iter([ask("1", LARGE_TOKENS, LARGE)]))
-        await call.read()
-        call.cancel()
-        await service.in_flight.idle.wait()
-        assert service.sample("headlight_held_output_bytes", model="fake") == 0
-
-
 async def test_an_answer_larger_than_a_stream_may_hold_is_refused_before_it_is_computed(serve: Serve) -> None:
     async with serve(max_stream_output_bytes=1 << 20) as service:
         [frame] = await frames_of(service.stub.EncodeStream(iter([ask("1", LARGE_TOKENS, LARGE)])))
@@ -197,8 +174,9 @@ async def test_a_caller_who_leaves_frees_everything(serve: Serve) -> None:
         await call.write(ask("2"))
         call.cancel()
         await service.in_flight.idle.wait()
-        assert service.sample("headlight_queue_tokens", model="fake") == 0
+        assert service.sample("headlight_queue_tokens", model="fake") == 2, "what is being computed for nobody"
         service.engine.gate.set()
+        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 0)
         await service.stub.Encode(ask("3", 3).encode)
         assert [len(batch[0].ids) for batch in service.engine.batches] == [2, 3]
 

@@ -17,6 +17,8 @@ import grpc
 import pytest
 
 from headlight import Client
+from headlight.pb import headlight_pb2 as pb
+from headlight.pb import headlight_pb2_grpc as pb_grpc
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 
@@ -139,15 +141,43 @@ HOSTILE = [
 ]
 
 
-def test_no_name_that_a_caller_invents_becomes_a_series(service: Service) -> None:
-    def call(channel: Any, method: str) -> grpc.StatusCode | None:
-        with pytest.raises(grpc.RpcError) as refused:
-            channel.unary_unary(method)(b"", timeout=30)
-        return refused.value.code()
+def ended(call: Callable[[], Any]) -> grpc.StatusCode | None:
+    with pytest.raises(grpc.RpcError) as refused:
+        call()
+    return refused.value.code()
 
-    with grpc.insecure_channel(service.target) as channel:
-        call(channel, "/made.up/Once")  # the series `other`
+
+def test_no_name_that_a_caller_invents_becomes_a_series(service: Service) -> None:
+    """Whatever is invented: the method, of each of the four kinds of call, or the model."""
+    names = [f"made-up-{place}" for place in range(50)] + ['x"} 1\nevil{y="', "x" * 4000, "DOCS-ROPE", " docs-rope"]
+    with contextlib.closing(grpc.insecure_channel(service.target)) as open_channel:
+        channel: Any = open_channel
+        kinds: list[Callable[[str], Any]] = [
+            lambda method: channel.unary_unary(method)(b"", timeout=30),
+            lambda method: list(channel.unary_stream(method)(b"", timeout=30)),
+            lambda method: channel.stream_unary(method)(iter([b""]), timeout=30),
+            lambda method: list(channel.stream_stream(method)(iter([b""]), timeout=30)),
+        ]
+        stub = pb_grpc.HeadlightServiceStub(channel)
+
+        def stream(name: str) -> list[int]:
+            asked = [pb.EncodeStreamRequest(id=name[:9], encode=pb.EncodeRequest(model=name))]
+            return [frame.error.code for frame in stub.EncodeStream(iter(asked), timeout=30)]
+
+        def ask(name: str) -> set[grpc.StatusCode | None]:
+            unary = (
+                lambda: stub.Encode(pb.EncodeRequest(model=name)),
+                lambda: stub.Tokenize(pb.TokenizeRequest(model=name)),
+                lambda: stub.GetModel(pb.GetModelRequest(model=name)),
+            )
+            assert stream(name) == [grpc.StatusCode.NOT_FOUND.value[0]]
+            return set(map(ended, unary))
+
+        ended(lambda: kinds[0]("/made.up/Once"))  # the series `other`
+        ask("once")  # NOT_FOUND of each method
         before = series(service)
-        codes = {call(channel, method) for method in HOSTILE}
+        codes = {ended(lambda kind=kind, method=method: kind(method)) for method in HOSTILE for kind in kinds}  # type: ignore[misc]  # bound now
+        missing = set().union(*map(ask, names))
     assert codes == {grpc.StatusCode.UNIMPLEMENTED}
+    assert missing == {grpc.StatusCode.NOT_FOUND}
     assert series(service) == before

@@ -1,0 +1,114 @@
+"""While an answer is on its way: what it holds until it has left, and what becomes of a caller who does not take it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from service.admission import Permit
+from service.connections import close_connection
+
+log = logging.getLogger("service.sending")
+PACE_BYTES = 16 << 20  # that a reader may take `stall_seconds` for, beside those that everyone has: 0.8 MB/s at 20 s
+LEAST_LINGER_SECONDS = 5.0
+
+
+def allowance(stall_seconds: float, size: int) -> float:
+    """Seconds within which so many bytes must be taken: not one after another, or a byte now and then would be enough."""
+    return stall_seconds * (1 + size / PACE_BYTES)
+
+
+def when_sent(act: Callable[[], None]) -> None:
+    """Call once this call's answer is out: gRPC runs handler and sending in one task, which is that of the caller of this.
+
+    Not context.add_done_callback: gRPC's callback refers to the context and the context to it, so every call, with its buffers,
+    would wait for the garbage collector, who counts objects and not their bytes.
+    """
+    task = asyncio.current_task()
+    assert task is not None  # a handler is run by nothing else
+    task.add_done_callback(lambda _: act())
+
+
+def _nothing() -> None:
+    pass
+
+
+class Patience:
+    """How long the reader of one answer may keep us waiting. Only our waiting counts, not what we do between frames."""
+
+    def __init__(self, stall_seconds: float) -> None:
+        self._stall_seconds = stall_seconds
+        self._taken = 0
+        self._waited = 0.0
+
+    @property
+    def left(self) -> float:
+        """Seconds for the next frame."""
+        return min(self._stall_seconds, allowance(self._stall_seconds, self._taken) - self._waited)
+
+    def took(self, size: int, seconds: float) -> None:
+        """Learn that so many bytes were taken, after so long."""
+        self._taken += size
+        self._waited += seconds
+
+
+class Sending:
+    """The last stage of a call, from when its handler has nothing more to say until the transport has sent it all.
+
+    A handler that has returned has sent nothing yet: its answer is in the transport's memory until the caller takes it.
+    """
+
+    def __init__(self, context: grpc.aio.ServicerContext[Any, Any], others: set[Sending]) -> None:
+        """For the call of this context, from its handler.
+
+        Args:
+            context: of the call.
+            others: all calls of this server that are in this stage.
+        """
+        self._context = context
+        self._others = others
+        self._permits: list[Permit] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._on_cut: Callable[[], None] = _nothing
+        when_sent(self._done)
+
+    def hold(self, permit: Permit) -> None:
+        """Keep a permit until the call is over."""
+        self._permits.append(permit)
+
+    def limit(self, seconds: float, on_cut: Callable[[], None] = _nothing) -> None:
+        """Close the caller's connection unless it has taken everything by then.
+
+        Args:
+            seconds: from now.
+            on_cut: called where it comes to that.
+        """
+        self._on_cut = on_cut
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._cut)
+        self._others.add(self)
+
+    def linger(self, seconds: float) -> None:
+        """Limit what a stream leaves to the transport. Other calls share the connection, and the last word waits in it: no hurry."""
+        self.limit(max(seconds, LEAST_LINGER_SECONDS))
+
+    def _cut(self) -> None:
+        peer = self._context.peer()
+        lost = [each for each in self._others if each._context.peer() == peer]
+        for each in lost:
+            each._on_cut()
+            each._context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)  # what it is counted as; nobody will read it
+        found = close_connection(peer)
+        about = {"event": "reader_cut", "calls": len(lost), "found": found}
+        log.warning("an answer was not taken; its connection is closed", extra=about)
+
+    def _done(self) -> None:
+        self._others.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        for permit in self._permits:
+            permit.give_back()
+        self._permits.clear()

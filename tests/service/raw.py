@@ -1,0 +1,79 @@
+"""An HTTP/2 client made by hand, whose window is closed: it asks, and never has room for a byte of what is answered.
+
+No client of gRPC can be made to do so; anyone with a socket can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import AsyncIterator
+
+DATA, HEADERS, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 4, 6, 8
+ACK, END_STREAM, END_HEADERS = 1, 1, 4
+INITIAL_WINDOW_SIZE = 4
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
+
+
+def header(name: str, value: str) -> bytes:
+    """HPACK: a literal, never indexed, of less than 127 bytes each."""
+    return b"\x00" + b"".join(bytes([len(text)]) + text.encode("ascii") for text in (name, value))
+
+
+def headers(method: str) -> bytes:
+    fields = {":method": "POST", ":scheme": "http", ":path": f"/headlight.v1.HeadlightService/{method}"}
+    fields |= {":authority": "test", "te": "trailers", "content-type": "application/grpc"}
+    return b"".join(header(name, value) for name, value in fields.items())
+
+
+class ClosedWindow:
+    """One connection.
+
+    Attributes:
+        hung_up: set once the server has closed it.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._next = 1
+        self.hung_up = asyncio.Event()
+        settings = frame(SETTINGS, 0, 0, struct.pack(">HI", INITIAL_WINDOW_SIZE, 0))
+        # The connection's window is wide open: what stalls are its streams alone.
+        writer.write(
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings + frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1 << 30))
+        )
+
+    def ask(self, method: str, message: bytes) -> None:
+        """Start a unary call."""
+        stream, self._next = self._next, self._next + 2
+        prefixed = b"\x00" + struct.pack(">I", len(message)) + message
+        self._writer.write(frame(HEADERS, END_HEADERS, stream, headers(method)))
+        self._writer.write(frame(DATA, END_STREAM, stream, prefixed))
+
+    async def live(self) -> None:
+        """Be a living peer, who answers pings, until the server hangs up."""
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await self._reader.readexactly(9)
+                payload = await self._reader.readexactly(int.from_bytes(head[:3], "big"))
+                if head[3] in (SETTINGS, PING) and not head[4] & ACK:
+                    self._writer.write(frame(head[3], ACK, 0, payload if head[3] == PING else b""))
+        self.hung_up.set()
+
+
+@contextlib.asynccontextmanager
+async def closed_window(target: str) -> AsyncIterator[ClosedWindow]:
+    """A connection to host:port, closed in the end."""
+    host, _, port = target.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    client = ClosedWindow(reader, writer)
+    living = asyncio.create_task(client.live())
+    try:
+        yield client
+    finally:
+        writer.close()
+        await living

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from service.connections import close_connection
+
+HOSTS = {"127.0.0.1": "ipv4:127.0.0.1", "::1": "ipv6:%5B::1%5D"}
+
+
+# Where the server listens, and where from the client comes: the last is what a server on [::] sees of IPv4.
+ENDS = [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::", "127.0.0.1")]
+
+
+@pytest.fixture(params=ENDS)
+def pair(request: pytest.FixtureRequest) -> Iterator[tuple[socket.socket, socket.socket, str]]:
+    """A client's end, a server's end, and how gRPC names the client."""
+    at, host = request.param
+    family = socket.AF_INET6 if ":" in at else socket.AF_INET
+    try:
+        listener = socket.create_server((at, 0), family=family, dualstack_ipv6=at == "::")
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with listener, socket.create_connection((host, listener.getsockname()[1])) as client:
+        server, _ = listener.accept()
+        with server:
+            yield client, server, f"{HOSTS[host]}:{client.getsockname()[1]}"
+
+
+def test_a_connection_is_closed_by_the_name_of_its_peer(pair: tuple[socket.socket, socket.socket, str]) -> None:
+    client, server, peer = pair
+    client.settimeout(30)
+    assert close_connection(peer)
+    assert client.recv(1) == server.recv(1) == b""
+    assert server.fileno() != -1, "whose descriptor it is closes it"
+
+
+@pytest.mark.parametrize("peer", ["ipv4:127.0.0.1:1", "unix:/tmp/socket", "unix:", "ipv4:127.0.0.1", ""])
+def test_no_other_connection_is_touched(peer: str) -> None:
+    one, other = socket.socketpair()
+    with one, other:
+        assert not close_connection(peer)
+        one.sendall(b"x")
+        assert other.recv(1) == b"x"

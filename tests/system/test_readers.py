@@ -1,0 +1,64 @@
+"""Callers who never take their answers, against the real process: its memory stays bounded, it serves others, and it can end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+
+from headlight.pb import headlight_pb2 as pb
+from headlight.pb import headlight_pb2_grpc as pb_grpc
+from service.health import SERVICE
+from tests.service.raw import closed_window
+from tests.system.conftest import bundle_of
+from tests.system.processes import Service
+from tests.system.test_process import get
+
+CALLS = 300
+LARGE = pb.EncodeRequest(  # 4 MB each
+    inputs=[pb.Input(ids=pb.TokenIds(ids=[5] * 250))], outputs=pb.Outputs(attention=pb.AttentionOutput())
+)
+SMALL = pb.EncodeRequest(inputs=[pb.Input(text="open a file")])
+LIMIT = 64 << 20
+STALL_SECONDS = 15
+RETURNED = 'headlight_held_output_bytes{model="docs-rope"} 0.0'
+STALLED = 'headlight_rejected_total{model="docs-rope",reason="stalled_reader"} 0.0'
+OK = f'grpc_server_handled_total{{grpc_code="OK",grpc_method="Encode",grpc_service="{SERVICE}",grpc_type="unary"}} '
+
+
+async def test_answers_that_nobody_takes_are_bounded_in_memory_and_in_time() -> None:
+    options = ("--max-output-bytes", str(LIMIT), "--stall-seconds", str(STALL_SECONDS))
+    with Service(bundle_of("docs-rope"), *options) as service:
+        async with (
+            closed_window(service.target) as client,
+            grpc.aio.insecure_channel(service.target) as channel,
+        ):
+            stub = pb_grpc.HeadlightServiceStub(channel)
+            await stub.Encode(SMALL)
+            at_rest = service.resident_bytes()
+            for _ in range(CALLS):
+                client.ask("Encode", LARGE.SerializeToString())
+            largest, served = 0, 0
+            while not client.hung_up.is_set():  # which the server does, once its patience is at an end
+                await stub.Encode(SMALL)
+                served += 1
+                largest = max(largest, service.resident_bytes())
+            text = await asyncio.to_thread(get, service.http, "/metrics")
+    # What is being sent is there twice, as one message and in the transport; and the engine works meanwhile.
+    assert largest - at_rest < 3 * LIMIT, f"{(largest - at_rest) >> 20} MiB; they asked for {CALLS * 4} MB"
+    assert served > STALL_SECONDS
+    assert RETURNED in text
+    assert STALLED not in text
+    assert f"{OK}{served + 1:.1f}" in text
+
+
+async def test_sigterm_waits_no_longer_for_them_than_they_have() -> None:
+    with Service(bundle_of("docs-rope"), "--stall-seconds", "3") as service:
+        async with closed_window(service.target) as client:
+            for _ in range(10):
+                client.ask("Encode", LARGE.SerializeToString())
+            while RETURNED in await asyncio.to_thread(get, service.http, "/metrics"):
+                pass
+            service.terminate()
+            await client.hung_up.wait()
+        assert await asyncio.to_thread(service.wait) == 0

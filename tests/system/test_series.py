@@ -1,0 +1,75 @@
+"""The contract with dashboards: every metric by name, on a scrape of the real service."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from headlight import Client
+from tests.system.processes import Service
+from tests.system.test_process import get
+
+# What is scraped, with which labels (`le` and those of the process aside).
+SERIES = {
+    **{
+        f"grpc_server_{name}": "grpc_type grpc_service grpc_method"
+        for name in ("started_total", "handling_seconds_bucket")
+    },
+    "grpc_server_handled_total": "grpc_type grpc_service grpc_method grpc_code",
+    "headlight_texts_total": "model",
+    "headlight_tokens_total": "model",
+    "headlight_batch_items_bucket": "model",
+    "headlight_batch_tokens_bucket": "model",
+    "headlight_padding_ratio_bucket": "model",
+    "headlight_stage_seconds_bucket": "model stage",
+    "headlight_queue_tokens": "model",
+    "headlight_backlog_seconds": "model",
+    "headlight_held_request_bytes": "model",
+    "headlight_held_output_bytes": "model",
+    "headlight_output_bytes_total": "model output",
+    "headlight_attend_runs_total": "model",
+    "headlight_rejected_total": "model reason",
+    "headlight_cancelled_total": "model stage",
+    "headlight_model_info": "model version sha256 provider precision positions",
+}
+VALUES = {  # of the labels whose sets are closed and which every scrape shows, from the first
+    ("headlight_stage_seconds_bucket", "stage"): {"tokenize", "queue", "infer", "total"},
+    ("headlight_output_bytes_total", "output"): {"pooled", "tokens", "attention", "hidden"},
+    ("headlight_cancelled_total", "stage"): {"tokenize", "queue", "infer", "send"},
+    ("headlight_rejected_total", "reason"): {
+        *("request_bytes", "queue_tokens", "output_bytes", "wait_beyond_deadline", "stalled_reader"),
+        *("invalid_input", "unavailable", "deadline_exceeded", "internal"),
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def scraped(rope: Service) -> dict[str, list[dict[str, str]]]:
+    """The labels of each series by name, after one call that was answered."""
+    with Client(rope.target) as client:
+        client.attend("one")
+    found: dict[str, list[dict[str, str]]] = {}
+    for family in text_string_to_metric_families(get(rope.http, "/metrics")):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append({key: sample.labels[key] for key in sample.labels if key != "le"})
+    return found
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_every_metric_that_was_promised_is_scraped(scraped: dict[str, list[dict[str, str]]], name: str) -> None:
+    assert all(set(labels) == set(SERIES[name].split()) for labels in scraped[name])
+
+
+@pytest.mark.parametrize(("name", "label"), VALUES)
+def test_every_value_of_a_closed_label_is_there(
+    scraped: dict[str, list[dict[str, str]]], name: str, label: str
+) -> None:
+    assert {labels[label] for labels in scraped[name]} == VALUES[name, label]
+
+
+def test_nothing_else_is_scraped(scraped: dict[str, list[dict[str, str]]]) -> None:
+    """A metric that is added is added to the contract."""
+    histograms = {
+        name.removesuffix("_bucket") + end for name in SERIES if name.endswith("_bucket") for end in ("_sum", "_count")
+    }
+    assert {name for name in scraped if not name.startswith("process_")} == {*SERIES, *histograms}

@@ -130,7 +130,8 @@ class _Guard:
     async def unary(self, request: bytes, context: Context) -> bytes:
         async def respond() -> bytes:
             response = await self._handler.unary_unary(self._decode(request), context)
-            return bytes(self._handler.response_serializer(response))
+            # Large answers come serialised, by whoever could do it off the event loop.
+            return response if isinstance(response, bytes) else bytes(self._handler.response_serializer(response))
 
         return await self._guard(respond, context)
 
@@ -172,10 +173,11 @@ class _Guard:
         except Exception as error:
             refused = refusal(error)
             code = refused.status
-            await _abort(context, refused)
         finally:
             self._series.handled(code)
             self._series.seconds.observe(time.perf_counter() - started)
+        # Only here, as the error's frames hold the request, which must not stay while the refusal waits to be sent.
+        await _abort(context, refused)
 
     def _left(self, context: Context) -> None:
         """The answer is out: only now, not when the handler returned, may the server stop."""

@@ -54,7 +54,7 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         finally:
             self._streams.discard(call)
 
-    async def Tokenize(self, request: pb.TokenizeRequest, context: AnyContext) -> pb.TokenizeResponse:
+    async def Tokenize(self, request: pb.TokenizeRequest, context: AnyContext) -> bytes:
         model = self._models.get(request.model)
         with model.receive(request.ByteSize()):
             return await model.tokenize(request)

@@ -24,6 +24,7 @@ from service.metrics import Metrics
 from service.models import Models
 from service.parsing import Address
 from service.servicer import HeadlightServicer
+from service.threads import Threads
 from service.transport import bind, build_server
 from tests.service.fakes import FakeEngine, FakeRuntime
 
@@ -64,7 +65,7 @@ async def serving(runtime: FakeRuntime | None = None, *, loaded: bool = True, **
     port = bind(server, config.grpc)
     await server.start()
     await readiness.set(serving=loaded)
-    model, batcher = assemble(cast(Runtime, runtime), config, metrics, tokenizers)
+    model, batcher = assemble(cast(Runtime, runtime), config, metrics, Threads(tokenizers, 1))
     running = asyncio.create_task(batcher.run())
     if loaded:
         models.add(model)

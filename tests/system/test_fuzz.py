@@ -9,11 +9,14 @@ import asyncio
 import os
 import random
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import grpc
+from google.rpc.status_pb2 import Status
 
 from headlight.pb import headlight_pb2 as pb
+from service.status import DETAILS, LONGEST_DETAIL_CHARACTERS
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 
@@ -21,9 +24,10 @@ MESSAGES = int(os.environ.get("HEADLIGHT_FUZZ_MESSAGES", "100000"))
 SEED = int(os.environ.get("HEADLIGHT_FUZZ_SEED", "1"))
 CALLERS = 32  # over four connections
 WARM_UP = 0.2  # of the messages; what stays allocated for good has been by then
+FITTING = 0.8  # of the messages go to a method of their kind
 GROWTH_BYTES = 32 << 20
 SECRET = "zebra"
-LEAKS = (SECRET, "Traceback", "Error(", "Exception", ".py", "site-packages", "onnx", "google.protobuf")
+LEAKS = (SECRET.encode(), b"Traceback", b"Error(", b"Exception", b".py", b"site-packages", b"onnx", b"google.protobuf")
 ALLOWED = {
     grpc.StatusCode.OK,
     grpc.StatusCode.INVALID_ARGUMENT,
@@ -33,8 +37,8 @@ ALLOWED = {
 METHODS = ("Encode", "Encode", "Encode", "Tokenize", "GetModel", "EncodeStream")
 
 
-def seeds() -> list[bytes]:
-    """Good messages of every kind, short, so that most of the time is spent on reading them."""
+def seeds() -> tuple[list[bytes], list[bytes]]:
+    """Good messages of every kind, for unary methods and for streams; short, so that most of the time is spent on reading them."""
     inputs = [
         pb.Input(text=f"{SECRET} at dawn"),
         pb.Input(ids=pb.TokenIds(ids=[2, 50, 3], segments=[0])),
@@ -52,7 +56,7 @@ def seeds() -> list[bytes]:
         pb.EncodeRequest(model="docs-rope", inputs=inputs[:2], outputs=everything, truncation=pb.TRUNCATION_CUT_END)
     )
     streamed = [pb.EncodeStreamRequest(id="a", encode=request) for request in requests]
-    return [message.SerializeToString() for message in (*requests, *streamed)]
+    return [each.SerializeToString() for each in requests], [each.SerializeToString() for each in streamed]
 
 
 def mutated(message: bytes, chance: random.Random) -> bytes:
@@ -79,7 +83,9 @@ class Fuzzer:
 
     def __init__(self, target: str, count: int, seed: int) -> None:
         self.codes: Counter[grpc.StatusCode] = Counter()
-        self.leaks: list[tuple[bytes, str]] = []
+        self.in_band: Counter[int] = Counter()  # codes of single requests of a stream
+        self.leaks: list[tuple[bytes, bytes]] = []
+        self.wrong_details: list[tuple[bytes, bytes]] = []
         self._target = target
         self._count = count
         self._seed = seed
@@ -96,26 +102,44 @@ class Fuzzer:
             channel: Any = opened  # whose stubs want serializers, which bytes need not
             unary = {name: channel.unary_unary(f"/headlight.v1.HeadlightService/{name}") for name in set(METHODS)}
             stream = channel.stream_stream("/headlight.v1.HeadlightService/EncodeStream")
-            good = seeds()
+            unary_seeds, stream_seeds = seeds()
             for _ in range(self._count // CALLERS):
-                method, raw = chance.choice(METHODS), mutated(chance.choice(good), chance)
+                method = chance.choice(METHODS)
+                good = stream_seeds if (method == "EncodeStream") is (chance.random() < FITTING) else unary_seeds
+                raw = mutated(chance.choice(good), chance)
                 try:
                     if method == "EncodeStream":
-                        answer = b"".join([frame async for frame in stream(iter([raw]), timeout=60)])
+                        answer = [frame async for frame in stream(iter([raw]), timeout=60)]
                     else:
-                        answer = await unary[method](raw, timeout=60)
+                        answer = [await unary[method](raw, timeout=60)]
                 except grpc.aio.AioRpcError as error:
                     self._refused(raw, error)
                 else:
                     self.codes[grpc.StatusCode.OK] += 1
-                    if b"Traceback" in answer:
-                        self.leaks.append((raw, repr(answer)))
+                    self._search(raw, answer, (b"Traceback",))
+                    if method == "EncodeStream":
+                        self._framed(raw, answer)
+
+    def _framed(self, raw: bytes, frames: list[bytes]) -> None:
+        for frame in map(pb.EncodeStreamResponse.FromString, frames):
+            if frame.HasField("error"):
+                self.in_band[frame.error.code] += 1
+                self._search(raw, [frame.error.message.encode()], LEAKS)
 
     def _refused(self, raw: bytes, error: grpc.aio.AioRpcError) -> None:
         self.codes[error.code()] += 1
-        told = error.details() or ""
-        if any(leak in told for leak in LEAKS):
-            self.leaks.append((raw, told))
+        metadata: Any = error.trailing_metadata()
+        values = {key: value if isinstance(value, bytes) else value.encode() for key, value in metadata}
+        self._search(raw, [(error.details() or "").encode(), *values.values()], LEAKS)
+        status = Status.FromString(values.get(DETAILS, b""))
+        if (status.code, status.message) != (
+            error.code().value[0],
+            (error.details() or "")[:LONGEST_DETAIL_CHARACTERS],
+        ):
+            self.wrong_details.append((raw, status.SerializeToString()))
+
+    def _search(self, raw: bytes, told: Iterable[bytes], leaks: tuple[bytes, ...]) -> None:
+        self.leaks += [(raw, text) for text in told if any(leak in text for leak in leaks)]
 
 
 async def test_mutated_messages() -> None:
@@ -129,8 +153,12 @@ async def test_mutated_messages() -> None:
         codes = warm_up.codes + fuzzer.codes
         assert set(codes) <= ALLOWED, codes
         assert min(codes[code] for code in (grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT)) > MESSAGES / 50
+        in_band = warm_up.in_band + fuzzer.in_band
+        assert set(in_band) <= {code.value[0] for code in ALLOWED - {grpc.StatusCode.OK}}, in_band
+        assert in_band[grpc.StatusCode.INVALID_ARGUMENT.value[0]] > MESSAGES / 200
         assert warm_up.leaks + fuzzer.leaks == []
+        assert warm_up.wrong_details + fuzzer.wrong_details == []
         assert after - before < GROWTH_BYTES
         assert [entry for entry in service.log if entry.get("level") in ("error", "critical")] == []
     assert SECRET not in str(service.log)
-    print(dict(codes), f"{before >> 20} -> {after >> 20} MiB")
+    print(dict(codes), dict(in_band), f"{before >> 20} -> {after >> 20} MiB")

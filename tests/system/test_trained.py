@@ -1,0 +1,47 @@
+"""A model of every scheme of positions, trained for a few steps, exported and served by the commands a user would give."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from export.reference import BASE_TOLERANCE
+from headlight import Client
+from headlight.runtime.parity import distance
+from model.checkpoint import load_checkpoint
+from model.positions import POSITIONS
+from tests.system.processes import ROOT, Service
+
+TEXTS = ("join two paths", "def read(path):\n    return open(path).read()", "x " * 40)
+
+
+def run(module: str, *arguments: str) -> None:
+    command = [sys.executable, "-m", module, *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("positions", sorted(POSITIONS))
+def test_trained_exported_and_served_it_is_what_pytorch_computes(tmp_path: Path, positions: str) -> None:
+    checkpoint, bundle = tmp_path / "checkpoint", tmp_path / "bundle"
+    run("model.train", "--positions", positions, "--out", str(checkpoint), "--quick", "--threads", "1")
+    run("export", str(checkpoint), "--out", str(bundle))
+    encoder = load_checkpoint(checkpoint)
+    assert encoder.config.positions == positions
+    with Service(bundle, "--threads", "1") as service, Client(service.target) as client:
+        for text, vector, tokens in zip(TEXTS, client.encode(TEXTS), client.encode_tokens(TEXTS), strict=True):
+            attention, hidden = client.attend(text), client.hidden(text)
+            with torch.inference_mode():
+                expected = encoder(torch.tensor([attention.tokens.ids]), fused=False)
+            got = {"pooled": vector, "tokens": tokens, "attention": attention.weights, "hidden": hidden.states}
+            reference = {"pooled": expected.pooled[0], "tokens": expected.tokens[0]}
+            reference |= {"attention": torch.cat(expected.attention), "hidden": torch.cat(expected.hidden)}
+            for name, value in reference.items():
+                assert got[name].shape == tuple(value.shape), name
+                assert distance(name, got[name], value.numpy()) <= BASE_TOLERANCE[name], name
+            np.testing.assert_allclose(attention.weights.sum(-1), 1.0, atol=1e-5)

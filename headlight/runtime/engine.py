@@ -153,10 +153,11 @@ def _check_interface(session: Any, graph: Graph, architecture: Architecture) -> 
             raise BundleError(f"does not give {name}, as the manifest's architecture has it", graph.file)
         shape = outputs[name]  # numbers, and names of what varies
         fits = len(shape) == len(expected) and not any(
-            isinstance(size, int) and wanted and size != wanted for size, wanted in zip(shape, expected, strict=True)
+            isinstance(size, int) and fixed and size != fixed for size, fixed in zip(shape, expected, strict=True)
         )
         if not fits:
-            problem = f"gives {name} in the shape {shape!a:.80}; the manifest's architecture makes it {expected}"
+            wanted = [size or "any" for size in expected]
+            problem = f"gives {name} in the shape {shape!a:.80}; the manifest's architecture makes it {wanted}"
             raise BundleError(problem, graph.file)
 
 

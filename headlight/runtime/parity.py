@@ -67,7 +67,7 @@ def _check_arrays(arrays: Mapping[str, NDArray[Any]], index: int, bundle: Bundle
         kind = np.floating if output in OUTPUTS else np.integer
         if array.shape != shape or not np.issubdtype(array.dtype, kind):
             have = f"{output}_{index} holds {array.dtype} in the shape {array.shape}"
-            raise BundleError(f"{have:.200}; the manifest makes it {kind.__name__}s in {shape}", manifest.golden)
+            raise BundleError(f"{have:.200}; the manifest makes it {kind.__name__} in {shape}", manifest.golden)
     counts = {"ids": manifest.architecture.vocab_size, "segments": max(1, manifest.architecture.segments)}
     for output, count in counts.items():
         array = arrays.get(f"{output}_{index}")

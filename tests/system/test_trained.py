@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -26,14 +28,28 @@ def run(module: str, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+def make(positions: str, folder: Path) -> Path:
+    run("model.train", "--positions", positions, "--out", str(folder / "checkpoint"), "--quick", "--threads", "1")
+    run("export", str(folder / "checkpoint"), "--out", str(folder / "bundle"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Future[Path]]]:
+    """Checkpoint and bundle of each scheme, in the making: two at a time, as most of the work is on one core."""
+    with ThreadPoolExecutor(2) as pool:
+        yield {name: pool.submit(make, name, tmp_path_factory.mktemp(name)) for name in sorted(POSITIONS)}
+        pool.shutdown(cancel_futures=True)
+
+
 @pytest.mark.parametrize("positions", sorted(POSITIONS))
-def test_trained_exported_and_served_it_is_what_pytorch_computes(tmp_path: Path, positions: str) -> None:
-    checkpoint, bundle = tmp_path / "checkpoint", tmp_path / "bundle"
-    run("model.train", "--positions", positions, "--out", str(checkpoint), "--quick", "--threads", "1")
-    run("export", str(checkpoint), "--out", str(bundle))
-    encoder = load_checkpoint(checkpoint)
+def test_trained_exported_and_served_it_is_what_pytorch_computes(
+    folders: Mapping[str, Future[Path]], positions: str
+) -> None:
+    folder = folders[positions].result()
+    encoder = load_checkpoint(folder / "checkpoint")
     assert encoder.config.positions == positions
-    with Service(bundle, "--threads", "1") as service, Client(service.target) as client:
+    with Service(folder / "bundle", "--threads", "1") as service, Client(service.target) as client:
         vectors = client.encode(TEXTS, truncate="end")  # some schemes take no more than was trained
         every_token = client.encode_tokens(TEXTS, truncate="end")
         for text, vector, tokens in zip(TEXTS, vectors, every_token, strict=True):

@@ -20,7 +20,8 @@ from export.reference import Reference, lengths_to_try, random_ids, random_segme
 from export.report import SEED, Row, measure, summary
 from export.weights import share_weights
 from headlight.runtime import Runtime
-from headlight.runtime.manifest import MANIFEST, Architecture, FileEntry, Graph, Manifest, Tolerance
+from headlight.runtime.fields import MANIFEST
+from headlight.runtime.manifest import Architecture, FileEntry, Graph, Manifest, Tolerance
 from model.checkpoint import TOKENIZER, WEIGHTS, load_checkpoint
 from model.config import EncoderConfig
 from model.encoder import Encoder

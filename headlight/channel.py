@@ -78,10 +78,12 @@ class Retries:
         if isinstance(error, Overloaded):
             seconds = error.retry_after_seconds
         self._tried += 1
-        left = None if self._deadline is None else self._deadline - time.monotonic()
-        if seconds is None or self._tried > MOST_RETRIES or (left is not None and seconds >= left):
+        if seconds is None or self._tried > MOST_RETRIES:
             raise error
-        return seconds * random.uniform(1.0, 1.25)
+        seconds *= random.uniform(1.0, 1.25)
+        if self._deadline is not None and seconds >= self._deadline - time.monotonic():
+            raise error
+        return seconds
 
 
 class ClientBase(abc.ABC, Generic[ChannelT]):

@@ -24,8 +24,7 @@ def read_lines(texts: Sequence[str], file: str | None) -> list[str]:
     """Several texts: the arguments, else the lines of a file, else those of standard input.
 
     Raises:
-        UsageError: arguments and a file, a file that cannot be read, or an empty line. (Leaving it out would shift the
-            answers
+        UsageError: arguments and a file, a file that cannot be read, or an empty line. (Leaving it out would shift the answers
             against the lines.)
     """
     if texts and file is None:

@@ -22,7 +22,7 @@ from headlight.convert import (
 )
 from headlight.pb import headlight_pb2 as pb
 from headlight.plan import Cost, measure, request_bytes, split
-from headlight.results import Attention, Floats, Hidden, ModelDescription, TokenList
+from headlight.results import Attention, Floats, Hidden, ModelDescription, ModelRef, TokenList
 from headlight.status import error_of_status
 from headlight.work import Origin
 
@@ -128,27 +128,34 @@ def attention(
     model: ModelDescription, name: str, text: Input, layers: Iterable[int] | None, truncate: Truncate
 ) -> Streamed[Attention]:
     """The attention weights of one input."""
-
-    def take(answer: Answer, index: int) -> Attention:
-        weights = answer.part("attention", index)
-        origin = from_model_ref(answer.response.model)
-        return Attention(weights, answer.layouts["attention"].layers, tokens_of(answer, index), origin)
-
-    outputs = pb.Outputs(attention=pb.AttentionOutput(layers=to_layers(layers)), token_info=pb.TokenInfoOutput())
-    return Streamed(model, name, [text], outputs, truncate, take)
+    outputs = pb.Outputs(attention=pb.AttentionOutput(layers=to_layers(layers)))
+    return _of_layers("attention", Attention, outputs, model, name, text, truncate)
 
 
 def hidden(
     model: ModelDescription, name: str, text: Input, layers: Iterable[int] | None, truncate: Truncate
 ) -> Streamed[Hidden]:
     """The hidden states of one input."""
+    outputs = pb.Outputs(hidden=pb.HiddenOutput(layers=to_layers(layers)))
+    return _of_layers("hidden", Hidden, outputs, model, name, text, truncate)
 
-    def take(answer: Answer, index: int) -> Hidden:
-        states = answer.part("hidden", index)
+
+def _of_layers(
+    output: str,
+    kind: Callable[[Floats, tuple[int, ...], TokenList, ModelRef], ResultT],
+    outputs: pb.Outputs,
+    model: ModelDescription,
+    name: str,
+    text: Input,
+    truncate: Truncate,
+) -> Streamed[ResultT]:
+    """Some layers of one input and what its tokens are."""
+
+    def take(answer: Answer, index: int) -> ResultT:
         origin = from_model_ref(answer.response.model)
-        return Hidden(states, answer.layouts["hidden"].layers, tokens_of(answer, index), origin)
+        return kind(answer.part(output, index), answer.layouts[output].layers, tokens_of(answer, index), origin)
 
-    outputs = pb.Outputs(hidden=pb.HiddenOutput(layers=to_layers(layers)), token_info=pb.TokenInfoOutput())
+    outputs.token_info.SetInParent()
     return Streamed(model, name, [text], outputs, truncate, take)
 
 

@@ -78,10 +78,9 @@ class Pooled(UnaryWork[pb.EncodeRequest, pb.EncodeResponse, Embeddings]):
 
     def __init__(self, model: ModelDescription, name: str, inputs: Sequence[Input], truncate: Truncate) -> None:
         item_bytes = ITEM_BYTES + 4 * model.dim
+        # What is longer is refused, or cut before it counts.
         costs = [
-            Cost(
-                1, size, min(tokens, model.max_length), item_bytes
-            )  # what is longer is refused, or cut before it counts
+            Cost(1, size, min(tokens, model.max_length), item_bytes)
             for size, tokens in measure(inputs, request_bytes(model))
         ]
         limits = model.limits

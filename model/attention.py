@@ -93,9 +93,8 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         self.heads = config.heads
         self.head_dim = config.head_dim
-        self.project_in = nn.Linear(
-            config.dim, 3 * config.dim, bias=config.attention_bias
-        )  # Q, K and V in one product: rows [Q; K; V]
+        # Q, K and V in one product: rows [Q; K; V].
+        self.project_in = nn.Linear(config.dim, 3 * config.dim, bias=config.attention_bias)
         self.project_out = nn.Linear(config.dim, config.dim, bias=config.attention_bias)
 
     def forward(

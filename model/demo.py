@@ -59,9 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--grpc", default="127.0.0.1:50051", metavar="HOST:PORT")
     parser.add_argument("--http", default="127.0.0.1:8080", metavar="HOST:PORT")
     arguments = parser.parse_args(argv)
-    signal.signal(
-        signal.SIGTERM, lambda number, _: sys.exit(128 + number)
-    )  # so that the service is stopped in any case
+    # So that the service is stopped in any case.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         with tempfile.NamedTemporaryFile(prefix="headlight-demo-") as log, service(arguments, log) as child:
             answer(arguments.grpc, child, log)

@@ -141,9 +141,8 @@ class Alibi(Positions):
         ahead = (positions[:, None, :] - positions[:, :, None]).unsqueeze(1)  # [B, 1, S, S]: j - i
         bias = -self.slopes * ahead.abs().to(self.slopes.dtype)  # [B, H, S, S]
         if self.signed:
-            direction = (
-                2 * (torch.arange(self.slopes.shape[0], device=ahead.device) % 2) - 1
-            )  # -1: looks back; 1: ahead
+            # -1: looks back; 1: ahead.
+            direction = 2 * (torch.arange(self.slopes.shape[0], device=ahead.device) % 2) - 1
             bias = torch.where(ahead * direction[:, None, None] >= 0, bias, MASKED_SCORE)
         return (bias,)
 

@@ -47,6 +47,7 @@ async def serve(config: Config) -> NoReturn:
 
 def check(config: Config) -> int:
     """Verify the bundle and run its golden inputs; one line says what came of it."""
+    logging.getLogger().addHandler(logging.NullHandler())  # else errors on the way would be printed too
     try:
         runtime = load(config)
     except BundleError as error:

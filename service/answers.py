@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import TokenList
 from headlight.runtime import Runtime
@@ -16,6 +17,7 @@ from service.convert import Interface
 
 FLOAT_BYTES = 4
 FLOAT = pb.DATA_TYPE_FLOAT32
+TAG_BYTES = 1  # of a field numbered below 16
 FRAMING_BYTES = 128  # at most: Timings, and the tags and lengths that adding data to four tensors brings
 
 
@@ -104,6 +106,29 @@ def token_info(info: TokenList) -> pb.TokenInfo:
         special=info.special,
         segments=info.segments,
     )
+
+
+def tokenize_answer(ref: pb.ModelRef, infos: Iterable[pb.TokenInfo], inputs: int, limit_bytes: int) -> bytes:
+    """The answer of Tokenize, serialised. Stops drawing `infos`, one of each input, once they are over the limit.
+
+    Raises:
+        InvalidInput: with the size reached.
+    """
+    response = pb.TokenizeResponse(model=ref)
+    size = response.ByteSize()
+    for done, info in enumerate(infos, 1):
+        own = info.ByteSize()
+        size += own + TAG_BYTES + _varint_bytes(own)
+        if size > limit_bytes:
+            have = f"the answer to the first {done} of {inputs}" if done < inputs else "the answer"
+            problem = f"{have} would have {size} bytes, over {limit_bytes}; send fewer or shorter inputs"
+            raise InvalidInput("inputs", problem)
+        response.items.append(info)
+    return response.SerializeToString()
+
+
+def _varint_bytes(value: int) -> int:
+    return max(1, -(-value.bit_length() // 7))
 
 
 def _ragged(tensor: pb.RaggedTensor, layers: Sequence[int], elements: Sequence[int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -29,10 +30,10 @@ class Pair(NamedTuple):
 
 
 class TokenIds(NamedTuple):
-    """Token ids, and a segment of each or none at all."""
+    """Token ids, and a segment of each or none at all: 8 bytes each, where a tuple takes 40."""
 
-    ids: tuple[int, ...]
-    segments: tuple[int, ...] = ()
+    ids: array[int]
+    segments: array[int]
 
 
 EncodeInput = str | Pair | TokenIds
@@ -47,6 +48,9 @@ class Interface:
     attend: bool  # whether attention and hidden states can be returned
     max_items: int
     max_characters: int  # of one text
+    max_length: int  # tokens of one input
+    max_tokens: int  # of one request to encode
+    max_tokenized: int  # tokens of one request to tokenise
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class TokenizeJob:
 
     inputs: list[EncodeInput]
     with_info: bool
+    max_tokens: int  # of all inputs together
     truncation: Truncation = "refuse"
     limit: bool = True  # False: any number of tokens
 
@@ -77,8 +82,9 @@ def encode_job(request: pb.EncodeRequest, interface: Interface) -> EncodeJob:
     if truncation is None:
         raise InvalidInput("truncation", f"{request.truncation} is none that this server knows; see enum Truncation")
     outputs = request.outputs
-    inputs = _inputs(request.inputs, interface)
-    job = TokenizeJob(inputs, with_info=outputs.HasField("token_info"), truncation=truncation)
+    most = interface.max_tokens
+    inputs = _inputs(request.inputs, interface, most)
+    job = TokenizeJob(inputs, outputs.HasField("token_info"), most, truncation)
     return EncodeJob(job, selection(outputs, interface))
 
 
@@ -88,7 +94,14 @@ def tokenize_job(request: pb.TokenizeRequest, interface: Interface) -> TokenizeJ
     Raises:
         InvalidInput: naming the field and what it may hold.
     """
-    return TokenizeJob(_inputs(request.inputs, interface), with_info=True, limit=False)
+    most = interface.max_tokenized
+    return TokenizeJob(_inputs(request.inputs, interface, most), with_info=True, max_tokens=most, limit=False)
+
+
+def check_tokens(tokens: int, most: int) -> None:
+    """Raises InvalidInput where the inputs of a request have more than so many tokens."""
+    if tokens > most:
+        raise InvalidInput("inputs", f"have more than {most} tokens together; split the request")
 
 
 def selection(outputs: pb.Outputs, interface: Interface) -> Selection:
@@ -140,10 +153,15 @@ def resolve_layers(field: str, layers: Sequence[int], count: int) -> tuple[int, 
     return absolute
 
 
-def _inputs(inputs: Sequence[pb.Input], interface: Interface) -> list[EncodeInput]:
+def _inputs(inputs: Sequence[pb.Input], interface: Interface, max_tokens: int) -> list[EncodeInput]:
     if not 1 <= len(inputs) <= interface.max_items:
         raise InvalidInput("inputs", f"has {len(inputs)} entries; send 1 to {interface.max_items}")
-    return [_input(place, value, interface) for place, value in enumerate(inputs)]
+    converted, ids = list[EncodeInput](), 0
+    for place, value in enumerate(inputs):
+        converted.append(_input(place, value, interface))
+        ids += len(value.ids.ids)
+        check_tokens(ids, max_tokens)
+    return converted
 
 
 def _input(place: int, value: pb.Input, interface: Interface) -> EncodeInput:
@@ -154,7 +172,7 @@ def _input(place: int, value: pb.Input, interface: Interface) -> EncodeInput:
     if kind not in interface.accepts:
         raise InvalidInput(f"inputs[{place}].{kind}", f"this model takes {accepted}")
     if kind == "ids":
-        return TokenIds(tuple(value.ids.ids), tuple(value.ids.segments))
+        return _ids(f"inputs[{place}].ids", value.ids, interface.max_length)
     texts = Pair(value.pair.first, value.pair.second) if kind == "pair" else (value.text,)
     # Tokenising takes some 350 bytes and 2 µs a character: what cannot fit is refused unread.
     characters = sum(map(len, texts))
@@ -162,3 +180,13 @@ def _input(place: int, value: pb.Input, interface: Interface) -> EncodeInput:
         problem = f"has {characters} characters; at most {interface.max_characters} are read, shorten it"
         raise InvalidInput(f"inputs[{place}].{kind}", problem)
     return texts if isinstance(texts, Pair) else value.text
+
+
+def _ids(field: str, value: pb.TokenIds, max_length: int) -> TokenIds:
+    # By their number alone: a message holds millions where the model takes thousands, and each becomes an object here.
+    count, segments = len(value.ids), len(value.segments)
+    if not 1 <= count <= max_length:
+        raise InvalidInput(field, f"has {count} ids; send 1 to {max_length}")
+    if segments not in (0, count):
+        raise InvalidInput(f"{field}.segments", f"has {segments} entries for {count} ids; send one of each, or none")
+    return TokenIds(array("q", value.ids), array("q", value.segments))

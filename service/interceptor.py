@@ -15,8 +15,9 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 import grpc
 from google.protobuf.message import DecodeError
 
-from headlight.errors import InvalidInput, Unavailable
+from headlight.errors import InvalidInput
 from service.deadline import deadline_of
+from service.inflight import InFlight, Stay
 from service.metrics import Metrics
 from service.sending import when_sent
 from service.status import Refusal, refusal
@@ -25,43 +26,9 @@ T = TypeVar("T")
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic in the stubs alone
 UNDECODABLE = "the message cannot be decoded; is the client built from this server's .proto?"
+NO_MESSAGE = "the call ended without a message; send one"
 OURS = "/headlight."
 ABORT_SECONDS = 1.0
-
-
-class InFlight:
-    """The calls of our own service whose answers are not yet sent.
-
-    Health watches and reflection streams do not count: they last as long as their client likes.
-
-    Attributes:
-        count: how many.
-        idle: set while there are none.
-        closed: no further ones are let in.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.idle = asyncio.Event()
-        self.idle.set()
-        self.closed = False
-
-    def enter(self) -> None:
-        """Count a call in.
-
-        Raises:
-            Unavailable: closed.
-        """
-        if self.closed:
-            raise Unavailable("this replica is shutting down; try another, or this one later")
-        self.count += 1
-        self.idle.clear()
-
-    def leave(self) -> None:
-        """Count a call out, once its answer has been sent."""
-        self.count -= 1
-        if self.count == 0:
-            self.idle.set()
 
 
 class _Series:
@@ -111,14 +78,12 @@ class Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # the 
             self._in_flight if method.startswith(OURS) else InFlight(),
             handler,
         )
+        # All take a stream: left to read the one message itself, gRPC never answers a call that ends without it. It costs
+        # nothing, other than to look for a second message (a sixth of the speed of small calls): that one is never read.
         if not handler.response_streaming:
-            return grpc.unary_unary_rpc_method_handler(guard.unary)
-        if not handler.request_streaming:
-            make, behaviour = grpc.unary_stream_rpc_method_handler, guard.unary_stream
-            return make(behaviour, response_serializer=handler.response_serializer)
-        return grpc.stream_stream_rpc_method_handler(
-            guard.stream_stream, response_serializer=handler.response_serializer
-        )
+            return grpc.stream_unary_rpc_method_handler(guard.unary)
+        behaviour = guard.stream_stream if handler.request_streaming else guard.unary_stream
+        return grpc.stream_stream_rpc_method_handler(behaviour, response_serializer=handler.response_serializer)
 
 
 class _Guard:
@@ -129,16 +94,17 @@ class _Guard:
         self._in_flight = in_flight
         self._handler: Any = handler  # its behaviours are untyped
 
-    async def unary(self, request: bytes, context: Context) -> bytes:
-        async def respond() -> bytes:
-            response = await self._handler.unary_unary(self._decode(request), context)
-            return bytes(self._handler.response_serializer(response))
+    async def unary(self, _: AsyncIterator[bytes], context: Context) -> bytes:
+        async def respond(stay: Stay) -> bytes:
+            response = await self._handler.unary_unary(await self._message(context, stay), context)
+            # Large answers come serialised, by whoever could do it off the event loop.
+            return response if isinstance(response, bytes) else bytes(self._handler.response_serializer(response))
 
         return await self._guard(respond, context)
 
-    async def unary_stream(self, request: bytes, context: Context) -> None:
-        async def respond() -> None:
-            await _send(self._handler.unary_stream, self._decode(request), context)
+    async def unary_stream(self, _: AsyncIterator[bytes], context: Context) -> None:
+        async def respond(stay: Stay) -> None:
+            await _send(self._handler.unary_stream, await self._message(context, stay), context)
 
         await self._guard(respond, context)
 
@@ -147,7 +113,19 @@ class _Guard:
             async for request in requests:
                 yield self._decode(request)
 
-        await self._guard(lambda: _send(self._handler.stream_stream, decoded(), context), context)
+        async def respond(stay: Stay) -> None:
+            stay.enter()
+            await _send(self._handler.stream_stream, decoded(), context)
+
+        await self._guard(respond, context)
+
+    async def _message(self, context: Context, stay: Stay) -> Any:
+        """The message of a call that has one. Who never sends it must not hold up the end, and so is not yet counted in."""
+        request = await context.read()
+        stay.enter()
+        if request is grpc.aio.EOF:  # type: ignore[attr-defined]  # the stubs lack it
+            raise InvalidInput("", NO_MESSAGE)
+        return self._decode(request)
 
     def _decode(self, request: bytes) -> Any:
         try:
@@ -155,22 +133,19 @@ class _Guard:
         except (DecodeError, UnicodeDecodeError):
             raise InvalidInput("", UNDECODABLE) from None
 
-    async def _guard(self, call: Callable[[], Awaitable[T]], context: Context) -> T:
+    async def _guard(self, call: Callable[[Stay], Awaitable[T]], context: Context) -> T:
         try:
             return await self._answer(call, context)
         except BaseException as error:
             when_sent(functools.partial(_forget, error))
             raise
 
-    async def _answer(self, call: Callable[[], Awaitable[T]], context: Context) -> T:
+    async def _answer(self, call: Callable[[Stay], Awaitable[T]], context: Context) -> T:
         started, code = time.perf_counter(), None
         self._series.started.inc()
-        leave = _Once(lambda: None)
+        stay = Stay(self._in_flight)
         try:
-            self._in_flight.enter()
-            leave = _Once(self._in_flight.leave)
-            when_sent(leave)  # only then, not when the handler has returned, may the server stop
-            answer = await call()
+            answer = await call(stay)
             when_sent(functools.partial(self._answered, context))
             return answer
         except asyncio.CancelledError:
@@ -189,25 +164,13 @@ class _Guard:
             if code is not None:
                 self._series.handled(code)
             self._series.seconds.observe(time.perf_counter() - started)
-        # Here the exception is gone, and with it the memory that its frames refer to: the caller may let us wait.
-        await _abort(context, refused, leave)
+        # Here the exception is gone, and with it the request, to which its frames refer: the caller may let us wait.
+        await _abort(context, refused, stay.leave)
 
     def _answered(self, context: Context) -> None:
         """All was sent, or the caller was cut for taking too long; then the call has a code."""
         code: grpc.StatusCode | None = context.code()  # the stubs do not know that it can be None
         self._series.handled(grpc.StatusCode.OK if code is None else code)
-
-
-class _Once:
-    """Calls a function the first time that it is called."""
-
-    def __init__(self, function: Callable[[], None]) -> None:
-        self._function: Callable[[], None] | None = function
-
-    def __call__(self) -> None:
-        function, self._function = self._function, None
-        if function is not None:
-            function()
 
 
 async def _abort(context: Context, refused: Refusal, leave: Callable[[], None]) -> NoReturn:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import Manifest, Runtime, Selection
@@ -13,6 +12,7 @@ from service.config import Config, ConfigError
 from service.lanes import Budget, LaneKey
 from service.metrics import Metrics, ModelMetrics
 from service.served import ServedModel
+from service.threads import Threads
 
 LEAST_STREAM_OUTPUT_BYTES = 64 << 20
 CHARACTERS_PER_TOKEN = 64  # some 4 are usual; so many that only nonsense, or a text far too long, has more
@@ -65,7 +65,7 @@ def limits(config: Config, manifest: Manifest) -> pb.Limits:
     )
 
 
-def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Executor) -> tuple[ServedModel, Batcher]:
+def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Threads) -> tuple[ServedModel, Batcher]:
     """A served model and its batcher, whose `run` is to be started.
 
     Args:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import grpc
 
@@ -15,13 +16,15 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import Runtime
 from headlight.runtime.values import EncodeItem, ItemResult, Tokenized
 from service.admission import Admission, Permit, Shortage, largest_output
-from service.answers import describe, header, model_ref, token_info
+from service.answers import describe, header, model_ref, token_info, tokenize_answer
 from service.batcher import Batcher
-from service.convert import EncodeInput, Interface, Pair, TokenIds, TokenizeJob, encode_job, tokenize_job
+from service.convert import EncodeInput, Interface, Pair, TokenIds, TokenizeJob, check_tokens, encode_job, tokenize_job
 from service.metrics import ModelMetrics
 from service.prepared import Prepared, sizes
 from service.status import reason_of
+from service.threads import Threads
 
+T = TypeVar("T")
 LEAST_TOKEN_INFO_BYTES = 8  # of one token on the wire: id, piece, start, end, special, segment
 INLINE_CHARACTERS = 512  # some 50 µs to tokenise; handing that to a thread and back takes 100 µs and more
 
@@ -36,7 +39,7 @@ class ServedModel:
         *,
         batcher: Batcher,
         admission: Admission,
-        tokenizers: Executor,
+        tokenizers: Threads,
         metrics: ModelMetrics,
         max_characters: int,
     ) -> None:
@@ -54,6 +57,9 @@ class ServedModel:
             attend="attend" in runtime.roles,
             max_items=limits.max_items,
             max_characters=max_characters,
+            max_length=manifest.max_length,
+            max_tokens=limits.max_request_tokens,
+            max_tokenized=limits.max_unary_response_bytes // LEAST_TOKEN_INFO_BYTES,
         )
         self._batcher = batcher
         self._admission = admission
@@ -73,10 +79,13 @@ class ServedModel:
         """
         arrived_ns = time.monotonic_ns()
         job = encode_job(request, self._interface)
-        inputs = await self._tokenize(job.tokenize)
-        tokenize_ns = time.monotonic_ns() - arrived_ns
-        response = header(self.ref, inputs, job.selection, self._architecture)
-        response.timings.tokenize_ns = tokenize_ns
+
+        def tokenize(left: threading.Event) -> tuple[list[Tokenized], pb.EncodeResponse]:
+            inputs = list(self._tokenized(job.tokenize, left))
+            return inputs, header(self.ref, inputs, job.selection, self._architecture)
+
+        inputs, response = await self._off_the_loop(job.tokenize, tokenize)
+        response.timings.tokenize_ns = time.monotonic_ns() - arrived_ns
         by_output, by_item = sizes(inputs, job.selection, self._architecture)
         return Prepared(inputs, job.selection, response, by_output, by_item, arrived_ns)
 
@@ -92,13 +101,13 @@ class ServedModel:
         fits = prepared.what_fits(self._admission.room - info)
         return self._admission.hold_output(size, prepared.largest, fits)
 
-    def hold_tokens(self, response: pb.TokenizeResponse) -> Permit:
-        """The same for an answer of Tokenize.
+    def hold_tokens(self, size: int) -> Permit:
+        """The same for an answer of Tokenize of so many bytes.
 
         Raises:
             Shed: other callers' answers take too much.
         """
-        return self._admission.hold_output(response.ByteSize(), "inputs", "")
+        return self._admission.hold_output(size, "inputs", "")
 
     async def compute(self, prepared: Prepared, deadline: float, held: Permit) -> list[ItemResult]:
         """Run a prepared request, and note in its header where the time went.
@@ -135,21 +144,19 @@ class ServedModel:
         seconds["infer"].observe(timings.infer_ns * 1e-9)
         seconds["total"].observe(timings.total_ns * 1e-9)
 
-    async def tokenize(self, request: pb.TokenizeRequest) -> pb.TokenizeResponse:
-        """The answer of Tokenize.
+    async def tokenize(self, request: pb.TokenizeRequest) -> bytes:
+        """The answer of Tokenize, serialised: megabytes of it are some time's work, for which nobody else should wait.
 
         Raises:
             InvalidInput: naming the field.
         """
-        inputs = await self._tokenize(tokenize_job(request, self._interface))
-        infos = [token_info(tokenized.info) for tokenized in inputs if tokenized.info is not None]
-        response = pb.TokenizeResponse(model=self.ref, items=infos)
-        size, limit = response.ByteSize(), self.limits.max_unary_response_bytes
-        if size > limit:
-            raise InvalidInput(
-                "inputs", f"the answer would have {size} bytes, over {limit}; send fewer or shorter inputs"
-            )
-        return response
+        job = tokenize_job(request, self._interface)
+
+        def tokenize(left: threading.Event) -> bytes:
+            infos = (token_info(tokenized.info) for tokenized in self._tokenized(job, left) if tokenized.info)
+            return tokenize_answer(self.ref, infos, len(job.inputs), self.limits.max_unary_response_bytes)
+
+        return await self._off_the_loop(job, tokenize)
 
     @contextlib.contextmanager
     def receive(self, size: int) -> Iterator[Permit]:
@@ -182,26 +189,27 @@ class ServedModel:
         """Count a caller who did not take its answer."""
         self._metrics.rejected[Shortage.STALLED_READER].inc()
 
-    async def _tokenize(self, job: TokenizeJob) -> list[Tokenized]:
-        """The whole request in one go: off the event loop, unless that costs more than the work itself."""
+    async def _off_the_loop(self, job: TokenizeJob, work: Callable[[threading.Event], T]) -> T:
+        """The whole of `work` on a request in one go: in a thread, unless that costs more than the work itself."""
         if sum(map(_size, job.inputs)) <= INLINE_CHARACTERS:
-            return self._tokenize_now(job)
+            return work(threading.Event())
         with self.stage("tokenize"):
-            return await asyncio.get_running_loop().run_in_executor(self._tokenizers, self._tokenize_now, job)
+            return await self._tokenizers.run(work)
 
-    def _tokenize_now(self, job: TokenizeJob) -> list[Tokenized]:
-        done, tokens, limits = [], 0, self.limits
-        most = limits.max_request_tokens if job.limit else limits.max_unary_response_bytes // LEAST_TOKEN_INFO_BYTES
+    def _tokenized(self, job: TokenizeJob, left: threading.Event) -> Iterator[Tokenized]:
+        """Each input in turn, until the caller has left."""
+        tokens = 0
         for place, value in enumerate(job.inputs):
+            if left.is_set():
+                return
             try:
-                done.append(self._tokenize_one(value, job))
+                tokenized = self._tokenize_one(value, job)
             except InvalidInput as error:
                 field = f"inputs[{place}].{_kind(value)}.{error.field}".rstrip(".")
                 raise InvalidInput(field, error.problem) from None
-            tokens += len(done[-1].ids)
-            if tokens > most:
-                raise InvalidInput("inputs", f"have more than {most} tokens together; split the request")
-        return done
+            tokens += len(tokenized.ids)
+            check_tokens(tokens, job.max_tokens)
+            yield tokenized
 
     def _tokenize_one(self, value: EncodeInput, job: TokenizeJob) -> Tokenized:
         if isinstance(value, TokenIds):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -15,12 +16,13 @@ from headlight.runtime import Runtime
 from service.config import Config, ConfigError
 from service.health import Readiness
 from service.http import Router, routes, serve_http
-from service.interceptor import InFlight
+from service.inflight import InFlight
 from service.loading import assemble, load
 from service.logs import describe
 from service.metrics import Metrics
 from service.models import Models
 from service.servicer import HeadlightServicer
+from service.threads import Threads
 from service.transport import PortTaken, bind, build_server
 
 log = logging.getLogger("service.server")
@@ -68,7 +70,8 @@ class Server:
         if runtime is None:
             log.info("stopped while loading", extra={"event": "stopped"})
             return EXIT_OK
-        model, batcher = assemble(runtime, self._config, self._metrics, self._tokenizers)
+        tokenizers = Threads(self._tokenizers, TOKENIZER_THREADS)
+        model, batcher = assemble(runtime, self._config, self._metrics, tokenizers)
         running = asyncio.create_task(batcher.run(), name="batcher")
         self._models.add(model)
         await self._readiness.set(serving=True)
@@ -118,6 +121,9 @@ class Server:
     def _load_now(self) -> Runtime:
         runtime = load(self._config)
         runtime.warm_up(self._config.warm_up_lengths)
+        # What is here now stays: looking through it for garbage would stop everything for 20 ms, now and then.
+        gc.collect()
+        gc.freeze()
         return runtime
 
     async def _until_stopped(self, batcher: asyncio.Task[None]) -> int:

@@ -61,11 +61,11 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
             self._streams.discard(call)
             sending.linger(self._stall_seconds)
 
-    async def Tokenize(self, request: pb.TokenizeRequest, context: AnyContext) -> pb.TokenizeResponse:
+    async def Tokenize(self, request: pb.TokenizeRequest, context: AnyContext) -> bytes:
         model, sending = self._models.get(request.model), Sending(context, self._sending)
         with model.receive(request.ByteSize()) as received:
             response = await model.tokenize(request)
-            with model.hold_tokens(response) as held:
+            with model.hold_tokens(len(response)) as held:
                 self._leave_to(sending, model, received, held)
         return response
 

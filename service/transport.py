@@ -11,7 +11,8 @@ from grpc_reflection.v1alpha import reflection
 from headlight.pb.headlight_pb2_grpc import add_HeadlightServiceServicer_to_server
 from service.config import Config
 from service.health import SERVICE, Readiness
-from service.interceptor import InFlight, Interceptor
+from service.inflight import InFlight
+from service.interceptor import Interceptor
 from service.metrics import Metrics
 from service.parsing import Address
 from service.servicer import HeadlightServicer

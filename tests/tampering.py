@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import onnx
 
 
@@ -39,6 +40,33 @@ def relist(bundle: Path, name: str) -> None:
 def list_as(bundle: Path, name: str) -> None:
     """List one more file, with the digest and size of the weights."""
     rewrite(bundle, lambda manifest: manifest["files"].update({name: manifest["files"]["weights.bin"]}))
+
+
+def set_value(bundle: Path, path: str, value: object) -> None:
+    """Change one value of the manifest, "architecture.dim" or "graphs.0.outputs"."""
+
+    def change(manifest: dict[str, Any]) -> None:
+        at: Any = manifest
+        *parents, last = [int(part) if part.isdecimal() else part for part in path.split(".")]
+        for part in parents:
+            at = at[part]
+        at[last] = value
+
+    rewrite(bundle, change)
+
+
+def add(bundle: Path, name: str, amount: int) -> None:
+    """Change a number of the manifest's architecture."""
+    rewrite(bundle, lambda manifest: manifest["architecture"].update({name: manifest["architecture"][name] + amount}))
+
+
+def change_golden(bundle: Path, name: str, change: Callable[[Any], Any]) -> None:
+    """Change one array of the golden answers."""
+    with np.load(bundle / "golden.npz") as golden:
+        arrays = dict(golden)
+    arrays[name] = change(arrays[name])
+    np.savez(bundle / "golden.npz", **arrays)
+    relist(bundle, "golden.npz")
 
 
 def flip(bundle: Path, name: str) -> None:
@@ -115,7 +143,39 @@ TAMPERINGS = [
         "none.onnx",
         lambda b: rewrite(b, lambda m: m["graphs"][0].update(file="none.onnx")),
     ),
+    Tampering("tolerance beyond any float", MANIFEST, lambda b: set_value(b, "tolerances.0.pooled", 10**400)),
+    Tampering("length of 30 digits", MANIFEST, lambda b: set_value(b, "max_length", 10**30)),
+    Tampering("length of terabytes", MANIFEST, lambda b: set_value(b, "max_length", 10**9)),
+    Tampering("vocabulary of 30 digits", MANIFEST, lambda b: set_value(b, "architecture.vocab_size", 10**30)),
+    Tampering(
+        "a size of 30 digits", MANIFEST, lambda b: rewrite(b, lambda m: m["files"]["weights.bin"].update(bytes=10**30))
+    ),
+    Tampering("a name that is no text", MANIFEST, lambda b: set_value(b, "name", "a\ud800")),
+    Tampering("a name of two lines", MANIFEST, lambda b: set_value(b, "name", "a\nb")),
+    Tampering("no name", MANIFEST, lambda b: set_value(b, "name", "")),
+    Tampering("a version of a megabyte", MANIFEST, lambda b: set_value(b, "version", "1" * 2**20)),
+    Tampering("a provider of two lines", MANIFEST, lambda b: set_value(b, "graphs.0.providers", ["cpu", "a\nb"])),
+    Tampering("a listed name of two lines", "a\\nb", lambda b: list_as(b, "a\nb")),
+    Tampering("a listed name that is no text", "a\\ud800", lambda b: list_as(b, "a\ud800")),
+    Tampering("a used name of two lines", MANIFEST, lambda b: set_value(b, "golden", "a\nb")),
     Tampering("manifest cut short", MANIFEST, lambda b: replace(b, MANIFEST, (b / MANIFEST).read_bytes()[:100])),
     Tampering("manifest of brackets", MANIFEST, lambda b: replace(b, MANIFEST, b"[" * 10**6)),
     Tampering("not a bundle", MANIFEST, lambda b: (b / MANIFEST).unlink()),
+]
+
+# All digests agree, and every file is what it should be by itself: only opened and run do they show that they do not fit.
+MISFITS = [
+    Tampering("another width", "embed.onnx", lambda b: add(b, "dim", 1)),
+    Tampering("one head less", "attend.onnx", lambda b: add(b, "heads", -1)),
+    Tampering("one layer more", "attend.onnx", lambda b: add(b, "layers", 1)),
+    Tampering("one layer less", "golden.npz", lambda b: add(b, "layers", -1)),
+    Tampering("a larger vocabulary", "embed.onnx", lambda b: add(b, "vocab_size", 1)),
+    Tampering("a smaller vocabulary", "tokenizer.json", lambda b: add(b, "vocab_size", -1)),
+    Tampering("outputs there are not", "embed.onnx", lambda b: set_value(b, "graphs.0.outputs", ["x"])),
+    Tampering("inputs there are not", "embed.onnx", lambda b: set_value(b, "graphs.0.inputs", ["ids", "mask", "x"])),
+    Tampering("golden answers of another shape", "golden.npz", lambda b: change_golden(b, "pooled_0", lambda a: a[:5])),
+    Tampering("golden ids of text", "golden.npz", lambda b: change_golden(b, "ids_0", lambda a: a.astype(str))),
+    Tampering("golden ids out of range", "golden.npz", lambda b: change_golden(b, "ids_0", lambda a: a + 10**6)),
+    Tampering("golden answers of text", "golden.npz", lambda b: change_golden(b, "pooled_0", lambda a: a.astype(str))),
+    Tampering("golden answers in another file", "weights.bin", lambda b: set_value(b, "golden", "weights.bin")),
 ]

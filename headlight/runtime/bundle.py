@@ -10,7 +10,8 @@ import json
 from pathlib import Path, PurePosixPath
 
 from headlight.errors import BundleError
-from headlight.runtime.manifest import MANIFEST, Manifest
+from headlight.runtime.fields import MANIFEST
+from headlight.runtime.manifest import Manifest
 from headlight.runtime.onnxfile import external_data
 
 

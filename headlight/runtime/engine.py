@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from headlight.errors import BundleError, EngineError
 from headlight.runtime.bundle import Bundle
+from headlight.runtime.manifest import Architecture, Graph
 from headlight.runtime.values import EncodeItem, Floats, Ids, ItemResult, Role
 
 # Official builds may send telemetry; the variable must stand before the library is loaded.
@@ -68,6 +69,7 @@ class Engine:
             except Exception as error:  # the library raises many types; at start-up its words reach the operator alone
                 words = " ".join(str(error).split())
                 raise BundleError(f"cannot be opened by ONNX Runtime: {words:.300}", graph.file) from error
+            _check_interface(self._sessions[role], graph, self.architecture)
         self.roles = frozenset(self._sessions)
 
     def run(self, items: Sequence[EncodeItem]) -> list[ItemResult]:
@@ -134,10 +136,46 @@ def _stack(parts: list[Floats]) -> Floats | None:
     return np.stack(parts) if parts else None
 
 
+def _check_interface(session: Any, graph: Graph, architecture: Architecture) -> None:
+    """A graph must take and give what the manifest says, in the sizes of its architecture.
+
+    Raises:
+        BundleError: naming what differs.
+    """
+    outputs = {value.name: value.shape for value in session.get_outputs()}
+    inputs = {value.name for value in session.get_inputs()}
+    for what, found, declared in (("takes", inputs, graph.inputs), ("gives", outputs.keys(), graph.outputs)):
+        if found != set(declared):
+            problem = f"{what} {sorted(found)!a:.200}; the manifest says {sorted(declared)!a:.200}"
+            raise BundleError(problem, graph.file)
+    for name, expected in _shapes(graph.role, architecture).items():
+        if name not in outputs:
+            raise BundleError(f"does not give {name}, as the manifest's architecture has it", graph.file)
+        shape = outputs[name]  # numbers, and names of what varies
+        fits = len(shape) == len(expected) and not any(
+            isinstance(size, int) and fixed and size != fixed for size, fixed in zip(shape, expected, strict=True)
+        )
+        if not fits:
+            wanted = [size or "any" for size in expected]
+            problem = f"gives {name} in the shape {shape!a:.80}; the manifest's architecture makes it {wanted}"
+            raise BundleError(problem, graph.file)
+
+
+def _shapes(role: str, architecture: Architecture) -> dict[str, tuple[int, ...]]:
+    """Of each output a graph must have; 0 for what varies."""
+    layers, heads, dim = architecture.layers, architecture.heads, architecture.dim
+    shapes: dict[str, tuple[int, ...]] = {"pooled": (0, dim), "tokens": (0, 0, dim)}
+    if role == "attend":
+        shapes |= {f"attention_{layer}": (0, heads, 0, 0) for layer in range(layers)}
+        shapes |= {f"hidden_{layer}": (0, 0, dim) for layer in range(layers + 1)}
+    return shapes
+
+
 def _open_session(path: str, threads: int, spin: bool) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # fatal: all else comes as an exception too, and standard error is for our log alone
     options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
     # The fused SkipLayerNormalization is 4-9 % slower on CPU than the operations it replaces (bench/results).
     return onnxruntime.InferenceSession(

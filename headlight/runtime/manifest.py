@@ -7,51 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from headlight.errors import BundleError
+from headlight.runtime.fields import MANIFEST, Fields
 
 FORMAT_VERSION = 1
-MANIFEST = "manifest.json"
-T = TypeVar("T", bound=int | float | str | bool | list[Any] | dict[str, Any])
-
-
-class Fields:
-    """A JSON object whose values are taken out by name and type; every failure names the path of the value."""
-
-    def __init__(self, values: object, path: str = "") -> None:
-        if not isinstance(values, dict):
-            raise BundleError(f"{path or 'the whole'} is not a JSON object", MANIFEST)
-        self.values: Mapping[str, Any] = values
-        self.path = path
-
-    def take(self, name: str, kind: type[T]) -> T:
-        """The value of `name`, which must be there and of type `kind`."""
-        value = self.values.get(name)
-        if kind is float and isinstance(value, int):
-            value = float(value)
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise BundleError(f"{self.path}{name} is {value!r:.60}; expected {kind.__name__}", MANIFEST)
-        return value
-
-    def strings(self, name: str) -> tuple[str, ...]:
-        """A list of strings."""
-        values = self.take(name, list)
-        if not all(isinstance(value, str) for value in values):
-            raise BundleError(f"{self.path}{name} holds something that is not a string", MANIFEST)
-        return tuple(values)
-
-    def count(self, name: str) -> int:
-        """An integer of at least 1."""
-        value = self.take(name, int)
-        if value < 1:
-            raise BundleError(f"{self.path}{name} is {value}; expected at least 1", MANIFEST)
-        return value
-
-    def child(self, name: str) -> Fields:
-        """A nested object."""
-        return Fields(self.take(name, dict), f"{self.path}{name}.")
-
-    def children(self, name: str) -> list[Fields]:
-        """A list of objects."""
-        return [Fields(value, f"{self.path}{name}[{i}].") for i, value in enumerate(self.take(name, list))]
+# Far beyond any model, and small enough that sizes computed of them fit in 64 bits.
+MOST_LAYERS = MOST_HEADS = 1 << 10
+WIDEST = LONGEST = 1 << 20
+MOST_IDS = (1 << 31) - 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -188,8 +150,8 @@ class Manifest:
             name=top.take("name", str),
             version=top.take("version", str),
             architecture=_architecture(top.child("architecture")),
-            trained_length=top.count("trained_length"),
-            max_length=top.count("max_length"),
+            trained_length=top.count("trained_length", LONGEST),
+            max_length=top.count("max_length", LONGEST),
             pooling=top.take("pooling", str),
             normalize=top.take("normalize", bool),
             accepts=top.strings("accepts"),
@@ -208,13 +170,15 @@ class Manifest:
 
 
 def _architecture(fields: Fields) -> Architecture:
-    counts = {name: fields.count(name) for name in ("layers", "heads", "dim", "vocab_size")}
-    segments = (
-        fields.take("segments", int) if "segments" in fields.values else 0
-    )  # bundles older than the key have none
-    if segments < 0:
-        raise BundleError(f"{fields.path}segments is {segments}; expected at least 0", MANIFEST)
-    return Architecture(positions=fields.take("positions", str), segments=segments, **counts)
+    return Architecture(
+        positions=fields.take("positions", str),
+        layers=fields.count("layers", MOST_LAYERS),
+        heads=fields.count("heads", MOST_HEADS),
+        dim=fields.count("dim", WIDEST),
+        vocab_size=fields.count("vocab_size", MOST_IDS),
+        # Bundles older than the key have none.
+        segments=fields.count("segments", MOST_IDS, least=0) if "segments" in fields.values else 0,
+    )
 
 
 def _graph(fields: Fields) -> Graph:
@@ -238,5 +202,8 @@ def _floats(kind: type[N], fields: Fields, texts: Iterable[str]) -> N:
 
 
 def _files(fields: Fields) -> dict[str, FileEntry]:
+    for name in fields.values:
+        if not name.isprintable():
+            raise BundleError("is not a name that a file can be found by", f"{name!a:.80}")
     entries = {name: fields.child(name) for name in fields.values}
     return {name: FileEntry(sha256=e.take("sha256", str), bytes=e.take("bytes", int)) for name, e in entries.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,12 +43,36 @@ def _load_golden(bundle: Bundle) -> dict[str, NDArray[Any]]:
     try:
         with bundle.file(name).open("rb") as file, np.load(file, allow_pickle=False) as golden:
             arrays: dict[str, NDArray[Any]] = {key: golden[key] for key in golden.files}
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile):
+    except Exception:  # NumPy and zipfile raise many types for bytes that are not theirs
         raise BundleError("is not an archive of plain arrays", name) from None
     count = sum(key.startswith("ids_") for key in arrays)
     if not count or not {f"{output}_{i}" for i in range(count) for output in ("ids", *OUTPUTS)} <= arrays.keys():
         raise BundleError("does not hold inputs and all their answers", name)
+    for index in range(count):
+        _check_arrays(arrays, index, bundle)
     return arrays
+
+
+def _check_arrays(arrays: Mapping[str, NDArray[Any]], index: int, bundle: Bundle) -> None:
+    """Raises BundleError unless an input and its answers have the types and shapes of the manifest's architecture."""
+    manifest = bundle.manifest
+    layers, heads, dim = (getattr(manifest.architecture, name) for name in ("layers", "heads", "dim"))
+    n = arrays[f"ids_{index}"].size
+    shapes = {"ids": (n,), "segments": (n,), "pooled": (dim,), "tokens": (n, dim)}
+    shapes |= {"attention": (layers, heads, n, n), "hidden": (layers + 1, n, dim)}
+    for output, shape in shapes.items():
+        array = arrays.get(f"{output}_{index}")
+        if array is None:  # segments alone may be left out
+            continue
+        kind = np.floating if output in OUTPUTS else np.integer
+        if array.shape != shape or not np.issubdtype(array.dtype, kind):
+            have = f"{output}_{index} holds {array.dtype} in the shape {array.shape}"
+            raise BundleError(f"{have:.200}; the manifest makes it {kind.__name__} in {shape}", manifest.golden)
+    counts = {"ids": manifest.architecture.vocab_size, "segments": max(1, manifest.architecture.segments)}
+    for output, count in counts.items():
+        array = arrays.get(f"{output}_{index}")
+        if array is not None and not (1 <= n <= manifest.max_length and array.min() >= 0 and array.max() < count):
+            raise BundleError(f"{output}_{index} is no input that the manifest allows", manifest.golden)
 
 
 def check_golden(bundle: Bundle, engine: Engine, provider: str, precision: str) -> None:
@@ -79,6 +102,24 @@ def check_golden(bundle: Bundle, engine: Engine, provider: str, precision: str) 
                 if not error <= tolerance.of(name):
                     problem = f"golden {name} is off by {error:.3g} on {provider}/{precision}, tolerance {tolerance.of(name):.3g}"
                     raise BundleError(problem, file)
+
+
+def check_vocabulary(bundle: Bundle, engine: Engine, provider: str, precision: str) -> None:
+    """The graphs must know the highest id and segment that the manifest allows: requests are checked against the manifest.
+
+    Raises:
+        BundleError: one does not.
+    """
+    architecture = bundle.manifest.architecture
+    highest, segments = np.array([architecture.vocab_size - 1]), np.array([max(0, architecture.segments - 1)])
+    for selection in (Selection(), everything(architecture.layers)):
+        if selection.role not in engine.roles:
+            continue
+        try:
+            engine.run([EncodeItem(highest, selection, segments)])
+        except EngineError:
+            problem = f"does not know id {highest[0]}, the last of the manifest's vocabulary, or segment {segments[0]}"
+            raise BundleError(problem, bundle.manifest.graph(selection.role, provider, precision).file) from None
 
 
 def _golden_item(arrays: Mapping[str, NDArray[Any]], index: int, selection: Selection) -> EncodeItem:

@@ -13,7 +13,7 @@ from headlight.errors import BundleError, InvalidInput
 from headlight.results import TokenList
 from headlight.runtime.bundle import Bundle
 from headlight.runtime.engine import Engine
-from headlight.runtime.parity import check_golden, everything
+from headlight.runtime.parity import check_golden, check_vocabulary, everything
 from headlight.runtime.tokenizer import Tokenizer, Truncation
 from headlight.runtime.values import EncodeItem, Ids, ItemResult, Selection, Tokenized
 
@@ -70,12 +70,17 @@ class Runtime:
         manifest = self.bundle.manifest
         tokenizer = manifest.tokenizer
         self.tokenizer = Tokenizer(self.bundle.file(tokenizer), manifest.max_length) if tokenizer else None
-        self._check_segments()
+        self._check_tokenizer()
 
-    def _check_segments(self) -> None:
-        """A tokenizer that marks more segments than the model knows would index beyond its table."""
+    def _check_tokenizer(self) -> None:
+        """One that has more ids, or marks more segments, than the model knows would index beyond its tables."""
         manifest = self.bundle.manifest
-        if self.tokenizer is None or not manifest.architecture.segments:
+        if self.tokenizer is None:
+            return
+        known = manifest.architecture.vocab_size
+        if self.tokenizer.ids > known:
+            raise BundleError(f"has ids up to {self.tokenizer.ids - 1}; the model knows {known}", manifest.tokenizer)
+        if not manifest.architecture.segments:
             return
         marked = self.tokenizer.segments(pairs="pair" in manifest.accepts)
         if marked > manifest.architecture.segments:
@@ -90,6 +95,7 @@ class Runtime:
     def check_golden(self) -> None:
         """See parity.check_golden. Raises BundleError where this machine's numbers are not PyTorch's."""
         check_golden(self.bundle, self.engine, self.provider, self.precision)
+        check_vocabulary(self.bundle, self.engine, self.provider, self.precision)
 
     def check_ids(self, ids: Sequence[int], segments: Sequence[int] = (), *, with_info: bool = False) -> Tokenized:
         """Token ids from outside, checked: a GPU would not.

@@ -86,6 +86,11 @@ class Tokenizer:
         segments = np.asarray(encoding.type_ids, dtype=np.int64)
         return Tokenized(ids, length, _info(encoding) if with_info else None, segments)
 
+    @property
+    def ids(self) -> int:
+        """One more than the highest id it can give."""
+        return 1 + max(self._plain.get_vocab().values(), default=-1)
+
     def segments(self, *, pairs: bool) -> int:
         """How many segments (token types) it tells apart, in single texts or also in pairs of texts."""
         return 1 + max(self._plain.encode("a", "b" if pairs else None).type_ids, default=0)

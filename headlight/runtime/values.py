@@ -49,9 +49,8 @@ class EncodeItem:
 
     ids: Ids  # int64 [n], n >= 1, each in 0 .. vocab_size-1
     selection: Selection
-    segments: Ids | None = (
-        None  # int64 [n], each in 0 .. segments-1; None: zeros; not looked at by a model without segments
-    )
+    # int64 [n], each in 0 .. segments-1; None: zeros; not looked at by a model without segments
+    segments: Ids | None = None
     head_mask: Floats | None = None  # float32 [L, H], by which what each head contributes is multiplied; None: ones
 
     @property

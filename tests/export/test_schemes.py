@@ -112,6 +112,24 @@ def test_a_text_is_the_same_alone_and_in_any_batch(
             np.testing.assert_allclose(getattr(together, name), value, atol=limit, rtol=0, err_msg=name)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@few
+@given(data=st.data())
+def test_any_masks_of_heads_in_a_ragged_batch_do_as_in_pytorch(
+    kind: str, opened: OpenRuntime, make_checkpoint: MakeBundle, data: st.DataObject
+) -> None:
+    runtime = opened(kind)
+    size = 3 * runtime.bundle.manifest.architecture.layers
+    factors = st.lists(st.sampled_from([0.0, 0.5, 1.0, -1.0, 3.0]), min_size=size, max_size=size)
+    drawn = data.draw(st.lists(st.tuples(st.integers(1, 40), st.none() | factors), min_size=1, max_size=5))
+    items = []
+    for seed, (length, mask) in enumerate(drawn):
+        head_mask = None if mask is None else np.array(mask, dtype=np.float32).reshape(-1, 3)
+        items.append(item(runtime, length, seed=seed, head_mask=head_mask))
+    for one, result in zip(items, runtime.engine.run(items), strict=True):
+        assert close(result, pytorch(make_checkpoint(kind), one))
+
+
 def moved(runtime: Runtime, length: int, order: Ids) -> float:
     """The largest distance between f(reordered x) and reordered f(x), over tokens and attention."""
     selection, ids = Selection(tokens=True, attention=(0,)), ids_of(length)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import time
+
 import grpc
 import numpy as np
 import pytest
 
 from headlight import Client, DeadlineExceeded, EngineError, InvalidInput, NotFound, Overloaded, Unavailable
-from headlight.channel import MOST_RETRIES
+from headlight.channel import MOST_RETRIES, Retries
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.fake_model import DIM, REF
 from tests.headlight.fake_server import FakeServicer, Refusal
@@ -89,6 +91,18 @@ def test_a_delay_beyond_the_timeout_is_not_waited_for(target: str, servicer: Fak
     with Client(target, timeout=60) as client, pytest.raises(Overloaded):
         client.encode("text")
     assert len(servicer.encoded) == 1
+
+
+def test_a_wait_never_outlasts_the_timeout_however_it_is_spread() -> None:
+    for advised in (0.5, 0.79, 0.85, 0.95, 0.99):
+        for _ in range(50):
+            deadline = time.monotonic() + 1.0
+            try:
+                waited = Retries(deadline).delay(Overloaded("the queue is full", advised))
+            except Overloaded:
+                assert advised > 0.79, "with the longest spread it would have been in time"
+            else:
+                assert advised <= waited < 1.0
 
 
 def test_overload_without_a_delay_is_not_tried_again(client: Client, servicer: FakeServicer) -> None:

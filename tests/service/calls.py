@@ -44,7 +44,7 @@ def unpacked(status: Status) -> dict[str, Any]:
     return {kind.__name__: kind.FromString(value) for kind, value in kinds}
 
 
-def details_of(error: grpc.aio.AioRpcError) -> dict[str, Any]:
+def details_of(error: Any) -> dict[str, Any]:
     """The google.rpc details of a failed call, by the name of their type."""
     metadata: Any = error.trailing_metadata()
     status = Status.FromString(dict(metadata)[DETAILS])

@@ -18,12 +18,13 @@ from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.runtime import Runtime
 from service.config import Config
 from service.health import Readiness
-from service.interceptor import InFlight
+from service.inflight import InFlight
 from service.loading import assemble
 from service.metrics import Metrics
 from service.models import Models
 from service.parsing import Address
 from service.servicer import HeadlightServicer
+from service.threads import Threads
 from service.transport import bind, build_server
 from tests.service.fakes import FakeEngine, FakeRuntime
 
@@ -65,7 +66,7 @@ async def serving(runtime: FakeRuntime | None = None, *, loaded: bool = True, **
     port = bind(server, config.grpc)
     await server.start()
     await readiness.set(serving=loaded)
-    model, batcher = assemble(cast(Runtime, runtime), config, metrics, tokenizers)
+    model, batcher = assemble(cast(Runtime, runtime), config, metrics, Threads(tokenizers, 1))
     running = asyncio.create_task(batcher.run())
     if loaded:
         models.add(model)

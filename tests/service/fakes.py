@@ -91,7 +91,10 @@ class FakeEngine:
 
 
 class FakeTokenizer:
-    """A word is a token: its length modulo the vocabulary."""
+    """A word is a token: its length modulo the vocabulary. Keeps the texts it was given."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
 
     def encode(
         self,
@@ -102,6 +105,7 @@ class FakeTokenizer:
         limit: bool = True,
         with_info: bool = False,
     ) -> Tokenized:
+        self.texts.append(text)
         if second == "":
             raise InvalidInput("second", "is empty; send at least one character")
         words = f"{text} {second or ''}".split()
@@ -139,11 +143,11 @@ class FakeRuntime:
         self.engine = FakeEngine()
 
     def check_ids(self, ids: Sequence[int], segments: Sequence[int] = (), *, with_info: bool = False) -> Tokenized:
-        if not ids or max(ids) >= VOCABULARY or min(ids) < 0:
+        if not len(ids) or max(ids) >= VOCABULARY or min(ids) < 0:
             raise InvalidInput("", f"must be 1 or more ids in 0 .. {VOCABULARY - 1}")
-        if segments and len(segments) != len(ids):
+        if len(segments) and len(segments) != len(ids):
             raise InvalidInput("segments", f"has {len(segments)} entries for {len(ids)} ids")
-        types = np.array(segments or [0] * len(ids), dtype=np.int64)
+        types = np.array(segments if len(segments) else [0] * len(ids), dtype=np.int64)
         return Tokenized(np.array(ids, dtype=np.int64), len(ids), info(ids) if with_info else None, types)
 
     def warm_up(self, lengths: Iterable[int]) -> None:

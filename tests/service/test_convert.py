@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import tracemalloc
+from array import array
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +13,18 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.values import Selection
 from service.convert import TRUNCATIONS, Interface, Pair, TokenIds, encode_job, resolve_layers, selection, tokenize_job
 
-INTERFACE = Interface(layers=3, accepts=("text", "ids"), attend=True, max_items=4, max_characters=9)
+
+def interface(**changes: Any) -> Interface:
+    values: dict[str, Any] = {"layers": 3, "accepts": ("text", "ids"), "attend": True, "max_items": 4}
+    values |= {"max_characters": 9, "max_length": 6, "max_tokens": 10, "max_tokenized": 15}
+    return Interface(**values | changes)
+
+
+def ids(count: int, segments: int = 0) -> pb.Input:
+    return pb.Input(ids=pb.TokenIds(ids=[300] * count, segments=[0] * segments))
+
+
+INTERFACE = interface()
 TEXT = pb.Input(text="a")
 
 
@@ -20,16 +35,16 @@ def test_texts_and_ids_become_plain_values() -> None:
         truncation=pb.TRUNCATION_CUT_START,
     )
     job = encode_job(request, INTERFACE)
-    assert job.tokenize.inputs == ["a", TokenIds((1, 2))]
+    assert job.tokenize.inputs == ["a", TokenIds(array("q", [1, 2]), array("q"))]
     assert (job.tokenize.truncation, job.tokenize.with_info, job.tokenize.limit) == ("cut_start", True, True)
     assert job.selection == Selection(pooled=False, tokens=True)
 
 
 def test_pairs_and_segments_of_ids_become_plain_values() -> None:
     inputs = [pb.Input(pair=pb.TextPair(first="a", second="b")), pb.Input(ids=pb.TokenIds(ids=[1, 2], segments=[0, 1]))]
-    interface = Interface(layers=3, accepts=("text", "pair", "ids"), attend=True, max_items=4, max_characters=9)
-    job = encode_job(pb.EncodeRequest(inputs=inputs), interface)
-    assert job.tokenize.inputs == [Pair("a", "b"), TokenIds((1, 2), (0, 1))]
+    paired = interface(accepts=("text", "pair", "ids"))
+    job = encode_job(pb.EncodeRequest(inputs=inputs), paired)
+    assert job.tokenize.inputs == [Pair("a", "b"), TokenIds(array("q", [1, 2]), array("q", [0, 1]))]
 
 
 @pytest.mark.parametrize("outputs", [None, pb.Outputs()])
@@ -42,9 +57,9 @@ def test_every_truncation_is_understood() -> None:
     assert set(TRUNCATIONS) == set(pb.Truncation.values())
 
 
-def test_tokenising_has_no_limit_on_length() -> None:
+def test_tokenising_has_no_limit_on_the_length_of_a_text() -> None:
     job = tokenize_job(pb.TokenizeRequest(inputs=[TEXT]), INTERFACE)
-    assert (job.with_info, job.limit) == (True, False)
+    assert (job.with_info, job.limit, job.max_tokens) == (True, False, 15)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +70,11 @@ def test_tokenising_has_no_limit_on_length() -> None:
         (pb.EncodeRequest(inputs=[TEXT, pb.Input()]), "inputs[1]", "set text or ids"),
         (pb.EncodeRequest(inputs=[TEXT, pb.Input(pair=pb.TextPair(first="a"))]), "inputs[1].pair", "takes text or ids"),
         (pb.EncodeRequest(inputs=[TEXT], truncation=17), "truncation", "17"),  # type: ignore[arg-type]
+        (pb.EncodeRequest(inputs=[TEXT, ids(0)]), "inputs[1].ids", "has 0 ids; send 1 to 6"),
+        (pb.EncodeRequest(inputs=[TEXT, ids(7)]), "inputs[1].ids", "has 7 ids; send 1 to 6"),
+        (pb.EncodeRequest(inputs=[ids(6), ids(5)]), "inputs", "have more than 10 tokens together"),
+        (pb.EncodeRequest(inputs=[ids(3, 2)]), "inputs[0].ids.segments", "has 2 entries for 3 ids; send one of each"),
+        (pb.EncodeRequest(inputs=[ids(7)], truncation=pb.TRUNCATION_CUT_END), "inputs[0].ids", "has 7 ids"),
     ],
 )
 def test_what_is_wrong_is_named(request_: pb.EncodeRequest, field: str, problem: str) -> None:
@@ -69,7 +89,7 @@ def test_a_server_without_attention_says_so(name: str) -> None:
     outputs = pb.Outputs()
     getattr(outputs, name).SetInParent()
     with pytest.raises(InvalidInput, match=f"outputs.{name}: this server"):
-        selection(outputs, Interface(layers=3, accepts=("text",), attend=False, max_items=1, max_characters=9))
+        selection(outputs, interface(accepts=("text",), attend=False))
 
 
 def test_layers_of_hidden_states_count_the_embeddings() -> None:
@@ -106,3 +126,21 @@ def test_a_text_too_long_to_be_read_is_refused_untokenised() -> None:
     encode_job(pb.EncodeRequest(inputs=[pb.Input(text="é" * 9)]), INTERFACE)
     with pytest.raises(InvalidInput, match=r"inputs\[1\]\.text: has 10 characters; at most 9 are read"):
         encode_job(pb.EncodeRequest(inputs=[TEXT, pb.Input(text="é" * 10)]), INTERFACE)
+
+
+def test_ids_to_tokenise_have_the_limits_of_that_method() -> None:
+    tokenize_job(pb.TokenizeRequest(inputs=[ids(6), ids(6), ids(3)]), INTERFACE)
+    with pytest.raises(InvalidInput, match="have more than 15 tokens together"):
+        tokenize_job(pb.TokenizeRequest(inputs=[ids(6), ids(6), ids(4)]), INTERFACE)
+
+
+@pytest.mark.parametrize(("count", "segments"), [(1_000_000, 0), (2, 1_000_000)])
+def test_ids_and_segments_over_the_limit_are_refused_without_becoming_objects(count: int, segments: int) -> None:
+    request = pb.EncodeRequest(inputs=[ids(count, segments)])
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInput):
+            encode_job(request, INTERFACE)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()

@@ -142,17 +142,6 @@ async def test_before_the_model_is_loaded_everything_is_unavailable(serve: Serve
         await refused(service.stub.EncodeStream(iter([])).read(), grpc.StatusCode.UNAVAILABLE)
 
 
-async def test_tokenize(serve: Serve) -> None:
-    async with serve() as service:
-        response = await service.stub.Tokenize(pb.TokenizeRequest(inputs=[text_of(3000), pb.Input(text="a bb")]))
-        assert [len(item.ids) for item in response.items] == [3000, 2]
-        assert list(response.items[1].ids) == [1, 2]
-        error = await refused(
-            service.stub.Tokenize(pb.TokenizeRequest(inputs=[pb.Input(text=" ")])), grpc.StatusCode.INVALID_ARGUMENT
-        )
-        assert (error.details() or "").startswith("inputs[0].text: is empty")
-
-
 async def test_calls_that_expire_or_are_cancelled_in_the_queue_never_run(serve: Serve) -> None:
     async with serve(streams=1) as service:
         service.engine.gate.clear()

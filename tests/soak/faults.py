@@ -39,7 +39,7 @@ class Faults:
         self._raw: Any = channel  # whose stubs want serializers, which bytes need not
         self._target = target
         self._stall_seconds = stall_seconds
-        self._good = seeds()
+        self._good = [message for kind in seeds() for message in kind]
 
     async def cancelled(self) -> str:
         """Leave at any moment from before the call has arrived to after it was answered."""

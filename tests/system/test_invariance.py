@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import grpc
 import numpy as np
 import pytest
 
 from headlight import AsyncClient, Client
+from headlight.pb import headlight_pb2 as pb
+from headlight.pb import headlight_pb2_grpc as pb_grpc
 from tests.system.processes import Service
 
 TEXT = "split the extension from a path name"
@@ -47,11 +50,6 @@ async def test_under_a_hundred_callers_with_and_without_attention(rope: Service)
 
 def test_pooled_asked_together_with_attention_is_the_same(rope: Service) -> None:
     """The two graphs agree: one request that wants both is answered by `attend`."""
-    import grpc
-
-    from headlight.pb import headlight_pb2 as pb
-    from headlight.pb import headlight_pb2_grpc as pb_grpc
-
     with grpc.insecure_channel(rope.target) as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)
         inputs = [pb.Input(text=TEXT)]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import grpc
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from export.reference import BASE_TOLERANCE, random_ids, random_segments
 from export.writer import export_checkpoint
@@ -23,6 +25,7 @@ from tests.system.processes import Service
 
 LENGTHS = (1, 2, 31, 32, 33, 64, 128, 160)  # up to more than four times the training length
 Served = tuple[str, Service, Encoder]
+SAME = {"pooled": 1e-6, "tokens": 5e-6, "attention": 5e-6, "hidden": 5e-6}  # the same text, however asked
 
 
 @pytest.fixture(scope="module", params=list(KINDS))
@@ -41,6 +44,47 @@ def pytorch(encoder: Encoder, ids: Ids, segments: Ids | None = None) -> EncoderO
     types = None if segments is None else torch.from_numpy(segments)[None]
     with torch.inference_mode():
         return encoder(torch.from_numpy(ids)[None], segments=types, fused=False)  # type: ignore[no-any-return]
+
+
+def one_input(encoder: Encoder, length: int, seed: int) -> tuple[Ids, Ids | None]:
+    """Random ids, with segments where the model knows them."""
+    return random_ids(encoder.config, length, seed), random_segments(encoder.config, length, seed)
+
+
+def ask(
+    stub: pb_grpc.HeadlightServiceStub,
+    inputs: Sequence[tuple[Ids, Ids | None]],
+    layers: Mapping[str, Sequence[int]],
+    heads: int,
+    *,
+    pooled: bool = True,
+    tokens: bool = True,
+) -> list[dict[str, Floats]]:
+    """Vectors, and the named layers of attention and hidden states, of one request: by input and output."""
+    outputs = pb.Outputs(
+        pooled=pb.PooledOutput() if pooled else None,
+        tokens=pb.TokensOutput() if tokens else None,
+        attention=pb.AttentionOutput(layers=layers["attention"]) if "attention" in layers else None,
+        hidden=pb.HiddenOutput(layers=layers["hidden"]) if "hidden" in layers else None,
+    )
+    request = pb.EncodeRequest(outputs=outputs)
+    for ids, segments in inputs:
+        request.inputs.add().ids.CopyFrom(pb.TokenIds(ids=ids, segments=() if segments is None else segments))
+    answer = stub.Encode(request, timeout=60)
+    found: list[dict[str, Floats]] = [{} for _ in inputs]
+    if pooled:
+        vectors = np.frombuffer(answer.pooled.data, "<f4").reshape(tuple(answer.pooled.shape))
+        for row, vector in zip(found, vectors, strict=True):
+            row["pooled"] = vector
+    for name in ("tokens", "attention", "hidden"):
+        if answer.HasField(name):
+            tensor = getattr(answer, name)
+            parts = np.split(np.frombuffer(tensor.data, "<f4"), tensor.offsets[1:-1])
+            for row, part, (ids, _) in zip(found, parts, inputs, strict=True):
+                n, count = len(ids), len(tensor.layers)
+                shape = {"tokens": (n, -1), "attention": (count, heads, n, n), "hidden": (count, n, -1)}[name]
+                row[name] = part.reshape(shape)
+    return found
 
 
 def test_every_output_is_pytorchs(served: Served) -> None:
@@ -67,13 +111,52 @@ def test_attention_is_sharp_enough_to_tell(served: Served) -> None:
     assert entropy < 0.7 * np.log(64)
 
 
-def test_a_text_is_the_same_alone_and_in_a_batch(served: Served) -> None:
+def test_a_text_is_the_same_alone_and_in_a_batch_with_and_without_attention(served: Served) -> None:
     _, service, encoder = served
-    inputs = [random_ids(encoder.config, 1 + (i * 7) % 60, seed=i) for i in range(40)]
-    with Client(service.target) as client:
-        together = client.encode(inputs)
-        for i in (0, 13, 39):
-            np.testing.assert_allclose(together[i], client.encode([inputs[i]])[0], atol=1e-6, rtol=0)
+    config = encoder.config
+    inputs = [one_input(encoder, 1 + (i * 7) % 60, seed=i) for i in range(24)]
+    wanted = {"attention": tuple(range(config.layers)), "hidden": tuple(range(config.layers + 1))}
+    with grpc.insecure_channel(service.target) as channel:
+        stub = pb_grpc.HeadlightServiceStub(channel)
+        everything, vectors = ask(stub, inputs, wanted, config.heads), ask(stub, inputs, {}, config.heads)
+        for i in (0, 13, 23):
+            [alone], [alone_vectors] = (ask(stub, [inputs[i]], layers, config.heads) for layers in (wanted, {}))
+            for name, limit in SAME.items():
+                for other in (everything[i], alone_vectors, vectors[i]):
+                    if name in other:
+                        np.testing.assert_allclose(other[name], alone[name], atol=limit, rtol=0, err_msg=name)
+
+
+@st.composite
+def some_layers(draw: st.DrawFn, count: int) -> tuple[int, ...]:
+    """Some of `count` layers in any order, each by either of its numbers; none for all of them."""
+    chosen = draw(st.lists(st.integers(0, count - 1), unique=True, max_size=count))
+    return tuple(layer - count if draw(st.booleans()) else layer for layer in chosen)
+
+
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_whatever_is_asked_of_whatever_texts_is_pytorchs(served: Served, data: st.DataObject) -> None:
+    _, service, encoder = served
+    config = encoder.config
+    lengths = data.draw(st.lists(st.integers(1, 40), min_size=1, max_size=5), label="lengths")
+    counts = {"attention": config.layers, "hidden": config.layers + 1}
+    asked = data.draw(st.sets(st.sampled_from(["pooled", "tokens", *counts]), min_size=1), label="outputs")
+    layers = {name: data.draw(some_layers(count), label=name) for name, count in counts.items() if name in asked}
+    inputs = [one_input(encoder, length, seed) for seed, length in enumerate(lengths)]
+    with grpc.insecure_channel(service.target) as channel:
+        stub = pb_grpc.HeadlightServiceStub(channel)
+        answers = ask(stub, inputs, layers, config.heads, pooled="pooled" in asked, tokens="tokens" in asked)
+    for (ids, segments), answer in zip(inputs, answers, strict=True):
+        out = pytorch(encoder, ids, segments)
+        expected = {"pooled": out.pooled[0], "tokens": out.tokens[0]}
+        for name, every in (("attention", out.attention), ("hidden", out.hidden)):
+            wanted = layers.get(name) or range(counts[name])
+            expected[name] = torch.cat([every[layer] for layer in wanted])
+        assert answer.keys() == asked
+        for name, value in answer.items():
+            assert value.shape == tuple(expected[name].shape), name
+            assert distance(name, value, expected[name].numpy()) <= BASE_TOLERANCE[name], name
 
 
 def test_what_lies_beyond_the_longest_text_is_refused(served: Served) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT
-from tests.tampering import TAMPERINGS, Tampering
+from tests.tampering import MISFITS, TAMPERINGS, Tampering
 
 
 def check(bundle: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -26,7 +26,7 @@ def assert_refused(done: subprocess.CompletedProcess[str], file: str) -> None:
     assert file in line
 
 
-@pytest.mark.parametrize("tampering", TAMPERINGS, ids=lambda each: each.name.replace(" ", "_"))
+@pytest.mark.parametrize("tampering", [*TAMPERINGS, *MISFITS], ids=lambda each: each.name.replace(" ", "_"))
 def test_tampering_is_told_in_one_line(tmp_path: Path, tampering: Tampering) -> None:
     copy = Path(shutil.copytree(bundle_of("docs-rope"), tmp_path / "bundle"))
     tampering.apply(copy)

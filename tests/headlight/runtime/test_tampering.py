@@ -10,7 +10,7 @@ import pytest
 
 from headlight.errors import BundleError
 from headlight.runtime import Runtime, engine
-from tests.tampering import TAMPERINGS, Tampering, replace_and_relist
+from tests.tampering import MISFITS, TAMPERINGS, Tampering, replace_and_relist
 
 
 @pytest.fixture
@@ -39,7 +39,17 @@ def test_it_is_refused_by_name_before_anything_is_opened(copy: Path, opened: lis
     assert opened == []
     assert tampering.file in (refused.value.file or "")
     assert len(refused.value.message) < 1000
-    assert "\n" not in refused.value.message
+    assert refused.value.message.isprintable()
+
+
+@pytest.mark.parametrize("misfit", MISFITS, ids=lambda each: each.name.replace(" ", "_"))
+def test_what_agrees_with_itself_and_does_not_fit_is_refused_by_name(copy: Path, misfit: Tampering) -> None:
+    misfit.apply(copy)
+    with pytest.raises(BundleError) as refused:
+        Runtime(copy, threads=1).check_golden()
+    assert misfit.file in (refused.value.file or "")
+    assert len(refused.value.message) < 1000
+    assert refused.value.message.isprintable()
 
 
 def test_the_untouched_bundle_gets_as_far_as_being_opened(copy: Path, opened: list[str]) -> None:

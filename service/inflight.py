@@ -1,0 +1,63 @@
+"""The calls that the end of the service waits for."""
+
+from __future__ import annotations
+
+import asyncio
+
+from headlight.errors import Unavailable
+from service.sending import when_sent
+
+
+class InFlight:
+    """The calls of our own service whose answers are not yet sent.
+
+    Health watches and reflection streams do not count: they last as long as their client likes.
+
+    Attributes:
+        count: how many.
+        idle: set while there are none.
+        closed: no further ones are let in.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.idle = asyncio.Event()
+        self.idle.set()
+        self.closed = False
+
+    def enter(self) -> None:
+        """Count a call in.
+
+        Raises:
+            Unavailable: closed.
+        """
+        if self.closed:
+            raise Unavailable("this replica is shutting down; try another, or this one later")
+        self.count += 1
+        self.idle.clear()
+
+    def leave(self) -> None:
+        """Count a call out, once its answer has been sent."""
+        self.count -= 1
+        if self.count == 0:
+            self.idle.set()
+
+
+class Stay:
+    """That one call is in flight: from its message until its answer is out, or earlier where nobody takes that."""
+
+    def __init__(self, in_flight: InFlight) -> None:
+        self._in_flight = in_flight
+        self._inside = False
+
+    def enter(self) -> None:
+        """Count the call in."""
+        self._in_flight.enter()
+        self._inside = True
+        when_sent(self.leave)  # only then, not when the handler has returned, may the server stop
+
+    def leave(self) -> None:
+        """Count it out, once."""
+        if self._inside:
+            self._inside = False
+            self._in_flight.leave()

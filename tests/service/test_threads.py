@@ -1,0 +1,76 @@
+"""Callers of threads who leave: while they wait for one, and while one works for them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from service.threads import Threads
+
+
+class Payload:
+    """What a caller wants to have worked on, and what becomes of it."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_end, self.told = threading.Event(), threading.Event(), False
+
+    def work(self, left: threading.Event) -> str:
+        self.begun.set()
+        assert self.may_end.wait(30)
+        self.told = left.is_set()
+        return "done"
+
+
+@pytest.fixture
+def executor() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as made:
+        yield made
+
+
+async def test_who_leaves_while_waiting_takes_the_payload_along_at_once(executor: ThreadPoolExecutor) -> None:
+    threads, first = Threads(executor, 1), Payload()
+    running = asyncio.create_task(threads.run(first.work))
+    await asyncio.to_thread(first.begun.wait, 30)
+    waiting = Payload()
+    held = weakref.ref(waiting)
+    task = asyncio.create_task(threads.run(waiting.work))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    del waiting, task
+    assert held() is None
+    first.may_end.set()
+    assert await running == "done"
+    assert not first.told
+
+
+async def test_who_leaves_during_the_work_is_let_go_when_the_thread_is_and_the_work_learns_of_it(
+    executor: ThreadPoolExecutor,
+) -> None:
+    threads, first, second = Threads(executor, 1), Payload(), Payload()
+    gone = asyncio.create_task(threads.run(first.work))
+    await asyncio.to_thread(first.begun.wait, 30)
+    stays = asyncio.create_task(threads.run(second.work))
+    gone.cancel()
+    await asyncio.sleep(0)
+    assert not gone.done()
+    assert not second.begun.is_set()
+    first.may_end.set()
+    second.may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    assert first.told
+    assert await stays == "done"
+
+
+async def test_a_failure_reaches_the_caller(executor: ThreadPoolExecutor) -> None:
+    def fail(left: threading.Event) -> None:
+        raise ValueError("why")
+
+    with pytest.raises(ValueError, match="why"):
+        await Threads(executor, 1).run(fail)

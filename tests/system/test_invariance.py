@@ -58,4 +58,4 @@ def test_pooled_asked_together_with_attention_is_the_same(rope: Service) -> None
         attended = stub.Encode(pb.EncodeRequest(inputs=inputs, outputs=both))
     difference = np.frombuffer(plain.pooled.data, "<f4") - np.frombuffer(attended.pooled.data, "<f4")
     assert np.abs(difference).max() <= 1e-6
-    assert list(attended.attention.layers) == [3]
+    assert list(attended.attention.layers) == [2]

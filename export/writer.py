@@ -16,7 +16,7 @@ import onnx
 import torch
 
 from export.graphs import GRAPHS, OPSET, trace
-from export.reference import Reference, lengths_to_try, random_ids, random_segments, tolerances
+from export.reference import Reference, random_ids, random_segments, tolerances
 from export.report import SEED, Row, measure, summary
 from export.weights import share_weights
 from headlight.runtime import Runtime
@@ -65,7 +65,7 @@ def export_checkpoint(checkpoint: Path, out: Path, *, name: str | None = None, v
         raise FileExistsError(f"{out} exists and is not a bundle; choose another --out or remove it")
     encoder = load_checkpoint(checkpoint)
     reference = Reference(encoder)
-    own_error = reference.own_error(lengths_to_try(encoder.config), SEED)
+    own_error = reference.own_error(SEED)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
         draft = Path(folder) / "bundle"

@@ -12,8 +12,8 @@ ARENA_MAX = -8  # of glibc's malloc.h
 # glibc gives threads heaps of their own, up to eight a core, and each keeps what some thread once needed. Two are enough: to have
 # fewer costs no time that could be measured.
 ARENAS = 2
-# Results of megabytes leave holes in the heaps, which glibc keeps, so that memory would grow for as long as the load is mixed.
-# To map large blocks one by one gives them back at once, but made a long text's attention twice as slow: hence now and then.
+# Results of megabytes leave holes in the heaps, which glibc keeps. To map large blocks one by one gives them back at once, but made
+# a long text's attention twice as slow: hence now and then.
 TRIM_SECONDS = 10.0
 
 

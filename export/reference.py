@@ -67,8 +67,8 @@ class Reference:
         """
         worst = dict.fromkeys(OUTPUTS, 0.0)
         config = self.encoder.config
-        lengths = list(lengths_to_try(config))
-        for length in (*lengths, config.max_length):
+        lengths = set(lengths_to_try(config))
+        for length in sorted(lengths | {config.max_length}):
             text = random_ids(config, length, seed), random_segments(config, length, seed)
             weights = length in lengths
             exact = _run(self.exact, *text, None, weights)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable
+import time
 
 VARIABLE = "MALLOC_ARENA_MAX"
 ARENA_MAX = -8  # of glibc's malloc.h
@@ -17,24 +17,20 @@ ARENAS = 2
 TRIM_SECONDS = 10.0
 
 
-def settle_allocator() -> Callable[[], None] | None:
+def settle_allocator() -> None:
     """Make threads share heaps, and give the holes in them back regularly. To be called before there are other threads.
 
-    What the environment sets stays.
-
-    Returns:
-        Ends the giving back; None where the C library is not glibc, and nothing was done.
+    What the environment sets stays. Where the C library is not glibc nothing is done.
     """
     library = ctypes.CDLL(None)
     if not hasattr(library, "gnu_get_libc_version"):
-        return None
+        return
     if VARIABLE not in os.environ:
         library.mallopt(ARENA_MAX, ARENAS)
-    ended = threading.Event()
 
     def trim() -> None:
-        while not ended.wait(TRIM_SECONDS):
+        while True:
+            time.sleep(TRIM_SECONDS)
             library.malloc_trim(0)
 
     threading.Thread(target=trim, name="trim", daemon=True).start()
-    return ended.set

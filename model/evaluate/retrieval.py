@@ -81,10 +81,10 @@ def measure(models: list[Shipped]) -> Retrieval:
         for name, rank in of_rank.items()
     ]
     pairs = [pair for model in models for pair in rivals(model.name)]
-    comparisons = [
-        Comparison(better, than, bootstrap(gains[better] - gains[than]), by_module(gains[better] - gains[than], task))
-        for better, than in pairs
-    ]
+    comparisons = []
+    for better, than in pairs:
+        difference = gains[better] - gains[than]
+        comparisons.append(Comparison(better, than, bootstrap(difference), bootstrap(difference, task.modules)))
     return Retrieval(
         len(task.candidates), len(task.asked), len(set(task.modules)), int(little.sum()), rows, weights, comparisons
     )
@@ -94,11 +94,6 @@ def rivals(name: str) -> list[tuple[str, str]]:
     """The comparisons that say what a model is worth."""
     fusion = f"{name} + BM25"
     return [(fusion, BM25), (name, BM25), (name, WORDS), (fusion, f"{WORDS} + BM25"), (name, without_order(name))]
-
-
-def by_module(differences: Floats, task: Task) -> Interval:
-    """The bootstrap that draws whole modules."""
-    return bootstrap(differences, task.modules)
 
 
 def without_order(name: str) -> str:

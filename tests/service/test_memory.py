@@ -18,7 +18,7 @@ PROGRAM = """
 import ctypes, sys, threading
 from service.memory import settle_allocator
 if sys.argv[1] == "ours":
-    settle_allocator()()
+    settle_allocator()
 library = ctypes.CDLL(None)
 library.malloc.restype = ctypes.c_void_p
 together = threading.Barrier(8)

@@ -84,8 +84,9 @@ async def test_one_who_does_not_even_read_that_it_was_cut_loses_its_connection(
         assert (await service.stub.Encode(ask("x").encode)).items, "on a new connection"
 
 
-async def test_a_frame_now_and_then_is_not_reading(serve: Serve) -> None:
-    """Each frame is taken in time; all 18 would take five times as long as the answer may."""
+async def test_a_frame_now_and_then_is_not_reading(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each frame is taken in time; all 18 would take ten times as long as the answer may."""
+    monkeypatch.setattr(sending, "PACE_BYTES", 1 << 40)
     loop, frames = asyncio.get_running_loop(), 0
 
     async def read_slowly(call: Any) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 import onnxruntime
 
 from headlight.runtime import EncodeItem, Runtime, Selection
+from headlight.runtime.choice import whole
 from headlight.runtime.runtime import plan
 from headlight.runtime.values import Ids
 
@@ -41,12 +42,13 @@ def medians(contestants: Contestants, rounds: int) -> dict[str, float]:
 
 def outputs_table(runtime: Runtime, rounds: int) -> list[str]:
     """What each selection of outputs costs, by shape."""
-    layers = tuple(range(runtime.bundle.manifest.architecture.layers))
+    architecture = runtime.bundle.manifest.architecture
+    layers, heads = range(architecture.layers), architecture.heads
     selections = {
         "pooled": Selection(),
         "pooled + tokens": Selection(tokens=True),
-        "+ attention of the last layer": Selection(attention=layers[-1:]),
-        "+ attention of all layers": Selection(attention=layers),
+        "+ attention of the last layer": Selection(attention=whole(layers[-1:], heads)),
+        "+ attention of all layers": Selection(attention=whole(layers, heads)),
     }
     lines = ["| batch x length | " + " | ".join(selections) + " |", "|---" * (len(selections) + 1) + "|"]
     for batch, length in SHAPES:

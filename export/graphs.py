@@ -1,9 +1,9 @@
 """The two graphs of a bundle, traced from the encoder.
 
-`embed` computes vectors and nothing else. `attend` also returns each layer's attention weights and hidden states, each as an output
-of its own name, and takes a mask of heads. They are two because ONNX Runtime runs every node whichever outputs are fetched: a caller
-who wants a vector must not pay for attention. Both write attention in plain operations (MatMul, Add, Softmax, MatMul), which every
-provider can run.
+`embed` computes vectors and nothing else. `attend` also returns each layer's hidden states, and what is asked for of its attention
+(`export.selectors`), each as an output of its own name, and takes a mask of heads. They are two because ONNX Runtime runs every
+node whichever outputs are fetched: a caller who wants a vector must not pay for attention. Both write attention in plain operations
+(MatMul, Add, Softmax, MatMul), which every provider can run.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
+from export.selectors import add_selectors
 from model.config import EncoderConfig
 from model.encoder import Encoder
 
@@ -34,6 +35,7 @@ class Embed(nn.Module):
         self.encoder = encoder
         self.inputs: tuple[str, ...] = ("ids", "mask", *(("segments",) if encoder.config.segments else ()))
         self.outputs: tuple[str, ...] = ("pooled", "tokens")
+        self.maps: tuple[str, ...] = ()  # further ones, which do not stay
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> tuple[Tensor, ...]:
         """int64 [B, S], three times -> float [B, D], [B, S, D]."""
@@ -42,27 +44,27 @@ class Embed(nn.Module):
 
 
 class Attend(Embed):
-    """The same and head_mask -> pooled, tokens, attention_0 .. attention_{L-1}, hidden_0 .. hidden_L."""
+    """The same and head_mask -> pooled, tokens, hidden_0 .. hidden_L and, before selectors replace them, maps of attention."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__(encoder)
         layers = encoder.config.layers
-        attention = tuple(f"attention_{layer}" for layer in range(layers))
         self.inputs = (*self.inputs, "head_mask")
-        self.outputs = (*self.outputs, *attention, *(f"hidden_{layer}" for layer in range(layers + 1)))
+        self.outputs = (*self.outputs, *(f"hidden_{layer}" for layer in range(layers + 1)))
+        self.maps = tuple(f"{kind}_of_{layer}" for kind in ("weights", "scores") for layer in range(layers))
 
     def forward(
         self, ids: Tensor, mask: Tensor, segments: Tensor | None = None, head_mask: Tensor | None = None
     ) -> tuple[Tensor, ...]:
-        """int64 [B, S], three times, float [B, L, H] -> float [B, D], [B, S, D], L of [B, H, S, S], L+1 of [B, S, D]."""
+        """int64 [B, S], three times, float [B, L, H] -> float [B, D], [B, S, D], L+1 of [B, S, D], twice L of [B, H, S, S]."""
         out = self.encoder(ids, mask, segments=segments, head_mask=head_mask, fused=False)
-        return out.pooled, out.tokens, *out.attention, *out.hidden
+        return out.pooled, out.tokens, *out.hidden, *out.attention, *out.scores
 
 
 GRAPHS: dict[str, type[Embed] | type[Attend]] = {"embed": Embed, "attend": Attend}
 
 
-def trace(encoder: Encoder, role: str) -> tuple[onnx.ModelProto, Embed]:
+def trace(encoder: Encoder, role: str) -> onnx.ModelProto:
     """Export one graph, its batch and length free.
 
     Args:
@@ -70,7 +72,7 @@ def trace(encoder: Encoder, role: str) -> tuple[onnx.ModelProto, Embed]:
         role: a key of GRAPHS.
 
     Returns:
-        The model with its weights inside, and the module that was traced: its `inputs` and `outputs` name those of the model.
+        The model with its weights inside.
     """
     graph = GRAPHS[role](encoder).eval()
     inputs, shapes = _examples(encoder.config, graph.inputs)
@@ -83,7 +85,7 @@ def trace(encoder: Encoder, role: str) -> tuple[onnx.ModelProto, Embed]:
             kwargs=inputs,
             dynamo=True,
             input_names=graph.inputs,
-            output_names=graph.outputs,
+            output_names=(*graph.outputs, *graph.maps),
             dynamic_shapes=shapes,
             opset_version=OPSET,
             external_data=False,
@@ -92,7 +94,9 @@ def trace(encoder: Encoder, role: str) -> tuple[onnx.ModelProto, Embed]:
     assert program is not None  # only the exporter's older form returns nothing
     model = program.model_proto
     _drop_remarks(model)
-    return model, graph
+    if graph.maps:
+        add_selectors(model, encoder.config.layers, encoder.config.heads)
+    return model
 
 
 def _examples(config: EncoderConfig, names: Sequence[str]) -> tuple[dict[str, Tensor], dict[str, dict[int, Dim]]]:

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from export.reference import Reference, lengths_to_try, random_head_mask, random_ids, random_segments
+from headlight.runtime.items import EncodeItem, Selection, everything
 from headlight.runtime.manifest import ParityEntry
-from headlight.runtime.parity import OUTPUTS, distances, everything
+from headlight.runtime.parity import OUTPUTS, distances
 from headlight.runtime.runtime import Runtime
-from headlight.runtime.values import EncodeItem, Selection
 from model.config import EncoderConfig
 
 SEED = 20240
@@ -75,7 +75,7 @@ def _measure(case: Case, runtime: Runtime, reference: Reference) -> dict[str, fl
         (random_ids(config, n, SEED + i), random_segments(config, n, SEED + i)) for i, n in enumerate(case.lengths)
     ]
     selections = [] if case.removed_heads else [Selection(tokens=True)]
-    selections += [everything(config.layers)] if case.weights else []
+    selections += [everything(runtime.bundle.manifest.architecture)] if case.weights else []
     batches = [
         runtime.engine.run([EncodeItem(ids, selection, segments, head_mask) for ids, segments in texts])
         for selection in selections

@@ -133,9 +133,9 @@ def _accepts(config: EncoderConfig, has_tokenizer: bool) -> tuple[str, ...]:
 
 def _write_graphs(draft: Path, encoder: Encoder) -> tuple[Graph, ...]:
     traced = {role: trace(encoder, role) for role in GRAPHS}
-    share_weights((model for model, _ in traced.values()), draft / WEIGHT_FILE)
+    share_weights(traced.values(), draft / WEIGHT_FILE)
     graphs = []
-    for role, (model, graph) in traced.items():
+    for role, model in traced.items():
         file = f"{role}.onnx"
         onnx.save(model, draft / file)
         graphs.append(
@@ -145,8 +145,8 @@ def _write_graphs(draft: Path, encoder: Encoder) -> tuple[Graph, ...]:
                 precision=PRECISION,
                 file=file,
                 weights=(WEIGHT_FILE,),
-                inputs=graph.inputs,
-                outputs=graph.outputs,
+                inputs=tuple(value.name for value in model.graph.input),
+                outputs=tuple(value.name for value in model.graph.output),
                 providers=(PROVIDER,),
             )
         )

@@ -12,13 +12,16 @@ from headlight.errors import (
     Overloaded,
     Unavailable,
 )
-from headlight.results import Attention, Embeddings, Hidden, ModelDescription, ModelRef, TokenList
+from headlight.results import Attention, AttentionMaps, Embeddings, Hidden, ModelDescription, ModelRef, TokenList
+from headlight.spec import AttentionSpec, Run, Span
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AsyncClient",
     "Attention",
+    "AttentionMaps",
+    "AttentionSpec",
     "BundleError",
     "Client",
     "DeadlineExceeded",
@@ -31,6 +34,8 @@ __all__ = [
     "ModelRef",
     "NotFound",
     "Overloaded",
+    "Run",
+    "Span",
     "TokenList",
     "Unavailable",
 ]

@@ -9,13 +9,15 @@ from types import TracebackType
 from typing import Any, Self
 
 import grpc
+from numpy.typing import ArrayLike
 
 from headlight import stream
 from headlight.channel import ClientBase, Options, Retries, seconds_left
 from headlight.convert import Input, Truncate, as_list, from_model
 from headlight.errors import MixedWeights, Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
-from headlight.results import Attention, Embeddings, Floats, Hidden, ModelDescription, TokenList
+from headlight.results import Attention, AttentionMaps, Embeddings, Floats, Hidden, ModelDescription, TokenList
+from headlight.spec import AttentionSpec, HiddenSpec, IndicesLike, Number, TokenChoice, indices_of
 from headlight.work import Pooled, RequestT, ResponseT, ResultT, Tokenized, UnaryWork
 
 
@@ -43,14 +45,18 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
         """Ends the connection; calls in flight fail."""
         await self._channel.close(None)
 
-    async def encode(self, texts: Iterable[Input] | str, *, truncate: Truncate = None) -> Floats:
+    async def encode(
+        self, texts: Iterable[Input] | str, *, head_mask: ArrayLike | None = None, truncate: Truncate = None
+    ) -> Floats:
         """Pooled vectors, float32 [N, D]; see `Client.encode`."""
-        return (await self.encode_with_info(texts, truncate=truncate)).vectors
+        return (await self.encode_with_info(texts, head_mask=head_mask, truncate=truncate)).vectors
 
-    async def encode_with_info(self, texts: Iterable[Input] | str, *, truncate: Truncate = None) -> Embeddings:
+    async def encode_with_info(
+        self, texts: Iterable[Input] | str, *, head_mask: ArrayLike | None = None, truncate: Truncate = None
+    ) -> Embeddings:
         """Pooled vectors, token counts and origin; see `Client.encode_with_info`."""
         deadline = self._deadline()
-        work = Pooled(await self._describe(deadline), self._model, as_list(texts), truncate)
+        work = Pooled(await self._describe(deadline), self._model, as_list(texts), truncate, head_mask)
         return await self._call(self._stub.Encode, work, deadline)
 
     async def encode_tokens(self, texts: Iterable[Input] | str, *, truncate: Truncate = None) -> list[Floats]:
@@ -59,16 +65,46 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
         work = stream.token_vectors(await self._describe(deadline), self._model, as_list(texts), truncate)
         return await self._stream(work, deadline)
 
-    async def attend(self, text: Input, layers: Iterable[int] | None = None, *, truncate: Truncate = None) -> Attention:
-        """Attention weights of one text; see `Client.attend`."""
+    async def attend(self, text: Input, layers: IndicesLike = None, *, truncate: Truncate = None) -> Attention:
+        """Whole maps of attention of one text; see `Client.attend`."""
         deadline = self._deadline()
-        work = stream.attention(await self._describe(deadline), self._model, text, layers, truncate)
+        work = stream.whole_attention(await self._describe(deadline), self._model, text, layers, truncate)
         return (await self._stream(work, deadline))[0]
 
-    async def hidden(self, text: Input, layers: Iterable[int] | None = None, *, truncate: Truncate = None) -> Hidden:
+    async def attention(
+        self,
+        texts: Iterable[Input] | str,
+        spec: AttentionSpec,
+        *,
+        head_mask: ArrayLike | None = None,
+        truncate: Truncate = None,
+    ) -> list[AttentionMaps]:
+        """Attention in the form that a spec says; see `Client.attention`."""
+        deadline = self._deadline()
+        described = await self._describe(deadline)
+        work = stream.attention_maps(described, self._model, as_list(texts), spec, truncate, head_mask)
+        return await self._stream(work, deadline)
+
+    async def attention_bytes(self, text: Input, spec: AttentionSpec, *, truncate: Truncate = None) -> int:
+        """The bytes of data that `attention` of one text would have; see `Client.attention_bytes`."""
+        request = stream.dry_run(self._model, text, spec, truncate)
+        with self._errors():
+            response = await self._stub.Encode(request, timeout=seconds_left(self._deadline()))
+        return int(response.data_bytes)
+
+    async def hidden(
+        self,
+        text: Input,
+        layers: IndicesLike = None,
+        *,
+        tokens: TokenChoice = "all",
+        dtype: Number = "float32",
+        truncate: Truncate = None,
+    ) -> Hidden:
         """Hidden states of one text; see `Client.hidden`."""
         deadline = self._deadline()
-        work = stream.hidden(await self._describe(deadline), self._model, text, layers, truncate)
+        spec = HiddenSpec(layers=indices_of("layers", layers), tokens=tokens, dtype=dtype)
+        work = stream.hidden(await self._describe(deadline), self._model, text, spec, truncate)
         return (await self._stream(work, deadline))[0]
 
     async def tokenize(self, texts: Iterable[Input] | str) -> list[TokenList]:

@@ -1,6 +1,6 @@
 """Puts the answer to a request together, whole or from frames, trusting none of the sizes and positions in it.
 
-    header  --layouts_of-->  one preallocated float32 buffer per output
+    header  --layouts_of-->  one preallocated buffer per output
     chunk   --locate------>  bytes copied to their place, each place once
     end     --complete---->  Answer
 
@@ -12,60 +12,59 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import itertools
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from headlight.convert import from_bytes, malformed
+from headlight.convert import dtype_of, from_bytes, malformed, native
 from headlight.pb import headlight_pb2 as pb
-from headlight.results import Floats
+from headlight.wire import OUTPUT_KINDS, axes_of, grid
 
-RAGGED_OUTPUTS = ("tokens", "attention", "hidden")
-OUTPUT_KINDS = {
-    pb.OUTPUT_KIND_POOLED: "pooled",
-    pb.OUTPUT_KIND_TOKENS: "tokens",
-    pb.OUTPUT_KIND_ATTENTION: "attention",
-    pb.OUTPUT_KIND_HIDDEN: "hidden",
-}
+RAGGED_OUTPUTS = ("tokens", "attention", "hidden", "attention_indices", "attention_scales")
+OUTPUTS = {number: name for name, number in OUTPUT_KINDS.items()}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the rows of one output lie. Part i holds layers x heads matrices of rows[i] x widths[i] elements."""
+    """Where the numbers of one output lie: a tensor for each part, end to end."""
 
-    dtype: pb.DataType
+    dtype: np.dtype[Any]
     offsets: tuple[int, ...]  # elements; one more than parts
-    rows: tuple[int, ...]
-    widths: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    axes: tuple[str, ...]  # of each shape
     layers: tuple[int, ...] = ()  # absolute; empty where the output has none
-    heads: int | None = None  # None where the output has none
 
     @property
     def elements(self) -> int:
         """Numbers in all."""
         return self.offsets[-1]
 
-    def shape(self, part: int) -> tuple[int, ...]:
-        """The axes of one part: layers and heads where there are any, rows, width."""
-        layers = (len(self.layers),) if self.layers else ()
-        heads = () if self.heads is None else (self.heads,)
-        return (*layers, *heads, self.rows[part], self.widths[part])
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in all."""
+        return self.elements * self.dtype.itemsize
 
     def locate(self, chunk: pb.Chunk) -> int:
         """The byte at which a chunk begins. Raises EngineError where its meaning, offset and size disagree."""
-        if chunk.item >= len(self.rows):
-            raise malformed(f"a chunk of input {chunk.item}, of {len(self.rows)}")
-        rows, width, heads = self.rows[chunk.item], self.widths[chunk.item], self.heads or 1
-        if not chunk.row_begin < chunk.row_end <= rows or chunk.head >= heads:
-            raise malformed(
-                f"a chunk of rows {chunk.row_begin} to {chunk.row_end} of head {chunk.head}, outside its output"
-            )
-        layers = self.layers or (0,)
-        if chunk.layer not in layers:
-            raise malformed(f"a chunk of layer {chunk.layer}, which was not announced")
-        row = (layers.index(chunk.layer) * heads + chunk.head) * rows + chunk.row_begin
-        begin = 4 * (self.offsets[chunk.item] + row * width)
-        if chunk.offset_bytes != begin or len(chunk.data) != 4 * (chunk.row_end - chunk.row_begin) * width:
+        if chunk.item >= len(self.shapes):
+            raise malformed(f"a chunk of input {chunk.item}, of {len(self.shapes)}")
+        layers, heads, rows, width = grid(self.axes, self.shapes[chunk.item])
+        some_rows = (chunk.row_begin, chunk.row_end) != (0, rows)
+        if (
+            chunk.layer >= layers
+            or not chunk.head_begin < chunk.head_end <= heads
+            or not chunk.row_begin < chunk.row_end <= rows
+            or (some_rows and chunk.head_end != chunk.head_begin + 1)
+        ):
+            where = f"heads {chunk.head_begin} to {chunk.head_end}, rows {chunk.row_begin} to {chunk.row_end}"
+            raise malformed(f"a chunk of layer {chunk.layer}, {where}, outside its output")
+        row = (chunk.layer * heads + chunk.head_begin) * rows + chunk.row_begin
+        begin = self.dtype.itemsize * (self.offsets[chunk.item] + row * width)
+        count = (chunk.head_end - chunk.head_begin) * (chunk.row_end - chunk.row_begin)
+        if chunk.offset_bytes != begin or len(chunk.data) != self.dtype.itemsize * count * width:
             raise malformed(f"a chunk of {len(chunk.data)} bytes at {chunk.offset_bytes}, which its rows contradict")
         return begin
 
@@ -78,7 +77,7 @@ def layouts_of(response: pb.EncodeResponse) -> dict[str, Layout]:
         layouts["pooled"] = pooled_layout(response.pooled, len(counts))
     for output in RAGGED_OUTPUTS:
         if response.HasField(output):
-            layouts[output] = ragged_layout(output, getattr(response, output), counts)
+            layouts[output] = ragged_layout(output, response, counts)
     return layouts
 
 
@@ -87,27 +86,44 @@ def pooled_layout(tensor: pb.Tensor, count: int) -> Layout:
     shape = tuple(tensor.shape)
     if len(shape) != 2 or shape[0] != count or shape[1] < 1:
         raise malformed(f"pooled vectors of shape {list(shape)} for {count} inputs")
-    return Layout(tensor.dtype, (0, shape[0] * shape[1]), (shape[0],), (shape[1],))
+    return Layout(dtype_of(tensor.dtype), (0, shape[0] * shape[1]), (shape,), ("item", "value"))
 
 
-def ragged_layout(output: str, tensor: pb.RaggedTensor, counts: Sequence[int]) -> Layout:
-    """One part for each input; heads and widths follow from its size and its number of tokens."""
-    offsets, layers = tuple(tensor.offsets), tuple(tensor.layers)
+def ragged_layout(output: str, response: pb.EncodeResponse, counts: Sequence[int]) -> Layout:
+    """One part for each input, in the shape told, which must be one that the input and the axes can have."""
+    tensor: pb.RaggedTensor = getattr(response, output)
+    axes, offsets, layers = axes_of(output, response), tuple(tensor.offsets), tuple(tensor.layers)
+    shapes = tuple(tuple(extents.sizes) for extents in tensor.shapes)
     sizes = [end - begin for begin, end in itertools.pairwise(offsets)]
     if offsets[:1] != (0,) or len(sizes) != len(counts) or bool(layers) == (output == "tokens"):
         raise malformed(f"{output}: {len(layers)} layers and {len(offsets)} offsets for {len(counts)} inputs")
-    widths, common = [], set()
-    for size, count in zip(sizes, counts, strict=True):
-        rows = count * max(1, len(layers))
-        width = count if output == "attention" else size // max(1, rows)
-        heads = size // max(1, rows * width)
-        if size < 1 or size != rows * width * heads:
-            raise malformed(f"{output}: {size} numbers for an input of {count} tokens")
-        widths.append(width)
-        common.add(heads if output == "attention" else width)
-    if len(common) != 1:
-        raise malformed(f"{output}: the inputs differ in {'heads' if output == 'attention' else 'width'}")
-    return Layout(tensor.dtype, offsets, tuple(counts), tuple(widths), layers, heads if output == "attention" else None)
+    if [math.prod(shape) for shape in shapes] != sizes or not all(sizes):
+        raise malformed(f"{output}: parts of {sizes[:8]} numbers in the shapes {shapes[:8]}")
+    for at, (shape, count) in enumerate(zip(shapes, counts, strict=True)):
+        if len(shape) != len(axes):
+            raise malformed(f"{output}: the shape {shape} for the axes {axes}")
+        expected = _expected(response, at, count, layers)
+        wrong = [axis for axis, size in zip(axes, shape, strict=True) if expected.get(axis, size) != size]
+        if wrong:
+            raise malformed(f"{output}: the shape {shape} for an input of {count} tokens; {wrong[0]} does not fit")
+    if len({shape[axes.index("value")] for shape in shapes if "value" in axes}) > 1:
+        raise malformed(f"{output}: the inputs differ in width")
+    return Layout(dtype_of(tensor.dtype), offsets, shapes, axes, layers)
+
+
+def _expected(response: pb.EncodeResponse, at: int, count: int, layers: Sequence[int]) -> dict[str, int]:
+    """The extents that some axes must have for one input of `count` tokens."""
+    told = response.attention_map
+    expected = {"layer": len(layers), "pair": len(layers), "head": len(told.heads), "statistic": len(told.statistics)}
+    places = told.places[at] if at < len(told.places) else pb.AttentionPlaces()
+    for axis, units, given in (
+        ("query", places.queries, places.HasField("queries")),
+        ("key", places.keys, places.HasField("keys")),
+    ):
+        expected[axis] = len(units.starts or units.tokens) if given else count
+    hidden = response.hidden_tokens
+    expected["token"] = len(hidden[at].indices) if at < len(hidden) else count
+    return expected
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -116,10 +132,10 @@ class Answer:
 
     response: pb.EncodeResponse
     layouts: dict[str, Layout]
-    data: dict[str, Floats]  # float32, flat
+    data: dict[str, NDArray[Any]]  # flat, as sent
 
-    def part(self, output: str, index: int) -> Floats:
-        """A view: pooled [N, D] (part 0); of each input: tokens [n, D], attention [L, H, n, n], hidden [L, n, D].
+    def part(self, output: str, index: int) -> NDArray[Any]:
+        """A view: pooled [N, D] (part 0); of each input: tokens [n, D], hidden [L, tokens, D], attention in the axes told.
 
         Raises:
             EngineError: the answer lacks it.
@@ -127,7 +143,7 @@ class Answer:
         if output not in self.layouts:
             raise malformed(f"it lacks {output}, which was asked for")
         layout = self.layouts[output]
-        return self.data[output][layout.offsets[index] : layout.offsets[index + 1]].reshape(layout.shape(index))
+        return self.data[output][layout.offsets[index] : layout.offsets[index + 1]].reshape(layout.shapes[index])
 
 
 def whole_answer(response: pb.EncodeResponse, inputs: int) -> Answer:
@@ -184,7 +200,7 @@ class Assembly:
         self._max_bytes = max_bytes
         self._header: pb.EncodeResponse | None = None
         self._layouts: dict[str, Layout] = {}
-        self._buffers: dict[str, Floats] = {}
+        self._buffers: dict[str, NDArray[Any]] = {}
         self._covered: dict[str, Coverage] = {}
         self._chunks = self._bytes = 0
 
@@ -210,17 +226,16 @@ class Assembly:
     def _begin(self, header: pb.EncodeResponse) -> None:
         check_items(header, self._inputs)
         self._layouts = layouts_of(header)
-        size = sum(4 * layout.elements for layout in self._layouts.values())
+        size = sum(layout.size_bytes for layout in self._layouts.values())
         if 0 < self._max_bytes < size:
             raise malformed(f"{size} bytes announced, more than the server's own limit of {self._max_bytes}")
         for output, layout in self._layouts.items():
-            from_bytes(layout.dtype, b"", 0)  # refuses a type it does not know
-            self._buffers[output] = np.empty(layout.elements, "<f4")
+            self._buffers[output] = np.empty(layout.elements, layout.dtype)
             self._covered[output] = Coverage()
         self._header = header
 
     def _place(self, chunk: pb.Chunk) -> None:
-        output = OUTPUT_KINDS.get(chunk.output, "")
+        output = OUTPUTS.get(chunk.output, "")
         if output not in self._layouts:
             raise malformed(f"a chunk of output {chunk.output}, which was not announced")
         begin = self._layouts[output].locate(chunk)
@@ -232,9 +247,9 @@ class Assembly:
 
     def _complete(self, header: pb.EncodeResponse, end: pb.StreamEnd) -> Answer:
         missing = [
-            name for name, layout in self._layouts.items() if not self._covered[name].is_whole(4 * layout.elements)
+            name for name, layout in self._layouts.items() if not self._covered[name].is_whole(layout.size_bytes)
         ]
         if missing or (end.chunks, end.data_bytes) != (self._chunks, self._bytes):
             raise malformed(f"chunks are missing ({', '.join(missing) or 'by the count at the end'})")
-        data = {output: buffer.astype(np.float32, copy=False) for output, buffer in self._buffers.items()}
+        data = {output: native(buffer) for output, buffer in self._buffers.items()}
         return Answer(header, self._layouts, data)

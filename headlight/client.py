@@ -9,13 +9,15 @@ from types import TracebackType
 from typing import Any, Self
 
 import grpc
+from numpy.typing import ArrayLike
 
 from headlight import stream
 from headlight.channel import ClientBase, Options, Retries, seconds_left
 from headlight.convert import Input, Truncate, as_list, from_model
 from headlight.errors import MixedWeights, Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
-from headlight.results import Attention, Embeddings, Floats, Hidden, ModelDescription, TokenList
+from headlight.results import Attention, AttentionMaps, Embeddings, Floats, Hidden, ModelDescription, TokenList
+from headlight.spec import AttentionSpec, HiddenSpec, IndicesLike, Number, TokenChoice, indices_of
 from headlight.work import Pooled, RequestT, ResponseT, ResultT, Tokenized, UnaryWork
 
 
@@ -54,22 +56,27 @@ class Client(ClientBase[grpc.Channel]):
         """Ends the connection; calls in flight fail."""
         self._channel.close()
 
-    def encode(self, texts: Iterable[Input] | str, *, truncate: Truncate = None) -> Floats:
+    def encode(
+        self, texts: Iterable[Input] | str, *, head_mask: ArrayLike | None = None, truncate: Truncate = None
+    ) -> Floats:
         """Pooled vectors in the order of the inputs; a long list becomes several calls.
 
         Args:
             texts: the inputs; a lone text counts as a list of one.
+            head_mask: [layers, heads], by which what each head contributes is multiplied: 0 removes it; None: ones.
             truncate: which side of an input too long to cut off; None: refuse it.
 
         Returns:
             float32 [N, D]; [0, D] for no inputs.
         """
-        return self.encode_with_info(texts, truncate=truncate).vectors
+        return self.encode_with_info(texts, head_mask=head_mask, truncate=truncate).vectors
 
-    def encode_with_info(self, texts: Iterable[Input] | str, *, truncate: Truncate = None) -> Embeddings:
+    def encode_with_info(
+        self, texts: Iterable[Input] | str, *, head_mask: ArrayLike | None = None, truncate: Truncate = None
+    ) -> Embeddings:
         """As `encode`, with the number of tokens of each input, what was cut off, and which weights answered."""
         deadline = self._deadline()
-        work = Pooled(self._describe(deadline), self._model, as_list(texts), truncate)
+        work = Pooled(self._describe(deadline), self._model, as_list(texts), truncate, head_mask)
         return self._call(self._stub.Encode, work, deadline)
 
     def encode_tokens(self, texts: Iterable[Input] | str, *, truncate: Truncate = None) -> list[Floats]:
@@ -78,8 +85,8 @@ class Client(ClientBase[grpc.Channel]):
         work = stream.token_vectors(self._describe(deadline), self._model, as_list(texts), truncate)
         return self._stream(work, deadline)
 
-    def attend(self, text: Input, layers: Iterable[int] | None = None, *, truncate: Truncate = None) -> Attention:
-        """Attention weights of one text of any length: they arrive in frames that default message limits let through.
+    def attend(self, text: Input, layers: IndicesLike = None, *, truncate: Truncate = None) -> Attention:
+        """Whole maps of attention of one text of any length: they arrive in frames that default message limits let through.
 
         Args:
             text: the input.
@@ -87,13 +94,58 @@ class Client(ClientBase[grpc.Channel]):
             truncate: as in `encode`.
         """
         deadline = self._deadline()
-        work = stream.attention(self._describe(deadline), self._model, text, layers, truncate)
+        work = stream.whole_attention(self._describe(deadline), self._model, text, layers, truncate)
         return self._stream(work, deadline)[0]
 
-    def hidden(self, text: Input, layers: Iterable[int] | None = None, *, truncate: Truncate = None) -> Hidden:
-        """Hidden states of one text: 0 is the embedding output, l the output of block l. Arguments as `attend`."""
+    def attention(
+        self,
+        texts: Iterable[Input] | str,
+        spec: AttentionSpec,
+        *,
+        head_mask: ArrayLike | None = None,
+        truncate: Truncate = None,
+    ) -> list[AttentionMaps]:
+        """Attention of each input in the form that a spec says: chosen, reduced, in fewer bytes.
+
+        Args:
+            texts: the inputs; a lone text counts as a list of one.
+            spec: see `AttentionSpec.of`.
+            head_mask: as in `encode`.
+            truncate: as in `encode`.
+        """
         deadline = self._deadline()
-        work = stream.hidden(self._describe(deadline), self._model, text, layers, truncate)
+        described = self._describe(deadline)
+        work = stream.attention_maps(described, self._model, as_list(texts), spec, truncate, head_mask)
+        return self._stream(work, deadline)
+
+    def attention_bytes(self, text: Input, spec: AttentionSpec, *, truncate: Truncate = None) -> int:
+        """The bytes of data that `attention` of one text would have. Nothing is computed. Arguments as `attention`."""
+        request = stream.dry_run(self._model, text, spec, truncate)
+        with self._errors():
+            response = self._stub.Encode(request, timeout=seconds_left(self._deadline()))
+        return int(response.data_bytes)
+
+    def hidden(
+        self,
+        text: Input,
+        layers: IndicesLike = None,
+        *,
+        tokens: TokenChoice = "all",
+        dtype: Number = "float32",
+        truncate: Truncate = None,
+    ) -> Hidden:
+        """Hidden states of one text: 0 is the embedding output, l the output of block l.
+
+        Args:
+            text: the input.
+            layers: which, from 0, or negative from the end; None: all.
+            tokens: of which tokens; see `headlight.spec.TokenChoice`.
+            dtype: "float32" or "float16".
+            truncate: as in `encode`.
+        """
+        deadline = self._deadline()
+        spec = HiddenSpec(layers=indices_of("layers", layers), tokens=tokens, dtype=dtype)
+        work = stream.hidden(self._describe(deadline), self._model, text, spec, truncate)
         return self._stream(work, deadline)[0]
 
     def tokenize(self, texts: Iterable[Input] | str) -> list[TokenList]:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from headlight.errors import EngineError, InvalidInput
 from headlight.pb import headlight_pb2 as pb
-from headlight.results import Floats, Limits, ModelDescription, ModelRef, Parity, TokenList
+from headlight.results import Limits, ModelDescription, ModelRef, Parity, TokenList
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int] | NDArray[np.integer]
 # Which side of a text too long is cut off; None: refuse it.
 Truncate = Literal["end", "start"] | None
 
+DTYPES: dict[int, str] = {
+    pb.DATA_TYPE_FLOAT32: "<f4",
+    pb.DATA_TYPE_FLOAT16: "<f2",
+    pb.DATA_TYPE_UINT8: "u1",
+    pb.DATA_TYPE_UINT16: "<u2",
+}
 TRUNCATIONS: dict[str | None, pb.Truncation] = {
     None: pb.TRUNCATION_REFUSE,
     "end": pb.TRUNCATION_CUT_END,
@@ -34,24 +40,45 @@ def as_list(texts: Iterable[Input] | str) -> list[Input]:
     return [texts] if isinstance(texts, str) else list(texts)
 
 
-def to_input(item: Input, field: str) -> pb.Input:
+def to_head_mask(model: ModelDescription, mask: ArrayLike | None) -> pb.HeadMask | None:
+    """The heads to take out or weaken as the contract has them; None: none.
+
+    Raises:
+        InvalidInput: it is not [layers, heads] numbers.
+    """
+    if mask is None:
+        return None
+    expected = (model.layers, model.heads)
+    try:
+        values = np.asarray(mask, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise InvalidInput("head_mask", "must hold numbers alone") from None
+    if values.shape != expected:
+        raise InvalidInput(
+            "head_mask", f"has the shape {values.shape}; this model has {expected[0]} layers of {expected[1]} heads"
+        )
+    return pb.HeadMask(values=values.ravel())
+
+
+def to_input(item: Input, field: str, head_mask: pb.HeadMask | None = None) -> pb.Input:
     """One input as the contract has it.
 
     Args:
         item: a text, a pair of texts, or a one-dimensional sequence of integers.
         field: its path in the request, for the error.
+        head_mask: to encode it with.
 
     Raises:
         InvalidInput: it is none of these, or cannot be written as UTF-8 or int64.
     """
     try:
         if isinstance(item, str):
-            return pb.Input(text=item)
+            return pb.Input(text=item, head_mask=head_mask)
         if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and isinstance(item[1], str):
-            return pb.Input(pair=pb.TextPair(first=item[0], second=item[1]))
+            return pb.Input(pair=pb.TextPair(first=item[0], second=item[1]), head_mask=head_mask)
         ids = np.asarray(item)
         if ids.ndim == 1 and ids.dtype.kind in "iu":
-            return pb.Input(ids=pb.TokenIds(ids=ids.tolist()))
+            return pb.Input(ids=pb.TokenIds(ids=ids.tolist()), head_mask=head_mask)
     except UnicodeEncodeError:
         raise InvalidInput(
             field, "holds a lone surrogate, which UTF-8 cannot express; decode the text properly"
@@ -66,20 +93,6 @@ def to_truncation(truncate: Truncate) -> pb.Truncation:
     if truncate not in TRUNCATIONS:
         raise InvalidInput("truncate", 'must be None, "end" or "start"')
     return TRUNCATIONS[truncate]
-
-
-def to_layers(layers: Iterable[int] | None) -> list[int]:
-    """A choice of layers as the contract has it, where an empty list means all.
-
-    Raises:
-        InvalidInput: the choice is empty, which the contract cannot say.
-    """
-    if layers is None:
-        return []
-    chosen = [int(layer) for layer in layers]
-    if not chosen:
-        raise InvalidInput("layers", "must name at least one layer; None means all")
-    return chosen
 
 
 def from_model_ref(ref: pb.ModelRef) -> ModelRef:
@@ -104,17 +117,27 @@ def from_token_info(info: pb.TokenInfo) -> TokenList:
     return tokens
 
 
-def from_bytes(dtype: pb.DataType, data: bytes, elements: int) -> Floats:
-    """Numbers off the wire: a writable float32 [elements].
+def dtype_of(number: pb.DataType) -> np.dtype[Any]:
+    """The type that numbers have on the wire. Raises EngineError for one that this client does not know."""
+    if number not in DTYPES:
+        raise malformed(f"element type {number} is not known to this client; a newer one may know it")
+    return np.dtype(DTYPES[number])
+
+
+def native(numbers: NDArray[Any]) -> NDArray[Any]:
+    """The same numbers in this machine's order of bytes; not copied where they have it."""
+    return numbers.astype(numbers.dtype.newbyteorder("="), copy=False)
+
+
+def from_bytes(dtype: np.dtype[Any], data: bytes, elements: int) -> NDArray[Any]:
+    """Numbers off the wire: writable, flat.
 
     Raises:
-        EngineError: another type, or more or fewer bytes.
+        EngineError: there are more or fewer bytes than these elements take.
     """
-    if dtype != pb.DATA_TYPE_FLOAT32:
-        raise malformed(f"element type {dtype} is not known to this client; a newer one may know it")
-    if len(data) != 4 * elements:
-        raise malformed(f"{len(data)} bytes of data where {4 * elements} were announced")
-    return np.frombuffer(data, "<f4").astype(np.float32)
+    if len(data) != dtype.itemsize * elements:
+        raise malformed(f"{len(data)} bytes of data where {dtype.itemsize * elements} were announced")
+    return np.frombuffer(data, dtype).astype(dtype.newbyteorder("="))
 
 
 def from_model(response: pb.GetModelResponse) -> ModelDescription:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,20 +142,80 @@ class Attention:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Units:
+    """What the places of an axis stand for.
+
+    Attributes:
+        tokens: for each place, the numbers of its tokens.
+    """
+
+    tokens: tuple[tuple[int, ...], ...]
+
+    def labels(self, names: Sequence[str]) -> tuple[str, ...]:
+        """A name for each place, given one for each token: those of its tokens, joined."""
+        return tuple("".join(names[token] for token in tokens) for tokens in self.tokens)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AttentionMaps:
+    """Attention of one text in the form that an AttentionSpec asked for.
+
+    Attributes:
+        values: float32, float16 or uint8, an axis for each of `axes`.
+        axes: what is left, outermost first: "layer" and "head", or "pair"; "query"; then "key", "top" or "statistic".
+        layers, heads: absolute, of those axes, or of what was reduced; of each pair.
+        queries, keys: what the places of those axes stand for.
+        tokens: of the text.
+        model: which weights answered.
+        indices: uint16, of the shape of `values`, where the axis "top" is: the place of each entry on the axis "key".
+        scales: float32, a number for each row of uint8 values.
+        statistics: what the entries of the axis "statistic" are.
+    """
+
+    values: NDArray[Any]
+    axes: tuple[str, ...]
+    layers: tuple[int, ...]
+    heads: tuple[int, ...]
+    queries: Units
+    keys: Units
+    tokens: TokenList
+    model: ModelRef
+    indices: NDArray[np.uint16] | None = None
+    scales: Floats | None = None
+    statistics: tuple[str, ...] = ()
+
+    @property
+    def weights(self) -> Floats:
+        """`values` as float32: what was asked for, within the precision of its type."""
+        if self.scales is not None:
+            return self.values.astype(np.float32) * self.scales[..., None]
+        return self.values.astype(np.float32, copy=False)
+
+    def dense(self) -> Floats:
+        """`weights` with the axis "key" where only "top" was sent: zeros at all other keys."""
+        if self.indices is None:
+            return self.weights
+        whole = np.zeros((*self.values.shape[:-1], len(self.keys.tokens)), dtype=np.float32)
+        np.put_along_axis(whole, self.indices.astype(np.int64), self.weights, axis=-1)
+        return whole
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Hidden:
     """Hidden states of one text of n tokens.
 
     Attributes:
-        states: float32 [L, n, D]; state 0 is the embedding output, l the output of block l.
+        states: float32 or float16 [L, tokens, D]; state 0 is the embedding output, l the output of block l.
         layers: the absolute states that the first axis stands for, in its order.
-        tokens: what the second axis stands for.
+        tokens: of the text; what the second axis stands for, unless `places` says which of them do.
         model: which weights answered.
     """
 
-    states: Floats
+    states: NDArray[Any]
     layers: tuple[int, ...]
     tokens: TokenList
     model: ModelRef
+    places: tuple[int, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -5,9 +5,13 @@ client.attend(text) -> attention(...)  --requests()-->  transport  --receive(fra
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from headlight.chunks import Answer, Assembly
 from headlight.convert import (
@@ -16,14 +20,16 @@ from headlight.convert import (
     from_model_ref,
     from_token_info,
     malformed,
+    to_head_mask,
     to_input,
-    to_layers,
     to_truncation,
 )
 from headlight.pb import headlight_pb2 as pb
 from headlight.plan import Cost, measure, request_bytes, split
-from headlight.results import Attention, Floats, Hidden, ModelDescription, ModelRef, TokenList
+from headlight.results import Attention, AttentionMaps, Floats, Hidden, ModelDescription, TokenList, Units
+from headlight.spec import AttentionSpec, HiddenSpec, IndicesLike
 from headlight.status import error_of_status
+from headlight.wire import attention_output, hidden_output
 from headlight.work import Origin
 
 ResultT = TypeVar("ResultT")
@@ -41,6 +47,7 @@ class Streamed(Generic[ResultT]):
         take: makes the result of one input (its index in the request) of an answer.
         bytes_per_token: of all outputs together, where that is the same for inputs of any length; 0: inputs travel
             alone.
+        head_mask: [L, H], for every input; None: ones.
     """
 
     def __init__(
@@ -52,6 +59,7 @@ class Streamed(Generic[ResultT]):
         truncate: Truncate,
         take: Callable[[Answer, int], ResultT],
         bytes_per_token: int = 0,
+        head_mask: ArrayLike | None = None,
     ) -> None:
         limits, most = model.limits, sys.maxsize
         costs = []
@@ -67,6 +75,7 @@ class Streamed(Generic[ResultT]):
         self._base = pb.EncodeRequest(model=name, outputs=outputs, truncation=to_truncation(truncate))
         self._inputs = inputs
         self._take = take
+        self._head_mask = to_head_mask(model, head_mask)
         self._origin = Origin()
         self._results: dict[int, ResultT] = {}
 
@@ -86,7 +95,9 @@ class Streamed(Generic[ResultT]):
 
     def _request(self, at: int) -> pb.EncodeStreamRequest:
         request = pb.EncodeStreamRequest(id=str(at), encode=self._base)
-        request.encode.inputs.extend(to_input(self._inputs[index], f"inputs[{index}]") for index in self._parts[at])
+        request.encode.inputs.extend(
+            to_input(self._inputs[index], f"inputs[{index}]", self._head_mask) for index in self._parts[at]
+        )
         return request
 
     def receive(self, frame: pb.EncodeStreamResponse) -> None:
@@ -124,37 +135,93 @@ def token_vectors(model: ModelDescription, name: str, inputs: Sequence[Input], t
     return Streamed(model, name, inputs, outputs, truncate, take, bytes_per_token=4 * model.dim)
 
 
-def attention(
-    model: ModelDescription, name: str, text: Input, layers: Iterable[int] | None, truncate: Truncate
+def whole_attention(
+    model: ModelDescription, name: str, text: Input, layers: IndicesLike, truncate: Truncate
 ) -> Streamed[Attention]:
-    """The attention weights of one input."""
-    outputs = pb.Outputs(attention=pb.AttentionOutput(layers=to_layers(layers)))
-    return _of_layers("attention", Attention, outputs, model, name, text, truncate)
+    """The whole maps of attention of some layers of one input."""
+
+    def take(answer: Answer, index: int) -> Attention:
+        origin, layout = from_model_ref(answer.response.model), answer.layouts["attention"]
+        if layout.axes != ("layer", "head", "query", "key") or layout.shapes[index][2] != layout.shapes[index][3]:
+            raise malformed(f"whole attention of the axes {layout.axes} and the shape {layout.shapes[index]}")
+        return Attention(answer.part("attention", index), layout.layers, tokens_of(answer, index), origin)
+
+    outputs = pb.Outputs(attention=attention_output(AttentionSpec.of(layers)))
+    outputs.token_info.SetInParent()
+    return Streamed(model, name, [text], outputs, truncate, take)
 
 
-def hidden(
-    model: ModelDescription, name: str, text: Input, layers: Iterable[int] | None, truncate: Truncate
-) -> Streamed[Hidden]:
-    """The hidden states of one input."""
-    outputs = pb.Outputs(hidden=pb.HiddenOutput(layers=to_layers(layers)))
-    return _of_layers("hidden", Hidden, outputs, model, name, text, truncate)
-
-
-def _of_layers(
-    output: str,
-    kind: Callable[[Floats, tuple[int, ...], TokenList, ModelRef], ResultT],
-    outputs: pb.Outputs,
+def attention_maps(
     model: ModelDescription,
     name: str,
-    text: Input,
+    inputs: Sequence[Input],
+    spec: AttentionSpec,
     truncate: Truncate,
-) -> Streamed[ResultT]:
-    """Some layers of one input and what its tokens are."""
+    head_mask: ArrayLike | None,
+) -> Streamed[AttentionMaps]:
+    """Attention of any number of inputs in the form that a spec says."""
+    outputs = pb.Outputs(attention=attention_output(spec))
+    outputs.token_info.SetInParent()
+    return Streamed(model, name, inputs, outputs, truncate, maps_of, head_mask=head_mask)
 
-    def take(answer: Answer, index: int) -> ResultT:
-        origin = from_model_ref(answer.response.model)
-        return kind(answer.part(output, index), answer.layouts[output].layers, tokens_of(answer, index), origin)
 
+def dry_run(name: str, text: Input, spec: AttentionSpec, truncate: Truncate) -> pb.EncodeRequest:
+    """The request that asks how large the attention of one input would be."""
+    outputs = pb.Outputs(attention=attention_output(spec))
+    truncation = to_truncation(truncate)
+    return pb.EncodeRequest(
+        model=name, inputs=[to_input(text, "text")], outputs=outputs, truncation=truncation, dry_run=True
+    )
+
+
+def maps_of(answer: Answer, index: int) -> AttentionMaps:
+    """The attention of one input. Raises EngineError where the answer does not hold together."""
+    told, tokens = answer.response.attention_map, tokens_of(answer, index)
+    values = answer.part("attention", index)
+    places = told.places[index] if index < len(told.places) else pb.AttentionPlaces()
+    sparse = "attention_indices" in answer.layouts
+    if sparse != (told.axes[-1:] == ["top"]) or ("attention_scales" in answer.layouts) != (values.dtype == np.uint8):
+        raise malformed("indices or scales of attention are missing, or belong to nothing")
+    keys = _units(places.keys if places.HasField("keys") else None, len(tokens))
+    indices = answer.part("attention_indices", index) if sparse else None
+    if indices is not None and indices.max(initial=0) >= len(keys.tokens):
+        raise malformed(f"an index of attention beyond its {len(keys.tokens)} keys")
+    return AttentionMaps(
+        values=values,
+        axes=tuple(told.axes),
+        layers=answer.layouts["attention"].layers,
+        heads=tuple(told.heads),
+        queries=_units(places.queries if places.HasField("queries") else None, len(tokens)),
+        keys=keys,
+        tokens=tokens,
+        model=from_model_ref(answer.response.model),
+        indices=indices,
+        scales=answer.part("attention_scales", index) if values.dtype == np.uint8 else None,
+        statistics=tuple(told.statistics),
+    )
+
+
+def _units(units: pb.Units | None, count: int) -> Units:
+    """What the wire says of an axis. Raises EngineError where it names tokens that are not there."""
+    if units is None:
+        return Units(tuple((token,) for token in range(count)))
+    tokens = tuple(units.tokens)
+    bounds = (*(units.starts or range(len(tokens))), len(tokens))
+    if bounds[0] != 0 or any(end <= begin for begin, end in itertools.pairwise(bounds)) or max(tokens) >= count:
+        raise malformed(f"units of attention beyond their {count} tokens")
+    return Units(tuple(tokens[begin:end] for begin, end in itertools.pairwise(bounds)))
+
+
+def hidden(model: ModelDescription, name: str, text: Input, spec: HiddenSpec, truncate: Truncate) -> Streamed[Hidden]:
+    """Hidden states of one input."""
+
+    def take(answer: Answer, index: int) -> Hidden:
+        origin, chosen = from_model_ref(answer.response.model), answer.response.hidden_tokens
+        places = tuple(chosen[index].indices) if index < len(chosen) else None
+        layers = answer.layouts["hidden"].layers
+        return Hidden(answer.part("hidden", index), layers, tokens_of(answer, index), origin, places)
+
+    outputs = pb.Outputs(hidden=hidden_output(spec))
     outputs.token_info.SetInParent()
     return Streamed(model, name, [text], outputs, truncate, take)
 

@@ -14,15 +14,26 @@ from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from headlight.chunks import whole_answer
-from headlight.convert import Input, Truncate, from_model_ref, from_token_info, malformed, to_input, to_truncation
+from headlight.convert import (
+    Input,
+    Truncate,
+    from_model_ref,
+    from_token_info,
+    malformed,
+    to_head_mask,
+    to_input,
+    to_truncation,
+)
 from headlight.errors import MixedWeights
 from headlight.pb import headlight_pb2 as pb
 from headlight.plan import Cost, measure, request_bytes, response_bytes, split
 from headlight.results import Embeddings, Floats, ModelDescription, ModelRef, TokenList
 
 ITEM_BYTES = 32  # of an `Item` in a response, without its tokens
+MASK_FRAMING_BYTES = 8  # tag and length of a HeadMask in an input
 TOKEN_BYTES = 32  # of one token of a `TokenInfo`, its piece included
 
 RequestT = TypeVar("RequestT")
@@ -51,14 +62,20 @@ class Origin:
 class UnaryWork(abc.ABC, Generic[RequestT, ResponseT, ResultT]):
     """A list of inputs, in as many unary calls as the server's limits ask for."""
 
-    def __init__(self, inputs: Sequence[Input], costs: Sequence[Cost], budget: Cost) -> None:
+    def __init__(
+        self, inputs: Sequence[Input], costs: Sequence[Cost], budget: Cost, head_mask: pb.HeadMask | None = None
+    ) -> None:
         self._inputs = inputs
+        self._head_mask = head_mask
         self._parts = list(split(costs, budget))
 
     def requests(self) -> Iterator[tuple[range, RequestT]]:
         """The inputs that each call carries, by index, and its request, built when drawn: texts are not held twice."""
         for part in self._parts:
-            yield part, self.request([to_input(self._inputs[index], f"inputs[{index}]") for index in part])
+            yield (
+                part,
+                self.request([to_input(self._inputs[index], f"inputs[{index}]", self._head_mask) for index in part]),
+            )
 
     @abc.abstractmethod
     def request(self, inputs: Sequence[pb.Input]) -> RequestT:
@@ -76,11 +93,20 @@ class UnaryWork(abc.ABC, Generic[RequestT, ResponseT, ResultT]):
 class Pooled(UnaryWork[pb.EncodeRequest, pb.EncodeResponse, Embeddings]):
     """Pooled vectors of any number of inputs."""
 
-    def __init__(self, model: ModelDescription, name: str, inputs: Sequence[Input], truncate: Truncate) -> None:
+    def __init__(
+        self,
+        model: ModelDescription,
+        name: str,
+        inputs: Sequence[Input],
+        truncate: Truncate,
+        head_mask: ArrayLike | None = None,
+    ) -> None:
+        mask = to_head_mask(model, head_mask)
+        mask_bytes = 0 if mask is None else mask.ByteSize() + MASK_FRAMING_BYTES
         item_bytes = ITEM_BYTES + 4 * model.dim
         # What is longer is refused, or cut before it counts.
         costs = [
-            Cost(1, size, min(tokens, model.max_length), item_bytes)
+            Cost(1, size + mask_bytes, min(tokens, model.max_length), item_bytes)
             for size, tokens in measure(inputs, request_bytes(model))
         ]
         limits = model.limits
@@ -88,7 +114,7 @@ class Pooled(UnaryWork[pb.EncodeRequest, pb.EncodeResponse, Embeddings]):
         budget = Cost(
             limits.max_items or most, request_bytes(model), limits.max_request_tokens or most, response_bytes(model)
         )
-        super().__init__(inputs, costs, budget)
+        super().__init__(inputs, costs, budget, mask)
         self._model = model
         self._name = name
         self._truncation = to_truncation(truncate)

@@ -1,6 +1,6 @@
 """Scaled dot-product attention and its multi-head form.
 
-The mathematics stands here in plain operations (`attention_weights`), beside the fused kernel that computes the same
+The mathematics stands here in plain operations, beside the fused kernel that computes the same
 output without ever showing the weights. Training uses the fused kernel; whoever wants weights, and the exported graph,
 use the plain form.
 """
@@ -8,7 +8,7 @@ use the plain form.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -31,59 +31,56 @@ def score_bias(visible: Tensor | None, bias: Tensor | None, dtype: torch.dtype) 
     return None if bias is None else bias.to(dtype)
 
 
-def masked_softmax(query: Tensor, key: Tensor, visible: Tensor | None, bias: Tensor | None = None) -> Tensor:
-    """softmax(Q K^T / sqrt(d) + bias) over the visible keys; a row that sees no key holds finite numbers without meaning."""
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # [B, H, Q, K]
-    added = score_bias(visible, bias, scores.dtype)
-    return (scores if added is None else scores + added).softmax(dim=-1)
+class Maps(NamedTuple):
+    """What attention looked like, [B, H, Q, K] each; rows are queries, columns keys.
 
-
-def attention_weights(query: Tensor, key: Tensor, visible: Tensor | None, bias: Tensor | None = None) -> Tensor:
-    """softmax(Q K^T / sqrt(d) + bias), rows being queries and columns keys (Vaswani et al. 2017, eq. 1).
-
-    Args:
-        query: [B, H, Q, d] float.
-        key: [B, H, K, d] float.
-        visible: bool, broadcastable to [B, H, Q, K]; True where the query may look at the key. None: everywhere.
-        bias: float, broadcastable to [B, H, Q, K]; None: zeros.
-
-    Returns:
-        [B, H, Q, K]: each row sums to 1, or is all zeros where the query sees no key.
+    Attributes:
+        weights: each row sums to 1, or is all zeros where the query sees no key.
+        scores: before the softmax, `bias` added; MASKED_SCORE at a key that the query does not see.
     """
-    weights = masked_softmax(query, key, visible, bias)
-    return weights if visible is None else weights * sees_any(visible, weights.dtype)
+
+    weights: Tensor
+    scores: Tensor
+
+
+def masked_scores(query: Tensor, key: Tensor, visible: Tensor | None, bias: Tensor | None = None) -> Tensor:
+    """Q K^T / sqrt(d) + bias, MASKED_SCORE at invisible keys: [B, H, Q, K]. Arguments as in `attend`."""
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    added = score_bias(visible, bias, scores.dtype)
+    return scores if added is None else scores + added
 
 
 def sees_any(visible: Tensor, dtype: torch.dtype) -> Tensor:
-    """[..., Q or 1, 1]: 1 where the query sees at least one key, else 0. `visible` as in `attention_weights`."""
+    """[..., Q or 1, 1]: 1 where the query sees at least one key, else 0. `visible` as in `attend`."""
     return visible.any(dim=-1, keepdim=True).to(dtype)
 
 
 def attend(
     query: Tensor, key: Tensor, value: Tensor, visible: Tensor | None, bias: Tensor | None = None, *, fused: bool
-) -> tuple[Tensor, Tensor | None]:
-    """Scaled dot-product attention.
+) -> tuple[Tensor, Maps | None]:
+    """Scaled dot-product attention: softmax(Q K^T / sqrt(d) + bias) V, rows being queries (Vaswani et al. 2017, eq. 1).
 
     Args:
         query, key, value: [B, H, Q, d], [B, H, K, d], [B, H, K, d] float.
-        visible, bias: as in `attention_weights`.
+        visible: bool, broadcastable to [B, H, Q, K]; True where the query may look at the key. None: everywhere.
+        bias: float, broadcastable to [B, H, Q, K]; None: zeros.
         fused: use the kernel that does not materialise the weights.
 
     Returns:
-        Context [B, H, Q, d], zeros for a query that sees no key; and the weights [B, H, Q, K], or None where fused.
+        Context [B, H, Q, d], zeros for a query that sees no key; and the maps, or None where fused.
     """
-    weights = None
     if fused:
         added = score_bias(visible, bias, query.dtype)
         context = functional.scaled_dot_product_attention(query, key, value, attn_mask=added)
-    else:
-        weights = masked_softmax(query, key, visible, bias)
-        context = weights @ value
+        return context if visible is None else context * sees_any(visible, context.dtype), None
+    scores = masked_scores(query, key, visible, bias)
+    weights = scores.softmax(dim=-1)
+    context = weights @ value
     if visible is None:
-        return context, weights
+        return context, Maps(weights, scores)
     # Blind rows are zeroed behind the product, on d columns instead of K: a graph that returns no weights pays little.
     seen = sees_any(visible, context.dtype)
-    return context * seen, None if weights is None else weights * seen
+    return context * seen, Maps(weights * seen, scores)
 
 
 class MultiHeadAttention(nn.Module):
@@ -106,7 +103,7 @@ class MultiHeadAttention(nn.Module):
         *,
         head_mask: Tensor | None = None,
         fused: bool,
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> tuple[Tensor, Maps | None]:
         """Self-attention over x.
 
         Args:
@@ -118,7 +115,7 @@ class MultiHeadAttention(nn.Module):
             fused: see `attend`.
 
         Returns:
-            [B, S, D], and the weights [B, H, S, S] or None where fused: of every head, whatever the mask makes of it.
+            [B, S, D], and the maps [B, H, S, S] or None where fused: of every head, whatever the mask makes of it.
         """
         batch, length, dim = x.shape
         projected = self.project_in(x).chunk(3, dim=-1)  # three of [B, S, D]
@@ -127,8 +124,8 @@ class MultiHeadAttention(nn.Module):
             for part in projected
         )
         query, key = positions.rotate(query, state), positions.rotate(key, state)
-        context, weights = attend(query, key, value, visible, positions.bias(state), fused=fused)  # [B, H, S, d]
+        context, maps = attend(query, key, value, visible, positions.bias(state), fused=fused)  # [B, H, S, d]
         if head_mask is not None:
             context = context * head_mask[:, :, None, None]
         joined = context.transpose(1, 2).reshape(batch, length, dim)  # [B, S, D]
-        return self.project_out(joined), weights
+        return self.project_out(joined), maps

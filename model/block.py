@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from model.attention import MultiHeadAttention
+from model.attention import Maps, MultiHeadAttention
 from model.config import EncoderConfig
 from model.norms import build_norm
 from model.positions import Positions
@@ -50,12 +50,12 @@ class Block(nn.Module):
         *,
         head_mask: Tensor | None = None,
         fused: bool,
-    ) -> tuple[Tensor, Tensor | None]:
-        """x: [B, S, D] -> [B, S, D] and the attention weights [B, H, S, S] (None where fused); see MultiHeadAttention."""
+    ) -> tuple[Tensor, Maps | None]:
+        """x: [B, S, D] -> [B, S, D] and the attention maps [B, H, S, S] (None where fused); see MultiHeadAttention."""
         source = self.attention_norm(x) if self.pre_norm else x
-        mixed, weights = self.attention(source, visible, positions, state, head_mask=head_mask, fused=fused)
+        mixed, maps = self.attention(source, visible, positions, state, head_mask=head_mask, fused=fused)
         x = x + self.dropout(mixed)
         if self.pre_norm:
-            return x + self.dropout(self.feed_forward(self.feed_forward_norm(x))), weights
+            return x + self.dropout(self.feed_forward(self.feed_forward_norm(x))), maps
         x = self.attention_norm(x)
-        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x))), weights
+        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x))), maps

@@ -23,6 +23,7 @@ class EncoderOutput:
     tokens: Tensor  # [B, S, D] float; after the last norm; zeros at padding
     hidden: tuple[Tensor, ...]  # L + 1 of [B, S, D]: the embeddings, then each block's output (before the last norm)
     attention: tuple[Tensor, ...]  # L of [B, H, S, S], rows are queries; empty where the fused kernel was used
+    scores: tuple[Tensor, ...]  # the same before the softmax; MASKED_SCORE at invisible keys
 
 
 class Encoder(nn.Module):
@@ -75,15 +76,16 @@ class Encoder(nn.Module):
         state = self.positions.prepare(positions)
         x = self.positions.embed(self.embed(ids, segments), state)
         x = self.dropout(self.embedding_norm(x))
-        hidden, attention = [x], []
+        hidden, attention, scores = [x], [], []
         for layer, block in enumerate(self.blocks):
             of_layer = None if head_mask is None else head_mask[:, layer]  # [B, H]
-            x, weights = block(x, visible, self.positions, state, head_mask=of_layer, fused=fused)
+            x, maps = block(x, visible, self.positions, state, head_mask=of_layer, fused=fused)
             hidden.append(x)
-            if weights is not None:
-                attention.append(weights)
+            if maps is not None:
+                attention.append(maps.weights)
+                scores.append(maps.scores)
         tokens = self.final_norm(x) * keep.unsqueeze(-1).to(x.dtype)
-        return EncoderOutput(self.pool(tokens, keep), tokens, tuple(hidden), tuple(attention))
+        return EncoderOutput(self.pool(tokens, keep), tokens, tuple(hidden), tuple(attention), tuple(scores))
 
     def visible(self, keep: Tensor) -> Tensor:
         """Which keys a query sees: all tokens of its text, or those up to itself. Bool [B, S] -> [B, 1, 1 or S, S]."""

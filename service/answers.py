@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import TokenList
 from headlight.runtime import Runtime
-from headlight.runtime.manifest import Architecture
-from headlight.runtime.values import Floats, ItemResult, Selection, Tokenized
+from headlight.runtime.choice import Choice
+from headlight.runtime.items import EncodeItem, ItemResult
+from headlight.runtime.shapes import attention_shape
+from headlight.runtime.units import Places, Units
+from headlight.runtime.values import Tokenized
+from headlight.spec import STATISTICS
+from headlight.wire import NUMBERS, REDUCTIONS
 from service.convert import Interface
 
-FLOAT_BYTES = 4
 FLOAT = pb.DATA_TYPE_FLOAT32
 TAG_BYTES = 1  # of a field numbered below 16
-FRAMING_BYTES = 128  # at most: Timings, and the tags and lengths that adding data to four tensors brings
+FRAMING_BYTES = 160  # at most: Timings, and the tags and lengths that adding data to six tensors brings
+# Outputs with data, in the order in which chunks carry them, and what each is in ItemResult.
+RESULTS = {
+    "pooled": "pooled",
+    "tokens": "tokens",
+    "attention": "attention",
+    "hidden": "hidden",
+    "attention_indices": "indices",
+    "attention_scales": "scales",
+}
 
 
 def model_ref(runtime: Runtime) -> pb.ModelRef:
@@ -65,35 +81,73 @@ def describe(runtime: Runtime, ref: pb.ModelRef, interface: Interface, limits: p
 
 
 def header(
-    ref: pb.ModelRef, inputs: Sequence[Tokenized], wanted: Selection, architecture: Architecture
+    ref: pb.ModelRef, inputs: Sequence[Tokenized], items: Sequence[EncodeItem], with_info: bool, dim: int
 ) -> pb.EncodeResponse:
-    """An answer without data and timings: items, shapes, layers and offsets."""
-    response = pb.EncodeResponse(model=ref, items=[_item(tokenized) for tokenized in inputs])
+    """An answer without data and timings: what became of the inputs, and of every output its type, layers, shapes and offsets.
+
+    Args:
+        ref: which weights answer.
+        inputs: as tokenised.
+        items: as they are to run, of one selection.
+        with_info: whether to say what the tokens are.
+        dim: of the model's vectors.
+    """
+    response = pb.EncodeResponse(model=ref, items=[_item(tokenized, with_info) for tokenized in inputs])
+    wanted = items[0].selection
     if wanted.pooled:
         response.pooled.dtype = FLOAT
-        response.pooled.shape.extend((len(inputs), architecture.dim))
-    if wanted.tokens or wanted.role == "attend":
-        dim, heads = architecture.dim, architecture.heads
-        elements = [wanted.output_elements(len(tokenized.ids), dim, heads) for tokenized in inputs]
-        if wanted.tokens:
-            _ragged(response.tokens, (), [count["tokens"] for count in elements])
-        if wanted.attention:
-            _ragged(response.attention, wanted.attention, [count["attention"] for count in elements])
-        if wanted.hidden:
-            _ragged(response.hidden, wanted.hidden, [count["hidden"] for count in elements])
+        response.pooled.shape.extend((len(inputs), dim))
+    if wanted.tokens:
+        _ragged(response.tokens, FLOAT, (), [(len(item.ids), dim) for item in items])
+    if (states := wanted.hidden) is not None:
+        shapes = [
+            (len(states.layers), len(item.ids) if item.states is None else len(item.states), dim) for item in items
+        ]
+        _ragged(response.hidden, NUMBERS[states.spec.dtype], states.layers, shapes)
+        if states.spec.tokens != "all":
+            response.hidden_tokens.extend(pb.TokenIndices(indices=item.states) for item in items)
+    if wanted.attention is not None:
+        _announce_attention(response, wanted.attention, items)
     return response
+
+
+def _announce_attention(response: pb.EncodeResponse, choice: Choice, items: Sequence[EncodeItem]) -> None:
+    spec = choice.spec
+    shapes = [attention_shape(choice, item.where) for item in items]
+    _ragged(response.attention, NUMBERS[spec.dtype], choice.layers, shapes)
+    if spec.top_k:
+        _ragged(response.attention_indices, pb.DATA_TYPE_UINT16, choice.layers, shapes)
+    if spec.dtype == "uint8":
+        _ragged(response.attention_scales, FLOAT, choice.layers, [shape[:-1] for shape in shapes])
+    told = response.attention_map
+    told.axes.extend(choice.axes)
+    # Those of each layer are the same; pairs have one each.
+    told.heads.extend([heads[0] for heads in choice.heads] if spec.pairs else choice.heads[0])
+    told.reduce.extend(REDUCTIONS[name] for name in spec.reduce)
+    told.statistics.extend(STATISTICS if "statistics" in spec.reduce else ())
+    told.scores, told.drop_special = spec.scores, spec.drop_special
+    if any(item.where.queries or item.where.keys for item in items):
+        told.places.extend(_places(item.where) for item in items)
+
+
+def _places(places: Places) -> pb.AttentionPlaces:
+    return pb.AttentionPlaces(queries=_units(places.queries), keys=_units(places.keys))
+
+
+def _units(units: Units | None) -> pb.Units | None:
+    return None if units is None else pb.Units(tokens=units.tokens, starts=() if units.starts is None else units.starts)
 
 
 def fill(response: pb.EncodeResponse, results: Sequence[ItemResult]) -> None:
     """Put the data into a header, which is the whole answer then. Results are in the order of the items."""
-    for name in ("pooled", "tokens", "attention", "hidden"):
+    for name, attribute in RESULTS.items():
         if response.HasField(name):
-            getattr(response, name).data = b"".join([raw(getattr(result, name)).data for result in results])
+            getattr(response, name).data = b"".join([raw(getattr(result, attribute)).data for result in results])
 
 
-def raw(array: Floats) -> Floats:
+def raw(array: NDArray[Any]) -> NDArray[Any]:
     """The array with the bytes that travel: little-endian, row-major. No copy on machines that count that way."""
-    return np.ascontiguousarray(array, dtype="<f4")
+    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
 
 
 def token_info(info: TokenList) -> pb.TokenInfo:
@@ -131,18 +185,21 @@ def _varint_bytes(value: int) -> int:
     return max(1, -(-value.bit_length() // 7))
 
 
-def _ragged(tensor: pb.RaggedTensor, layers: Sequence[int], elements: Sequence[int]) -> None:
-    tensor.dtype = FLOAT
+def _ragged(
+    tensor: pb.RaggedTensor, dtype: pb.DataType, layers: Sequence[int], shapes: Iterable[Sequence[int]]
+) -> None:
+    tensor.dtype = dtype
     tensor.layers.extend(layers)
-    tensor.offsets.extend(itertools.accumulate(elements, initial=0))
+    tensor.shapes.extend(pb.Extents(sizes=shape) for shape in shapes)
+    tensor.offsets.extend(itertools.accumulate((math.prod(shape.sizes) for shape in tensor.shapes), initial=0))
 
 
-def _item(tokenized: Tokenized) -> pb.Item:
+def _item(tokenized: Tokenized, with_info: bool) -> pb.Item:
     item = pb.Item(
         token_count=len(tokenized.ids),
         original_token_count=tokenized.original_length,
         truncated=tokenized.truncated,
     )
-    if tokenized.info is not None:
+    if with_info and tokenized.info is not None:
         item.tokens.CopyFrom(token_info(tokenized.info))
     return item

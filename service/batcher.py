@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from headlight.errors import DeadlineExceeded, HeadlightError, Unavailable
-from headlight.runtime.values import EncodeItem, ItemResult
+from headlight.runtime.items import EncodeItem, ItemResult
 from service.admission import Permit
 from service.groups import Answer, Group, Slot
 from service.lanes import Batch, Budget, Entry, LaneKey, Lanes

@@ -7,12 +7,16 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from google.protobuf.unknown_fields import UnknownFieldSet
+import numpy as np
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
+from headlight.runtime.choice import resolve_attention, resolve_hidden
+from headlight.runtime.items import Selection
+from headlight.runtime.manifest import Architecture
 from headlight.runtime.tokenizer import Truncation
-from headlight.runtime.values import Selection
+from headlight.runtime.values import Floats
+from headlight.wire import attention_spec, has_unknown, hidden_spec
 
 TRUNCATIONS: Mapping[int, Truncation] = {
     pb.TRUNCATION_UNSPECIFIED: "refuse",
@@ -20,6 +24,9 @@ TRUNCATIONS: Mapping[int, Truncation] = {
     pb.TRUNCATION_CUT_END: "cut_end",
     pb.TRUNCATION_CUT_START: "cut_start",
 }
+
+
+ATTENTION_OFF = "this server was started with --attention off; GetModel lists the outputs"
 
 
 class Pair(NamedTuple):
@@ -43,7 +50,8 @@ EncodeInput = str | Pair | TokenIds
 class Interface:
     """What a served model can be asked for."""
 
-    layers: int
+    architecture: Architecture
+    pooling: str
     accepts: tuple[str, ...]  # of "text", "pair", "ids"
     attend: bool  # whether attention and hidden states can be returned
     max_items: int
@@ -70,6 +78,7 @@ class EncodeJob:
 
     tokenize: TokenizeJob
     selection: Selection
+    head_masks: list[Floats | None]  # of each input
 
 
 def encode_job(request: pb.EncodeRequest, interface: Interface) -> EncodeJob:
@@ -84,8 +93,9 @@ def encode_job(request: pb.EncodeRequest, interface: Interface) -> EncodeJob:
     outputs = request.outputs
     most = interface.max_tokens
     inputs = _inputs(request.inputs, interface, most)
-    job = TokenizeJob(inputs, outputs.HasField("token_info"), most, truncation)
-    return EncodeJob(job, selection(outputs, interface))
+    wanted = selection(outputs, interface)
+    job = TokenizeJob(inputs, outputs.HasField("token_info") or wanted.needs_tokens, most, truncation)
+    return EncodeJob(job, wanted, head_masks(request.inputs, interface))
 
 
 def tokenize_job(request: pb.TokenizeRequest, interface: Interface) -> TokenizeJob:
@@ -105,52 +115,52 @@ def check_tokens(tokens: int, most: int) -> None:
 
 
 def selection(outputs: pb.Outputs, interface: Interface) -> Selection:
-    """The outputs wanted, layers resolved; pooled where nothing is named.
+    """The outputs wanted, resolved; pooled where nothing is named.
 
     Raises:
         InvalidInput: naming the field and the valid range.
     """
-    present = outputs.ListFields()
-    if any(len(UnknownFieldSet(message)) for message in (outputs, *(value for _, value in present))):
+    if has_unknown(outputs):
         raise InvalidInput("outputs", "asks for something that this server does not know; it is older than the client")
-    wanted = {field.name for field, _ in present}
+    wanted = {field.name for field, _ in outputs.ListFields()}
     if not wanted:
         return Selection()
     if not interface.attend:
         for name in ("attention", "hidden"):
             if name in wanted:
-                raise InvalidInput(
-                    f"outputs.{name}", "this server was started with --attention off; GetModel lists the outputs"
-                )
-    attention: tuple[int, ...] = ()
-    hidden: tuple[int, ...] = ()
+                raise InvalidInput(f"outputs.{name}", ATTENTION_OFF)
+    architecture, pooling = interface.architecture, interface.pooling
+    attention = hidden = None
     if "attention" in wanted:
-        attention = resolve_layers("outputs.attention.layers", outputs.attention.layers, interface.layers)
+        attention = resolve_attention(attention_spec(outputs.attention), architecture, pooling)
     if "hidden" in wanted:
-        hidden = resolve_layers("outputs.hidden.layers", outputs.hidden.layers, interface.layers + 1)
+        hidden = resolve_hidden(hidden_spec(outputs.hidden), architecture, pooling)
     return Selection("pooled" in wanted, "tokens" in wanted, attention, hidden)
 
 
-def resolve_layers(field: str, layers: Sequence[int], count: int) -> tuple[int, ...]:
-    """Absolute layers in the order wanted; all of them where none is named.
-
-    Args:
-        field: for errors.
-        layers: each in -count .. count-1, negative from the end.
-        count: how many there are.
+def head_masks(inputs: Sequence[pb.Input], interface: Interface) -> list[Floats | None]:
+    """Of each input, float32 [L, H]; None: all heads are whole.
 
     Raises:
-        InvalidInput: one is out of range, or named twice.
+        InvalidInput: naming the input, and what its mask must hold.
     """
-    if not layers:
-        return tuple(range(count))
-    for place, layer in enumerate(layers):
-        if not -count <= layer < count:
-            raise InvalidInput(f"{field}[{place}]", f"is {layer}; valid are {-count} .. {count - 1}")
-    absolute = tuple(layer % count for layer in layers)
-    if len(set(absolute)) != len(absolute):
-        raise InvalidInput(field, f"names a layer twice (negative ones count from the end); name each of {count} once")
-    return absolute
+    masks = list[Floats | None]()
+    layers, heads = interface.architecture.layers, interface.architecture.heads
+    for at, value in enumerate(inputs):
+        if not value.HasField("head_mask"):
+            masks.append(None)
+            continue
+        field = f"inputs[{at}].head_mask"
+        if not interface.attend:
+            raise InvalidInput(field, ATTENTION_OFF)
+        if len(value.head_mask.values) != layers * heads:
+            have = f"has {len(value.head_mask.values)} values"
+            raise InvalidInput(field, f"{have}; send {layers} x {heads}, heads within layers")
+        mask = np.array(value.head_mask.values, dtype=np.float32).reshape(layers, heads)
+        if not np.isfinite(mask).all():
+            raise InvalidInput(field, "holds something that is no finite number; 1 keeps a head, 0 removes it")
+        masks.append(mask)
+    return masks
 
 
 def _inputs(inputs: Sequence[pb.Input], interface: Interface, max_tokens: int) -> list[EncodeInput]:

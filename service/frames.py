@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headlight.pb import headlight_pb2 as pb
-from headlight.runtime.values import Floats, ItemResult
-from service.answers import fill, raw
+from headlight.runtime.items import ItemResult
+from headlight.wire import OUTPUT_KINDS, axes_of, grid
+from service.answers import RESULTS, fill, raw
 
 FRAME_LIMIT_BYTES = 4 << 20  # what gRPC clients receive unless told otherwise
 CHUNK_BYTES = 1 << 20  # data per chunk; larger ones are no faster and would hold up the stream's other answers
 HEADER_LIMIT_BYTES = FRAME_LIMIT_BYTES - CHUNK_BYTES - 4096  # so that a header and a chunk's worth of data fit into one
 
 
-class _Plane(NamedTuple):
-    """Rows that one chunk may cut anywhere: of one item, layer and head."""
+class Place(NamedTuple):
+    """Where a piece of a tensor belongs: see pb.Chunk."""
 
-    output: pb.OutputKind
-    item: int
     layer: int
-    head: int
-    rows: Floats  # [rows, elements of a row]
+    heads: range
+    rows: range
 
 
 def frames(
@@ -55,46 +56,43 @@ def frames(
 
 def _chunks(header: pb.EncodeResponse, results: Sequence[ItemResult]) -> Iterator[pb.Chunk]:
     """In the order of the bytes in each output's `data`, so an offset is the sum of what went before."""
-    offset, output = 0, pb.OUTPUT_KIND_UNSPECIFIED
-    for plane in _planes(header, results):
-        if plane.output != output:
-            offset, output = 0, plane.output
-        row_bytes = plane.rows.shape[1] * plane.rows.itemsize
-        step = max(1, CHUNK_BYTES // row_bytes)
-        for begin in range(0, len(plane.rows), step):
-            data = plane.rows[begin : begin + step].tobytes()
-            yield pb.Chunk(
-                output=plane.output,
-                item=plane.item,
-                layer=plane.layer,
-                head=plane.head,
-                row_begin=begin,
-                row_end=begin + len(data) // row_bytes,
-                offset_bytes=offset,
-                data=data,
-            )
-            offset += len(data)
+    for name, attribute in RESULTS.items():
+        if not header.HasField(name):
+            continue
+        output, offset = OUTPUT_KINDS[name], 0
+        for item, part in enumerate(_parts(name, [getattr(result, attribute) for result in results])):
+            for place, data in cut(part, axes_of(name, header)):
+                yield pb.Chunk(
+                    output=output,
+                    item=item,
+                    layer=place.layer,
+                    head_begin=place.heads.start,
+                    head_end=place.heads.stop,
+                    row_begin=place.rows.start,
+                    row_end=place.rows.stop,
+                    offset_bytes=offset,
+                    data=data,
+                )
+                offset += len(data)
 
 
-def _planes(header: pb.EncodeResponse, results: Sequence[ItemResult]) -> Iterator[_Plane]:
-    if header.HasField("pooled"):
-        pooled = np.stack([result.pooled for result in results if result.pooled is not None])
-        yield _Plane(pb.OUTPUT_KIND_POOLED, 0, 0, 0, raw(pooled))
-    if header.HasField("tokens"):
-        for item, result in enumerate(results):
-            if result.tokens is not None:
-                yield _Plane(pb.OUTPUT_KIND_TOKENS, item, 0, 0, raw(result.tokens))
-    if header.HasField("attention"):
-        for item, result in enumerate(results):
-            for layer, maps in zip(header.attention.layers, _parts(result.attention), strict=True):
-                for head, rows in enumerate(maps):
-                    yield _Plane(pb.OUTPUT_KIND_ATTENTION, item, layer, head, raw(rows))
-    if header.HasField("hidden"):
-        for item, result in enumerate(results):
-            for layer, rows in zip(header.hidden.layers, _parts(result.hidden), strict=True):
-                yield _Plane(pb.OUTPUT_KIND_HIDDEN, item, layer, 0, raw(rows))
+def cut(part: NDArray[Any], axes: Sequence[str]) -> Iterator[tuple[Place, bytes]]:
+    """One item's tensor in pieces of at most CHUNK_BYTES, or one row where that is more: several heads, or rows of one."""
+    layers, heads, rows, width = grid(axes, part.shape)
+    whole = raw(part).reshape(layers, heads, rows, width)
+    row_bytes = width * whole.itemsize
+    step = max(1, CHUNK_BYTES // (rows * row_bytes))  # heads
+    for layer, begin in itertools.product(range(layers), range(0, heads, step)):
+        together = range(begin, min(heads, begin + step))
+        if rows * row_bytes <= CHUNK_BYTES:
+            yield Place(layer, together, range(rows)), whole[layer, begin : together.stop].tobytes()
+            continue
+        fitting = max(1, CHUNK_BYTES // row_bytes)
+        for row in range(0, rows, fitting):
+            some = range(row, min(rows, row + fitting))
+            yield Place(layer, together, some), whole[layer, begin, row : some.stop].tobytes()
 
 
-def _parts(array: Floats | None) -> Sequence[Floats]:
-    """The array along its first axis, the layers."""
-    return () if array is None else list(array)
+def _parts(name: str, parts: list[NDArray[Any]]) -> list[NDArray[Any]]:
+    """One tensor for each item; pooled vectors are one altogether."""
+    return [np.stack(parts)] if name == "pooled" else parts

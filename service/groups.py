@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 from typing import NamedTuple
 
-from headlight.runtime.values import EncodeItem, ItemResult
+from headlight.runtime.items import EncodeItem, ItemResult
 from service.admission import Permit
 from service.lanes import Entry
 

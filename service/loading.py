@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from headlight.pb import headlight_pb2 as pb
-from headlight.runtime import Manifest, Runtime, Selection
+from headlight.runtime import EncodeItem, Manifest, Runtime, Selection
+from headlight.runtime.items import everything
 from service.admission import Admission, largest_output
 from service.batcher import Batcher, BatchReport, Engine
 from service.config import Config, ConfigError
@@ -48,11 +51,10 @@ def limits(config: Config, manifest: Manifest) -> pb.Limits:
     Unless told otherwise, a stream may hold everything the model can say about one text of the maximum length. It may never
     hold more than the whole process: what can never be served is refused for good, not asked to come back.
     """
-    layers, dim, heads = manifest.architecture.layers, manifest.architecture.dim, manifest.architecture.heads
-    everything = Selection(True, True)
-    if config.attention == "on":
-        everything = Selection(True, True, tuple(range(layers)), tuple(range(layers + 1)))
-    needed = everything.output_bytes(manifest.max_length, dim, heads)
+    architecture = manifest.architecture
+    wanted = everything(architecture) if config.attention == "on" else Selection(True, True)
+    longest = EncodeItem(np.zeros(manifest.max_length, dtype=np.int64), wanted)
+    needed = sum(longest.output_bytes(architecture).values())
     of_stream = config.max_stream_output_bytes or max(needed, LEAST_STREAM_OUTPUT_BYTES)
     of_all = config.max_output_bytes or STREAMS_HELD * of_stream
     return pb.Limits(

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from typing import Any
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
-from headlight.runtime.manifest import Architecture
-from headlight.runtime.values import Selection, Tokenized
-from service.answers import FLOAT_BYTES, FRAMING_BYTES
+from headlight.runtime.choice import Choice
+from headlight.runtime.items import EncodeItem, Selection
+from headlight.runtime.shapes import attention_bytes
+from service.answers import FRAMING_BYTES
 from service.frames import HEADER_LIMIT_BYTES
-
-OUTPUTS = ("pooled", "tokens", "attention", "hidden")
 
 
 @dataclasses.dataclass(slots=True)
@@ -20,58 +19,98 @@ class Prepared:
     """A request, tokenised.
 
     Attributes:
+        items: to run.
         header: the answer without data.
-        output_bytes: of data, by output.
-        item_bytes: of data, by input.
+        sizes: bytes of data of each item, by output.
+        arrived_ns: on time.monotonic_ns.
     """
 
-    inputs: list[Tokenized]
-    selection: Selection
+    items: list[EncodeItem]
     header: pb.EncodeResponse
-    output_bytes: dict[str, int]
-    item_bytes: list[int]
+    sizes: list[dict[str, int]]
     arrived_ns: int
 
     @property
+    def selection(self) -> Selection:
+        return self.items[0].selection
+
+    @property
+    def output_bytes(self) -> dict[str, int]:
+        """Of data, by output."""
+        return {name: sum(size[name] for size in self.sizes) for name in self.sizes[0]}
+
+    @property
+    def item_bytes(self) -> list[int]:
+        """Of data, by input."""
+        return [sum(size.values()) for size in self.sizes]
+
+    @property
     def data_bytes(self) -> int:
-        return sum(self.item_bytes)
+        return self.header.data_bytes
 
     @property
     def tokens(self) -> int:
-        return sum(len(tokenized.ids) for tokenized in self.inputs)
+        return sum(len(item.ids) for item in self.items)
 
     @property
     def largest(self) -> str:
         """The field that asks for most of the data."""
-        return "outputs." + max(self.output_bytes, key=self.output_bytes.__getitem__)
+        sizes = self.output_bytes
+        return "outputs." + max(sizes, key=sizes.__getitem__)
 
     def what_fits(self, limit_bytes: int) -> str:
         """A selection whose data has at most so many bytes, as a clause for a message; empty where there is none."""
-        for name, layers in (("attention", self.selection.attention), ("hidden", self.selection.hidden)):
-            if self.largest != f"outputs.{name}":
+        sizes, selection = self.output_bytes, self.selection
+        for name, part in (("attention", selection.attention), ("hidden", selection.hidden)):
+            if part is None or self.largest != f"outputs.{name}":
                 continue
-            others = self.data_bytes - self.output_bytes[name]
-            fitting = (limit_bytes - others) * len(layers) // self.output_bytes[name]
+            room = limit_bytes - (self.data_bytes - sizes[name])
+            layered = not isinstance(part, Choice) or part.axes[0] in ("layer", "pair")
+            fitting = room * len(part.layers) // sizes[name] if layered else 0
             if fitting > 0:
-                return f"; {fitting} of these {len(layers)} layers would fit"
+                what = "pairs" if isinstance(part, Choice) and part.spec.pairs else "layers"
+                return f"; {fitting} of these {len(part.layers)} {what} would fit"
+            if isinstance(part, Choice) and (smaller := self._smaller(part, room)):
+                return smaller
         total = fitting = 0
         for size in self.item_bytes:
             total += size
             fitting += total <= limit_bytes
-        return f"; the first {fitting} of these {len(self.item_bytes)} inputs would fit" if fitting else ""
+        return f"; the first {fitting} of these {len(self.items)} inputs would fit" if fitting else ""
+
+    def _smaller(self, choice: Choice, room: int) -> str:
+        """A smaller form of the same attention."""
+        spec = choice.spec
+        if spec.reduce or spec.top_k or spec.scores or spec.pairs:
+            return ""
+        forms: list[tuple[str, dict[str, Any]]] = [
+            ("dtype float16", {"dtype": "float16"}),
+            ("reduce head_mean", {"reduce": ("head_mean",)}),
+            ("top_k 8", {"top_k": 8}),
+            ("reduce head_mean with dtype float16", {"reduce": ("head_mean",), "dtype": "float16"}),
+            ("reduce statistics", {"reduce": ("statistics",), "dtype": "float32"}),
+        ]
+        for words, changes in forms:
+            smaller = dataclasses.replace(choice, spec=dataclasses.replace(spec, **changes))
+            if sum(attention_bytes(smaller, item.where) for item in self.items) <= room:
+                return f"; {words} would fit"
+        return ""
 
 
-def sizes(
-    inputs: Sequence[Tokenized], selection: Selection, architecture: Architecture
-) -> tuple[dict[str, int], list[int]]:
-    """Bytes of data that an answer would have: by output, and by input."""
-    by_output, by_item = dict.fromkeys(OUTPUTS, 0), []
-    for tokenized in inputs:
-        elements = selection.output_elements(len(tokenized.ids), architecture.dim, architecture.heads)
-        by_item.append(FLOAT_BYTES * sum(elements.values()))
-        for name, count in elements.items():
-            by_output[name] += FLOAT_BYTES * count
-    return by_output, by_item
+def check_max_bytes(prepared: Prepared) -> None:
+    """Refuse attention that is more than its caller wants.
+
+    Raises:
+        InvalidInput: with the size and what would fit.
+    """
+    choice = prepared.selection.attention
+    if choice is None or choice.spec.max_bytes is None:
+        return
+    size = prepared.output_bytes["attention"]
+    if size > choice.spec.max_bytes:
+        fits = prepared.what_fits(choice.spec.max_bytes + prepared.data_bytes - size)
+        problem = f"attention would have {size} bytes, over the {choice.spec.max_bytes} allowed{fits}"
+        raise InvalidInput("outputs.attention.max_bytes", f"{problem}; ask for less, or allow more")
 
 
 def check_unary(prepared: Prepared, limit_bytes: int) -> None:
@@ -85,7 +124,7 @@ def check_unary(prepared: Prepared, limit_bytes: int) -> None:
     if size > limit_bytes:
         field = prepared.largest if prepared.data_bytes > info else "outputs.token_info"
         fits = prepared.what_fits(limit_bytes - info)
-        remedy = "ask for fewer layers or inputs, or use EncodeStream"
+        remedy = "ask for fewer layers or inputs, reduce attention, or use EncodeStream"
         raise InvalidInput(field, f"the answer would have {size} bytes, over {limit_bytes}{fits}; {remedy}")
 
 
@@ -95,10 +134,16 @@ def check_stream(prepared: Prepared, limit_bytes: int) -> None:
     Raises:
         InvalidInput: naming the largest output, the size, what would fit and the remedy.
     """
-    info, size = prepared.header.ByteSize(), prepared.data_bytes
+    size = prepared.data_bytes
     if size > limit_bytes:
         fits = prepared.what_fits(limit_bytes)
-        remedy = "ask for fewer layers or inputs per request"
+        remedy = "ask for fewer layers or inputs per request, or reduce attention"
         raise InvalidInput(prepared.largest, f"the answer would have {size} bytes, over {limit_bytes}{fits}; {remedy}")
-    if info > HEADER_LIMIT_BYTES:
+    check_header(prepared, HEADER_LIMIT_BYTES)
+
+
+def check_header(prepared: Prepared, limit_bytes: int) -> None:
+    """Refuse what an answer says beside its data, where that alone is too much. Raises InvalidInput with its size."""
+    info = prepared.header.ByteSize()
+    if info > limit_bytes:
         raise InvalidInput("outputs.token_info", f"would have {info} bytes; send fewer inputs per request")

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import grpc
@@ -14,13 +14,24 @@ import grpc
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import Runtime
-from headlight.runtime.values import EncodeItem, ItemResult, Tokenized
+from headlight.runtime.items import EncodeItem, ItemResult, item_of
+from headlight.runtime.values import Tokenized
 from service.admission import Admission, Permit, Shortage, largest_output
 from service.answers import describe, header, model_ref, token_info, tokenize_answer
 from service.batcher import Batcher
-from service.convert import EncodeInput, Interface, Pair, TokenIds, TokenizeJob, check_tokens, encode_job, tokenize_job
+from service.convert import (
+    EncodeInput,
+    EncodeJob,
+    Interface,
+    Pair,
+    TokenIds,
+    TokenizeJob,
+    check_tokens,
+    encode_job,
+    tokenize_job,
+)
 from service.metrics import ModelMetrics
-from service.prepared import Prepared, sizes
+from service.prepared import Prepared
 from service.status import reason_of
 from service.threads import Threads
 
@@ -52,7 +63,8 @@ class ServedModel:
         self._runtime = runtime
         self._architecture = manifest.architecture
         self._interface = Interface(
-            layers=manifest.architecture.layers,
+            architecture=manifest.architecture,
+            pooling=manifest.pooling,
             accepts=accepts,
             attend="attend" in runtime.roles,
             max_items=limits.max_items,
@@ -80,14 +92,17 @@ class ServedModel:
         arrived_ns = time.monotonic_ns()
         job = encode_job(request, self._interface)
 
-        def tokenize(left: threading.Event) -> tuple[list[Tokenized], pb.EncodeResponse]:
+        def tokenize(left: threading.Event) -> tuple[list[EncodeItem], pb.EncodeResponse]:
             inputs = list(self._tokenized(job.tokenize, left))
-            return inputs, header(self.ref, inputs, job.selection, self._architecture)
+            items = list(self._items(job, inputs))
+            with_info, dim = request.outputs.HasField("token_info"), self._architecture.dim
+            return items, header(self.ref, inputs, items, with_info, dim) if items else pb.EncodeResponse()
 
-        inputs, response = await self._off_the_loop(job.tokenize, tokenize)
+        items, response = await self._off_the_loop(job.tokenize, tokenize)
         response.timings.tokenize_ns = time.monotonic_ns() - arrived_ns
-        by_output, by_item = sizes(inputs, job.selection, self._architecture)
-        return Prepared(inputs, job.selection, response, by_output, by_item, arrived_ns)
+        sizes = [item.output_bytes(self._architecture) for item in items]
+        response.data_bytes = sum(sum(size.values()) for size in sizes)
+        return Prepared(items, response, sizes, arrived_ns)
 
     def hold_output(self, prepared: Prepared) -> Permit:
         """A permit for the bytes of the answer, of which a process holds only so many. Leave it once they are sent.
@@ -101,8 +116,8 @@ class ServedModel:
         fits = prepared.what_fits(self._admission.room - info)
         return self._admission.hold_output(size, prepared.largest, fits)
 
-    def hold_tokens(self, size: int) -> Permit:
-        """The same for an answer of Tokenize of so many bytes.
+    def hold_info(self, size: int) -> Permit:
+        """The same for an answer of so many bytes without data: of Tokenize, or of a dry run.
 
         Raises:
             Shed: other callers' answers take too much.
@@ -122,9 +137,9 @@ class ServedModel:
             DeadlineExceeded, EngineError, Unavailable: see Batcher.submit.
         """
         metrics, timings = self._metrics, prepared.header.timings
+        items = prepared.items
         if not prepared.data_bytes:  # token_info alone
-            return [ItemResult(None, None, None, None) for _ in prepared.inputs]
-        items = [EncodeItem(each.ids, prepared.selection, each.segments) for each in prepared.inputs]
+            return [ItemResult() for _ in items]
         with self._admission.admit(prepared.tokens, deadline - time.monotonic()) as permit:
             answer = await self._batcher.submit(permit, self.name, items, deadline, held)
         results, timings.queue_ns, timings.infer_ns = answer
@@ -210,6 +225,16 @@ class ServedModel:
             tokens += len(tokenized.ids)
             check_tokens(tokens, job.max_tokens)
             yield tokenized
+
+    def _items(self, job: EncodeJob, inputs: Sequence[Tokenized]) -> Iterator[EncodeItem]:
+        """What is to run of each input."""
+        pooling = self._interface.pooling
+        for at, (tokenized, head_mask) in enumerate(zip(inputs, job.head_masks, strict=False)):
+            try:
+                yield item_of(tokenized, job.selection, pooling, head_mask)
+            except InvalidInput as error:
+                where = "" if len(job.head_masks) == 1 else f"inputs[{at}]: "
+                raise InvalidInput(error.field, f"{where}{error.problem}") from None
 
     def _tokenize_one(self, value: EncodeInput, job: TokenizeJob) -> Tokenized:
         if isinstance(value, TokenIds):

@@ -13,7 +13,7 @@ from service.admission import Permit
 from service.answers import fill
 from service.deadline import deadline_of
 from service.models import Models
-from service.prepared import check_unary
+from service.prepared import check_header, check_max_bytes, check_unary
 from service.sending import Sending, allowance
 from service.served import ServedModel
 from service.stream import Context, StreamCall
@@ -41,6 +41,12 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         model, sending = self._models.get(request.model), Sending(context, self._sending)
         with model.receive(request.ByteSize()) as received:
             prepared = await model.prepare(request)
+            if request.dry_run:
+                check_header(prepared, model.limits.max_unary_response_bytes)
+                with model.hold_info(prepared.header.ByteSize()) as held:
+                    self._leave_to(sending, model, received, held)
+                return prepared.header
+            check_max_bytes(prepared)
             check_unary(prepared, model.limits.max_unary_response_bytes)
             with model.hold_output(prepared) as held:
                 results = await model.compute(prepared, deadline_of(context), held)
@@ -65,7 +71,7 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         model, sending = self._models.get(request.model), Sending(context, self._sending)
         with model.receive(request.ByteSize()) as received:
             response = await model.tokenize(request)
-            with model.hold_tokens(len(response)) as held:
+            with model.hold_info(len(response)) as held:
                 self._leave_to(sending, model, received, held)
         return response
 

@@ -12,9 +12,9 @@ import grpc
 from headlight.errors import HeadlightError, InvalidInput, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from service.admission import Permit, Shed, Shortage
-from service.frames import CHUNK_BYTES, frames
+from service.frames import CHUNK_BYTES, HEADER_LIMIT_BYTES, frames
 from service.models import Models
-from service.prepared import Prepared, check_stream
+from service.prepared import Prepared, check_header, check_max_bytes, check_stream
 from service.sending import Patience, Sending
 from service.served import ServedModel
 from service.status import refusal
@@ -175,6 +175,11 @@ class StreamCall:
         model = self._models.get(request.encode.model)
         with model.receive(request.ByteSize()):
             prepared = await model.prepare(request.encode)
+            if request.encode.dry_run:
+                check_header(prepared, HEADER_LIMIT_BYTES)
+                frame = pb.EncodeStreamResponse(id=request.id, response=prepared.header)
+                return await self._write(frame, Patience(self._stall_seconds))
+            check_max_bytes(prepared)
             check_stream(prepared, model.limits.max_stream_output_bytes)
             # Small answers need not wait for a large one to be read: there are never more of them than requests in flight.
             held = prepared.data_bytes if prepared.data_bytes > CHUNK_BYTES else 0

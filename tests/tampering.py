@@ -137,7 +137,7 @@ TAMPERINGS = [
     Tampering("offset that only Python reads", "embed.onnx", lambda b: point(b, "offset", "4_096")),
     Tampering("offset of a million digits", "embed.onnx", lambda b: point(b, "offset", "9" * 10**6)),
     Tampering("graph that is none", "embed.onnx", lambda b: replace_and_relist(b, "embed.onnx", b"\xff" * 64)),
-    Tampering("format of the future", MANIFEST, lambda b: rewrite(b, lambda m: m.update(format_version=2))),
+    Tampering("format of the future", MANIFEST, lambda b: rewrite(b, lambda m: m.update(format_version=99))),
     Tampering(
         "graph without a listed file",
         "none.onnx",

@@ -18,8 +18,16 @@ TRAINING_LIBRARIES = {"torch", "onnx", "onnxscript", "transformers", "safetensor
 ALLOWED = {
     "headlight": ("headlight",),
     # Inference without a server: plain values, and nothing of the client, the wire or the command line.
-    "headlight.runtime": ("headlight.runtime", "headlight.errors", "headlight.results"),
-    "service": ("service", "headlight.runtime", "headlight.pb", "headlight.errors", "headlight.results"),
+    "headlight.runtime": ("headlight.runtime", "headlight.errors", "headlight.results", "headlight.spec"),
+    "service": (
+        "service",
+        "headlight.runtime",
+        "headlight.pb",
+        "headlight.errors",
+        "headlight.results",
+        "headlight.spec",
+        "headlight.wire",
+    ),
     "model": ("model",),
     "model.demo": ("model", "headlight"),  # shows the running service, so it calls it as a client
     "export": ("export", "model", "headlight.runtime", "headlight.errors"),

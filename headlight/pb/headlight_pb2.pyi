@@ -14,10 +14,39 @@ class Truncation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TRUNCATION_CUT_END: _ClassVar[Truncation]
     TRUNCATION_CUT_START: _ClassVar[Truncation]
 
+class Reduction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REDUCTION_UNSPECIFIED: _ClassVar[Reduction]
+    REDUCTION_HEAD_MEAN: _ClassVar[Reduction]
+    REDUCTION_HEAD_MAX: _ClassVar[Reduction]
+    REDUCTION_LAYER_MEAN: _ClassVar[Reduction]
+    REDUCTION_ROLLOUT: _ClassVar[Reduction]
+    REDUCTION_POOLED_ROW: _ClassVar[Reduction]
+    REDUCTION_POOLING_WEIGHTS: _ClassVar[Reduction]
+    REDUCTION_STATISTICS: _ClassVar[Reduction]
+
+class Unit(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    UNIT_UNSPECIFIED: _ClassVar[Unit]
+    UNIT_TOKEN: _ClassVar[Unit]
+    UNIT_WORD: _ClassVar[Unit]
+    UNIT_SPAN: _ClassVar[Unit]
+
+class NamedTokens(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    NAMED_TOKENS_UNSPECIFIED: _ClassVar[NamedTokens]
+    NAMED_TOKENS_ALL: _ClassVar[NamedTokens]
+    NAMED_TOKENS_POOLED: _ClassVar[NamedTokens]
+    NAMED_TOKENS_FIRST: _ClassVar[NamedTokens]
+    NAMED_TOKENS_SPECIAL: _ClassVar[NamedTokens]
+
 class DataType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     DATA_TYPE_UNSPECIFIED: _ClassVar[DataType]
     DATA_TYPE_FLOAT32: _ClassVar[DataType]
+    DATA_TYPE_FLOAT16: _ClassVar[DataType]
+    DATA_TYPE_UINT8: _ClassVar[DataType]
+    DATA_TYPE_UINT16: _ClassVar[DataType]
 
 class OutputKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -26,39 +55,73 @@ class OutputKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OUTPUT_KIND_TOKENS: _ClassVar[OutputKind]
     OUTPUT_KIND_ATTENTION: _ClassVar[OutputKind]
     OUTPUT_KIND_HIDDEN: _ClassVar[OutputKind]
+    OUTPUT_KIND_ATTENTION_INDICES: _ClassVar[OutputKind]
+    OUTPUT_KIND_ATTENTION_SCALES: _ClassVar[OutputKind]
 TRUNCATION_UNSPECIFIED: Truncation
 TRUNCATION_REFUSE: Truncation
 TRUNCATION_CUT_END: Truncation
 TRUNCATION_CUT_START: Truncation
+REDUCTION_UNSPECIFIED: Reduction
+REDUCTION_HEAD_MEAN: Reduction
+REDUCTION_HEAD_MAX: Reduction
+REDUCTION_LAYER_MEAN: Reduction
+REDUCTION_ROLLOUT: Reduction
+REDUCTION_POOLED_ROW: Reduction
+REDUCTION_POOLING_WEIGHTS: Reduction
+REDUCTION_STATISTICS: Reduction
+UNIT_UNSPECIFIED: Unit
+UNIT_TOKEN: Unit
+UNIT_WORD: Unit
+UNIT_SPAN: Unit
+NAMED_TOKENS_UNSPECIFIED: NamedTokens
+NAMED_TOKENS_ALL: NamedTokens
+NAMED_TOKENS_POOLED: NamedTokens
+NAMED_TOKENS_FIRST: NamedTokens
+NAMED_TOKENS_SPECIAL: NamedTokens
 DATA_TYPE_UNSPECIFIED: DataType
 DATA_TYPE_FLOAT32: DataType
+DATA_TYPE_FLOAT16: DataType
+DATA_TYPE_UINT8: DataType
+DATA_TYPE_UINT16: DataType
 OUTPUT_KIND_UNSPECIFIED: OutputKind
 OUTPUT_KIND_POOLED: OutputKind
 OUTPUT_KIND_TOKENS: OutputKind
 OUTPUT_KIND_ATTENTION: OutputKind
 OUTPUT_KIND_HIDDEN: OutputKind
+OUTPUT_KIND_ATTENTION_INDICES: OutputKind
+OUTPUT_KIND_ATTENTION_SCALES: OutputKind
 
 class EncodeRequest(_message.Message):
-    __slots__ = ("model", "inputs", "outputs", "truncation")
+    __slots__ = ("model", "inputs", "outputs", "truncation", "dry_run")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     INPUTS_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
     TRUNCATION_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     model: str
     inputs: _containers.RepeatedCompositeFieldContainer[Input]
     outputs: Outputs
     truncation: Truncation
-    def __init__(self, model: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., outputs: _Optional[_Union[Outputs, _Mapping]] = ..., truncation: _Optional[_Union[Truncation, str]] = ...) -> None: ...
+    dry_run: bool
+    def __init__(self, model: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., outputs: _Optional[_Union[Outputs, _Mapping]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., dry_run: bool = ...) -> None: ...
 
 class Input(_message.Message):
-    __slots__ = ("text", "pair", "ids")
+    __slots__ = ("text", "pair", "ids", "head_mask")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     PAIR_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
+    HEAD_MASK_FIELD_NUMBER: _ClassVar[int]
     text: str
     pair: TextPair
     ids: TokenIds
-    def __init__(self, text: _Optional[str] = ..., pair: _Optional[_Union[TextPair, _Mapping]] = ..., ids: _Optional[_Union[TokenIds, _Mapping]] = ...) -> None: ...
+    head_mask: HeadMask
+    def __init__(self, text: _Optional[str] = ..., pair: _Optional[_Union[TextPair, _Mapping]] = ..., ids: _Optional[_Union[TokenIds, _Mapping]] = ..., head_mask: _Optional[_Union[HeadMask, _Mapping]] = ...) -> None: ...
+
+class HeadMask(_message.Message):
+    __slots__ = ("values",)
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, values: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class TextPair(_message.Message):
     __slots__ = ("first", "second")
@@ -99,16 +162,92 @@ class TokensOutput(_message.Message):
     def __init__(self) -> None: ...
 
 class AttentionOutput(_message.Message):
-    __slots__ = ("layers",)
+    __slots__ = ("layers", "heads", "layer_runs", "head_runs", "pairs", "reduce", "queries", "keys", "unit", "spans", "top_k", "dtype", "scores", "drop_special", "max_bytes")
     LAYERS_FIELD_NUMBER: _ClassVar[int]
+    HEADS_FIELD_NUMBER: _ClassVar[int]
+    LAYER_RUNS_FIELD_NUMBER: _ClassVar[int]
+    HEAD_RUNS_FIELD_NUMBER: _ClassVar[int]
+    PAIRS_FIELD_NUMBER: _ClassVar[int]
+    REDUCE_FIELD_NUMBER: _ClassVar[int]
+    QUERIES_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    SPANS_FIELD_NUMBER: _ClassVar[int]
+    TOP_K_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    SCORES_FIELD_NUMBER: _ClassVar[int]
+    DROP_SPECIAL_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     layers: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, layers: _Optional[_Iterable[int]] = ...) -> None: ...
+    heads: _containers.RepeatedScalarFieldContainer[int]
+    layer_runs: _containers.RepeatedCompositeFieldContainer[IndexRun]
+    head_runs: _containers.RepeatedCompositeFieldContainer[IndexRun]
+    pairs: _containers.RepeatedCompositeFieldContainer[LayerHead]
+    reduce: _containers.RepeatedScalarFieldContainer[Reduction]
+    queries: TokenSelector
+    keys: TokenSelector
+    unit: Unit
+    spans: _containers.RepeatedCompositeFieldContainer[TextSpan]
+    top_k: int
+    dtype: DataType
+    scores: bool
+    drop_special: bool
+    max_bytes: int
+    def __init__(self, layers: _Optional[_Iterable[int]] = ..., heads: _Optional[_Iterable[int]] = ..., layer_runs: _Optional[_Iterable[_Union[IndexRun, _Mapping]]] = ..., head_runs: _Optional[_Iterable[_Union[IndexRun, _Mapping]]] = ..., pairs: _Optional[_Iterable[_Union[LayerHead, _Mapping]]] = ..., reduce: _Optional[_Iterable[_Union[Reduction, str]]] = ..., queries: _Optional[_Union[TokenSelector, _Mapping]] = ..., keys: _Optional[_Union[TokenSelector, _Mapping]] = ..., unit: _Optional[_Union[Unit, str]] = ..., spans: _Optional[_Iterable[_Union[TextSpan, _Mapping]]] = ..., top_k: _Optional[int] = ..., dtype: _Optional[_Union[DataType, str]] = ..., scores: bool = ..., drop_special: bool = ..., max_bytes: _Optional[int] = ...) -> None: ...
+
+class IndexRun(_message.Message):
+    __slots__ = ("begin", "end")
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    begin: int
+    end: int
+    def __init__(self, begin: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+
+class LayerHead(_message.Message):
+    __slots__ = ("layer", "head")
+    LAYER_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    layer: int
+    head: int
+    def __init__(self, layer: _Optional[int] = ..., head: _Optional[int] = ...) -> None: ...
+
+class TokenSelector(_message.Message):
+    __slots__ = ("named", "indices", "span")
+    NAMED_FIELD_NUMBER: _ClassVar[int]
+    INDICES_FIELD_NUMBER: _ClassVar[int]
+    SPAN_FIELD_NUMBER: _ClassVar[int]
+    named: NamedTokens
+    indices: TokenIndices
+    span: TextSpan
+    def __init__(self, named: _Optional[_Union[NamedTokens, str]] = ..., indices: _Optional[_Union[TokenIndices, _Mapping]] = ..., span: _Optional[_Union[TextSpan, _Mapping]] = ...) -> None: ...
+
+class TokenIndices(_message.Message):
+    __slots__ = ("indices",)
+    INDICES_FIELD_NUMBER: _ClassVar[int]
+    indices: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, indices: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class TextSpan(_message.Message):
+    __slots__ = ("start", "end", "text")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    end: int
+    text: int
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ..., text: _Optional[int] = ...) -> None: ...
 
 class HiddenOutput(_message.Message):
-    __slots__ = ("layers",)
+    __slots__ = ("layers", "layer_runs", "tokens", "dtype")
     LAYERS_FIELD_NUMBER: _ClassVar[int]
+    LAYER_RUNS_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
     layers: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, layers: _Optional[_Iterable[int]] = ...) -> None: ...
+    layer_runs: _containers.RepeatedCompositeFieldContainer[IndexRun]
+    tokens: TokenSelector
+    dtype: DataType
+    def __init__(self, layers: _Optional[_Iterable[int]] = ..., layer_runs: _Optional[_Iterable[_Union[IndexRun, _Mapping]]] = ..., tokens: _Optional[_Union[TokenSelector, _Mapping]] = ..., dtype: _Optional[_Union[DataType, str]] = ...) -> None: ...
 
 class TokenInfoOutput(_message.Message):
     __slots__ = ()
@@ -125,16 +264,58 @@ class Tensor(_message.Message):
     def __init__(self, dtype: _Optional[_Union[DataType, str]] = ..., shape: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class RaggedTensor(_message.Message):
-    __slots__ = ("dtype", "layers", "offsets", "data")
+    __slots__ = ("dtype", "layers", "offsets", "data", "shapes")
     DTYPE_FIELD_NUMBER: _ClassVar[int]
     LAYERS_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
+    SHAPES_FIELD_NUMBER: _ClassVar[int]
     dtype: DataType
     layers: _containers.RepeatedScalarFieldContainer[int]
     offsets: _containers.RepeatedScalarFieldContainer[int]
     data: bytes
-    def __init__(self, dtype: _Optional[_Union[DataType, str]] = ..., layers: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ...) -> None: ...
+    shapes: _containers.RepeatedCompositeFieldContainer[Extents]
+    def __init__(self, dtype: _Optional[_Union[DataType, str]] = ..., layers: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ..., shapes: _Optional[_Iterable[_Union[Extents, _Mapping]]] = ...) -> None: ...
+
+class Extents(_message.Message):
+    __slots__ = ("sizes",)
+    SIZES_FIELD_NUMBER: _ClassVar[int]
+    sizes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, sizes: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class AttentionMap(_message.Message):
+    __slots__ = ("axes", "heads", "reduce", "statistics", "places", "scores", "drop_special")
+    AXES_FIELD_NUMBER: _ClassVar[int]
+    HEADS_FIELD_NUMBER: _ClassVar[int]
+    REDUCE_FIELD_NUMBER: _ClassVar[int]
+    STATISTICS_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    SCORES_FIELD_NUMBER: _ClassVar[int]
+    DROP_SPECIAL_FIELD_NUMBER: _ClassVar[int]
+    axes: _containers.RepeatedScalarFieldContainer[str]
+    heads: _containers.RepeatedScalarFieldContainer[int]
+    reduce: _containers.RepeatedScalarFieldContainer[Reduction]
+    statistics: _containers.RepeatedScalarFieldContainer[str]
+    places: _containers.RepeatedCompositeFieldContainer[AttentionPlaces]
+    scores: bool
+    drop_special: bool
+    def __init__(self, axes: _Optional[_Iterable[str]] = ..., heads: _Optional[_Iterable[int]] = ..., reduce: _Optional[_Iterable[_Union[Reduction, str]]] = ..., statistics: _Optional[_Iterable[str]] = ..., places: _Optional[_Iterable[_Union[AttentionPlaces, _Mapping]]] = ..., scores: bool = ..., drop_special: bool = ...) -> None: ...
+
+class AttentionPlaces(_message.Message):
+    __slots__ = ("queries", "keys")
+    QUERIES_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    queries: Units
+    keys: Units
+    def __init__(self, queries: _Optional[_Union[Units, _Mapping]] = ..., keys: _Optional[_Union[Units, _Mapping]] = ...) -> None: ...
+
+class Units(_message.Message):
+    __slots__ = ("tokens", "starts")
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    STARTS_FIELD_NUMBER: _ClassVar[int]
+    tokens: _containers.RepeatedScalarFieldContainer[int]
+    starts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, tokens: _Optional[_Iterable[int]] = ..., starts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Item(_message.Message):
     __slots__ = ("token_count", "original_token_count", "truncated", "tokens")
@@ -191,7 +372,7 @@ class Timings(_message.Message):
     def __init__(self, tokenize_ns: _Optional[int] = ..., queue_ns: _Optional[int] = ..., infer_ns: _Optional[int] = ..., total_ns: _Optional[int] = ...) -> None: ...
 
 class EncodeResponse(_message.Message):
-    __slots__ = ("model", "items", "pooled", "tokens", "attention", "hidden", "timings")
+    __slots__ = ("model", "items", "pooled", "tokens", "attention", "hidden", "timings", "attention_map", "attention_indices", "attention_scales", "hidden_tokens", "data_bytes")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     POOLED_FIELD_NUMBER: _ClassVar[int]
@@ -199,6 +380,11 @@ class EncodeResponse(_message.Message):
     ATTENTION_FIELD_NUMBER: _ClassVar[int]
     HIDDEN_FIELD_NUMBER: _ClassVar[int]
     TIMINGS_FIELD_NUMBER: _ClassVar[int]
+    ATTENTION_MAP_FIELD_NUMBER: _ClassVar[int]
+    ATTENTION_INDICES_FIELD_NUMBER: _ClassVar[int]
+    ATTENTION_SCALES_FIELD_NUMBER: _ClassVar[int]
+    HIDDEN_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    DATA_BYTES_FIELD_NUMBER: _ClassVar[int]
     model: ModelRef
     items: _containers.RepeatedCompositeFieldContainer[Item]
     pooled: Tensor
@@ -206,7 +392,12 @@ class EncodeResponse(_message.Message):
     attention: RaggedTensor
     hidden: RaggedTensor
     timings: Timings
-    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ..., pooled: _Optional[_Union[Tensor, _Mapping]] = ..., tokens: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden: _Optional[_Union[RaggedTensor, _Mapping]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ...) -> None: ...
+    attention_map: AttentionMap
+    attention_indices: RaggedTensor
+    attention_scales: RaggedTensor
+    hidden_tokens: _containers.RepeatedCompositeFieldContainer[TokenIndices]
+    data_bytes: int
+    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ..., pooled: _Optional[_Union[Tensor, _Mapping]] = ..., tokens: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden: _Optional[_Union[RaggedTensor, _Mapping]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., attention_map: _Optional[_Union[AttentionMap, _Mapping]] = ..., attention_indices: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention_scales: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden_tokens: _Optional[_Iterable[_Union[TokenIndices, _Mapping]]] = ..., data_bytes: _Optional[int] = ...) -> None: ...
 
 class EncodeStreamRequest(_message.Message):
     __slots__ = ("id", "encode")
@@ -233,11 +424,12 @@ class EncodeStreamResponse(_message.Message):
     def __init__(self, id: _Optional[str] = ..., response: _Optional[_Union[EncodeResponse, _Mapping]] = ..., header: _Optional[_Union[EncodeResponse, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., end: _Optional[_Union[StreamEnd, _Mapping]] = ..., error: _Optional[_Union[Status, _Mapping]] = ...) -> None: ...
 
 class Chunk(_message.Message):
-    __slots__ = ("output", "item", "layer", "head", "row_begin", "row_end", "offset_bytes", "data")
+    __slots__ = ("output", "item", "layer", "head_begin", "head_end", "row_begin", "row_end", "offset_bytes", "data")
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     ITEM_FIELD_NUMBER: _ClassVar[int]
     LAYER_FIELD_NUMBER: _ClassVar[int]
-    HEAD_FIELD_NUMBER: _ClassVar[int]
+    HEAD_BEGIN_FIELD_NUMBER: _ClassVar[int]
+    HEAD_END_FIELD_NUMBER: _ClassVar[int]
     ROW_BEGIN_FIELD_NUMBER: _ClassVar[int]
     ROW_END_FIELD_NUMBER: _ClassVar[int]
     OFFSET_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -245,12 +437,13 @@ class Chunk(_message.Message):
     output: OutputKind
     item: int
     layer: int
-    head: int
+    head_begin: int
+    head_end: int
     row_begin: int
     row_end: int
     offset_bytes: int
     data: bytes
-    def __init__(self, output: _Optional[_Union[OutputKind, str]] = ..., item: _Optional[int] = ..., layer: _Optional[int] = ..., head: _Optional[int] = ..., row_begin: _Optional[int] = ..., row_end: _Optional[int] = ..., offset_bytes: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, output: _Optional[_Union[OutputKind, str]] = ..., item: _Optional[int] = ..., layer: _Optional[int] = ..., head_begin: _Optional[int] = ..., head_end: _Optional[int] = ..., row_begin: _Optional[int] = ..., row_end: _Optional[int] = ..., offset_bytes: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class StreamEnd(_message.Message):
     __slots__ = ("chunks", "data_bytes")

@@ -2,10 +2,11 @@
 
 from headlight.runtime.bundle import Bundle
 from headlight.runtime.engine import Engine
+from headlight.runtime.items import EncodeItem, ItemResult, Selection
 from headlight.runtime.manifest import Manifest
 from headlight.runtime.runtime import Runtime
 from headlight.runtime.tokenizer import Tokenizer
-from headlight.runtime.values import EncodeItem, ItemResult, Selection, Tokenized
+from headlight.runtime.values import Tokenized
 
 __all__ = [
     "Bundle",

@@ -14,8 +14,12 @@ from numpy.typing import NDArray
 
 from headlight.errors import BundleError, EngineError
 from headlight.runtime.bundle import Bundle
+from headlight.runtime.items import EncodeItem, ItemResult
 from headlight.runtime.manifest import Architecture, Graph
-from headlight.runtime.values import EncodeItem, Floats, Ids, ItemResult, Role
+from headlight.runtime.reduce import reduce_attention
+from headlight.runtime.selectors import Wanted, selected_names
+from headlight.runtime.shapes import source_of
+from headlight.runtime.values import Ids, Role
 
 # Official builds may send telemetry; the variable must stand before the library is loaded.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -82,16 +86,19 @@ class Engine:
         Raises:
             EngineError: ONNX Runtime failed, or a result is not finite. The details are in the log.
         """
-        role = items[0].role
-        wanted = output_names(items)
-        feeds = self._feeds(role, items)
+        role, architecture = items[0].role, self.architecture
+        feeds, names, wanted = self._feeds(role, items), output_names(items), None
+        if role == "attend":
+            wanted = Wanted(items, architecture.layers, architecture.heads, feeds["ids"].shape[1])
+            feeds |= wanted.feeds()
+            names += wanted.outputs
         try:
-            outputs = dict(zip(wanted, self._sessions[role].run(wanted, feeds), strict=True))
+            outputs = dict(zip(names, self._sessions[role].run(names, feeds), strict=True))
         except Exception as error:  # the library raises many types, none of them a base of the others
             raise _failure("ONNX Runtime failed", str(error)) from error
         if not all(np.isfinite(outputs[name]).all() for name in ("pooled", "tokens") if name in outputs):
             raise _failure("a result is not finite", f"role {role}, batch {feeds['ids'].shape}")
-        return [cut_out(outputs, row, item) for row, item in enumerate(items)]
+        return [cut_out(outputs, row, item, wanted) for row, item in enumerate(items)]
 
     def _feeds(self, role: Role, items: Sequence[EncodeItem]) -> Outputs:
         """The inputs of a graph. Those that no item sets stand for "as if the graph had no such input"."""
@@ -99,42 +106,45 @@ class Engine:
         feeds: Outputs = {"ids": ids, "mask": mask}
         if "segments" in self._inputs[role]:
             feeds["segments"], _ = pad([_zeros_unless(item.segments, item.ids) for item in items])
-        if "head_mask" in self._inputs[role]:
+        if role == "attend":
             ones = np.ones((self.architecture.layers, self.architecture.heads), dtype=np.float32)
             feeds["head_mask"] = np.stack([ones if item.head_mask is None else item.head_mask for item in items])
-        elif any(item.head_mask is not None for item in items):
-            raise EngineError("the bundle's attend graph takes no head mask; export its checkpoint again")
         return feeds
 
 
 def output_names(items: Sequence[EncodeItem]) -> list[str]:
-    """The graph outputs that a batch needs: the union of its items' selections."""
-    layers = sorted({layer for item in items for layer in item.selection.attention})
-    states = sorted({layer for item in items for layer in item.selection.hidden})
-    names = [f"attention_{layer}" for layer in layers] + [f"hidden_{layer}" for layer in states]
+    """The graph outputs that a batch needs beside those of attention: the union of its items' selections."""
+    states = sorted({layer for item in items if item.selection.hidden for layer in item.selection.hidden.layers})
+    names = [f"hidden_{layer}" for layer in states]
     if any(item.selection.tokens for item in items):
         names.insert(0, "tokens")
     # Always fetched: small, and the cheapest witness that the whole computation is finite.
     return ["pooled", *names]
 
 
-def cut_out(outputs: Outputs, row: int, item: EncodeItem) -> ItemResult:
+def cut_out(outputs: Outputs, row: int, item: EncodeItem, wanted: Wanted | None) -> ItemResult:
     """One item's share of a batch's outputs, without padding, copied so that the batch's memory is let go."""
     n, selection = len(item.ids), item.selection
+    attention = indices = scales = hidden = None
+    if wanted is not None and (choice := selection.attention) is not None:
+        source, maps = source_of(choice, item.where), wanted.maps(row, outputs)
+        attention, indices, scales = reduce_attention(choice, item.where, source, maps)
+    if (states := selection.hidden) is not None:
+        tokens = slice(n) if item.states is None else item.states
+        parts = [outputs[f"hidden_{layer}"][row, tokens] for layer in states.layers]
+        hidden = np.stack(parts, dtype=states.spec.dtype, casting="same_kind")
     return ItemResult(
         pooled=outputs["pooled"][row].copy() if selection.pooled else None,
         tokens=outputs["tokens"][row, :n].copy() if selection.tokens else None,
-        attention=_stack([outputs[f"attention_{layer}"][row, :, :n, :n] for layer in selection.attention]),
-        hidden=_stack([outputs[f"hidden_{layer}"][row, :n] for layer in selection.hidden]),
+        attention=attention,
+        hidden=hidden,
+        indices=indices,
+        scales=scales,
     )
 
 
 def _zeros_unless(segments: Ids | None, ids: Ids) -> Ids:
     return np.zeros_like(ids) if segments is None else segments
-
-
-def _stack(parts: list[Floats]) -> Floats | None:
-    return np.stack(parts) if parts else None
 
 
 def _check_interface(session: Any, graph: Graph, architecture: Architecture) -> None:
@@ -167,7 +177,8 @@ def _shapes(role: str, architecture: Architecture) -> dict[str, tuple[int, ...]]
     layers, heads, dim = architecture.layers, architecture.heads, architecture.dim
     shapes: dict[str, tuple[int, ...]] = {"pooled": (0, dim), "tokens": (0, 0, dim)}
     if role == "attend":
-        shapes |= {f"attention_{layer}": (0, heads, 0, 0) for layer in range(layers)}
+        shapes |= dict.fromkeys(selected_names(layers), (0, 0, 0, 0))
+        shapes |= {f"rows_{layer}": (0, heads, 0, 0) for layer in range(layers)}
         shapes |= {f"hidden_{layer}": (0, 0, dim) for layer in range(layers + 1)}
     return shapes
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from headlight.errors import BundleError
 from headlight.runtime.fields import MANIFEST, Fields
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1: the graph `attend` gave whole maps of attention alone
 # Far beyond any model, and small enough that sizes computed of them fit in 64 bits.
 MOST_LAYERS = MOST_HEADS = 1 << 10
 WIDEST = LONGEST = 1 << 20
@@ -176,8 +176,7 @@ def _architecture(fields: Fields) -> Architecture:
         heads=fields.count("heads", MOST_HEADS),
         dim=fields.count("dim", WIDEST),
         vocab_size=fields.count("vocab_size", MOST_IDS),
-        # Bundles older than the key have none.
-        segments=fields.count("segments", MOST_IDS, least=0) if "segments" in fields.values else 0,
+        segments=fields.count("segments", MOST_IDS, least=0),
     )
 
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from headlight.errors import BundleError, EngineError
 from headlight.runtime.bundle import Bundle
 from headlight.runtime.engine import Engine
-from headlight.runtime.values import EncodeItem, Floats, ItemResult, Selection
+from headlight.runtime.items import EncodeItem, ItemResult, Selection, everything
+from headlight.runtime.values import Floats
 
 OUTPUTS = ("pooled", "tokens", "attention", "hidden")
 # Rows of a residual stream grow with depth, and rounding with them; attention and pooled rows are bounded by 1.
@@ -31,11 +32,6 @@ def distance(output: str, got: Floats, expected: Floats) -> float:
 def distances(got: ItemResult, expected: Mapping[str, Floats]) -> dict[str, float]:
     """The distance of every output in `expected`, by name. `expected` has the shapes of ItemResult."""
     return {name: distance(name, getattr(got, name), value) for name, value in expected.items()}
-
-
-def everything(layers: int) -> Selection:
-    """All outputs of an encoder of `layers` blocks."""
-    return Selection(True, True, tuple(range(layers)), tuple(range(layers + 1)))
 
 
 def _load_golden(bundle: Bundle) -> dict[str, NDArray[Any]]:
@@ -88,8 +84,7 @@ def check_golden(bundle: Bundle, engine: Engine, provider: str, precision: str) 
     tolerance = bundle.manifest.tolerance(provider, precision)
     arrays = _load_golden(bundle)
     count = sum(name.startswith("ids_") for name in arrays)
-    layers = engine.architecture.layers
-    selections = [everything(layers)] if "attend" in engine.roles else []
+    selections = [everything(engine.architecture)] if "attend" in engine.roles else []
     for selection in (Selection(tokens=True), *selections):
         outputs = OUTPUTS if selection.role == "attend" else ("pooled", "tokens")
         file = bundle.manifest.graph(selection.role, provider, precision).file
@@ -112,7 +107,7 @@ def check_vocabulary(bundle: Bundle, engine: Engine, provider: str, precision: s
     """
     architecture = bundle.manifest.architecture
     highest, segments = np.array([architecture.vocab_size - 1]), np.array([max(0, architecture.segments - 1)])
-    for selection in (Selection(), everything(architecture.layers)):
+    for selection in (Selection(), everything(architecture)):
         if selection.role not in engine.roles:
             continue
         try:

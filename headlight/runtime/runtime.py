@@ -12,10 +12,13 @@ import numpy as np
 from headlight.errors import BundleError, InvalidInput
 from headlight.results import TokenList
 from headlight.runtime.bundle import Bundle
+from headlight.runtime.choice import resolve_attention, resolve_hidden
 from headlight.runtime.engine import Engine
-from headlight.runtime.parity import check_golden, check_vocabulary, everything
+from headlight.runtime.items import EncodeItem, ItemResult, Selection, everything, item_of
+from headlight.runtime.parity import check_golden, check_vocabulary
 from headlight.runtime.tokenizer import Tokenizer, Truncation
-from headlight.runtime.values import EncodeItem, Ids, ItemResult, Selection, Tokenized
+from headlight.runtime.values import Floats, Ids, Tokenized
+from headlight.spec import AttentionSpec, HiddenSpec
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int]
@@ -30,9 +33,9 @@ class Runtime:
 
     Example:
         >>> runtime = Runtime("build/bundles/docs-rope")
-        >>> [result] = runtime.encode(["join two paths"], Selection(attention=(3,)))
+        >>> [result] = runtime.encode(["join two paths"], attention=AttentionSpec(layers=(-1,), reduce=("head_mean",)))
         >>> result.pooled.shape, result.attention.shape
-        ((128,), (1, 4, 5, 5))
+        ((288,), (1, 5, 5))
     """
 
     def __init__(
@@ -124,33 +127,67 @@ class Runtime:
             types = _checked("segments", "segment", segments, manifest.architecture.segments)
         return Tokenized(array, len(array), self._info(array, types) if with_info else None, types)
 
+    def select(
+        self,
+        *,
+        pooled: bool = True,
+        tokens: bool = False,
+        attention: AttentionSpec | None = None,
+        hidden: HiddenSpec | None = None,
+    ) -> Selection:
+        """What is wanted of each input, resolved against this model.
+
+        Raises:
+            InvalidInput: naming the field and the remedy.
+        """
+        manifest = self.bundle.manifest
+        architecture, pooling = manifest.architecture, manifest.pooling
+        return Selection(
+            pooled,
+            tokens,
+            None if attention is None else resolve_attention(attention, architecture, pooling),
+            None if hidden is None else resolve_hidden(hidden, architecture, pooling),
+        )
+
     def encode(
         self,
         inputs: Iterable[Input],
-        outputs: Selection | None = None,
         *,
+        pooled: bool = True,
+        tokens: bool = False,
+        attention: AttentionSpec | None = None,
+        hidden: HiddenSpec | None = None,
+        head_mask: Floats | None = None,
         truncation: Truncation = "refuse",
     ) -> list[ItemResult]:
         """Encode texts, pairs of texts, or sequences of ids, in batches of near lengths.
 
         Args:
             inputs: any number.
-            outputs: what to return of each; None: pooled vectors.
+            pooled, tokens, attention, hidden: what to return of each.
+            head_mask: float32 [L, H], by which what each head contributes is multiplied: 0 removes it. None: ones.
             truncation: what to do with a text of more than max_length tokens.
 
         Returns:
             One result per input, in their order.
 
         Raises:
-            InvalidInput: an input cannot be encoded; `field` begins with "inputs[i]".
+            InvalidInput: an input cannot be encoded (`field` begins with "inputs[i]"), or the outputs cannot be had of it.
         """
-        selection = outputs or Selection()
-        tokenized = [self._tokenize(i, value, truncation) for i, value in enumerate(inputs)]
-        items = [EncodeItem(each.ids, selection, each.segments) for each in tokenized]
+        selection = self.select(pooled=pooled, tokens=tokens, attention=attention, hidden=hidden)
+        items = [
+            self.item(self._tokenize(i, value, truncation, selection.needs_tokens), selection, head_mask)
+            for i, value in enumerate(inputs)
+        ]
+        squared = any(item.role == "attend" for item in items)
         results: dict[int, ItemResult] = {}
-        for rows in plan([len(item.ids) for item in items], squared=selection.role == "attend"):
+        for rows in plan([len(item.ids) for item in items], squared=squared):
             results.update(zip(rows, self.engine.run([items[row] for row in rows]), strict=True))
         return [results[row] for row in range(len(items))]
+
+    def item(self, tokenized: Tokenized, selection: Selection, head_mask: Floats | None = None) -> EncodeItem:
+        """One input as the engine takes it. Raises InvalidInput where it has not the tokens that the selection names."""
+        return item_of(tokenized, selection, self.bundle.manifest.pooling, head_mask)
 
     def warm_up(self, lengths: Iterable[int]) -> None:
         """Run every loaded graph once at each length, so that no caller pays for a first run."""
@@ -158,17 +195,17 @@ class Runtime:
             ids = np.zeros(min(length, self.bundle.manifest.max_length), dtype=np.int64)
             self.engine.run([EncodeItem(ids, Selection(tokens=True))])
             if "attend" in self.roles:
-                self.engine.run([EncodeItem(ids, everything(self.bundle.manifest.architecture.layers))])
+                self.engine.run([EncodeItem(ids, everything(self.bundle.manifest.architecture))])
 
-    def _tokenize(self, index: int, value: Input, truncation: Truncation) -> Tokenized:
+    def _tokenize(self, index: int, value: Input, truncation: Truncation, with_info: bool) -> Tokenized:
         try:
             if isinstance(value, str):
-                return self._texts().encode(value, truncation=truncation)
+                return self._texts().encode(value, truncation=truncation, with_info=with_info)
             if is_pair(value):
                 if "pair" not in self.bundle.manifest.accepts:
                     raise InvalidInput("", "is a pair of texts, which the model was not trained on; send one text")
-                return self._texts().encode(*value, truncation=truncation)
-            return self.check_ids(cast(Sequence[int], value))
+                return self._texts().encode(*value, truncation=truncation, with_info=with_info)
+            return self.check_ids(cast(Sequence[int], value), with_info=with_info)
         except InvalidInput as error:
             field = f"inputs[{index}].{error.field}".rstrip(".")
             raise InvalidInput(field, error.problem) from None

@@ -11,7 +11,7 @@ import tokenizers
 
 from headlight.errors import BundleError, InvalidInput
 from headlight.results import TokenList
-from headlight.runtime.values import Tokenized
+from headlight.runtime.values import Ids, Tokenized
 
 Truncation = Literal["refuse", "cut_end", "cut_start"]
 DIRECTIONS = {"cut_end": "right", "cut_start": "left"}
@@ -84,7 +84,8 @@ class Tokenizer:
         if not len(ids):
             raise InvalidInput("", "holds no token that the model knows")
         segments = np.asarray(encoding.type_ids, dtype=np.int64)
-        return Tokenized(ids, length, _info(encoding) if with_info else None, segments)
+        told = (_info(encoding), segments, _words(encoding)) if with_info else (None, segments)
+        return Tokenized(ids, length, *told)
 
     @property
     def ids(self) -> int:
@@ -111,3 +112,15 @@ def _info(encoding: tokenizers.Encoding) -> TokenList:
         special=special,
         segments=tuple(encoding.type_ids),
     )
+
+
+def _words(encoding: tokenizers.Encoding) -> Ids:
+    """int64 [n]: the number of each token's word; every special token has its own."""
+    belongs = zip(encoding.sequence_ids, encoding.word_ids, encoding.special_tokens_mask, strict=True)
+    words, last, number = [], None, -1
+    for text, word, special in belongs:
+        here = None if special or word is None else (text, word)
+        number += here is None or here != last
+        last = here
+        words.append(number)
+    return np.array(words, dtype=np.int64)

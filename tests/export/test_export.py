@@ -10,13 +10,13 @@ import onnx
 import pytest
 
 from export import report, writer
-from export.graphs import GRAPHS, Embed
 from export.reference import Reference
 from export.report import cases
 from export.weights import share_weights
 from export.writer import ParityError, export_checkpoint
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.bundle import Bundle
+from headlight.runtime.choice import whole
 from headlight.runtime.parity import OUTPUTS
 from headlight.runtime.values import Floats, Ids
 from model.encoder import Encoder
@@ -27,7 +27,7 @@ from tests.factory import small_config
 def test_attention_in_this_test_is_sharp_enough_to_tell(make_bundle: MakeBundle) -> None:
     runtime = Runtime(make_bundle("rope"), threads=1)
     ids = np.random.default_rng(0).integers(1, 90, size=64, dtype=np.int64)
-    [result] = runtime.engine.run([EncodeItem(ids, Selection(attention=(0, 1)))])
+    [result] = runtime.engine.run([EncodeItem(ids, Selection(attention=whole((0, 1), 3)))])
     weights = result.attention
     assert weights is not None
     entropy = -(weights * np.log(np.maximum(weights, 1e-30))).sum(-1).mean()
@@ -85,8 +85,8 @@ def test_the_longest_text_the_model_accepts_is_tried_too() -> None:
 def traced_before(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the graphs of the same checkpoint from the bundle that another test exported: tracing takes seconds."""
 
-    def load(encoder: Encoder, role: str) -> tuple[onnx.ModelProto, Embed]:
-        return onnx.load(bundle_path / f"{role}.onnx"), GRAPHS[role](encoder)
+    def load(encoder: Encoder, role: str) -> onnx.ModelProto:
+        return onnx.load(bundle_path / f"{role}.onnx")
 
     monkeypatch.setattr(writer, "trace", load)
 

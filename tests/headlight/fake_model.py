@@ -65,7 +65,8 @@ def hidden_of(ids: list[int], layers: list[int]) -> Floats:
 def ragged(parts: list[Floats], layers: list[int]) -> pb.RaggedTensor:
     offsets = np.cumsum([0, *(part.size for part in parts)]).tolist()
     data = b"".join(part.astype("<f4").tobytes() for part in parts)
-    return pb.RaggedTensor(dtype=pb.DATA_TYPE_FLOAT32, layers=layers, offsets=offsets, data=data)
+    shapes = [pb.Extents(sizes=part.shape) for part in parts]
+    return pb.RaggedTensor(dtype=pb.DATA_TYPE_FLOAT32, layers=layers, offsets=offsets, data=data, shapes=shapes)
 
 
 def answer(request: pb.EncodeRequest, max_length: int, ref: pb.ModelRef = REF) -> pb.EncodeResponse:
@@ -91,6 +92,8 @@ def answer(request: pb.EncodeRequest, max_length: int, ref: pb.ModelRef = REF) -
     if outputs.HasField("attention"):
         layers = [layer % LAYERS for layer in outputs.attention.layers] or list(range(LAYERS))
         response.attention.CopyFrom(ragged([attention_of(ids, layers) for ids in ids_of], layers))
+        response.attention_map.axes.extend(("layer", "head", "query", "key"))
+        response.attention_map.heads.extend(range(HEADS))
     if outputs.HasField("hidden"):
         layers = [layer % (LAYERS + 1) for layer in outputs.hidden.layers] or list(range(LAYERS + 1))
         response.hidden.CopyFrom(ragged([hidden_of(ids, layers) for ids in ids_of], layers))
@@ -118,7 +121,7 @@ def chunks_of(response: pb.EncodeResponse, rows_per_chunk: int) -> Iterator[pb.C
     if response.HasField("pooled"):
         count, dim = response.pooled.shape
         yield from matrix_chunks(
-            pb.Chunk(output=pb.OUTPUT_KIND_POOLED), response.pooled.data, 0, count, dim, rows_per_chunk
+            pb.Chunk(output=pb.OUTPUT_KIND_POOLED, head_end=1), response.pooled.data, 0, count, dim, rows_per_chunk
         )
     kinds = {
         "tokens": pb.OUTPUT_KIND_TOKENS,
@@ -133,8 +136,8 @@ def chunks_of(response: pb.EncodeResponse, rows_per_chunk: int) -> Iterator[pb.C
                 heads = HEADS if field == "attention" else 1
                 width = count if field == "attention" else DIM
                 assert end - begin == max(1, len(tensor.layers)) * heads * count * width
-                for at, (layer, head) in enumerate(itertools.product(tensor.layers or [0], range(heads))):
-                    base = pb.Chunk(output=kind, item=item, layer=layer, head=head)
+                for at, (layer, head) in enumerate(itertools.product(range(len(tensor.layers) or 1), range(heads))):
+                    base = pb.Chunk(output=kind, item=item, layer=layer, head_begin=head, head_end=head + 1)
                     offset = 4 * (begin + at * count * width)
                     yield from matrix_chunks(base, tensor.data, offset, count, width, rows_per_chunk)
 

@@ -14,6 +14,7 @@ from headlight.errors import EngineError
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.fake_model import answer, frames_of
 
+MEANING = ("offset_bytes", "item", "layer", "head_begin", "head_end", "row_begin", "row_end", "output")
 Frames = list[pb.EncodeStreamResponse]
 EVERYTHING = pb.Outputs(
     pooled=pb.PooledOutput(),
@@ -60,9 +61,7 @@ def test_chunks_in_any_order_make_the_whole_answer(texts: list[str], rows: int, 
 def test_any_chunk_lost_doubled_or_moved_is_noticed(data: st.DataObject) -> None:
     header, *chunks, end = frames_of("a", response_to(["one two", "three"]))
     at = data.draw(st.integers(0, len(chunks) - 1))
-    field = data.draw(
-        st.sampled_from(["lost", "doubled", "offset_bytes", "item", "layer", "head", "row_begin", "row_end", "output"])
-    )
+    field = data.draw(st.sampled_from(["lost", "doubled", *MEANING]))
     if field == "lost":
         del chunks[at]
     elif field == "doubled":
@@ -103,6 +102,15 @@ def edit(change: Callable[[Frames], object]) -> Callable[[Frames], Frames]:
         pytest.param(edit(lambda frames: frames[0].header.tokens.layers.append(1)), id="tokens with layers"),
         pytest.param(edit(lambda frames: frames[0].header.hidden.ClearField("layers")), id="hidden without layers"),
         pytest.param(edit(lambda frames: frames[0].header.attention.layers.append(1)), id="a layer too many"),
+        pytest.param(edit(lambda frames: frames[0].header.attention.shapes.pop()), id="an input without a shape"),
+        pytest.param(edit(lambda frames: frames[0].header.hidden.shapes[0].sizes.append(1)), id="an axis too many"),
+        pytest.param(edit(lambda frames: frames[0].header.tokens.shapes[0].sizes.reverse()), id="axes the wrong way"),
+        pytest.param(edit(lambda frames: frames[0].header.attention_map.axes.reverse()), id="other axes"),
+        pytest.param(edit(lambda frames: frames[0].header.attention_map.heads.pop()), id="a head too few"),
+        pytest.param(
+            edit(lambda frames: frames[0].header.attention_map.places.add().keys.tokens.append(0)), id="a key too few"
+        ),
+        pytest.param(edit(lambda frames: setattr(frames[0].header.attention, "dtype", 9)), id="an unknown type"),
         pytest.param(edit(lambda frames: setattr(frames[0].header.items[0], "token_count", 0)), id="no tokens"),
         pytest.param(edit(lambda frames: setattr(frames[0].header.items[0], "token_count", 7)), id="other tokens"),
     ],

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from model.attention import MultiHeadAttention, attend, attention_weights
+from model.attention import MASKED_SCORE, MultiHeadAttention, attend
 from model.config import EncoderConfig
 from model.positions import Positions
 
@@ -56,12 +56,14 @@ def test_example_worked_by_hand(fused: bool) -> None:
     query = torch.tensor([[[[2.0, 0, 0, 0], [0, 0, 0, 0]]]])
     key = torch.tensor([[[[math.log(3), 0, 0, 0], [0, 5.0, 0, 0]]]])
     value = torch.tensor([[[[4.0, 0, 0, 0], [0, 8.0, 0, 0]]]])
-    context, weights = attend(query, key, value, None, fused=fused)
+    context, maps = attend(query, key, value, None, fused=fused)
     torch.testing.assert_close(context, torch.tensor([[[[3.0, 2, 0, 0], [2, 4, 0, 0]]]]))
     if fused:
-        assert weights is None
+        assert maps is None
     else:
-        torch.testing.assert_close(weights, torch.tensor([[[[0.75, 0.25], [0.5, 0.5]]]]))
+        assert maps is not None
+        torch.testing.assert_close(maps.weights, torch.tensor([[[[0.75, 0.25], [0.5, 0.5]]]]))
+        torch.testing.assert_close(maps.scores, torch.tensor([[[[math.log(3), 0], [0, 0]]]]))
 
 
 def test_plain_and_fused_forms_agree(visible: Tensor | None) -> None:
@@ -72,13 +74,17 @@ def test_plain_and_fused_forms_agree(visible: Tensor | None) -> None:
 
 
 def test_rows_sum_to_one_or_are_zero(visible: Tensor | None) -> None:
-    query, key, _ = random_qkv()
-    weights = attention_weights(query, key, visible)
+    query, key, value = random_qkv()
+    _, maps = attend(query, key, value, visible, fused=False)
+    assert maps is not None
+    weights = maps.weights
     everywhere = torch.ones(BATCH, HEADS, LENGTH, LENGTH, dtype=torch.bool)
     seen = everywhere if visible is None else visible.expand(everywhere.shape)
     torch.testing.assert_close(weights.sum(-1), seen.any(-1).float())
     assert (weights[~seen] == 0).all()
     assert (weights >= 0).all()
+    assert (maps.scores[~seen] == MASKED_SCORE).all()
+    assert (maps.scores[seen].abs() < 100).all()
 
 
 @pytest.mark.parametrize("fused", [True, False])
@@ -86,11 +92,11 @@ def test_a_query_that_sees_nothing_gets_zeros_and_finite_gradients(fused: bool) 
     tensors = query, key, value = random_qkv()
     for tensor in tensors:
         tensor.requires_grad_()
-    context, weights = attend(query, key, value, one_text_all_padding(), fused=fused)
+    context, maps = attend(query, key, value, one_text_all_padding(), fused=fused)
     assert (context[1] == 0).all()
     assert (context[0] != 0).any()
-    if weights is not None:
-        assert (weights[1] == 0).all()
+    if maps is not None:
+        assert (maps.weights[1] == 0).all()
     context.square().sum().backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
     for tensor in tensors:
         assert tensor.grad is not None
@@ -118,10 +124,11 @@ def test_multi_head_attention_equals_the_one_in_torch(fused: bool, config: Calla
     )
     x = 3 * torch.randn(BATCH, LENGTH, 12)
     visible = padding()
-    context, weights = ours(x, visible, Positions(), (), fused=fused)
+    context, maps = ours(x, visible, Positions(), (), fused=fused)
     expected, expected_weights = theirs(
         x, x, x, key_padding_mask=~visible[:, 0, 0], need_weights=True, average_attn_weights=False
     )
     torch.testing.assert_close(context, expected, atol=2e-6, rtol=0)
-    if not fused:
-        torch.testing.assert_close(weights, expected_weights, atol=2e-6, rtol=0)
+    assert (maps is None) is fused
+    if maps is not None:
+        torch.testing.assert_close(maps.weights, expected_weights, atol=2e-6, rtol=0)

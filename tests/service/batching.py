@@ -7,7 +7,7 @@ import contextlib
 import math
 from collections.abc import AsyncIterator
 
-from headlight.runtime.values import EncodeItem
+from headlight.runtime.items import EncodeItem
 from service.admission import Admission
 from service.batcher import Batcher, BatchReport, Engine
 from service.groups import Answer

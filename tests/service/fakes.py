@@ -12,18 +12,22 @@ from numpy.typing import NDArray
 
 from headlight.errors import BundleError, EngineError, InvalidInput
 from headlight.results import TokenList
+from headlight.runtime.items import EncodeItem, ItemResult, Selection
 from headlight.runtime.manifest import Architecture, Manifest, ParityEntry
-from headlight.runtime.values import EncodeItem, ItemResult, Selection, Tokenized
+from headlight.runtime.shapes import attention_shape
+from headlight.runtime.values import Tokenized
 
+ARCHITECTURE = Architecture(positions="rope", layers=3, heads=2, dim=4, vocab_size=100)
 FAILURE = "the model failed; see error id 123 in the server's log"
-LAYERS, HEADS, DIM, VOCABULARY, MAX_LENGTH = 3, 2, 4, 100, 2000
+LAYERS, HEADS, DIM, VOCABULARY = ARCHITECTURE.layers, ARCHITECTURE.heads, ARCHITECTURE.dim, ARCHITECTURE.vocab_size
+MAX_LENGTH = 2000
 
 
 def manifest(**changes: Any) -> Manifest:
     values: dict[str, Any] = {
         "name": "fake",
         "version": "1",
-        "architecture": Architecture(positions="rope", layers=LAYERS, heads=HEADS, dim=DIM, vocab_size=VOCABULARY),
+        "architecture": ARCHITECTURE,
         "trained_length": 128,
         "max_length": MAX_LENGTH,
         "pooling": "mean",
@@ -49,12 +53,18 @@ def result(item: EncodeItem) -> ItemResult:
         places = np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
         return places + np.float32(base.sum() * 1000)
 
-    layers, states = len(wanted.attention), len(wanted.hidden)
+    def narrow(numbers: NDArray[np.float32], dtype: str) -> NDArray[Any]:
+        return (numbers % 251).astype(dtype)  # which every type holds
+
+    choice, states = wanted.attention, wanted.hidden
+    shape = () if choice is None else attention_shape(choice, item.where)
     return ItemResult(
         pooled=fill(DIM) if wanted.pooled else None,
         tokens=fill(n, DIM) if wanted.tokens else None,
-        attention=fill(layers, HEADS, n, n) if layers else None,
-        hidden=fill(states, n, DIM) if states else None,
+        attention=None if choice is None else narrow(fill(*shape), choice.spec.dtype),
+        hidden=None if states is None else narrow(fill(len(states.layers), n, DIM), states.spec.dtype),
+        indices=narrow(fill(*shape), "uint16") if choice is not None and choice.spec.top_k else None,
+        scales=fill(*shape[:-1]) if choice is not None and choice.spec.dtype == "uint8" else None,
     )
 
 

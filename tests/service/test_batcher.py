@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from headlight.errors import EngineError, Unavailable
+from headlight.runtime.choice import whole
 from service.batcher import FAILURES_BEFORE_PROBE, BatchReport, EngineLost
 from service.lanes import LaneKey
 from tests.service.batching import Setup, lengths, running
@@ -49,7 +50,7 @@ async def test_as_many_batches_at_once_as_there_are_streams() -> None:
 
 async def test_roles_never_share_a_batch() -> None:
     async with running() as setup:
-        await asyncio.gather(setup.submit(item(4)), setup.submit(item(4, attention=(0,))))
+        await asyncio.gather(setup.submit(item(4)), setup.submit(item(4, attention=whole((0,), 2))))
     assert all(len({each.selection.role for each in batch}) == 1 for batch in setup.engine.batches)
 
 

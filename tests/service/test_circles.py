@@ -14,7 +14,7 @@ import pytest
 from google.protobuf.message import Message
 
 from headlight.pb import headlight_pb2 as pb
-from headlight.runtime.values import ItemResult
+from headlight.runtime.items import ItemResult
 from service.prepared import Prepared
 from tests.service.calls import request, text_of
 from tests.service.conftest import Serve

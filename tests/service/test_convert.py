@@ -10,12 +10,20 @@ from hypothesis import strategies as st
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
-from headlight.runtime.values import Selection
-from service.convert import TRUNCATIONS, Interface, Pair, TokenIds, encode_job, resolve_layers, selection, tokenize_job
+from headlight.runtime.choice import resolve_indices
+from headlight.runtime.items import Selection
+from service.convert import TRUNCATIONS, Interface, Pair, TokenIds, encode_job, selection, tokenize_job
+from tests.service.fakes import ARCHITECTURE
 
 
 def interface(**changes: Any) -> Interface:
-    values: dict[str, Any] = {"layers": 3, "accepts": ("text", "ids"), "attend": True, "max_items": 4}
+    values: dict[str, Any] = {
+        "architecture": ARCHITECTURE,
+        "pooling": "mean",
+        "accepts": ("text", "ids"),
+        "attend": True,
+        "max_items": 4,
+    }
     values |= {"max_characters": 9, "max_length": 6, "max_tokens": 10, "max_tokenized": 15}
     return Interface(**values | changes)
 
@@ -94,8 +102,14 @@ def test_a_server_without_attention_says_so(name: str) -> None:
 
 def test_layers_of_hidden_states_count_the_embeddings() -> None:
     outputs = pb.Outputs(hidden=pb.HiddenOutput(layers=[-1, 0]), attention=pb.AttentionOutput(layers=[-1]))
-    assert selection(outputs, INTERFACE) == Selection(pooled=False, attention=(2,), hidden=(3, 0))
-    assert selection(pb.Outputs(hidden=pb.HiddenOutput()), INTERFACE).hidden == (0, 1, 2, 3)
+    found = selection(outputs, INTERFACE)
+    assert not found.pooled
+    assert found.attention is not None
+    assert found.hidden is not None
+    assert (found.attention.layers, found.hidden.layers) == ((2,), (3, 0))
+    every = selection(pb.Outputs(hidden=pb.HiddenOutput()), INTERFACE).hidden
+    assert every is not None
+    assert every.layers == (0, 1, 2, 3)
 
 
 @given(st.integers(1, 12), st.lists(st.integers(-15, 15), max_size=6))
@@ -103,15 +117,15 @@ def test_layers(count: int, layers: list[int]) -> None:
     absolute = [layer + count if layer < 0 else layer for layer in layers]
     outside = [place for place, layer in enumerate(absolute) if not 0 <= layer < count]
     if not layers:
-        assert resolve_layers("f", layers, count) == tuple(range(count))
+        assert resolve_indices("f", tuple(layers), count) == tuple(range(count))
     elif outside:
         with pytest.raises(InvalidInput, match=rf"f\[{outside[0]}\]: is .*; valid are -{count} \.\. {count - 1}"):
-            resolve_layers("f", layers, count)
+            resolve_indices("f", tuple(layers), count)
     elif len(set(absolute)) < len(absolute):
-        with pytest.raises(InvalidInput, match="f: names a layer twice"):
-            resolve_layers("f", layers, count)
+        with pytest.raises(InvalidInput, match="f: names one twice"):
+            resolve_indices("f", tuple(layers), count)
     else:
-        assert resolve_layers("f", layers, count) == tuple(absolute)
+        assert resolve_indices("f", tuple(layers), count) == tuple(absolute)
 
 
 @pytest.mark.parametrize(

@@ -8,29 +8,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headlight.pb import headlight_pb2 as pb
-from headlight.runtime.manifest import Architecture
-from headlight.runtime.values import EncodeItem, Selection, Tokenized
+from headlight.runtime.choice import resolve_attention, states, whole
+from headlight.runtime.items import EncodeItem, Selection
+from headlight.runtime.values import Tokenized
+from headlight.spec import AttentionSpec
+from headlight.wire import OUTPUT_KINDS
 from service import frames as module
-from service.answers import FLOAT_BYTES, fill, header
+from service.answers import fill, header
 from service.frames import CHUNK_BYTES, FRAME_LIMIT_BYTES, HEADER_LIMIT_BYTES, frames
-from tests.service.fakes import DIM, HEADS, LAYERS, result
+from tests.service.fakes import ARCHITECTURE, DIM, HEADS, LAYERS, result
 
-ARCHITECTURE = Architecture(positions="rope", layers=LAYERS, heads=HEADS, dim=DIM, vocab_size=100)
-FIELDS = {
-    pb.OUTPUT_KIND_POOLED: "pooled",
-    pb.OUTPUT_KIND_TOKENS: "tokens",
-    pb.OUTPUT_KIND_ATTENTION: "attention",
-    pb.OUTPUT_KIND_HIDDEN: "hidden",
-}
+FIELDS = {number: name for name, number in OUTPUT_KINDS.items()}
 
 
 def answer(lengths: list[int], selection: Selection) -> tuple[pb.EncodeResponse, list[Any], int]:
     """Header, results and bytes of data."""
     items = [EncodeItem(np.full(n, 1 + n % 7, dtype=np.int64), selection) for n in lengths]
     inputs = [Tokenized(each.ids, len(each.ids), None) for each in items]
-    sizes = [sum(selection.output_elements(n, ARCHITECTURE.dim, ARCHITECTURE.heads).values()) for n in lengths]
-    response = header(pb.ModelRef(name="m"), inputs, selection, ARCHITECTURE)
-    return response, [result(each) for each in items], FLOAT_BYTES * sum(sizes)
+    response = header(pb.ModelRef(name="m"), inputs, items, False, DIM)
+    sizes = [sum(each.output_bytes(ARCHITECTURE).values()) for each in items]
+    return response, [result(each) for each in items], sum(sizes)
 
 
 def reassemble(sent: list[pb.EncodeStreamResponse]) -> pb.EncodeResponse:
@@ -49,12 +46,26 @@ def reassemble(sent: list[pb.EncodeStreamResponse]) -> pb.EncodeResponse:
     return whole
 
 
+SPECS = st.builds(
+    AttentionSpec,
+    layers=st.lists(st.integers(0, LAYERS - 1), unique=True).map(tuple),
+    heads=st.sampled_from([(), (1,)]),
+    reduce=st.sampled_from([(), ("head_mean",), ("layer_mean",), ("pooling_weights",), ("statistics",)]),
+)
+OTHER_FORMS = st.sampled_from(
+    [
+        AttentionSpec(top_k=2),
+        AttentionSpec(dtype="uint8", reduce=("layer_mean", "head_mean", "pooling_weights")),
+        AttentionSpec(pairs=((0, 1), (2, 0), (2, 1)), dtype="float16"),
+        AttentionSpec(top_k=3, dtype="uint8", heads=(1, 0)),
+    ]
+)
 selections = st.builds(
     Selection,
     pooled=st.booleans(),
     tokens=st.booleans(),
-    attention=st.lists(st.integers(0, LAYERS - 1), unique=True).map(tuple),
-    hidden=st.lists(st.integers(0, LAYERS), unique=True).map(tuple),
+    attention=st.none() | (SPECS | OTHER_FORMS).map(lambda spec: resolve_attention(spec, ARCHITECTURE, "mean")),
+    hidden=st.none() | st.lists(st.integers(0, LAYERS), unique=True, min_size=1).map(states),
 )
 
 
@@ -72,27 +83,28 @@ def test_frames_reassemble_exactly(lengths: list[int], selection: Selection, chu
     if size <= chunk_bytes:
         assert [frame.response for frame in sent] == [expected]
         return
-    longest_row = FLOAT_BYTES * max(DIM, *lengths)
+    longest_row = 4 * max(DIM, 7, *lengths)
     assert all(len(frame.chunk.data) <= max(chunk_bytes, longest_row) for frame in sent)
     assert reassemble(sent) == expected
 
 
 def test_chunks_say_what_they_hold() -> None:
-    response, results, size = answer([300, 2], Selection(attention=(2, 0), hidden=(3,)))
+    response, results, size = answer([300, 2], Selection(attention=whole((2, 0), HEADS), hidden=states((3,))))
     sent = list(frames("id", response, results, size))
     attention = results[0].attention
     for frame in sent[1:-1]:
         chunk = frame.chunk
         if chunk.output == pb.OUTPUT_KIND_ATTENTION and chunk.item == 0:
-            layer = list(response.attention.layers).index(chunk.layer)
-            rows = attention[layer, chunk.head, chunk.row_begin : chunk.row_end]
+            rows = attention[chunk.layer, chunk.head_begin : chunk.head_end, chunk.row_begin : chunk.row_end]
             assert chunk.data == rows.tobytes()
-    labels = {(f.chunk.item, f.chunk.layer, f.chunk.head) for f in sent[1:-1] if f.chunk.output == 3}
-    assert labels == {(item, layer, head) for item in (0, 1) for layer in (0, 2) for head in range(HEADS)}
+    chunks = [frame.chunk for frame in sent[1:-1] if frame.chunk.output == pb.OUTPUT_KIND_ATTENTION]
+    labels = {(chunk.item, chunk.layer, head) for chunk in chunks for head in range(chunk.head_begin, chunk.head_end)}
+    assert labels == {(item, layer, head) for item in (0, 1) for layer in (0, 1) for head in range(HEADS)}
+    assert len([chunk for chunk in chunks if chunk.item == 1]) == 2, "small heads travel together"
 
 
 def test_every_frame_of_a_large_answer_is_one_that_any_client_receives() -> None:
-    response, results, size = answer([1500], Selection(tokens=True, attention=(0,), hidden=(0,)))
+    response, results, size = answer([1500], Selection(tokens=True, attention=whole((0,), HEADS), hidden=states((0,))))
     assert size > 16 << 20
     sent = list(frames("id", response, results, size))
     assert max(frame.ByteSize() for frame in sent) < FRAME_LIMIT_BYTES
@@ -104,7 +116,7 @@ def test_the_largest_header_and_a_chunk_of_data_fit_into_one_frame() -> None:
 
 
 def test_frames_are_made_as_they_are_taken() -> None:
-    response, results, size = answer([1000], Selection(pooled=False, attention=(0, 1, 2)))
+    response, results, size = answer([1000], Selection(pooled=False, attention=whole((0, 1, 2), HEADS)))
     taken = frames("id", response, results, size)
     assert next(taken).WhichOneof("frame") == "header"
     results.clear()  # what is not yet cut is not yet copied

@@ -12,7 +12,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from headlight.pb import headlight_pb2 as pb
-from headlight.runtime.values import EncodeItem, Selection
+from headlight.runtime.choice import states, whole
+from headlight.runtime.items import EncodeItem, Selection
+from service.answers import FRAMING_BYTES
 from service.health import SERVICE
 from tests.service.calls import refused, request, text_of
 from tests.service.conftest import Serve
@@ -32,13 +34,13 @@ async def test_every_output_arrives_as_the_engine_gave_it(serve: Serve) -> None:
     inputs = [pb.Input(ids=pb.TokenIds(ids=ids)), text_of(300)]
     async with serve() as service:
         response = await service.stub.Encode(request(*inputs, outputs=EVERYTHING))
-    selection = Selection(tokens=True, attention=(2, 0), hidden=tuple(range(LAYERS + 1)))
+    selection = Selection(tokens=True, attention=whole((2, 0), HEADS), hidden=states(range(LAYERS + 1)))
     items = [EncodeItem(np.array(values), selection) for values in (ids, [4] * 300)]
     expected = [result(item) for item in items]
     assert list(response.pooled.shape) == [2, 4]
     for name in ("pooled", "tokens", "attention", "hidden"):
-        whole = b"".join(getattr(each, name).tobytes() for each in expected)
-        assert getattr(response, name).data == whole
+        data = b"".join(getattr(each, name).tobytes() for each in expected)
+        assert getattr(response, name).data == data
     assert list(response.attention.layers) == [2, 0]
     assert list(response.attention.offsets) == [0, 2 * HEADS * 25, 2 * HEADS * (25 + 90000)]
     assert list(response.hidden.layers) == [0, 1, 2, 3]
@@ -76,7 +78,7 @@ async def test_an_answer_too_large_for_a_message_is_refused_before_it_is_compute
         error = await refused(
             service.stub.Encode(request(text_of(900), outputs=outputs)), grpc.StatusCode.INVALID_ARGUMENT
         )
-        assert "outputs.attention: the answer would have 194402" in (error.details() or "").replace(",", "")[:60]
+        assert "outputs.attention: the answer would have 19440" in (error.details() or "").replace(",", "")[:60]
         assert "EncodeStream" in (error.details() or "")
         assert service.engine.batches == []
 
@@ -86,10 +88,10 @@ async def test_the_limit_on_answers_is_exact_enough(serve: Serve, slack: int) ->
     """What passes is below the limit on the wire, and little that would pass is refused."""
     async with serve() as service:
         size = (await service.stub.Encode(request(text_of(300), outputs=EVERYTHING))).ByteSize()
-    async with serve(max_unary_response_bytes=size + 128 if slack == 0 else size - 1) as service:
+    async with serve(max_unary_response_bytes=size + FRAMING_BYTES if slack == 0 else size - 1) as service:
         call = service.stub.Encode(request(text_of(300), outputs=EVERYTHING))
         if slack == 0:
-            assert (await call).ByteSize() <= size + 128
+            assert (await call).ByteSize() <= size + FRAMING_BYTES
         else:
             await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
 

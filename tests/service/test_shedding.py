@@ -117,9 +117,19 @@ async def test_results_of_all_callers_together_are_bounded_and_what_fits_is_told
         (
             [400, 400, 400],
             pb.Outputs(attention=pb.AttentionOutput(layers=[0])),
+            "; dtype float16 would fit; ",
+        ),
+        ([900], pb.Outputs(attention=pb.AttentionOutput(layers=[0])), "; top_k 8 would fit; "),
+        (
+            [400, 400, 1000],
+            pb.Outputs(attention=pb.AttentionOutput(layers=[0], scores=True)),
             "; the first 2 of these 3 inputs would fit; ",
         ),
-        ([900], pb.Outputs(attention=pb.AttentionOutput(layers=[0])), " bytes, over 3000000; ask for fewer"),
+        (
+            [900],
+            pb.Outputs(attention=pb.AttentionOutput(layers=[0], scores=True)),
+            " bytes, over 3000000; ask for fewer",
+        ),
     ],
 )
 async def test_an_answer_too_large_is_refused_with_what_would_fit(

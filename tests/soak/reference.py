@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from headlight.results import Floats
-from headlight.runtime import Runtime, Selection
+from headlight.runtime import Runtime
+from headlight.spec import AttentionSpec
 from tests.soak.ledger import Wrong
 
 POOLED_TOLERANCE = 1e-6  # of the same text alone, in a batch, under load
@@ -87,7 +88,7 @@ def reference(bundle: Path) -> Reference:
 def _known(runtime: Runtime, text: str, layers: tuple[int, ...]) -> Known:
     assert runtime.tokenizer is not None
     [alone] = runtime.encode([text])
-    [attended] = runtime.encode([text], Selection(pooled=False, attention=layers))
+    [attended] = runtime.encode([text], pooled=False, attention=AttentionSpec(layers=layers))
     assert alone.pooled is not None
     assert attended.attention is not None
     ids = runtime.tokenizer.encode(text).ids

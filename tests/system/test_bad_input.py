@@ -105,7 +105,7 @@ BAD = [
         "a layer twice",
         outputs(attention=pb.AttentionOutput(layers=[-1, 2])),
         CODE.INVALID_ARGUMENT,
-        "names a layer twice",
+        "names one twice",
     ),
     Bad("unknown truncation", text("x", truncation=9), CODE.INVALID_ARGUMENT, "truncation: 9 is none"),
     Bad("a pair", encode(PAIR), CODE.INVALID_ARGUMENT, "inputs[0].pair: this model takes text or ids"),

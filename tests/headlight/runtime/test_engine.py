@@ -7,11 +7,14 @@ from hypothesis import strategies as st
 
 from headlight.errors import EngineError
 from headlight.runtime import EncodeItem, Runtime, Selection
+from headlight.runtime.choice import states, whole
 from headlight.runtime.engine import output_names, pad
-from headlight.runtime.parity import everything
+from headlight.runtime.items import everything
+from headlight.runtime.manifest import Architecture
+from headlight.runtime.selectors import Wanted
 from headlight.runtime.values import Ids
 
-ALL = everything(2)
+ALL = everything(Architecture(positions="rope", layers=2, heads=3, dim=36, vocab_size=90))
 
 
 def ids_of(length: int, seed: int = 0) -> Ids:
@@ -26,17 +29,18 @@ def test_padding_is_on_the_right_and_masked() -> None:
 
 def test_a_batch_fetches_the_union_of_what_its_items_want() -> None:
     items = [
-        EncodeItem(ids_of(2), Selection(pooled=False, attention=(1,))),
-        EncodeItem(ids_of(2), Selection(tokens=True, hidden=(2, 0))),
+        EncodeItem(ids_of(2), Selection(pooled=False, attention=whole((1,), 3))),
+        EncodeItem(ids_of(2), Selection(tokens=True, hidden=states((2, 0)))),
     ]
-    assert output_names(items) == ["pooled", "tokens", "attention_1", "hidden_0", "hidden_2"]
+    assert output_names(items) == ["pooled", "tokens", "hidden_0", "hidden_2"]
+    assert Wanted(items, 2, 3, 2).outputs == ["attention_1"]
 
 
 def test_each_item_gets_what_it_asked_for_in_its_order_and_nothing_else(runtime: Runtime) -> None:
     first, second = runtime.engine.run(
         [
-            EncodeItem(ids_of(5), Selection(pooled=False, attention=(1, 0))),
-            EncodeItem(ids_of(9), Selection(tokens=True, hidden=(2,))),
+            EncodeItem(ids_of(5), Selection(pooled=False, attention=whole((1, 0), 3))),
+            EncodeItem(ids_of(9), Selection(tokens=True, hidden=states((2,)))),
         ]
     )
     assert first.pooled is None
@@ -49,7 +53,7 @@ def test_each_item_gets_what_it_asked_for_in_its_order_and_nothing_else(runtime:
     assert first.attention.shape == (2, 3, 5, 5)
     assert second.tokens.shape == (9, 36)
     assert second.hidden.shape == (1, 9, 36)
-    [alone] = runtime.engine.run([EncodeItem(ids_of(5), Selection(attention=(0,)))])
+    [alone] = runtime.engine.run([EncodeItem(ids_of(5), Selection(attention=whole((0,), 3)))])
     assert alone.attention is not None
     np.testing.assert_allclose(first.attention[1], alone.attention[0], atol=1e-6)
 

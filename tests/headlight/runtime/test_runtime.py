@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headlight.errors import BundleError, InvalidInput
-from headlight.runtime import Runtime, Selection
+from headlight.runtime import Runtime
 from headlight.runtime.runtime import BATCH_SQUARES, BATCH_TOKENS, plan
+from headlight.spec import AttentionSpec
 from tests.tampering import relist
 
 
@@ -77,7 +78,7 @@ def test_the_golden_check_passes_on_the_bundle_and_fails_on_other_weights(bundle
 
 
 def test_attention_of_chosen_layers_in_the_order_asked(runtime: Runtime) -> None:
-    [result] = runtime.encode(["abc"], Selection(attention=(1, 0)))
+    [result] = runtime.encode(["abc"], attention=AttentionSpec(layers=(1, 0)))
     assert result.attention is not None
     assert result.attention.shape == (2, 3, 5, 5)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headlight.errors import BundleError, EngineError, InvalidInput
+from headlight.errors import BundleError, InvalidInput
 from headlight.runtime import EncodeItem, Runtime, Selection, Tokenizer
 from tests.conftest import MakeBundle
 from tests.factory import small_tokenizer
-from tests.tampering import relist, rewrite
+from tests.tampering import relist
 
 
 @pytest.fixture(scope="module")
@@ -112,16 +112,3 @@ def test_a_tokenizer_that_tells_more_segments_apart_than_the_model_is_refused(
     relist(copy, "tokenizer.json")
     with pytest.raises(BundleError, match=r"^tokenizer\.json: tells 3 segments apart; the model knows 2"):
         Runtime(copy, threads=1)
-
-
-def test_a_bundle_from_before_segments_and_head_masks_opens_and_says_what_it_lacks(
-    bundle_path: Path, tmp_path: Path
-) -> None:
-    copy = Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
-    rewrite(copy, lambda manifest: manifest["architecture"].pop("segments"))
-    older = Runtime(copy, threads=1)
-    assert older.bundle.manifest.architecture.segments == 0
-    older.engine._inputs["attend"] = ("ids", "mask")  # as such a bundle's manifest says
-    masked = EncodeItem(np.array([5]), Selection(), head_mask=np.ones((2, 3), dtype=np.float32))
-    with pytest.raises(EngineError, match="takes no head mask; export its checkpoint again"):
-        older.engine.run([masked])

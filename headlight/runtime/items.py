@@ -1,0 +1,127 @@
+"""What goes into the engine and what comes out: plain, picklable values that know neither a transport nor a queue."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headlight.runtime.choice import Choice, States, states, whole
+from headlight.runtime.manifest import Architecture
+from headlight.runtime.shapes import attention_bytes
+from headlight.runtime.units import Places, place, place_states
+from headlight.runtime.values import Floats, Ids, Role, Tokenized
+from headlight.spec import NUMBER_BYTES
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Selection:
+    """The outputs wanted of every input of a request."""
+
+    pooled: bool = True
+    tokens: bool = False
+    attention: Choice | None = None
+    hidden: States | None = None
+
+    @property
+    def role(self) -> Role:
+        """The graph that can serve it: `embed` is cheaper and has no more than vectors."""
+        return "embed" if self.attention is None and self.hidden is None else "attend"
+
+    @property
+    def needs_tokens(self) -> bool:
+        """Whether inputs must be tokenised with all that is known of their tokens."""
+        return any(part is not None and part.needs_tokens for part in (self.attention, self.hidden))
+
+
+def everything(architecture: Architecture) -> Selection:
+    """All outputs of an encoder, whole."""
+    layers = architecture.layers
+    attention = whole(range(layers), architecture.heads)
+    return Selection(True, True, attention, states(range(layers + 1)))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EncodeItem:
+    """One input as the engine takes it, checked by whoever builds it.
+
+    Attributes:
+        ids: int64 [n], n >= 1, each in 0 .. vocab_size-1.
+        selection: the outputs wanted.
+        segments: int64 [n], each in 0 .. segments-1; None: zeros; not looked at by a model without segments.
+        head_mask: float32 [L, H], by which what each head contributes is multiplied; None: ones.
+        places: of this input in `selection.attention`; None: every token.
+        states: int64 [m], the tokens of `selection.hidden`; None: every token.
+    """
+
+    ids: Ids
+    selection: Selection
+    segments: Ids | None = None
+    head_mask: Floats | None = None
+    places: Places | None = None
+    states: Ids | None = None
+
+    @property
+    def role(self) -> Role:
+        """The graph that can serve it: a head mask is an input of `attend` alone."""
+        return self.selection.role if self.head_mask is None else "attend"
+
+    @property
+    def where(self) -> Places:
+        """Its places, whether they were given or not."""
+        return Places(len(self.ids)) if self.places is None else self.places
+
+    def output_bytes(self, architecture: Architecture) -> dict[str, int]:
+        """Bytes of each output, 0 where it is not wanted: known before anything runs."""
+        selection, length, row = self.selection, len(self.ids), 4 * architecture.dim
+        hidden = selection.hidden
+        held = 0
+        if hidden is not None:
+            tokens = length if self.states is None else len(self.states)
+            held = len(hidden.layers) * tokens * architecture.dim * NUMBER_BYTES[hidden.spec.dtype]
+        return {
+            "pooled": row if selection.pooled else 0,
+            "tokens": length * row if selection.tokens else 0,
+            "attention": 0 if selection.attention is None else attention_bytes(selection.attention, self.where),
+            "hidden": held,
+        }
+
+
+def item_of(tokenized: Tokenized, selection: Selection, pooling: str, head_mask: Floats | None = None) -> EncodeItem:
+    """The item of one tokenised input.
+
+    Raises:
+        InvalidInput: the selection names tokens that this input has not, or cannot tell; `field` is the selection's.
+    """
+    attention, hidden = selection.attention, selection.hidden
+    return EncodeItem(
+        tokenized.ids,
+        selection,
+        tokenized.segments,
+        head_mask,
+        None if attention is None else place(attention, tokenized),
+        None if hidden is None else place_states(hidden, tokenized, pooling),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ItemResult:
+    """The outputs of one input of n tokens, padding removed; each C-contiguous, None where it was not wanted.
+
+    Attributes:
+        pooled: float32 [D].
+        tokens: float32 [n, D].
+        attention: in the shape and dtype of its choice; whole maps: float32 [layers, H, n, n], rows are queries.
+        hidden: [layers wanted, tokens wanted, D] in the dtype wanted.
+        indices: uint16, of the shape of `attention`: the keys of its entries, where the largest alone were wanted.
+        scales: float32, a number for each row of uint8 attention: entries times it are weights.
+    """
+
+    pooled: Floats | None = None
+    tokens: Floats | None = None
+    attention: NDArray[Any] | None = None
+    hidden: NDArray[Any] | None = None
+    indices: NDArray[np.uint16] | None = None
+    scales: Floats | None = None

@@ -1,0 +1,164 @@
+"""Which tokens of one input the rows and columns of its attention are: chosen, and grouped into words or spans."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headlight.errors import InvalidInput
+from headlight.results import TokenList
+from headlight.runtime.choice import ATTENTION, HIDDEN, Choice, States
+from headlight.runtime.values import Ids, Tokenized
+from headlight.spec import Span, TokenChoice
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Units:
+    """The units of one axis, in their order.
+
+    Attributes:
+        tokens: int64 [m], the tokens of the first unit, of the second, ...
+        starts: int64 [units], where in `tokens` each begins; None: each token is a unit.
+    """
+
+    tokens: Ids
+    starts: Ids | None = None
+
+    @property
+    def count(self) -> int:
+        """How many units."""
+        return len(self.tokens) if self.starts is None else len(self.starts)
+
+    def sizes(self) -> Ids:
+        """Tokens of each unit: int64 [units]."""
+        starts = np.arange(len(self.tokens)) if self.starts is None else self.starts
+        return np.diff(np.append(starts, len(self.tokens)))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """What a choice comes to for one input of `length` tokens.
+
+    Attributes:
+        queries, keys: None: every token by itself, in order.
+        special: bool [length], where it matters; else None.
+    """
+
+    length: int
+    queries: Units | None = None
+    keys: Units | None = None
+    special: NDArray[np.bool_] | None = None
+
+    def count(self, axis: Units | None) -> int:
+        """Units on an axis."""
+        return self.length if axis is None else axis.count
+
+
+def place(choice: Choice, tokenized: Tokenized) -> Places:
+    """Find the tokens of one input that a choice of attention means.
+
+    Raises:
+        InvalidInput: it names none, or what an input of ids cannot tell. The field is that of the choice.
+    """
+    spec, length = choice.spec, len(tokenized.ids)
+    if not choice.needs_tokens and spec.queries == spec.keys == "all":
+        return Places(length)
+    # What is special is not known of ids: all that statistics lose by it is one of their numbers.
+    unknown = "statistics" in spec.reduce and tokenized.words is None and not spec.drop_special
+    info = _info(tokenized) if choice.needs_tokens and not unknown else None
+    special = np.array(info.special) if info is not None else None
+    sides = []
+    for name, wanted in (("queries", spec.queries), ("keys", spec.keys)):
+        field = f"{ATTENTION}.{name}"
+        tokens = select(field, wanted, length, info, choice.pooling)
+        if spec.drop_special and special is not None and tokens is None:
+            tokens = np.flatnonzero(~special)
+        elif spec.drop_special and special is not None and tokens is not None:
+            tokens = tokens[~special[tokens]]
+        if tokens is not None and not len(tokens):
+            raise InvalidInput(field, "drop_special leaves no token of this input; leave it out")
+        sides.append(_group(choice, tokens, tokenized, info))
+    of_one = choice.pooling in ("cls", "last") and spec.reduction("queries") is not None
+    if spec.drop_special and of_one and special is not None and special[pooled_token(choice.pooling, length)]:
+        raise InvalidInput(f"{ATTENTION}.drop_special", "would drop the pooled token, whose row is asked for")
+    return Places(length, sides[0], sides[1], special)
+
+
+def place_states(states: States, tokenized: Tokenized, pooling: str) -> Ids | None:
+    """The tokens of one input whose hidden states are wanted: int64 [m]; None: all. Raises InvalidInput as `place`."""
+    info = _info(tokenized) if states.needs_tokens else None
+    return select(f"{HIDDEN}.tokens", states.spec.tokens, len(tokenized.ids), info, pooling)
+
+
+def select(field: str, wanted: TokenChoice, length: int, info: TokenList | None, pooling: str) -> Ids | None:
+    """int64 [m], the tokens that a selector names, in its order; None: all.
+
+    Raises:
+        InvalidInput: it names none, one twice, or one that is not there.
+    """
+    if wanted == "all":
+        return None
+    if wanted == "first":
+        return np.zeros(1, dtype=np.int64)
+    if wanted == "pooled":
+        return np.array([pooled_token(pooling, length)])
+    if wanted == "special":
+        tokens = np.flatnonzero(info.special) if info is not None else np.zeros(0, dtype=np.int64)
+        if not len(tokens):
+            raise InvalidInput(field, "this input has no special token")
+        return tokens
+    if isinstance(wanted, Span):
+        return within(field, wanted, info)
+    for at, index in enumerate(wanted):
+        if not -length <= index < length:
+            raise InvalidInput(f"{field}[{at}]", f"is {index}; this input has tokens 0 .. {length - 1}")
+    tokens = np.array(wanted, dtype=np.int64) % length
+    if len(np.unique(tokens)) != len(tokens):
+        raise InvalidInput(field, "names a token twice (negative ones count from the end); name each once")
+    return tokens
+
+
+def within(field: str, span: Span, info: TokenList | None) -> Ids:
+    """int64 [m]: the tokens that share a character with a span. Raises InvalidInput where there is none."""
+    if info is None:
+        raise RuntimeError("a span was placed without tokens. This is a bug.")
+    starts, ends = np.array(info.starts), np.array(info.ends)
+    own = ~np.array(info.special) & (np.array(info.segments) == span.text)
+    tokens = np.flatnonzero(own & (starts < span.end) & (ends > span.start))
+    if not len(tokens):
+        where = f"characters {span.start} .. {span.end - 1} of text {span.text}"
+        raise InvalidInput(field, f"no token of this input lies in {where}; offsets count code points")
+    return tokens
+
+
+def pooled_token(pooling: str, length: int) -> int:
+    """The token that is the pooled vector, of a model that has one."""
+    return 0 if pooling == "cls" else length - 1
+
+
+def _group(choice: Choice, tokens: Ids | None, tokenized: Tokenized, info: TokenList | None) -> Units | None:
+    spec = choice.spec
+    if spec.unit == "token":
+        return None if tokens is None else Units(tokens)
+    chosen = np.arange(len(tokenized.ids)) if tokens is None else tokens
+    if spec.unit == "span":
+        parts = []
+        for at, span in enumerate(spec.spans):
+            part = within(f"{ATTENTION}.spans[{at}]", span, info)
+            parts.append(part[np.isin(part, chosen)])
+            if not len(parts[-1]):
+                raise InvalidInput(f"{ATTENTION}.spans[{at}]", "holds none of the tokens chosen; leave it out")
+        starts = np.cumsum([0, *(len(part) for part in parts[:-1])])
+        return Units(np.concatenate(parts), starts)
+    if tokenized.words is None:
+        raise RuntimeError("words were asked for and not kept. This is a bug.")
+    words = tokenized.words[chosen]
+    return Units(chosen, np.flatnonzero(np.diff(words, prepend=words[0] - 1)))
+
+
+def _info(tokenized: Tokenized) -> TokenList:
+    if tokenized.info is None or tokenized.words is None:
+        raise InvalidInput(ATTENTION, "special tokens, words and spans are known of texts alone; send texts, not ids")
+    return tokenized.info

@@ -1,0 +1,181 @@
+"""What may be asked of attention and of hidden states: values that client, runtime and service share.
+
+The order in which the parts of an AttentionSpec act: special tokens are dropped; heads are reduced; layers are reduced; queries are
+selected, grouped or reduced; keys are selected and grouped; the strongest keys are kept; numbers become `dtype`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+from headlight.errors import InvalidInput
+
+# What a map of attention can be reduced by: at most one for each axis; STATISTICS alone.
+Reduction = Literal[
+    "head_mean",  # mean over the heads chosen
+    "head_max",  # largest of the heads chosen, by entry
+    "layer_mean",  # mean over the layers chosen
+    "rollout",  # Abnar & Zuidema 2020: heads' means, half residual, multiplied over all layers
+    "pooled_row",  # the row of the token that is the pooled vector
+    "pooling_weights",  # rows combined by the weights with which the model pools tokens
+    "statistics",  # seven numbers of each head instead of its map
+]
+AXIS_OF: dict[str, str] = {
+    "head_mean": "heads",
+    "head_max": "heads",
+    "layer_mean": "layers",
+    "rollout": "layers",
+    "pooled_row": "queries",
+    "pooling_weights": "queries",
+    "statistics": "statistics",
+}
+# Means over the queries: entropy of the row in nats; weight on special tokens (NaN for inputs of ids); on the token before, behind
+# and itself (of the queries that have one); weighted distance |query - key| in tokens; largest weight.
+STATISTICS = ("entropy", "special", "previous", "next", "self", "distance", "largest")
+Unit = Literal["token", "word", "span"]
+Number = Literal["float32", "float16", "uint8"]
+NUMBER_BYTES: dict[str, int] = {"float32": 4, "float16": 2, "uint8": 1}
+
+
+class Run(NamedTuple):
+    """Consecutive layers or heads: begin .. end-1, negative from the end; `end` None: to the last."""
+
+    begin: int
+    end: int | None = None
+
+
+class Span(NamedTuple):
+    """Characters start .. end-1 of a text, in code points; of a pair: of its first text (0) or its second (1)."""
+
+    start: int
+    end: int
+    text: int = 0
+
+
+Indices = tuple[int | Run, ...]  # empty: all
+IndicesLike = int | slice | Iterable[int | slice] | None
+# Tokens of an input: "pooled" is the one that is the pooled vector; integers count from 0, or negative from the end.
+NamedChoice = Literal["all", "pooled", "first", "special"]
+TokenChoice = NamedChoice | tuple[int, ...] | Span
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionSpec:
+    """Which attention is wanted, in which form.
+
+    Attributes:
+        layers, heads: which, from 0 or negative from the end, singly or as runs; empty: all.
+        pairs: single (layer, head) pairs, instead of both; the result's first axis is theirs.
+        reduce: at most one for each axis; see Reduction.
+        queries, keys: the tokens that stay as rows and as columns.
+        unit: "word" or "span" groups the tokens chosen: columns are summed, rows averaged (Clark et al. 2019).
+        spans: the groups of unit "span".
+        top_k: keep this many of each row's largest entries, and where they were.
+        dtype: of the numbers. uint8 comes with a scale for each row.
+        scores: before the softmax; -inf where a query does not see a key.
+        drop_special: as if special tokens were not there: neither rows nor columns, and rows made to sum to 1 again.
+        max_bytes: refuse an answer whose attention is larger.
+    """
+
+    layers: Indices = ()
+    heads: Indices = ()
+    pairs: tuple[tuple[int, int], ...] = ()
+    reduce: tuple[Reduction, ...] = ()
+    queries: TokenChoice = "all"
+    keys: TokenChoice = "all"
+    unit: Unit = "token"
+    spans: tuple[Span, ...] = ()
+    top_k: int | None = None
+    dtype: Number = "float32"
+    scores: bool = False
+    drop_special: bool = False
+    max_bytes: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        layers: IndicesLike = None,
+        heads: IndicesLike = None,
+        reduce: Reduction | Iterable[Reduction] = (),
+        *,
+        pairs: Iterable[tuple[int, int]] = (),
+        queries: TokenChoice | Sequence[int] = "all",
+        keys: TokenChoice | Sequence[int] = "all",
+        unit: Unit = "token",
+        spans: Iterable[tuple[int, int] | tuple[int, int, int]] = (),
+        top_k: int | None = None,
+        dtype: Number = "float32",
+        scores: bool = False,
+        drop_special: bool = False,
+        max_bytes: int | None = None,
+    ) -> AttentionSpec:
+        """The same from what is easily written: a number for a list of one, lists, slices and ranges for tuples and runs.
+
+        >>> AttentionSpec.of(layers=-1, heads=slice(0, 3), reduce="head_mean").heads
+        (Run(begin=0, end=3),)
+
+        Raises:
+            InvalidInput: a choice of layers or heads is empty, or a slice has a step.
+        """
+        return cls(
+            layers=indices_of("layers", layers),
+            heads=indices_of("heads", heads),
+            reduce=(reduce,) if isinstance(reduce, str) else tuple(reduce),
+            pairs=tuple(pairs),
+            queries=_choice(queries),
+            keys=_choice(keys),
+            unit=unit,
+            spans=tuple(Span(*span) for span in spans),
+            top_k=top_k,
+            dtype=dtype,
+            scores=scores,
+            drop_special=drop_special,
+            max_bytes=max_bytes,
+        )
+
+    def reduction(self, axis: str) -> str | None:
+        """What reduces "heads", "layers", "queries", or to "statistics"."""
+        return next((name for name in self.reduce if AXIS_OF[name] == axis), None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenSpec:
+    """Which hidden states are wanted.
+
+    Attributes:
+        layers: 0 is the embedding output, l the output of block l; negative from the end; empty: all.
+        tokens: which of the input's.
+        dtype: of the numbers; not uint8.
+    """
+
+    layers: Indices = ()
+    tokens: TokenChoice = "all"
+    dtype: Number = "float32"
+
+
+def indices_of(field: str, indices: IndicesLike) -> Indices:
+    """Layers or heads as a spec has them; None: all.
+
+    Raises:
+        InvalidInput: there are none, which the contract cannot say, or a slice has a step.
+    """
+    if indices is None:
+        return ()
+    listed = [indices] if isinstance(indices, int | slice) else list(indices)
+    if not listed:
+        raise InvalidInput(field, "must name at least one; None means all")
+    found: list[int | Run] = []
+    for index in listed:
+        if not isinstance(index, slice):
+            found.append(int(index))
+        elif index.step in (None, 1):
+            found.append(Run(index.start or 0, index.stop))
+        else:
+            raise InvalidInput(field, f"has the step {index.step}; name each one")
+    return tuple(found)
+
+
+def _choice(tokens: TokenChoice | Sequence[int]) -> TokenChoice:
+    return tokens if isinstance(tokens, str | Span) else tuple(tokens)

@@ -1,0 +1,224 @@
+"""Wishes about attention and hidden states, between values (`headlight.spec`) and messages. Client and service use the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from headlight.errors import InvalidInput
+from headlight.pb import headlight_pb2 as pb
+from headlight.spec import (
+    AttentionSpec,
+    HiddenSpec,
+    Indices,
+    NamedChoice,
+    Number,
+    Reduction,
+    Run,
+    Span,
+    TokenChoice,
+    Unit,
+)
+
+T = TypeVar("T")
+REDUCTIONS: Mapping[Reduction, pb.Reduction] = {
+    "head_mean": pb.REDUCTION_HEAD_MEAN,
+    "head_max": pb.REDUCTION_HEAD_MAX,
+    "layer_mean": pb.REDUCTION_LAYER_MEAN,
+    "rollout": pb.REDUCTION_ROLLOUT,
+    "pooled_row": pb.REDUCTION_POOLED_ROW,
+    "pooling_weights": pb.REDUCTION_POOLING_WEIGHTS,
+    "statistics": pb.REDUCTION_STATISTICS,
+}
+NUMBERS: Mapping[Number, pb.DataType] = {
+    "float32": pb.DATA_TYPE_FLOAT32,
+    "float16": pb.DATA_TYPE_FLOAT16,
+    "uint8": pb.DATA_TYPE_UINT8,
+}
+UNITS: Mapping[Unit, pb.Unit] = {"token": pb.UNIT_TOKEN, "word": pb.UNIT_WORD, "span": pb.UNIT_SPAN}
+NAMED: Mapping[NamedChoice, pb.NamedTokens] = {
+    "all": pb.NAMED_TOKENS_ALL,
+    "pooled": pb.NAMED_TOKENS_POOLED,
+    "first": pb.NAMED_TOKENS_FIRST,
+    "special": pb.NAMED_TOKENS_SPECIAL,
+}
+OUTPUT_KINDS: Mapping[str, pb.OutputKind] = {
+    "pooled": pb.OUTPUT_KIND_POOLED,
+    "tokens": pb.OUTPUT_KIND_TOKENS,
+    "attention": pb.OUTPUT_KIND_ATTENTION,
+    "hidden": pb.OUTPUT_KIND_HIDDEN,
+    "attention_indices": pb.OUTPUT_KIND_ATTENTION_INDICES,
+    "attention_scales": pb.OUTPUT_KIND_ATTENTION_SCALES,
+}
+_REDUCTIONS: dict[int, Reduction] = {number: name for name, number in REDUCTIONS.items()}
+_NUMBERS: dict[int, Number] = {
+    pb.DATA_TYPE_UNSPECIFIED: "float32",
+    **{number: name for name, number in NUMBERS.items()},
+}
+_UNITS: dict[int, Unit] = {pb.UNIT_UNSPECIFIED: "token", **{number: name for name, number in UNITS.items()}}
+_NAMED: dict[int, NamedChoice] = {
+    pb.NAMED_TOKENS_UNSPECIFIED: "all",
+    **{number: name for name, number in NAMED.items()},
+}
+
+
+def has_unknown(message: Message) -> bool:
+    """Whether a message, or one in it, has fields that this side's contract does not know."""
+    if len(UnknownFieldSet(message)):
+        return True
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            parts: Iterable[Message] = value if field.is_repeated else (value,)
+            if any(map(has_unknown, parts)):
+                return True
+    return False
+
+
+def attention_spec(message: pb.AttentionOutput) -> AttentionSpec:
+    """The wish that a message holds.
+
+    Raises:
+        InvalidInput: an enumeration has a value that this side does not know; naming the field.
+    """
+    field = "outputs.attention"
+    reduce = [_known(f"{field}.reduce[{at}]", _REDUCTIONS, number) for at, number in enumerate(message.reduce)]
+    return AttentionSpec(
+        layers=_indices(message.layers, message.layer_runs),
+        heads=_indices(message.heads, message.head_runs),
+        pairs=tuple((pair.layer, pair.head) for pair in message.pairs),
+        reduce=tuple(reduce),
+        queries=_tokens(f"{field}.queries", message.queries, message.HasField("queries")),
+        keys=_tokens(f"{field}.keys", message.keys, message.HasField("keys")),
+        unit=_known(f"{field}.unit", _UNITS, message.unit),
+        spans=tuple(map(_span, message.spans)),
+        top_k=message.top_k if message.HasField("top_k") else None,
+        dtype=_known(f"{field}.dtype", _NUMBERS, message.dtype),
+        scores=message.scores,
+        drop_special=message.drop_special,
+        max_bytes=message.max_bytes if message.HasField("max_bytes") else None,
+    )
+
+
+def hidden_spec(message: pb.HiddenOutput) -> HiddenSpec:
+    """The same of hidden states. Raises InvalidInput as `attention_spec`."""
+    field = "outputs.hidden"
+    return HiddenSpec(
+        layers=_indices(message.layers, message.layer_runs),
+        tokens=_tokens(f"{field}.tokens", message.tokens, message.HasField("tokens")),
+        dtype=_known(f"{field}.dtype", _NUMBERS, message.dtype),
+    )
+
+
+def attention_output(spec: AttentionSpec) -> pb.AttentionOutput:
+    """The message of a wish.
+
+    Raises:
+        InvalidInput: a value is none that the contract knows, or does not fit its type.
+    """
+    try:
+        message = pb.AttentionOutput(
+            layers=_singles(spec.layers),
+            layer_runs=_runs(spec.layers),
+            heads=_singles(spec.heads),
+            head_runs=_runs(spec.heads),
+            pairs=[pb.LayerHead(layer=layer, head=head) for layer, head in spec.pairs],
+            reduce=[REDUCTIONS[name] for name in spec.reduce],
+            queries=_selector(spec.queries),
+            keys=_selector(spec.keys),
+            unit=UNITS[spec.unit],
+            spans=map(_text_span, spec.spans),
+            dtype=NUMBERS[spec.dtype],
+            scores=spec.scores,
+            drop_special=spec.drop_special,
+        )
+        if spec.top_k is not None:
+            message.top_k = spec.top_k
+        if spec.max_bytes is not None:
+            message.max_bytes = spec.max_bytes
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput("attention", f"cannot be asked for: {error}; see headlight.spec.AttentionSpec") from None
+    return message
+
+
+def hidden_output(spec: HiddenSpec) -> pb.HiddenOutput:
+    """The same of hidden states. Raises InvalidInput as `attention_output`."""
+    try:
+        return pb.HiddenOutput(
+            layers=_singles(spec.layers),
+            layer_runs=_runs(spec.layers),
+            tokens=_selector(spec.tokens),
+            dtype=NUMBERS[spec.dtype],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput("hidden", f"cannot be asked for: {error}; see headlight.spec.HiddenSpec") from None
+
+
+def axes_of(output: str, response: pb.EncodeResponse) -> tuple[str, ...]:
+    """The axes of one item's tensor of an output (of all items', for pooled)."""
+    fixed = {"pooled": ("item", "value"), "tokens": ("token", "value"), "hidden": ("layer", "token", "value")}
+    if output in fixed:
+        return fixed[output]
+    axes = tuple(response.attention_map.axes)
+    return axes[:-1] if output == "attention_scales" else axes
+
+
+def grid(axes: Sequence[str], shape: Sequence[int]) -> tuple[int, int, int, int]:
+    """How an item's tensor is cut into chunks: layers (or pairs), heads, rows, entries of a row; 1 for an axis that it has not."""
+    sizes = dict(zip(axes, shape, strict=True))
+    planes, heads = sizes.get("layer", sizes.get("pair", 1)), sizes.get("head", 1)
+    width = shape[-1] if shape else 1
+    rows = math.prod(shape) // max(1, planes * heads * width)
+    return planes, heads, rows, width
+
+
+def _known(field: str, names: Mapping[int, T], number: int) -> T:
+    if number not in names:
+        raise InvalidInput(field, f"{number} is none that this server knows; see the contract")
+    return names[number]
+
+
+def _indices(singles: Sequence[int], runs: Sequence[pb.IndexRun]) -> Indices:
+    return (*singles, *(Run(run.begin, run.end if run.HasField("end") else None) for run in runs))
+
+
+def _singles(indices: Indices) -> list[int]:
+    return [index for index in indices if not isinstance(index, Run)]
+
+
+def _runs(indices: Indices) -> list[pb.IndexRun]:
+    return [pb.IndexRun(begin=run.begin, end=run.end) for run in indices if isinstance(run, Run)]
+
+
+def _tokens(field: str, selector: pb.TokenSelector, present: bool) -> TokenChoice:
+    if not present:
+        return "all"
+    kind = selector.WhichOneof("tokens")
+    if kind == "named":
+        return _known(field, _NAMED, selector.named)
+    if kind == "indices":
+        return tuple(selector.indices.indices)
+    if kind == "span":
+        return _span(selector.span)
+    raise InvalidInput(field, "is empty; set named, indices or span, or leave it out for all tokens")
+
+
+def _selector(choice: TokenChoice) -> pb.TokenSelector | None:
+    if choice == "all":
+        return None
+    if isinstance(choice, str):
+        return pb.TokenSelector(named=NAMED[choice])
+    if isinstance(choice, Span):
+        return pb.TokenSelector(span=_text_span(choice))
+    return pb.TokenSelector(indices=pb.TokenIndices(indices=choice))
+
+
+def _span(span: pb.TextSpan) -> Span:
+    return Span(span.start, span.end, span.text)
+
+
+def _text_span(span: Span) -> pb.TextSpan:
+    return pb.TextSpan(start=span.start, end=span.end, text=span.text)

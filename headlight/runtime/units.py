@@ -124,6 +124,10 @@ def within(field: str, span: Span, info: TokenList | None) -> Ids:
     """int64 [m]: the tokens that share a character with a span. Raises InvalidInput where there is none."""
     if info is None:
         raise RuntimeError("a span was placed without tokens. This is a bug.")
+    if span.end <= span.start:
+        raise InvalidInput(
+            field, f"is the span {span.start} .. {span.end}, which holds no character; end it behind its start"
+        )
     starts, ends = np.array(info.starts), np.array(info.ends)
     own = ~np.array(info.special) & (np.array(info.segments) == span.text)
     tokens = np.flatnonzero(own & (starts < span.end) & (ends > span.start))

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from export.writer import export_checkpoint
+from model.checkpoint import TOKENIZER, load_checkpoint
+from model.encoder import Encoder
+from tests.factory import KINDS, kind_config, write_checkpoint
 from tests.system.processes import ROOT, Service
+
+Small = tuple[str, Service, Encoder]
 
 MODELS = ("docs-rope", "docs-sinusoidal")
 
@@ -34,3 +40,15 @@ def served(request: pytest.FixtureRequest) -> tuple[str, Service]:
     """Each model in turn: its name and the service that has it."""
     service: Service = request.getfixturevalue("rope" if request.param == "docs-rope" else "sinusoidal")
     return request.param, service
+
+
+@pytest.fixture(scope="session", params=list(KINDS))
+def small(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
+    """Each kind of small model in turn, freshly initialised, its attention sharpened: name, service, the model in PyTorch."""
+    folder = tmp_path_factory.mktemp(request.param)
+    checkpoint = write_checkpoint(folder / "checkpoint", kind_config(request.param))
+    if request.param == "none":  # one of them takes ids alone
+        (checkpoint / TOKENIZER).unlink()
+    export_checkpoint(checkpoint, folder / "bundle")
+    with Service(folder / "bundle") as service:
+        yield request.param, service, load_checkpoint(checkpoint)

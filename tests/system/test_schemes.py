@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import grpc
 import numpy as np
@@ -12,32 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from export.reference import BASE_TOLERANCE, random_ids, random_segments
-from export.writer import export_checkpoint
 from headlight import Client, InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.runtime.parity import distance
 from headlight.runtime.values import Floats, Ids
-from model.checkpoint import TOKENIZER, load_checkpoint
 from model.encoder import Encoder, EncoderOutput
-from tests.factory import KINDS, kind_config, write_checkpoint
-from tests.system.processes import Service
+from tests.system.conftest import Small
 
 LENGTHS = (1, 2, 31, 32, 33, 64, 128, 160)  # up to more than four times the training length
-Served = tuple[str, Service, Encoder]
 SAME = {"pooled": 1e-6, "tokens": 5e-6, "attention": 5e-6, "hidden": 5e-6}  # the same text, however asked
-
-
-@pytest.fixture(scope="module", params=list(KINDS))
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Each kind in turn: its name, the service that has it, the model in PyTorch."""
-    folder = tmp_path_factory.mktemp(request.param)
-    checkpoint = write_checkpoint(folder / "checkpoint", kind_config(request.param))
-    if request.param == "none":  # one of them takes ids alone
-        (checkpoint / TOKENIZER).unlink()
-    export_checkpoint(checkpoint, folder / "bundle")
-    with Service(folder / "bundle") as service:
-        yield request.param, service, load_checkpoint(checkpoint)
 
 
 def pytorch(encoder: Encoder, ids: Ids, segments: Ids | None = None) -> EncoderOutput:
@@ -87,8 +71,8 @@ def ask(
     return found
 
 
-def test_every_output_is_pytorchs(served: Served) -> None:
-    _, service, encoder = served
+def test_every_output_is_pytorchs(small: Small) -> None:
+    _, service, encoder = small
     with Client(service.target) as client:
         for length in LENGTHS:
             ids = random_ids(encoder.config, length, seed=7)
@@ -103,16 +87,16 @@ def test_every_output_is_pytorchs(served: Served) -> None:
             np.testing.assert_allclose(attention.weights.sum(-1), 1.0, atol=1e-5)
 
 
-def test_attention_is_sharp_enough_to_tell(served: Served) -> None:
-    _, service, encoder = served
+def test_attention_is_sharp_enough_to_tell(small: Small) -> None:
+    _, service, encoder = small
     with Client(service.target) as client:
         weights = client.attend(random_ids(encoder.config, 64, seed=7)).weights
     entropy = -(weights * np.log(np.maximum(weights, 1e-30))).sum(-1).mean()
     assert entropy < 0.7 * np.log(64)
 
 
-def test_a_text_is_the_same_alone_and_in_a_batch_with_and_without_attention(served: Served) -> None:
-    _, service, encoder = served
+def test_a_text_is_the_same_alone_and_in_a_batch_with_and_without_attention(small: Small) -> None:
+    _, service, encoder = small
     config = encoder.config
     inputs = [one_input(encoder, 1 + (i * 7) % 60, seed=i) for i in range(24)]
     wanted = {"attention": tuple(range(config.layers)), "hidden": tuple(range(config.layers + 1))}
@@ -136,8 +120,8 @@ def some_layers(draw: st.DrawFn, count: int) -> tuple[int, ...]:
 
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
-def test_whatever_is_asked_of_whatever_texts_is_pytorchs(served: Served, data: st.DataObject) -> None:
-    _, service, encoder = served
+def test_whatever_is_asked_of_whatever_texts_is_pytorchs(small: Small, data: st.DataObject) -> None:
+    _, service, encoder = small
     config = encoder.config
     lengths = data.draw(st.lists(st.integers(1, 40), min_size=1, max_size=5), label="lengths")
     counts = {"attention": config.layers, "hidden": config.layers + 1}
@@ -159,14 +143,14 @@ def test_whatever_is_asked_of_whatever_texts_is_pytorchs(served: Served, data: s
             assert distance(name, value, expected[name].numpy()) <= BASE_TOLERANCE[name], name
 
 
-def test_what_lies_beyond_the_longest_text_is_refused(served: Served) -> None:
-    _, service, encoder = served
+def test_what_lies_beyond_the_longest_text_is_refused(small: Small) -> None:
+    _, service, encoder = small
     with Client(service.target) as client, pytest.raises(InvalidInput, match="has 161 ids; send 1 to 160"):
         client.encode([random_ids(encoder.config, 161, seed=0)])
 
 
-def test_reordered_texts_give_what_the_scheme_promises(served: Served) -> None:
-    kind, service, encoder = served
+def test_reordered_texts_give_what_the_scheme_promises(small: Small) -> None:
+    kind, service, encoder = small
     ids = random_ids(encoder.config, 20, seed=3)
     orders = {"reversed": np.arange(20)[::-1], "shuffled": np.random.default_rng(0).permutation(20)}
     promised = {"none": {"reversed", "shuffled"}, "alibi": {"reversed"}}.get(kind, set())
@@ -180,8 +164,8 @@ def test_reordered_texts_give_what_the_scheme_promises(served: Served) -> None:
             assert bool(np.abs(plain[order] - changed).max() < 1e-5) is (name in promised), name
 
 
-def test_pairs_and_segments_are_served_where_the_model_knows_them(served: Served) -> None:
-    kind, service, encoder = served
+def test_pairs_and_segments_are_served_where_the_model_knows_them(small: Small) -> None:
+    kind, service, encoder = small
     ids, segments = random_ids(encoder.config, 12, seed=1), random_segments(encoder.config, 12, seed=1)
     with grpc.insecure_channel(service.target) as channel, Client(service.target) as client:
         stub = pb_grpc.HeadlightServiceStub(channel)
@@ -200,8 +184,8 @@ def test_pairs_and_segments_are_served_where_the_model_knows_them(served: Served
         assert kind == "learned"
 
 
-def test_a_bundle_without_a_tokenizer_takes_ids_alone(served: Served) -> None:
-    kind, service, _ = served
+def test_a_bundle_without_a_tokenizer_takes_ids_alone(small: Small) -> None:
+    kind, service, _ = small
     with Client(service.target) as client:
         if kind != "none":
             assert "text" in client.model().accepts

@@ -1,0 +1,144 @@
+"""Every form of attention over the wire, of every scheme of positions, against NumPy on PyTorch's whole maps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headlight import AttentionMaps, AttentionSpec, Client, InvalidInput, Run, Span
+from headlight.results import TokenList
+from headlight.runtime.values import Floats
+from model.encoder import Encoder
+from tests.attention_reference import Text, check
+from tests.specs import specs
+from tests.system.conftest import Small
+from tests.system.processes import Service
+
+TOLERANCE = 1e-5
+WORDS = st.lists(st.text("abcxyz09", min_size=1, max_size=7), min_size=1, max_size=9).map(" ".join)
+
+
+def reference(encoder: Encoder, tokens: TokenList, head_mask: Floats | None = None) -> Text:
+    """What PyTorch says of tokens. Words are runs of tokens without a space between: so it is in these texts."""
+    ids = torch.tensor(tokens.ids)[None]
+    mask = None if head_mask is None else torch.from_numpy(head_mask)[None]
+    segments = torch.tensor(tokens.segments)[None] if encoder.config.segments else None
+    with torch.inference_mode():
+        out = encoder(ids, segments=segments, head_mask=mask, fused=False)
+    scores = torch.cat(out.scores).numpy()
+    scores[scores < -1e29] = -np.inf
+    words, last = [0], 0
+    for at in range(1, len(tokens)):
+        touches = tokens.starts[at] == tokens.ends[at - 1] and not (tokens.special[at] or tokens.special[at - 1])
+        last += not touches
+        words.append(last)
+    weights = torch.cat(out.attention).numpy()
+    return Text(weights, scores, tokens.special, tokens.starts, tokens.ends, words, encoder.config.pooling)
+
+
+def compare(spec: AttentionSpec, encoder: Encoder, answer: AttentionMaps, head_mask: Floats | None = None) -> None:
+    text = reference(encoder, answer.tokens, head_mask)
+    assert answer.values.dtype == spec.dtype
+    check(spec, text, answer.weights, answer.values, answer.indices, TOLERANCE)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=WORDS, data=st.data())
+def test_any_form_of_any_text(small: Small, text: str, data: st.DataObject) -> None:
+    kind, service, encoder = small
+    config = encoder.config
+    with Client(service.target, timeout=60) as client:
+        given_ids = [5 + ord(letter) % 40 for letter in text] + [7, 8]  # kind "none" has no tokenizer
+        value = given_ids if kind == "none" else text
+        length = len(given_ids) if kind == "none" else len(client.tokenize([text])[0])
+        spec = data.draw(specs(config.layers, config.heads, length, 0 if kind == "none" else len(text), config.pooling))
+        [answer] = client.attention([value], spec)
+        sent = sum(part.nbytes for part in (answer.values, answer.indices, answer.scales) if part is not None)
+        assert client.attention_bytes(value, spec) == sent
+    if "statistics" in spec.reduce and kind == "none":
+        assert np.isnan(answer.values[..., 1]).all()  # what is special is not known of ids
+        answer.values[..., 1] = 0
+    compare(spec, encoder, answer)
+
+
+def test_masked_heads_are_pytorchs(small: Small) -> None:
+    _, service, encoder = small
+    config = encoder.config
+    mask = np.random.default_rng(3).choice([0.0, 0.5, 1.0], size=(config.layers, config.heads)).astype(np.float32)
+    ids = list(range(5, 45))
+    with Client(service.target) as client:
+        [vector] = client.encode([ids], head_mask=mask)
+        [whole] = client.encode([ids])
+        [answer] = client.attention([ids], AttentionSpec(), head_mask=mask)
+        with pytest.raises(InvalidInput, match="head_mask"):
+            client.encode([ids], head_mask=[[1.0]])
+    with torch.inference_mode():
+        expected = encoder(torch.tensor(ids)[None], head_mask=torch.from_numpy(mask)[None]).pooled[0].numpy()
+    assert np.abs(vector - expected).max() <= 1e-5
+    assert np.abs(whole - expected).max() > 1e-3
+    compare(AttentionSpec(), encoder, answer, mask)
+
+
+def test_pairs_of_texts_have_spans_of_both(rope: Service) -> None:
+    text = "open a file and read its lines"
+    with Client(rope.target) as client:
+        spec = AttentionSpec(layers=(-1,), heads=(0,), unit="span", spans=(Span(0, 4), Span(7, 11)))
+        [maps] = client.attention([text], spec)
+        [whole] = client.attention([text], AttentionSpec(layers=(-1,), heads=(0,)))
+    labels = maps.queries.labels(whole.tokens.labels(text))
+    assert labels == ("open", "file")
+    assert maps.axes == ("layer", "head", "query", "key")
+    first = whole.values[0, 0][1]
+    assert maps.values[0, 0, 0, 0] == pytest.approx(first[1], abs=1e-6)
+
+
+BAD = [
+    (AttentionSpec(layers=(99,)), r"outputs\.attention\.layers\[0\]: is 99; valid are -3 \.\. 2"),
+    (AttentionSpec(heads=(-13,)), r"outputs\.attention\.heads\[0\]: is -13; valid are -6 \.\. 5"),
+    (AttentionSpec(heads=(1, -5)), r"outputs\.attention\.heads: names one twice"),
+    (AttentionSpec(layers=(Run(2, 1),)), r"outputs\.attention\.layer_runs\[0\]: is the run 2:1, which holds none"),
+    (AttentionSpec(pairs=((0, 9),)), r"outputs\.attention\.pairs\[0\]\.head\[0\]: is 9"),
+    (AttentionSpec(pairs=((0, 1), (0, 1))), r"outputs\.attention\.pairs: names one twice"),
+    (AttentionSpec(pairs=((0, 1),), layers=(0,)), r"outputs\.attention\.pairs: stands for layers and heads"),
+    (AttentionSpec(queries=Span(3, 3)), r"outputs\.attention\.queries: is the span 3 \.\. 3, which holds no character"),
+    (AttentionSpec(queries=Span(900, 950)), r"outputs\.attention\.queries: no token of this input lies in"),
+    (AttentionSpec(keys=()), r"outputs\.attention\.keys: names no token; name at least one"),
+    (AttentionSpec(keys=(1, 70)), r"outputs\.attention\.keys\[1\]: is 70; this input has tokens 0 \.\. 3"),
+    (AttentionSpec(keys=(1, -3)), r"outputs\.attention\.keys: names a token twice"),
+    (AttentionSpec(queries="pooled"), r"outputs\.attention\.queries: this model pools by mean: .*pooling_weights"),
+    (AttentionSpec(queries="special", drop_special=True), r"outputs\.attention\.queries: drop_special leaves no token"),
+    (AttentionSpec(top_k=0), r"outputs\.attention\.top_k: is 0; ask for at least 1"),
+    (
+        AttentionSpec(max_bytes=10),
+        r"outputs\.attention\.max_bytes: attention would have 1152 bytes, over the 10 allowed",
+    ),
+    (AttentionSpec(reduce=("rollout",), layers=(0, 1)), r"outputs\.attention\.layers: rollout multiplies all layers"),
+    (
+        AttentionSpec(reduce=("rollout",), layers=(1, 0, 2)),
+        r"outputs\.attention\.layers: rollout multiplies all layers",
+    ),
+    (AttentionSpec(reduce=("head_mean", "head_max")), r"outputs\.attention\.reduce: has two for one axis"),
+    (AttentionSpec(reduce=("statistics", "head_mean")), r"outputs\.attention\.reduce: statistics are of single heads"),
+    (AttentionSpec(reduce=("statistics",), top_k=3), r"outputs\.attention\.reduce: statistics are of whole rows"),
+    (AttentionSpec(reduce=("statistics",), dtype="float16"), r"outputs\.attention\.dtype: statistics are float32"),
+    (AttentionSpec(reduce=("pooling_weights",), queries="first"), r"outputs\.attention\.queries: .* leave it out"),
+    (AttentionSpec(reduce=("pooled_row",)), r"outputs\.attention\.reduce: this model pools by mean"),
+    (AttentionSpec(scores=True, reduce=("head_mean",)), r"outputs\.attention\.reduce: scores are no weights"),
+    (AttentionSpec(scores=True, dtype="uint8"), r"outputs\.attention\.dtype: scores have no range"),
+    (AttentionSpec(scores=True, drop_special=True), r"outputs\.attention\.drop_special: scores have no sum"),
+    (AttentionSpec(scores=True, unit="word"), r"outputs\.attention\.unit: scores cannot be summed"),
+    (AttentionSpec(unit="span"), r"outputs\.attention\.spans: unit span needs at least one"),
+    (AttentionSpec(spans=(Span(0, 2),)), r"outputs\.attention\.spans: unit span needs"),
+    (AttentionSpec(unit="span", spans=(Span(0, 2),), keys=(0,)), r"outputs\.attention\.spans\[0\]: holds none"),
+]
+
+
+@pytest.mark.parametrize(("spec", "message"), BAD)
+def test_a_bad_wish_names_field_and_remedy(rope: Service, spec: AttentionSpec, message: str) -> None:
+    with Client(rope.target) as client:
+        with pytest.raises(InvalidInput, match=message):
+            client.attention("open file", spec)
+        assert client.encode("and the service goes on").shape == (1, 288)

@@ -3,8 +3,10 @@
 PYTHON ?= python3
 VENV := .venv
 PROTO_VENV := .venv-proto
+ADAPTERS_VENV := .venv-adapters
 PY := $(VENV)/bin/python
 PROTO_PY := $(PROTO_VENV)/bin/python
+ADAPTERS_PY := $(ADAPTERS_VENV)/bin/python
 
 # ONNX Runtime's Linux builds may report usage to their maker. Nothing here does.
 export ORT_DISABLE_TELEMETRY := 1
@@ -18,6 +20,7 @@ STUBS := headlight_pb2.py headlight_pb2.pyi headlight_pb2_grpc.py
 EXTRAS := runtime,serve,plot,train,export,dev
 SETUP := $(VENV)/.installed
 PROTO_SETUP := $(PROTO_VENV)/.installed
+ADAPTERS_SETUP := $(ADAPTERS_VENV)/.installed
 
 MODELS := docs-rope docs-sinusoidal
 MANIFESTS := $(MODELS:%=build/bundles/%/manifest.json)
@@ -26,7 +29,7 @@ EXPORT_SOURCES := $(filter-out model/demo.py,$(wildcard model/*.py)) $(wildcard 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup proto proto-check train evaluate export run demo test system soak lint format bench clean
+.PHONY: help setup proto proto-check train evaluate export run demo test adapters system soak lint format bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +86,20 @@ demo: $(SETUP) build/bundles/docs-rope/manifest.json ## the same, and exit 0 aft
 
 test: $(SETUP) ## the tests that need no other process, machine or network
 	$(PY) -m pytest
+
+SITE_PACKAGES := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+
+# Half a gigabyte of other people's tools, whose demands on NumPy contradict each other: hence an environment that sees .venv's packages
+# (torch above all) and adds just those that the tests load.
+$(ADAPTERS_SETUP): tests/adapters/requirements.txt $(SETUP)
+	@test -x $(ADAPTERS_PY) || $(PY) -m venv $(ADAPTERS_VENV)
+	@$(PY) $(SITE_PACKAGES) >"$$($(ADAPTERS_PY) $(SITE_PACKAGES))/venv.pth"
+	@echo "Installing the tools that the adapters are for into $(ADAPTERS_VENV); the first time takes some minutes."
+	@$(ADAPTERS_PY) -m pip install --quiet --no-deps --requirement $<
+	@touch $@
+
+adapters: $(ADAPTERS_SETUP) ## the adapters against BertViz, TransformerLens, LIT and Hugging Face
+	$(ADAPTERS_PY) -m pytest tests/adapters
 
 system: $(SETUP) $(MANIFESTS) ## real processes, real clients; installs the Debian packages they need
 	tests/system/require.sh node npm prometheus promtool

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
-from headlight.output import write_npz
+from headlight.output import write_arrays
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ def write_archive(arrays: Mapping[str, NDArray[Any]], out: str) -> None:
 
     def write() -> None:
         with Path(out).open("wb") as file:
-            write_npz(arrays, file)
+            write_arrays(arrays, file)
 
     guarded(out, "write", write)
 

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.results import Attention, Embeddings, Floats, ModelDescription, TokenList
+from headlight.results import Attention, Embeddings, Floats, Hidden, ModelDescription, TokenList
 from headlight.terminal import attention_map, cells, fit, heads_table, strongest_links, visible
 
 PIECE_CELLS = 24
@@ -97,18 +97,24 @@ def attention_json(attention: Attention, head: int | None) -> str:
 def attention_arrays(attention: Attention, head: int | None) -> dict[str, NDArray[Any]]:
     """The same as arrays. Raises ValueError for a head not here."""
     heads, weights = chosen_heads(attention, head)
-    tokens = {field: np.array(entries) for field, entries in dataclasses.asdict(attention.tokens).items()}
-    model = np.array(to_json(dataclasses.asdict(attention.model)))
+    return {"weights": weights, "heads": np.array(heads), **origin_arrays(attention)}
+
+
+def hidden_arrays(hidden: Hidden) -> dict[str, NDArray[Any]]:
+    """Hidden states, their tokens, and which weights answered."""
+    return {"states": hidden.states, **origin_arrays(hidden)}
+
+
+def origin_arrays(value: Attention | Hidden) -> dict[str, NDArray[Any]]:
+    """The layers and tokens that numbers stand for, and which weights answered."""
     return {
-        "weights": weights,
-        "layers": np.array(attention.layers),
-        "heads": np.array(heads),
-        "model": model,
-        **tokens,
+        "layers": np.array(value.layers),
+        "model": np.array(to_json(dataclasses.asdict(value.model))),
+        **{field: np.array(entries) for field, entries in dataclasses.asdict(value.tokens).items()},
     }
 
 
-def write_npz(arrays: Mapping[str, NDArray[Any]], file: BinaryIO) -> None:
+def write_arrays(arrays: Mapping[str, NDArray[Any]], file: BinaryIO) -> None:
     """A compressed archive of arrays, readable without pickle."""
     np.savez_compressed(file, allow_pickle=False, **arrays)
 

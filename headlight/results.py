@@ -46,14 +46,21 @@ class TokenList:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def labels(self, text: str | None = None) -> tuple[str, ...]:
-        """A short name for each token: the characters of `text` that it covers, else its piece, else its id.
+    def labels(self, text: str | tuple[str, str] | None = None) -> tuple[str, ...]:
+        """A short name for each token: the characters of the text, or pair, that it covers, else its piece, else its id.
 
         The characters read better than the pieces of byte-level vocabularies, which spell a space as another letter.
+
+        Raises:
+            ValueError: one text for tokens of a pair.
         """
+        texts = (text,) if isinstance(text, str) else text or ()
+        if len(texts) == 1 and any(self.segments):
+            raise ValueError("text: these are the tokens of a pair; give both texts, as a tuple")
         labels = []
         for index, piece in enumerate(self.pieces):
-            covered = "" if text is None or self.special[index] else text[self.starts[index] : self.ends[index]]
+            segment, known = self.segments[index], bool(texts) and not self.special[index]
+            covered = texts[segment][self.starts[index] : self.ends[index]] if known else ""
             labels.append(covered or piece or f"#{self.ids[index]}")
         return tuple(labels)
 

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors
+from safetensors.numpy import load_file, save_file
+
+from headlight import Attention, Client, Hidden, cli
+from headlight.archive import read_npz, read_safetensors, write_npz, write_safetensors
+
+TEXT = 'def 日本(): "quoted"'
+WAYS = [(write_npz, read_npz), (write_safetensors, read_safetensors)]
+Write = Callable[[Path, Attention | Hidden], None]
+Read = Callable[[Path], Attention | Hidden]
+
+
+def assert_same(read: Attention | Hidden, written: Attention | Hidden) -> None:
+    assert type(read) is type(written)
+    found, expected = (value.weights if isinstance(value, Attention) else value.states for value in (read, written))
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, expected)
+    assert (read.layers, read.tokens, read.model) == (written.layers, written.tokens, written.model)
+    assert all(type(entry) is int for entry in (*read.layers, *read.tokens.ids))
+    assert all(type(entry) is bool for entry in read.tokens.special)
+
+
+@pytest.mark.parametrize(("write", "read"), WAYS)
+def test_what_was_written_is_read(client: Client, tmp_path: Path, write: Write, read: Read) -> None:
+    path = tmp_path / "kept.as-named"
+    for value in (client.attend(TEXT, [2, 0]), client.hidden(TEXT)):  # the second replaces the first
+        write(path, value)
+        assert_same(read(path), value)
+    assert [file.name for file in tmp_path.iterdir()] == ["kept.as-named"]
+
+
+@pytest.mark.parametrize(("write", "read"), WAYS)
+def test_a_view_is_written_as_it_is_seen(client: Client, tmp_path: Path, write: Write, read: Read) -> None:
+    attention = client.attend(TEXT)
+    turned = dataclasses.replace(attention, weights=attention.weights[::-1].swapaxes(-1, -2))
+    write(tmp_path / "turned", turned)
+    assert_same(read(tmp_path / "turned"), turned)
+
+
+def test_safetensors_are_read_by_others_without_headlight(client: Client, tmp_path: Path) -> None:
+    attention, path = client.attend(TEXT, [1]), tmp_path / "a.safetensors"
+    write_safetensors(path, attention)
+    tensors = load_file(path)
+    assert list(tensors) == ["weights"]
+    np.testing.assert_array_equal(tensors["weights"], attention.weights)
+    with safetensors.safe_open(path, framework="numpy") as file:
+        metadata = file.metadata()
+    assert json.loads(metadata["layers"]) == [1]
+    assert json.loads(metadata["tokens"])["pieces"] == list(attention.tokens.pieces)
+    assert json.loads(metadata["model"])["bundle_sha256"] == attention.model.bundle_sha256
+
+
+def test_archives_of_the_command_line_are_read(client: Client, target: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "attention.npz")
+    arguments = ["attend", TEXT, "--target", target, "--format", "npz", "--out", path]
+    assert cli.main(arguments) == 0
+    assert_same(read_npz(path), client.attend(TEXT))
+    assert cli.main([*arguments, "--head", "1"]) == 0
+    with pytest.raises(ValueError, match="holds heads 1 alone"):
+        read_npz(path)
+
+
+def test_files_of_others_are_refused_by_name(client: Client, tmp_path: Path) -> None:
+    path, good = tmp_path / "file", tmp_path / "good.npz"
+    for content in (b"", b"\x80\x04N.", b"PK"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"file: not attention .* no NumPy archive"):
+            read_npz(path)
+        with pytest.raises(ValueError, match="file: not attention"):
+            read_safetensors(path)
+    save_file({"embedding": np.zeros(2, np.float32)}, path)
+    with pytest.raises(ValueError, match="neither weights nor states"):
+        read_safetensors(path)
+    save_file({"weights": np.zeros((1, 1, 2, 2), np.float32)}, path)
+    with pytest.raises(ValueError, match="no layers"):
+        read_safetensors(path)
+    write_npz(good, client.attend(TEXT, [0]))
+    arrays: dict[str, Any] = dict(np.load(good))
+    changes = [
+        ({"ids": arrays["ids"][1:]}, "does not fit"),
+        ({"weights": arrays["weights"][..., 1:]}, "does not fit"),
+        ({"weights": arrays["weights"].astype(np.float64)}, "float64"),
+        ({"layers": np.array([0, 1])}, "does not fit 2 layers"),
+        ({"weights": arrays["weights"][None]}, "does not fit"),
+        ({"model": np.array("{}")}, "no name"),
+        ({"model": np.array("{")}, "model is not JSON"),
+        ({"ids": np.array([None] * len(arrays["ids"]))}, "pickle"),
+    ]
+    for change, message in changes:
+        np.savez(tmp_path / "bad.npz", **arrays | change)
+        with pytest.raises(ValueError, match=message):
+            read_npz(tmp_path / "bad.npz")
+
+
+def test_without_safetensors_the_error_says_what_to_install(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
+    for action in (
+        lambda: write_safetensors(tmp_path / "a", client.hidden(TEXT)),
+        lambda: read_safetensors(tmp_path / "a"),
+    ):
+        with pytest.raises(ImportError, match=r"headlight\[safetensors\]"):
+            action()
+    assert not (tmp_path / "a").exists()

@@ -91,8 +91,8 @@ def attention_spec(message: pb.AttentionOutput) -> AttentionSpec:
         heads=_indices(message.heads, message.head_runs),
         pairs=tuple((pair.layer, pair.head) for pair in message.pairs),
         reduce=tuple(reduce),
-        queries=_tokens(f"{field}.queries", message.queries, message.HasField("queries")),
-        keys=_tokens(f"{field}.keys", message.keys, message.HasField("keys")),
+        queries=token_choice(f"{field}.queries", message.queries) if message.HasField("queries") else "all",
+        keys=token_choice(f"{field}.keys", message.keys) if message.HasField("keys") else "all",
         unit=_known(f"{field}.unit", _UNITS, message.unit),
         spans=tuple(map(_span, message.spans)),
         top_k=message.top_k if message.HasField("top_k") else None,
@@ -108,7 +108,7 @@ def hidden_spec(message: pb.HiddenOutput) -> HiddenSpec:
     field = "outputs.hidden"
     return HiddenSpec(
         layers=_indices(message.layers, message.layer_runs),
-        tokens=_tokens(f"{field}.tokens", message.tokens, message.HasField("tokens")),
+        tokens=token_choice(f"{field}.tokens", message.tokens) if message.HasField("tokens") else "all",
         dtype=_known(f"{field}.dtype", _NUMBERS, message.dtype),
     )
 
@@ -127,8 +127,8 @@ def attention_output(spec: AttentionSpec) -> pb.AttentionOutput:
             head_runs=_runs(spec.heads),
             pairs=[pb.LayerHead(layer=layer, head=head) for layer, head in spec.pairs],
             reduce=[REDUCTIONS[name] for name in spec.reduce],
-            queries=_selector(spec.queries),
-            keys=_selector(spec.keys),
+            queries=selector_of(spec.queries),
+            keys=selector_of(spec.keys),
             unit=UNITS[spec.unit],
             spans=map(_text_span, spec.spans),
             dtype=NUMBERS[spec.dtype],
@@ -150,7 +150,7 @@ def hidden_output(spec: HiddenSpec) -> pb.HiddenOutput:
         return pb.HiddenOutput(
             layers=_singles(spec.layers),
             layer_runs=_runs(spec.layers),
-            tokens=_selector(spec.tokens),
+            tokens=selector_of(spec.tokens),
             dtype=NUMBERS[spec.dtype],
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -193,9 +193,8 @@ def _runs(indices: Indices) -> list[pb.IndexRun]:
     return [pb.IndexRun(begin=run.begin, end=run.end) for run in indices if isinstance(run, Run)]
 
 
-def _tokens(field: str, selector: pb.TokenSelector, present: bool) -> TokenChoice:
-    if not present:
-        return "all"
+def token_choice(field: str, selector: pb.TokenSelector) -> TokenChoice:
+    """The tokens that a selector means. Raises InvalidInput where it is empty, or has a name that this side does not know."""
     kind = selector.WhichOneof("tokens")
     if kind == "named":
         return _known(field, _NAMED, selector.named)
@@ -206,7 +205,8 @@ def _tokens(field: str, selector: pb.TokenSelector, present: bool) -> TokenChoic
     raise InvalidInput(field, "is empty; set named, indices or span, or leave it out for all tokens")
 
 
-def _selector(choice: TokenChoice) -> pb.TokenSelector | None:
+def selector_of(choice: TokenChoice) -> pb.TokenSelector | None:
+    """The selector of a choice; None: all tokens. Raises KeyError, TypeError or ValueError for what is none."""
     if choice == "all":
         return None
     if isinstance(choice, str):

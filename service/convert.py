@@ -160,6 +160,8 @@ def head_masks(inputs: Sequence[pb.Input], interface: Interface) -> list[Floats 
         if not np.isfinite(mask).all():
             raise InvalidInput(field, "holds something that is no finite number; 1 keeps a head, 0 removes it")
         masks.append(mask)
+    if any(mask is not None for mask in masks):  # items of one request run on one graph, and a mask needs `attend`
+        return [np.ones((layers, heads), dtype=np.float32) if mask is None else mask for mask in masks]
     return masks
 
 

@@ -10,6 +10,7 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.choice import Choice
 from headlight.runtime.items import EncodeItem, Selection
 from headlight.runtime.shapes import attention_bytes
+from headlight.runtime.values import Tokenized
 from service.answers import FRAMING_BYTES
 from service.frames import HEADER_LIMIT_BYTES
 
@@ -19,12 +20,14 @@ class Prepared:
     """A request, tokenised.
 
     Attributes:
+        inputs: as tokenised.
         items: to run.
         header: the answer without data.
         sizes: bytes of data of each item, by output.
         arrived_ns: on time.monotonic_ns.
     """
 
+    inputs: list[Tokenized]
     items: list[EncodeItem]
     header: pb.EncodeResponse
     sizes: list[dict[str, int]]
@@ -47,10 +50,6 @@ class Prepared:
     @property
     def data_bytes(self) -> int:
         return self.header.data_bytes
-
-    @property
-    def tokens(self) -> int:
-        return sum(len(item.ids) for item in self.items)
 
     @property
     def largest(self) -> str:

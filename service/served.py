@@ -30,6 +30,7 @@ from service.convert import (
     encode_job,
     tokenize_job,
 )
+from service.groups import Answer
 from service.metrics import ModelMetrics
 from service.prepared import Prepared
 from service.status import reason_of
@@ -60,6 +61,7 @@ class ServedModel:
         self.name = manifest.name
         self.ref = model_ref(runtime)
         self.limits = limits
+        self.pooling = manifest.pooling
         self._runtime = runtime
         self._architecture = manifest.architecture
         self._interface = Interface(
@@ -92,17 +94,17 @@ class ServedModel:
         arrived_ns = time.monotonic_ns()
         job = encode_job(request, self._interface)
 
-        def tokenize(left: threading.Event) -> tuple[list[EncodeItem], pb.EncodeResponse]:
+        def tokenize(left: threading.Event) -> tuple[list[Tokenized], list[EncodeItem], pb.EncodeResponse]:
             inputs = list(self._tokenized(job.tokenize, left))
             items = list(self._items(job, inputs))
             with_info, dim = request.outputs.HasField("token_info"), self._architecture.dim
-            return items, header(self.ref, inputs, items, with_info, dim) if items else pb.EncodeResponse()
+            return inputs, items, header(self.ref, inputs, items, with_info, dim) if items else pb.EncodeResponse()
 
-        items, response = await self._off_the_loop(job.tokenize, tokenize)
+        inputs, items, response = await self._off_the_loop(job.tokenize, tokenize)
         response.timings.tokenize_ns = time.monotonic_ns() - arrived_ns
         sizes = [item.output_bytes(self._architecture) for item in items]
         response.data_bytes = sum(sum(size.values()) for size in sizes)
-        return Prepared(items, response, sizes, arrived_ns)
+        return Prepared(inputs, items, response, sizes, arrived_ns)
 
     def hold_output(self, prepared: Prepared) -> Permit:
         """A permit for the bytes of the answer, of which a process holds only so many. Leave it once they are sent.
@@ -137,18 +139,22 @@ class ServedModel:
             DeadlineExceeded, EngineError, Unavailable: see Batcher.submit.
         """
         metrics, timings = self._metrics, prepared.header.timings
-        items = prepared.items
         if not prepared.data_bytes:  # token_info alone
-            return [ItemResult() for _ in items]
-        with self._admission.admit(prepared.tokens, deadline - time.monotonic()) as permit:
-            answer = await self._batcher.submit(permit, self.name, items, deadline, held)
-        results, timings.queue_ns, timings.infer_ns = answer
-        metrics.texts.inc(len(items))
-        metrics.tokens.inc(prepared.tokens)
+            return [ItemResult() for _ in prepared.items]
+        results, timings.queue_ns, timings.infer_ns = await self.run(prepared.items, deadline, held)
         for name, size in prepared.output_bytes.items():
             if size:
                 metrics.output_bytes[name].inc(size)
         return results
+
+    async def run(self, items: Sequence[EncodeItem], deadline: float, held: Permit | None = None) -> Answer:
+        """Run items of one role; see `compute`."""
+        tokens = sum(len(item.ids) for item in items)
+        with self._admission.admit(tokens, deadline - time.monotonic()) as permit:
+            answer = await self._batcher.submit(permit, self.name, items, deadline, held)
+        self._metrics.texts.inc(len(items))
+        self._metrics.tokens.inc(tokens)
+        return answer
 
     def finish(self, prepared: Prepared) -> None:
         """Note the total time; what follows is only copying and sending."""
@@ -228,10 +234,9 @@ class ServedModel:
 
     def _items(self, job: EncodeJob, inputs: Sequence[Tokenized]) -> Iterator[EncodeItem]:
         """What is to run of each input."""
-        pooling = self._interface.pooling
         for at, (tokenized, head_mask) in enumerate(zip(inputs, job.head_masks, strict=False)):
             try:
-                yield item_of(tokenized, job.selection, pooling, head_mask)
+                yield item_of(tokenized, job.selection, self.pooling, head_mask)
             except InvalidInput as error:
                 where = "" if len(job.head_masks) == 1 else f"inputs[{at}]: "
                 raise InvalidInput(error.field, f"{where}{error.problem}") from None

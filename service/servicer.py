@@ -13,6 +13,7 @@ from service.admission import Permit
 from service.answers import fill
 from service.deadline import deadline_of
 from service.models import Models
+from service.occlusion import occlude
 from service.prepared import check_header, check_max_bytes, check_unary
 from service.sending import Sending, allowance
 from service.served import ServedModel
@@ -72,6 +73,14 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         with model.receive(request.ByteSize()) as received:
             response = await model.tokenize(request)
             with model.hold_info(len(response)) as held:
+                self._leave_to(sending, model, received, held)
+        return response
+
+    async def Occlude(self, request: pb.OccludeRequest, context: AnyContext) -> pb.OccludeResponse:
+        model, sending = self._models.get(request.model), Sending(context, self._sending)
+        with model.receive(request.ByteSize()) as received:
+            response = await occlude(model, request, deadline_of(context))
+            with model.hold_info(response.ByteSize()) as held:
                 self._leave_to(sending, model, received, held)
         return response
 

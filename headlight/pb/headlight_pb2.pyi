@@ -479,6 +479,30 @@ class TokenizeResponse(_message.Message):
     items: _containers.RepeatedCompositeFieldContainer[TokenInfo]
     def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., items: _Optional[_Iterable[_Union[TokenInfo, _Mapping]]] = ...) -> None: ...
 
+class OccludeRequest(_message.Message):
+    __slots__ = ("model", "input", "truncation", "tokens")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    INPUT_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATION_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    input: Input
+    truncation: Truncation
+    tokens: TokenSelector
+    def __init__(self, model: _Optional[str] = ..., input: _Optional[_Union[Input, _Mapping]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., tokens: _Optional[_Union[TokenSelector, _Mapping]] = ...) -> None: ...
+
+class OccludeResponse(_message.Message):
+    __slots__ = ("model", "item", "tokens", "moved")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    ITEM_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    MOVED_FIELD_NUMBER: _ClassVar[int]
+    model: ModelRef
+    item: Item
+    tokens: _containers.RepeatedScalarFieldContainer[int]
+    moved: Tensor
+    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., item: _Optional[_Union[Item, _Mapping]] = ..., tokens: _Optional[_Iterable[int]] = ..., moved: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
+
 class GetModelRequest(_message.Message):
     __slots__ = ("model",)
     MODEL_FIELD_NUMBER: _ClassVar[int]

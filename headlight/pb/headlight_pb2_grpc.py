@@ -50,6 +50,11 @@ class HeadlightServiceStub(object):
                 request_serializer=headlight_dot_pb_dot_headlight__pb2.TokenizeRequest.SerializeToString,
                 response_deserializer=headlight_dot_pb_dot_headlight__pb2.TokenizeResponse.FromString,
                 _registered_method=True)
+        self.Occlude = channel.unary_unary(
+                '/headlight.v1.HeadlightService/Occlude',
+                request_serializer=headlight_dot_pb_dot_headlight__pb2.OccludeRequest.SerializeToString,
+                response_deserializer=headlight_dot_pb_dot_headlight__pb2.OccludeResponse.FromString,
+                _registered_method=True)
         self.GetModel = channel.unary_unary(
                 '/headlight.v1.HeadlightService/GetModel',
                 request_serializer=headlight_dot_pb_dot_headlight__pb2.GetModelRequest.SerializeToString,
@@ -86,6 +91,14 @@ class HeadlightServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Occlude(self, request, context):
+        """Tells how far the pooled vector of one input moves when each of its tokens is hidden: what a text's vector rests on, found by
+        changing the text and not by looking at attention. Costs an encoding for each token hidden.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetModel(self, request, context):
         """Describes a model, what runs it, its limits, and how far it is from the PyTorch source.
         """
@@ -110,6 +123,11 @@ def add_HeadlightServiceServicer_to_server(servicer, server):
                     servicer.Tokenize,
                     request_deserializer=headlight_dot_pb_dot_headlight__pb2.TokenizeRequest.FromString,
                     response_serializer=headlight_dot_pb_dot_headlight__pb2.TokenizeResponse.SerializeToString,
+            ),
+            'Occlude': grpc.unary_unary_rpc_method_handler(
+                    servicer.Occlude,
+                    request_deserializer=headlight_dot_pb_dot_headlight__pb2.OccludeRequest.FromString,
+                    response_serializer=headlight_dot_pb_dot_headlight__pb2.OccludeResponse.SerializeToString,
             ),
             'GetModel': grpc.unary_unary_rpc_method_handler(
                     servicer.GetModel,
@@ -199,6 +217,33 @@ class HeadlightService(object):
             '/headlight.v1.HeadlightService/Tokenize',
             headlight_dot_pb_dot_headlight__pb2.TokenizeRequest.SerializeToString,
             headlight_dot_pb_dot_headlight__pb2.TokenizeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Occlude(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headlight.v1.HeadlightService/Occlude',
+            headlight_dot_pb_dot_headlight__pb2.OccludeRequest.SerializeToString,
+            headlight_dot_pb_dot_headlight__pb2.OccludeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -103,6 +103,9 @@ class Engine:
     def _feeds(self, role: Role, items: Sequence[EncodeItem]) -> Outputs:
         """The inputs of a graph. Those that no item sets stand for "as if the graph had no such input"."""
         ids, mask = pad([item.ids for item in items])
+        for row, item in enumerate(items):
+            if item.occluded is not None:
+                mask[row, item.occluded] = 0
         feeds: Outputs = {"ids": ids, "mask": mask}
         if "segments" in self._inputs[role]:
             feeds["segments"], _ = pad([_zeros_unless(item.segments, item.ids) for item in items])

@@ -54,6 +54,7 @@ class EncodeItem:
         head_mask: float32 [L, H], by which what each head contributes is multiplied; None: ones.
         places: of this input in `selection.attention`; None: every token.
         states: int64 [m], the tokens of `selection.hidden`; None: every token.
+        occluded: a token that is hidden: no query sees it, and pooling leaves it out; None: none.
     """
 
     ids: Ids
@@ -62,6 +63,7 @@ class EncodeItem:
     head_mask: Floats | None = None
     places: Places | None = None
     states: Ids | None = None
+    occluded: int | None = None
 
     @property
     def role(self) -> Role:

@@ -1,0 +1,74 @@
+"""How far a vector moves when each token is hidden: encodings of one input with holes, run wave by wave among everybody's items."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from headlight.errors import InvalidInput
+from headlight.pb import headlight_pb2 as pb
+from headlight.results import TokenList
+from headlight.runtime.choice import check_tokens
+from headlight.runtime.units import pooled_token, select
+from headlight.runtime.values import Ids
+from headlight.wire import token_choice
+from service.prepared import Prepared
+from service.served import ServedModel
+
+WAVES = 8  # one part in so many of a request's tokens is queued at a time: others' items go in between
+
+
+async def occlude(model: ServedModel, request: pb.OccludeRequest, deadline: float) -> pb.OccludeResponse:
+    """Answer one request.
+
+    Args:
+        model: to ask.
+        request: as it came.
+        deadline: on time.monotonic; infinity for none.
+
+    Raises:
+        InvalidInput: naming the field.
+        HeadlightError: see ServedModel.run.
+    """
+    prepared = await _prepare(model, request)
+    [item], [tokenized] = prepared.items, prepared.inputs
+    hidden = _hidden(request, model.pooling, len(item.ids), tokenized.info)
+    holes = [dataclasses.replace(item, occluded=int(token)) for token in hidden]
+    step = max(1, model.limits.max_request_tokens // WAVES // len(item.ids))
+    vectors = []
+    for wave in ([item], *(holes[begin : begin + step] for begin in range(0, len(holes), step))):
+        answer = await model.run(wave, deadline)
+        vectors += [result.pooled for result in answer.results if result.pooled is not None]
+    moved = np.linalg.norm(np.stack(vectors[1:]) - vectors[0], axis=1).astype("<f4")
+    tensor = pb.Tensor(dtype=pb.DATA_TYPE_FLOAT32, shape=[len(moved)], data=moved.tobytes())
+    return pb.OccludeResponse(model=model.ref, item=prepared.header.items[0], tokens=hidden, moved=tensor)
+
+
+async def _prepare(model: ServedModel, request: pb.OccludeRequest) -> Prepared:
+    outputs = pb.Outputs(pooled=pb.PooledOutput(), token_info=pb.TokenInfoOutput())
+    encode = pb.EncodeRequest(inputs=[request.input], truncation=request.truncation, outputs=outputs)
+    try:
+        return await model.prepare(encode)
+    except InvalidInput as error:
+        raise InvalidInput(error.field.replace("inputs[0]", "input"), error.problem) from None
+
+
+def _hidden(request: pb.OccludeRequest, pooling: str, length: int, info: TokenList | None) -> Ids:
+    """The tokens to hide: int64 [m], m >= 1."""
+    if info is None:
+        raise RuntimeError("an input was prepared without its tokens. This is a bug.")
+    choice = token_choice("tokens", request.tokens) if request.HasField("tokens") else None
+    tokens = np.flatnonzero(~np.array(info.special))
+    if choice is not None:
+        check_tokens("tokens", choice, pooling)
+        chosen = select("tokens", choice, length, info, pooling)
+        tokens = np.arange(length) if chosen is None else chosen
+    if pooling in ("cls", "last"):
+        vector = pooled_token(pooling, length)
+        if choice not in (None, "all") and vector in tokens:
+            raise InvalidInput("tokens", f"token {vector} is the pooled vector; hide others")
+        tokens = tokens[tokens != vector]
+    if not len(tokens) or length == 1:
+        raise InvalidInput("tokens", "of this input there is nothing to hide that would leave something; name others")
+    return tokens

@@ -45,14 +45,17 @@ class TokenList:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def labels(self, text: str | None = None) -> tuple[str, ...]:
+    def labels(self, text: str | tuple[str, str] | None = None) -> tuple[str, ...]:
         """A short name for each token: the characters of `text` that it covers, else its piece, else its id.
 
-        The characters read better than the pieces of byte-level vocabularies, which spell a space as another letter.
+        The characters read better than the pieces of byte-level vocabularies, which spell a space as another letter. `text`
+        is both texts where the input was a pair.
         """
+        texts = () if text is None else (text,) if isinstance(text, str) else text
         labels = []
         for index, piece in enumerate(self.pieces):
-            covered = "" if text is None or self.special[index] else text[self.starts[index] : self.ends[index]]
+            known = not self.special[index] and self.segments[index] < len(texts)
+            covered = texts[self.segments[index]][self.starts[index] : self.ends[index]] if known else ""
             labels.append(covered or piece or f"#{self.ids[index]}")
         return tuple(labels)
 

@@ -85,7 +85,7 @@ test: $(SETUP) ## the tests that need no other process, machine or network
 	$(PY) -m pytest
 
 system: $(SETUP) $(MANIFESTS) ## real processes, real clients; installs the Debian packages they need
-	tests/system/require.sh node npm prometheus promtool
+	tests/system/require.sh node npm prometheus promtool chromium
 	$(PY) -m pytest tests/system --timeout=600
 
 soak: $(SETUP) build/bundles/docs-rope/manifest.json ## 30 minutes of load and faults, then 10 million mutated messages (2 hours)

@@ -102,7 +102,7 @@ adapters: $(ADAPTERS_SETUP) ## the adapters against BertViz, TransformerLens, LI
 	$(ADAPTERS_PY) -m pytest tests/adapters
 
 system: $(SETUP) $(MANIFESTS) ## real processes, real clients; installs the Debian packages they need
-	tests/system/require.sh node npm prometheus promtool
+	tests/system/require.sh node npm prometheus promtool chromium
 	$(PY) -m pytest tests/system --timeout=600
 
 soak: $(SETUP) build/bundles/docs-rope/manifest.json ## 30 minutes of load and faults, then 10 million mutated messages (2 hours)

@@ -7,19 +7,23 @@ output left.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import headlight
 from headlight import output, plot
 from headlight.client import Client
 from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, NotFound, Overloaded, Unavailable
 from headlight.files import UsageError, guarded, read_lines, read_whole, screen, write_archive, write_text
+from headlight.page import attention_page
 
 DEFAULT_TARGET = "127.0.0.1:50051"
+T = TypeVar("T")
 INTERRUPTED, READER_LEFT = 128 + 2, 128 + 13  # as a shell reports SIGINT and SIGPIPE
 
 
@@ -46,6 +50,9 @@ def parser() -> argparse.ArgumentParser:
         "--head", type=int, metavar="H", help="from 0, or negative from the last; without it their mean is drawn"
     )
     attend.add_argument("--png", metavar="F.png", help="draw a picture (needs the extra headlight[plot])")
+    attend.add_argument(
+        "--html", metavar="F.html", help="write a page to explore all heads in, with any browser, offline"
+    )
     attend.add_argument("--truncate", choices=("end", "start"), help="cut off this side of a text too long")
 
     tokens = command(commands, "tokens", run_tokens, "how texts fall into tokens", formats=("text", "json"))
@@ -130,29 +137,49 @@ def run_attend(arguments: argparse.Namespace) -> None:
         raise UsageError("--png needs matplotlib: pip install 'headlight[plot]'")
     text = read_whole(arguments.text, arguments.file)
     layers = None if arguments.layer is None else [arguments.layer]
-    if layers is None and arguments.head is not None:
+    if layers is None and arguments.head is not None and not arguments.html:
         layers = [-1]
     with connect(arguments) as client:
         attention = client.attend(text, layers, truncate=arguments.truncate)
-    try:
-        show_attention(arguments, attention, text)
-    except ValueError as error:  # the head: how many there are is known only now
-        raise UsageError(f"--head: {error}") from None
+    if arguments.head is not None:
+        refused(
+            "--head", functools.partial(attention.head_number, arguments.head)
+        )  # how many there are is known only now
+    if arguments.html:
+        write_page(arguments, attention, text)
+    if arguments.head is not None and arguments.layer is None:
+        # The page has all layers, everything else the last.
+        attention = dataclasses.replace(attention, weights=attention.weights[-1:], layers=attention.layers[-1:])
+    show_attention(arguments, attention, text)
+
+
+def write_page(arguments: argparse.Namespace, attention: headlight.Attention, text: str) -> None:
+    """The page, opened at the head asked for."""
+    page = refused("--html", functools.partial(attention_page, attention, text, head=arguments.head))
+    guarded(arguments.html, "write", lambda: Path(arguments.html).write_text(page, encoding="utf-8"))
 
 
 def show_attention(arguments: argparse.Namespace, attention: headlight.Attention, text: str) -> None:
-    """Writes what was asked: a picture, and numbers or a map unless the picture is all."""
+    """Writes what was asked: a picture, and numbers or a map unless pictures are all."""
     head, single = arguments.head, len(attention.layers) == 1
     if arguments.png:
         draw = functools.partial(plot.plot_attention, attention, arguments.png, head=head, text=text)
-        guarded(arguments.png, "write", draw)
+        refused("--png", functools.partial(guarded, arguments.png, "write", draw))
     if arguments.format == "npz":
         write_archive(output.attention_arrays(attention, head), arguments.out)
     elif arguments.format == "json":
         write_text(output.attention_json(attention, head), arguments.out)
-    elif arguments.format == "text" or not arguments.png:
+    elif arguments.format == "text" or not (arguments.png or arguments.html):
         width, colour = screen(arguments.out)
         write_text(output.attention_text(attention, text, head, not single, width, colour), arguments.out)
+
+
+def refused(option: str, action: Callable[[], T]) -> T:
+    """Runs an action. Raises UsageError in the name of an option where a value is refused."""
+    try:
+        return action()
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
 
 
 def run_tokens(arguments: argparse.Namespace) -> None:

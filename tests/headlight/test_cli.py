@@ -146,6 +146,31 @@ def test_a_picture_alone_writes_nothing_else(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_page_alone_writes_nothing_else(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
+    assert run("attend", "a b", "--html", str(path)) == (0, "", "")
+    assert '"layers":[0,1,2],"heads":2,"labels":["[CLS]","a","b","[SEP]"]' in path.read_text(encoding="utf-8")
+
+
+def test_a_page_opens_at_the_head_asked_for_and_the_rest_shows_it_alone(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
+    arguments = ["attend", "a b", "--html", str(path), "--head", "1"]
+    answer = json.loads(run(*arguments, "--format", "json")[1])
+    assert (answer["layers"], answer["heads"]) == ([2], [1])
+    page = path.read_text(encoding="utf-8")
+    assert '"layers":[0,1,2]' in page
+    assert '"start":{"layer":2,"head":1}' in page
+    assert run(*arguments, "--layer", "1") == (0, "", "")
+    assert '"layers":[1]' in path.read_text(encoding="utf-8")
+
+
+def test_a_page_too_large_says_what_to_do(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headlight.page.MAX_BYTES", 200)
+    code, out, err = run("attend", "a b c d", "--html", str(tmp_path / "a.html"))
+    assert (code, out) == (2, "")
+    assert err.startswith("headlight: --html: the page would have 0 MiB, more than 0: choose a layer; 1 of these 3")
+
+
 def test_a_picture_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, _, err = run("attend", "a b", "--png", "a.png")
@@ -166,6 +191,8 @@ def test_a_picture_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch)
         (["attend", "a", "--layer", "9"], b"", "outputs.attention.layers[0]: is 9"),
         (["attend", "a", "--head", "9"], b"", "--head: head 9 is not here; there are 0 to 1"),
         (["attend", "a", "--png", "/nonexistent/x.png"], b"", "/nonexistent/x.png: cannot write it"),
+        (["attend", "a", "--html", "/nonexistent/x.html"], b"", "/nonexistent/x.html: cannot write it"),
+        (["attend", "a", "--html", "x.html", "--head", "2"], b"", "--head: head 2 is not here; there are 0 to 1"),
         (["info", "--model", "other"], b"", "there is no other; there is fake"),
     ],
 )

@@ -1,4 +1,4 @@
-"""One running service for each shipped model, shared by the tests that leave it as they found it."""
+"""One running service for each shipped model and one browser, shared by the tests that leave them as they found them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 from export.writer import export_checkpoint
+from headlight import Attention, Client
+from headlight.page import attention_page
 from model.checkpoint import TOKENIZER, load_checkpoint
 from model.encoder import Encoder
 from tests.factory import KINDS, kind_config, write_checkpoint
+from tests.system.browser import Browser
+from tests.system.pages import LONG, MIDDLE, SHORT
 from tests.system.processes import ROOT, Service
 
 Small = tuple[str, Service, Encoder]
@@ -52,3 +56,37 @@ def small(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     export_checkpoint(checkpoint, folder / "bundle")
     with Service(folder / "bundle") as service:
         yield request.param, service, load_checkpoint(checkpoint)
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("profile")) as running:
+        yield running
+
+
+@pytest.fixture
+def browser(chromium: Browser) -> Iterator[Browser]:
+    """A screen of 1280 × 900, light. No page may load anything, throw, or be stopped by its own policy."""
+    chromium.screen(1280, 900)
+    chromium.problems.clear()
+    chromium.requests.clear()
+    yield chromium
+    assert chromium.problems == []
+    assert [url for url in chromium.requests if not url.startswith("file://")] == []
+
+
+@pytest.fixture(scope="session")
+def attentions(rope: Service) -> dict[str, Attention]:
+    """By text."""
+    with Client(rope.target) as client:
+        return {text: client.attend(text) for text in (SHORT, MIDDLE, LONG)}
+
+
+@pytest.fixture(scope="session")
+def pages(attentions: dict[str, Attention], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """By text."""
+    folder, made = tmp_path_factory.mktemp("pages"), {}
+    for number, (text, attention) in enumerate(attentions.items()):
+        made[text] = folder / f"{number}.html"
+        made[text].write_text(attention_page(attention, text), encoding="utf-8")
+    return made

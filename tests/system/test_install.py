@@ -48,6 +48,7 @@ def test_the_wheel_holds_headlight_alone_with_its_types(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"headlight"}
     assert {"headlight/py.typed", "headlight/pb/headlight_pb2.pyi", "headlight/runtime/__init__.py"} <= set(names)
+    assert {f"headlight/web/{path.name}" for path in (ROOT / "headlight/web").iterdir()} <= set(names)
     assert {Path(name).name for name in names if "/licenses/" in name} == {"LICENSE", "NOTICE"}
 
 
@@ -62,3 +63,6 @@ def test_a_bare_install_is_light_and_gets_answers_without_a_warning(
     assert {entry["name"].lower().replace("_", "-") for entry in listed} - {"pip", "setuptools"} == CLIENT_ONLY
     assert call(python, "-W", "error", "-c", CALL, rope.target).strip() == "(2, 288) 4"
     assert "embed" in call(tmp_path / "bin" / "headlight", "--help")
+    page = tmp_path / "page.html"
+    call(tmp_path / "bin" / "headlight", "attend", "three words here", "--target", rope.target, "--html", page)
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")

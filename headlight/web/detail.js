@@ -1,0 +1,120 @@
+// The words beside the pictures: what is read at the moment, and what lines and colours mean.
+
+const LISTED = 12;
+
+function element(name, text, className) {
+  const made = document.createElement(name);
+  if (text !== undefined) made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
+/** The greatest weights of a row or a column as a list of bars. */
+function weightList(entries) {
+  const list = element("ol", undefined, "weights");
+  const top = Math.max(1e-9, entries[0]?.weight ?? 0);
+  for (const { token, weight } of entries) {
+    const item = element("li");
+    item.style.setProperty("--share", (weight / top).toFixed(4));
+    item.append(element("span", token, "index"), element("bdi", data.labels[token], "label"));
+    item.append(element("span", shownWeight(weight), "weight"));
+    list.append(item);
+  }
+  return list;
+}
+
+/** The focused token: its greatest weights, and how much of its row is not to be seen. */
+function describeToken({ side, token }) {
+  const weights = meanOf(state.layer, state.heads);
+  const weightAt = (other) => (side === "query" ? weights[token * COUNT + other] : weights[other * COUNT + token]);
+  const entries = shown().map((other) => ({ token: other, weight: weightAt(other) })).sort((a, b) => b.weight - a.weight);
+  const title = element("h2", `${side === "query" ? "Query" : "Key"} `);
+  title.append(element("bdi", named(token)));
+  const parts = [title, element("p", piece(token), "fine")];
+  const what = side === "query" ? "attends to" : "is attended to by (a column need not sum to 1)";
+  parts.push(element("p", `${what}, in layer ${data.layers[state.layer]}, ${meanNamed(state.heads)}:`));
+  parts.push(weightList(entries.slice(0, LISTED)));
+  const rest = entries.slice(LISTED).reduce((sum, entry) => sum + entry.weight, 0);
+  if (entries.length > LISTED && side === "query") parts.push(element("p", `${entries.length - LISTED} others: ${shownWeight(rest)} together`, "fine"));
+  if (state.hideSpecial && side === "query") {
+    const hidden = 1 - entries.reduce((sum, entry) => sum + entry.weight, 0);
+    parts.push(element("p", `${shownWeight(Math.max(0, hidden))} of this row is on special tokens that are hidden.`, "fine"));
+  }
+  parts.push(element("p", state.focus ? "Pinned: click it again, or press Escape, to let go." : "Click to pin.", "fine"));
+  return parts;
+}
+
+function piece(token) {
+  const kind = data.special[token] ? "special token, " : "";
+  const text = data.segments.some(Boolean) ? `, text ${data.segments[token] + 1}` : "";
+  return `${kind}piece ${data.pieces[token] || "unknown"}, id ${data.ids[token]}${text}`;
+}
+
+function describeCell({ query, key }) {
+  const weight = meanOf(state.layer, state.heads)[query * COUNT + key];
+  const table = element("dl", undefined, "cell");
+  for (const [name, text] of [["query", named(query)], ["key", named(key)], ["weight", shownWeight(weight)]]) {
+    const line = element("div");
+    const value = element("dd");
+    value.append(element("bdi", text));
+    line.append(element("dt", name), value);
+    table.append(line);
+  }
+  return [element("h2", `Layer ${data.layers[state.layer]}, ${meanNamed(state.heads)}`), table];
+}
+
+const HINTS = {
+  head: "Point at a token, or move to it with Tab and the arrow keys, to see its weights alone. A click or Enter pins it.",
+  model: "Each map has the queries downwards and the keys to the right. Open one to see its lines.",
+  matrix: "Point at a cell, or move with the arrow keys, to read its weight.",
+};
+
+function drawDetail() {
+  const here = element("h2", `Layer ${data.layers[state.layer]}, ${headsNamed(state.heads)}`);
+  const focus = focused();
+  let parts = [here, element("p", HINTS[state.view])];
+  if (state.view === "model") parts = [element("h2", `${data.layers.length} × ${HEADS} heads`), element("p", HINTS.model)];
+  if (state.view === "head" && focus) parts = [...describeToken(focus)];
+  if (state.view === "matrix" && state.at) parts = [...describeCell(state.at)];
+  byId("detail").replaceChildren(...parts);
+  drawScale();
+}
+
+function drawScale() {
+  const strip = document.querySelector(".scale");
+  strip.hidden = state.view === "head" || (state.view === "model" && !state.oneScale);
+  const top = { head: () => drawnLines.top, model: () => greatestOfAll(shown()), matrix: () => painted.top }[state.view];
+  byId("ramp-top").textContent = strip.hidden ? "" : shownWeight(top());
+  if (!strip.hidden) drawRamp();
+  const means = {
+    head: () => (top() ? `The stronger a line, the greater the weight; the strongest here is ${shownWeight(top())}.` : "No weight is as great as that."),
+    model: () => (state.oneScale ? "One scale for all maps." : "Each map has a scale of its own, from 0 to the number below it."),
+    matrix: () => (state.oneScale ? "The scale reaches the greatest weight of all heads." : "The scale reaches the greatest weight of this map."),
+  };
+  const repeated = state.view === "head" && HEADS > LINES.light.length ? ` Colours repeat after ${LINES.light.length} heads.` : "";
+  byId("scale-said").textContent = means[state.view]() + repeated;
+}
+
+/** One line above the picture: what of the weights is drawn, and what is left out. */
+function drawSaid() {
+  const count = shown().length;
+  const parts = [];
+  const focus = focused();
+  if (state.view === "head" && focus) {
+    const least = state.least ? ` of at least ${state.least}` : "";
+    parts.push(`${focus.side === "query" ? "Query" : "Key"} ${focus.token} alone: all of its weights${least} are drawn.`);
+  } else if (state.view === "head") {
+    listTokens();
+    const { lines, total } = chosenLines();
+    const all = count * count * state.heads.length;
+    const rule = state.most ? `the ${state.most === 1 ? "strongest" : `${state.most} strongest`} of each query` : "all";
+    parts.push(`${lines.length.toLocaleString("en")} of ${all.toLocaleString("en")} weights drawn: ${rule}, if at least ${state.least}.`);
+    if (total > lines.length) parts.push(`${(total - lines.length).toLocaleString("en")} weaker ones would be too many to draw.`);
+  }
+  if (state.view === "model") parts.push(`${data.layers.length * HEADS} heads, ${count} × ${count} weights each; queries downwards, keys to the right.`);
+  if (state.view === "matrix") parts.push(`Layer ${data.layers[state.layer]}, ${meanNamed(state.heads)}: ${count} × ${count} weights.`);
+  if (state.hideSpecial) {
+    parts.push(`${COUNT - count} special tokens are hidden, nothing is computed anew: the rows shown sum to less than 1.`);
+  }
+  byId("said").textContent = parts.join(" ");
+}

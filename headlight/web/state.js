@@ -1,0 +1,75 @@
+// What is chosen. The address keeps it behind the #, so a link leads to what its sender saw.
+
+const VIEWS = ["head", "model", "matrix"];
+const state = {
+  view: "head",
+  layer: data.layers.indexOf(data.start.layer), // the place among the layers held
+  heads: [data.start.head],
+  several: false,
+  most: COUNT <= 12 ? 0 : COUNT <= 60 ? 3 : 2,
+  // The greatest weight of a row is 1 / COUNT or more, so each query keeps a line however even its attention is.
+  least: Math.min(0.01, Math.floor(1e4 / COUNT) / 1e4),
+  cell: 0, // pixels; 0: as large as fits
+  oneScale: false,
+  hideSpecial: false,
+  theme: "system",
+  focus: null, // {side: "query" | "key", token}: pinned
+  hover: null, // the same, under the pointer; a pinned one wins
+  at: null, // {query, key}: the cell of the matrix that is read
+};
+
+const integers = (text) => (text ?? "").split(",").filter((part) => /^\d{1,6}$/.test(part)).map(Number);
+const oneOf = (choices, value, otherwise) => (choices.includes(value) ? value : otherwise);
+
+/** Takes from the address what makes sense in it; the rest stays. */
+function readAddress() {
+  const asked = new URLSearchParams(location.hash.slice(1));
+  state.view = oneOf(VIEWS, asked.get("view"), state.view);
+  state.theme = oneOf(THEMES, asked.get("theme"), state.theme);
+  const [layer] = integers(asked.get("layer"));
+  if (data.layers.includes(layer)) state.layer = data.layers.indexOf(layer);
+  const heads = [...new Set(integers(asked.get("head")))].filter((head) => head < HEADS).sort((a, b) => a - b);
+  if (heads.length) [state.heads, state.several] = [heads, heads.length > 1];
+  const [most] = integers(asked.get("most"));
+  if ([0, 1, 2, 3, 5, 10].includes(most)) state.most = most;
+  const least = Number.parseFloat(asked.get("least"));
+  if (least >= 0 && least <= 1) state.least = least;
+  state.hideSpecial = asked.has("special") ? asked.get("special") === "hide" : state.hideSpecial;
+  const token = /^([qk])(\d{1,6})$/.exec(asked.get("token") ?? "");
+  if (token && Number(token[2]) < COUNT) state.focus = { side: token[1] === "q" ? "query" : "key", token: Number(token[2]) };
+}
+
+/** Writes the address, without a new entry in the history. */
+function writeAddress() {
+  const said = new URLSearchParams({ view: state.view, layer: data.layers[state.layer], head: state.heads.join() });
+  if (state.view === "head") {
+    said.set("most", state.most);
+    said.set("least", state.least);
+    if (state.focus) said.set("token", `${state.focus.side[0]}${state.focus.token}`);
+  }
+  if (state.hideSpecial) said.set("special", "hide");
+  if (state.theme !== "system") said.set("theme", state.theme);
+  written = `#${said}`.replaceAll("%2C", ",");
+  try {
+    history.replaceState(null, "", written);
+  } catch {
+    // A browser may forbid it for a page that was opened in a frame without an address; the page works without.
+  }
+}
+let written = "";
+
+/** The one way to change anything: takes the changes, keeps them possible, and draws anew. */
+function choose(changes) {
+  Object.assign(state, changes);
+  if (!state.heads.length) state.heads = [0];
+  const hidden = (token) => state.hideSpecial && data.special[token];
+  if (state.focus && hidden(state.focus.token)) state.focus = null;
+  if (state.hover && hidden(state.hover.token)) state.hover = null;
+  if (state.at && (hidden(state.at.query) || hidden(state.at.key))) state.at = null;
+  draw();
+  const fleeting = Object.keys(changes).every((name) => name === "hover" || name === "at");
+  if (!fleeting) writeAddress();
+}
+
+const focused = () => state.focus ?? state.hover;
+const shown = () => shownTokens(state.hideSpecial);

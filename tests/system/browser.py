@@ -1,0 +1,200 @@
+"""A real headless Chromium, driven through the DevTools protocol over two pipes: no port, no driver, no WebSocket."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import selectors
+import signal
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+SECONDS = 60  # for one answer; a page of 4 MB is there within one
+# Chromium reads commands from descriptor 3 and answers on 4: messages in JSON, a NUL after each.
+LAUNCH = ["bash", "-c", 'exec "$@" 3<&"$COMMANDS" 4>&"$ANSWERS"', "launch"]
+OPTIONS = (
+    "--headless",
+    "--remote-debugging-pipe",
+    "--no-sandbox",  # refuses to start for root without it; it opens nothing but files made by the tests
+    "--no-first-run",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--hide-scrollbars",
+)
+
+
+class Browser:
+    """One page of one Chromium. Use as a context manager.
+
+    Attributes:
+        requests: addresses that the page asked for.
+        problems: exceptions and messages of the page's console, refusals by its policy among them.
+    """
+
+    def __init__(self, profile: Path) -> None:
+        command_out, self._commands = os.pipe()
+        self._answers, answer_in = os.pipe()
+        environment = {**os.environ, "COMMANDS": str(command_out), "ANSWERS": str(answer_in), "HOME": str(profile)}
+        command = [*LAUNCH, "chromium", *OPTIONS, f"--user-data-dir={profile}", "about:blank"]
+        self._log = (profile / "chromium.log").open("wb")
+        self.process = subprocess.Popen(
+            command,
+            env=environment,
+            pass_fds=(command_out, answer_in),
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,
+        )
+        os.close(command_out)
+        os.close(answer_in)
+        self._number, self._rest, self._session = 0, b"", ""
+        self._events: list[dict[str, Any]] = []
+        self.requests: list[str] = []
+        self.problems: list[str] = []
+        self._attach()
+
+    def _attach(self) -> None:
+        targets = self.call("Target.getTargets")["targetInfos"]
+        page = next(target["targetId"] for target in targets if target["type"] == "page")
+        self._session = self.call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **parameters: Any) -> Any:
+        """One command of the protocol, and its result."""
+        self._number += 1
+        message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._commands, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._next()
+            if answer.get("id") == self._number:
+                assert "error" not in answer, f"{method}: {answer['error']}"
+                return answer["result"]
+
+    def _next(self) -> dict[str, Any]:
+        """The next message; events are also kept."""
+        end = time.monotonic() + SECONDS
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._answers, selectors.EVENT_READ)
+            while b"\0" not in self._rest:
+                assert selector.select(end - time.monotonic()), f"Chromium said nothing for {SECONDS} s: {self.log()}"
+                read = os.read(self._answers, 2**20)
+                assert read, f"Chromium has ended: {self.log()}"
+                self._rest += read
+        line, _, self._rest = self._rest.partition(b"\0")
+        message: dict[str, Any] = json.loads(line)
+        if "method" in message:
+            self._note(message["method"], message["params"])
+            self._events.append(message)
+        return message
+
+    def _note(self, method: str, parameters: dict[str, Any]) -> None:
+        if method == "Network.requestWillBeSent":
+            self.requests.append(parameters["request"]["url"])
+        elif method == "Runtime.exceptionThrown":
+            self.problems.append(json.dumps(parameters["exceptionDetails"]))
+        elif method == "Runtime.consoleAPICalled":
+            self.problems.append(json.dumps(parameters["args"]))
+        elif method == "Log.entryAdded":
+            self.problems.append(parameters["entry"]["text"])
+        elif method == "Page.javascriptDialogOpening":
+            self.problems.append(f"dialog: {parameters['message']}")
+
+    def open(self, path: Path, fragment: str = "") -> None:
+        """Loads a file anew, and waits until it is drawn."""
+        self._number += 1
+        address = f"{path.as_uri()}?{self._number}"  # else another fragment would load nothing
+        self._events.clear()
+        self.call("Page.navigate", url=f"{address}{fragment}")
+        while not self._loaded(address):
+            self._next()
+        self.settle()
+
+    def _loaded(self, address: str) -> bool:
+        """Whether the page of this address, not the one before it, has been loaded."""
+        methods = [event["method"] for event in self._events]
+        for at, event in enumerate(self._events):
+            if event["method"] == "Page.frameNavigated" and event["params"]["frame"]["url"].startswith(address):
+                return "Page.loadEventFired" in methods[at:]
+        return False
+
+    def settle(self) -> None:
+        """Two frames: what the last event changed has been drawn."""
+        self.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    def evaluate(self, expression: str) -> Any:
+        """The value of an expression in the page, awaited where it is a promise."""
+        answer = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in answer, f"{expression}: {answer['exceptionDetails']}"
+        return answer["result"].get("value")
+
+    def text(self, selector: str) -> str:
+        """What a reader sees of an element."""
+        found: str = self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText")
+        return found
+
+    def point(self, selector: str) -> tuple[float, float]:
+        """The middle of an element, brought into sight."""
+        x, y = self.evaluate(
+            f"(() => {{ const found = document.querySelector({json.dumps(selector)}); found.scrollIntoView({{block: 'nearest'}});"
+            " const box = found.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; })()"
+        )
+        return x, y
+
+    def move(self, selector: str) -> None:
+        """Puts the pointer on an element."""
+        x, y = self.point(selector)
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        self.settle()
+
+    def click(self, selector: str) -> None:
+        """A click of the left button in the middle of an element."""
+        x, y = self.point(selector)
+        for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+        self.settle()
+
+    def press(self, key: str) -> None:
+        """One key, by its name: "Tab", "ArrowDown", "Enter", "Escape"."""
+        code = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowRight": 39, "ArrowDown": 40}[key]
+        text = {"text": "\r"} if key == "Enter" else {}
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text)
+        self.settle()
+
+    def screen(self, width: int, height: int, *, dark: bool = False) -> None:
+        """A screen of this size in CSS pixels, with a light or dark theme."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        self.call("Emulation.setEmulatedMedia", features=features)
+        self.settle()
+
+    def picture(self, **options: Any) -> bytes:
+        """A PNG of what is seen."""
+        return base64.b64decode(self.call("Page.captureScreenshot", format="png", **options)["data"])
+
+    def log(self) -> str:
+        """The end of what Chromium wrote."""
+        return Path(self._log.name).read_text(errors="replace")[-2000:]
+
+    def __enter__(self) -> Browser:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._commands)  # Chromium ends when nobody can command it any more
+        try:
+            self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)  # a group of its own, so its helpers and nobody else
+            self.process.wait()
+        os.close(self._answers)
+        self._log.close()

@@ -1,0 +1,43 @@
+"""What the tests of the page share: texts, and what is read off a page."""
+
+from __future__ import annotations
+
+import json
+
+from headlight.results import Floats
+from tests.system.browser import Browser
+
+SHORT = "read a file"
+MIDDLE = "def read(path): return json.loads(open(path).read()) if path else None"
+LONG = "\n".join(f"def read_{name}(path, mode): return json.loads(open(path, mode).read())" for name in "abcdefgh")
+# Reads a copy: Chromium complains of canvases that are drawn upon and read in turn.
+INK = """
+(() => { const canvas = document.createElement("canvas"), shown = document.querySelector(SELECTOR);
+  [canvas.width, canvas.height] = [shown.width, shown.height];
+  const copy = canvas.getContext("2d", { willReadFrequently: true });
+  copy.drawImage(shown, 0, 0);
+  const pixels = copy.getImageData(0, 0, canvas.width, canvas.height).data;
+  let hash = 0, inked = 0;
+  for (let at = 0; at < pixels.length; at += 4) if (pixels[at + 3]) {
+    inked += 1; hash = (hash * 31 + at + pixels[at] + 3 * pixels[at + 1] + 7 * pixels[at + 2]) % 1000000007; }
+  return [inked, hash]; })()
+"""
+
+
+def ink(browser: Browser, selector: str) -> tuple[int, int]:
+    """How many pixels of a canvas are drawn upon, and a number that depends on all of them."""
+    inked, digest = browser.evaluate(INK.replace("SELECTOR", json.dumps(selector)))
+    return inked, digest
+
+
+def as_shown(weights: Floats) -> list[str]:
+    """Three decimals; nothing beside a token whose weight would be 0.000."""
+    return [f"{weight:.3f}" if weight >= 0.0005 else "" for weight in weights]
+
+
+def shown_weights(browser: Browser, column: str) -> list[str]:
+    """The numbers beside the tokens of a column."""
+    found: list[str] = browser.evaluate(
+        f"[...document.querySelectorAll('#{column} .weight')].map((each) => each.textContent)"
+    )
+    return found

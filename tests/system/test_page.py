@@ -1,0 +1,160 @@
+"""The page of `headlight attend --html` in a real browser: what is clicked, pointed at and typed changes what is drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headlight import Attention
+from headlight.cli import main
+from tests.system.browser import Browser
+from tests.system.pages import LONG, MIDDLE, SHORT, as_shown, ink, shown_weights
+from tests.system.processes import Service
+
+
+def test_the_command_line_writes_a_page_that_opens_at_the_head_asked_for(
+    rope: Service, browser: Browser, tmp_path: Path
+) -> None:
+    path = tmp_path / "a page.html"
+    assert main(["attend", SHORT, "--target", rope.target, "--html", str(path), "--head", "3"]) == 0
+    browser.open(path)
+    assert browser.text("#detail h2") == "Layer 2, head 3"
+    assert browser.evaluate("document.querySelectorAll('#layers input').length") == 3
+    assert ink(browser, "#lines")[0] > 500
+
+
+def test_a_click_on_a_head_or_a_layer_changes_the_lines(browser: Browser, pages: dict[str, Path]) -> None:
+    expected = {}
+    for layer, head in ((2, 0), (2, 3), (0, 3)):
+        browser.open(pages[MIDDLE], f"#layer={layer}&head={head}")
+        expected[layer, head] = ink(browser, "#lines")
+    assert len(set(expected.values())) == len(expected)
+    assert min(inked for inked, _ in expected.values()) > 500
+    browser.open(pages[MIDDLE])
+    assert ink(browser, "#lines") == expected[2, 0]
+    browser.click("#heads label:nth-child(4)")
+    assert ink(browser, "#lines") == expected[2, 3]
+    browser.click("#layers label:nth-child(1)")
+    assert ink(browser, "#lines") == expected[0, 3]
+    assert browser.text("#detail h2") == "Layer 0, head 3"
+
+
+def test_several_heads_at_once(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages[MIDDLE], "#layer=1&head=2")
+    alone = ink(browser, "#lines")[0]
+    browser.click("#several")
+    browser.click("#heads label:nth-child(5)")
+    assert browser.text("#detail h2") == "Layer 1, heads 2, 4"
+    assert ink(browser, "#lines")[0] > alone
+    browser.click("#all-heads")
+    assert browser.text("#detail h2") == "Layer 1, all 6 heads"
+    assert browser.evaluate("location.hash").startswith("#view=head&layer=1&head=0,1,2,3,4,5")
+
+
+def test_a_query_pointed_at_shows_its_weights_and_a_click_keeps_them(
+    browser: Browser, pages: dict[str, Path], attentions: dict[str, Attention]
+) -> None:
+    browser.open(pages[SHORT], "#layer=0&head=1")
+    all_lines = ink(browser, "#lines")
+    browser.move("#query-3")
+    expected = as_shown(attentions[SHORT].head(0, 1)[3])
+    assert shown_weights(browser, "keys") == expected
+    assert shown_weights(browser, "queries") == [""] * 5
+    assert ink(browser, "#lines") != all_lines
+    browser.move("h1")
+    assert ink(browser, "#lines") == all_lines
+    browser.click("#query-3")
+    browser.move("h1")
+    assert shown_weights(browser, "keys") == expected
+    assert browser.text("#detail h2") == "Query 3 “file”"
+    browser.press("Escape")
+    assert shown_weights(browser, "keys") == [""] * 5
+    browser.move("#key-0")
+    assert shown_weights(browser, "queries") == as_shown(attentions[SHORT].head(0, 1)[:, 0])
+
+
+def test_the_keyboard_reaches_tokens_and_heads(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages[SHORT])
+    browser.evaluate("document.querySelector('#query-0').focus()")
+    browser.press("ArrowDown")
+    assert browser.text("#detail h2") == "Query 1 “read”"
+    browser.press("ArrowRight")
+    browser.press("Enter")
+    assert browser.text("#detail h2") == "Key 1 “read”"
+    assert browser.evaluate("document.querySelector('#key-1').getAttribute('aria-selected')") == "true"
+    browser.press("Escape")
+    browser.evaluate("document.querySelector('#heads input').focus()")
+    before = ink(browser, "#lines")
+    browser.press("ArrowRight")
+    assert browser.evaluate("document.querySelector('#heads input:checked').value") == "1"
+    assert ink(browser, "#lines") != before
+
+
+def test_special_tokens_are_hidden_and_that_is_said(
+    browser: Browser, pages: dict[str, Path], attentions: dict[str, Attention]
+) -> None:
+    browser.open(pages[SHORT], "#layer=1&head=0")
+    browser.click("#hide-special")
+    assert browser.evaluate("document.querySelectorAll('#queries .token').length") == 3
+    assert "2 special tokens are hidden, nothing is computed anew" in browser.text("#said")
+    browser.click("#query-1")
+    row = attentions[SHORT].head(1, 0)[1]
+    assert shown_weights(browser, "keys") == as_shown(row[1:4])
+    assert f"{row[0] + row[4]:.3f} of this row is on special tokens" in browser.text("#detail")
+
+
+def test_the_slider_and_the_number_of_lines_say_what_they_leave_out(
+    browser: Browser, pages: dict[str, Path], attentions: dict[str, Attention]
+) -> None:
+    weights = attentions[LONG].head(2, 1)
+    assert len(weights) > 150
+    browser.open(pages[LONG], "#layer=2&head=1&most=0&least=0.25")
+    assert browser.text("#said").startswith(f"{(weights >= 0.25).sum()} of {weights.size:,} weights drawn: all, if")
+    browser.open(pages[LONG], "#layer=2&head=1&most=1&least=0")
+    assert browser.text("#said").startswith(f"{len(weights)} of {weights.size:,} weights drawn: the strongest of each")
+
+
+def test_scrolling_draws_the_lines_that_come_into_sight(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages[LONG], "#layer=2&head=2")
+    assert browser.evaluate("document.querySelector('#lines').height") < 900
+    top = ink(browser, "#lines")
+    browser.evaluate("document.querySelector('#scroller').scrollTop = 1500")
+    browser.settle()
+    assert ink(browser, "#lines") != top
+    assert ink(browser, "#lines")[0] > 500
+
+
+def test_a_thumbnail_opens_its_head(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages[MIDDLE], "#view=model")
+    drawn = [
+        ink(browser, f".thumb[data-layer='{layer}'][data-head='{head}'] canvas") for layer, head in ((0, 1), (2, 5))
+    ]
+    assert drawn[0] != drawn[1]
+    browser.click(".thumb[data-layer='1'][data-head='4']")
+    assert browser.text("#detail h2") == "Layer 1, head 4"
+    assert browser.evaluate("document.querySelector('#head-view').hidden") is False
+    opened = ink(browser, "#lines")
+    browser.open(pages[MIDDLE], "#layer=1&head=4")
+    assert ink(browser, "#lines") == opened
+
+
+def test_the_matrix_tells_the_weight_of_a_cell(
+    browser: Browser, pages: dict[str, Path], attentions: dict[str, Attention]
+) -> None:
+    browser.open(pages[SHORT], "#view=matrix&layer=0&head=2")
+    first = ink(browser, "#cells")
+    browser.evaluate("document.querySelector('#matrix').focus()")
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight"):  # the first key goes to the first cell
+        browser.press(key)
+    weight = attentions[SHORT].head(0, 2)[1, 1]
+    assert browser.text("#detail dl").split() == [
+        "query",
+        "1",
+        "“read”",
+        "key",
+        "1",
+        "“read”",
+        "weight",
+        f"{weight:.3f}",
+    ]
+    browser.click("#heads label:nth-child(1)")
+    assert ink(browser, "#cells") != first

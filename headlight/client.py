@@ -16,7 +16,16 @@ from headlight.channel import ClientBase, Options, Retries, seconds_left
 from headlight.convert import Input, Truncate, as_list, from_model
 from headlight.errors import MixedWeights, Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
-from headlight.results import Attention, AttentionMaps, Embeddings, Floats, Hidden, ModelDescription, TokenList
+from headlight.results import (
+    Attention,
+    AttentionMaps,
+    Embeddings,
+    Floats,
+    Hidden,
+    ModelDescription,
+    Occlusion,
+    TokenList,
+)
 from headlight.spec import AttentionSpec, HiddenSpec, IndicesLike, Number, TokenChoice, indices_of
 from headlight.work import Pooled, RequestT, ResponseT, ResultT, Tokenized, UnaryWork
 
@@ -124,6 +133,21 @@ class Client(ClientBase[grpc.Channel]):
         with self._errors():
             response = self._stub.Encode(request, timeout=seconds_left(self._deadline()))
         return int(response.data_bytes)
+
+    def occlusion(self, text: Input, tokens: TokenChoice | None = None, *, truncate: Truncate = None) -> Occlusion:
+        """How far the pooled vector of one text moves when each token is hidden: what it rests on, without looking at attention.
+
+        Costs an encoding for each token hidden.
+
+        Args:
+            text: the input.
+            tokens: which to hide; None: all that are not special. See `headlight.spec.TokenChoice`.
+            truncate: as in `encode`.
+        """
+        request = stream.occlusion_request(self._model, text, tokens, truncate)
+        with self._errors():
+            response = self._stub.Occlude(request, timeout=seconds_left(self._deadline()))
+        return stream.occlusion(response)
 
     def hidden(
         self,

@@ -208,6 +208,23 @@ class AttentionMaps:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Occlusion:
+    """How far the vector of one text moves when each of its tokens is hidden.
+
+    Attributes:
+        moved: float32 [m], Euclidean distances; for vectors of unit length from 0 to 2.
+        places: the tokens that were hidden, in the order of `moved`.
+        tokens: of the text.
+        model: which weights answered.
+    """
+
+    moved: Floats
+    places: tuple[int, ...]
+    tokens: TokenList
+    model: ModelRef
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Hidden:
     """Hidden states of one text of n tokens.
 

@@ -17,6 +17,8 @@ from headlight.chunks import Answer, Assembly
 from headlight.convert import (
     Input,
     Truncate,
+    dtype_of,
+    from_bytes,
     from_model_ref,
     from_token_info,
     malformed,
@@ -26,10 +28,10 @@ from headlight.convert import (
 )
 from headlight.pb import headlight_pb2 as pb
 from headlight.plan import Cost, measure, request_bytes, split
-from headlight.results import Attention, AttentionMaps, Floats, Hidden, ModelDescription, TokenList, Units
-from headlight.spec import AttentionSpec, HiddenSpec, IndicesLike
+from headlight.results import Attention, AttentionMaps, Floats, Hidden, ModelDescription, Occlusion, TokenList, Units
+from headlight.spec import AttentionSpec, HiddenSpec, IndicesLike, TokenChoice
 from headlight.status import error_of_status
-from headlight.wire import attention_output, hidden_output
+from headlight.wire import attention_output, hidden_output, selector_of
 from headlight.work import Origin
 
 ResultT = TypeVar("ResultT")
@@ -172,6 +174,23 @@ def dry_run(name: str, text: Input, spec: AttentionSpec, truncate: Truncate) -> 
     return pb.EncodeRequest(
         model=name, inputs=[to_input(text, "text")], outputs=outputs, truncation=truncation, dry_run=True
     )
+
+
+def occlusion_request(name: str, text: Input, tokens: TokenChoice | None, truncate: Truncate) -> pb.OccludeRequest:
+    """The request that asks how far a vector moves when tokens are hidden; None: those that are not special."""
+    request = pb.OccludeRequest(model=name, input=to_input(text, "text"), truncation=to_truncation(truncate))
+    if tokens is not None:
+        request.tokens.CopyFrom(selector_of(tokens) or pb.TokenSelector(named=pb.NAMED_TOKENS_ALL))
+    return request
+
+
+def occlusion(response: pb.OccludeResponse) -> Occlusion:
+    """What a response says. Raises EngineError where it does not hold together."""
+    tokens, places = from_token_info(response.item.tokens), tuple(response.tokens)
+    if list(response.moved.shape) != [len(places)] or not places or max(places) >= len(tokens):
+        raise malformed(f"distances of the shape {list(response.moved.shape)} for {len(places)} tokens")
+    moved = from_bytes(dtype_of(response.moved.dtype), response.moved.data, len(places))
+    return Occlusion(moved, places, tokens, from_model_ref(response.model))
 
 
 def maps_of(answer: Answer, index: int) -> AttentionMaps:

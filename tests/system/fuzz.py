@@ -30,7 +30,20 @@ ALLOWED = {
     grpc.StatusCode.NOT_FOUND,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
-METHODS = ("Encode", "Encode", "Encode", "Tokenize", "GetModel", "EncodeStream")
+METHODS = ("Encode", "Encode", "Encode", "Tokenize", "Occlude", "GetModel", "EncodeStream")
+
+
+REDUCED = pb.AttentionOutput(
+    reduce=[pb.REDUCTION_HEAD_MEAN, pb.REDUCTION_POOLING_WEIGHTS], unit=pb.UNIT_WORD, drop_special=True, top_k=2
+)
+CHOSEN = pb.AttentionOutput(
+    pairs=[pb.LayerHead(layer=-1, head=1)],
+    queries=pb.TokenSelector(indices=pb.TokenIndices(indices=[1, -1])),
+    keys=pb.TokenSelector(span=pb.TextSpan(start=0, end=4)),
+    dtype=pb.DATA_TYPE_UINT8,
+    max_bytes=1 << 20,
+)
+HIDDEN = pb.HiddenOutput(layer_runs=[pb.IndexRun(begin=-2)], tokens=pb.TokenSelector(named=pb.NAMED_TOKENS_SPECIAL))
 
 
 def seeds() -> tuple[list[bytes], list[bytes]]:
@@ -51,6 +64,10 @@ def seeds() -> tuple[list[bytes], list[bytes]]:
     requests.append(
         pb.EncodeRequest(model="docs-rope", inputs=inputs[:2], outputs=everything, truncation=pb.TRUNCATION_CUT_END)
     )
+    requests += [
+        pb.EncodeRequest(inputs=inputs[:1], outputs=pb.Outputs(attention=form, hidden=HIDDEN), dry_run=dry)
+        for form, dry in ((REDUCED, False), (CHOSEN, False), (CHOSEN, True))
+    ]
     streamed = [pb.EncodeStreamRequest(id="a", encode=request) for request in requests]
     return [each.SerializeToString() for each in requests], [each.SerializeToString() for each in streamed]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grpc
 import numpy as np
 import pytest
 import torch
@@ -9,6 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headlight import AttentionMaps, AttentionSpec, Client, InvalidInput, Run, Span
+from headlight.pb import headlight_pb2 as pb
+from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.results import TokenList
 from headlight.runtime.values import Floats
 from model.encoder import Encoder
@@ -80,6 +83,59 @@ def test_masked_heads_are_pytorchs(small: Small) -> None:
     assert np.abs(vector - expected).max() <= 1e-5
     assert np.abs(whole - expected).max() > 1e-3
     compare(AttentionSpec(), encoder, answer, mask)
+
+
+def test_hidden_tokens_move_the_vector_as_in_pytorch(small: Small) -> None:
+    """PyTorch sees a mask with a hole where the token was."""
+    _, service, encoder = small
+    ids = [7, 9, 30, 8, 12, 9]
+    vector_at = {"cls": 0, "last": 5}.get(encoder.config.pooling)
+    with Client(service.target) as client:
+        found = client.occlusion(ids)
+        chosen = client.occlusion(ids, (3, -2))
+        with pytest.raises(InvalidInput, match=r"tokens\[0\]: is 6"):
+            client.occlusion(ids, (6,))
+    assert found.places == tuple(token for token in range(6) if token != vector_at)
+    for moved, token in zip(found.moved, found.places, strict=True):
+        mask = torch.tensor([[int(other != token) for other in range(6)]])
+        with torch.inference_mode():
+            whole, hole = (encoder(torch.tensor(ids)[None], mask=each).pooled[0] for each in (None, mask))
+        assert moved == pytest.approx(float((whole - hole).norm()), abs=2e-5)
+    by_place = dict(zip(found.places, found.moved, strict=True))
+    assert chosen.places == (3, 4)
+    assert chosen.moved == pytest.approx([by_place[3], by_place[4]], abs=1e-6)
+
+
+def test_states_of_chosen_tokens(small: Small) -> None:
+    _, service, encoder = small
+    ids = [7, 9, 30, 8, 12, 9]
+    with Client(service.target) as client:
+        whole = client.hidden(ids)
+        some = client.hidden(ids, slice(-1, None), tokens=(4, 0), dtype="float16")
+    with torch.inference_mode():
+        expected = encoder(torch.tensor(ids)[None], fused=False).hidden[-1][0].numpy()
+    assert whole.states.shape == (encoder.config.layers + 1, 6, encoder.config.dim)
+    assert np.abs(whole.states[-1] - expected).max() < 1e-4
+    assert (some.places, some.layers) == ((4, 0), (encoder.config.layers,))
+    assert some.states.dtype == np.float16
+    assert np.abs(some.states[0] - expected[[4, 0]]).max() < 1e-2
+
+
+def test_one_masked_input_among_others(small: Small) -> None:
+    """All items of a request run on one graph; those without a mask are as they would be alone."""
+    _, service, encoder = small
+    config = encoder.config
+    mask = pb.HeadMask(values=[0.0] * (config.layers * config.heads))
+    plain, other = (pb.TokenIds(ids=ids) for ids in ([7, 9, 30], [8, 12]))
+    inputs = [pb.Input(ids=plain), pb.Input(ids=other, head_mask=mask), pb.Input(ids=other)]
+    with grpc.insecure_channel(service.target) as channel:
+        answer = pb_grpc.HeadlightServiceStub(channel).Encode(pb.EncodeRequest(inputs=inputs), timeout=60)
+    vectors = np.frombuffer(answer.pooled.data, "<f4").reshape(3, -1)
+    with torch.inference_mode():
+        alone, whole = (encoder(torch.tensor([ids])).pooled[0].numpy() for ids in ([7, 9, 30], [8, 12]))
+    assert np.abs(vectors[0] - alone).max() <= 1e-5
+    assert np.abs(vectors[2] - whole).max() <= 1e-5
+    assert np.abs(vectors[1] - whole).max() > 1e-3
 
 
 def test_pairs_of_texts_have_spans_of_both(rope: Service) -> None:

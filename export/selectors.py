@@ -13,6 +13,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 FLAT, LEADING = "maps_flat", "maps_leading"
+PREFIX = "select_"  # of the names of the nodes added
 
 
 def add_selectors(model: onnx.ModelProto, layers: int, heads: int) -> None:
@@ -31,6 +32,7 @@ def add_selectors(model: onnx.ModelProto, layers: int, heads: int) -> None:
         graph.initializer.append(numpy_helper.from_array(np.array(values, dtype=np.int64), name))
     for layer in range(layers):
         _add_to_layer(graph, layer, heads)
+    _move_forward(graph)
 
 
 def _add_to_layer(graph: onnx.GraphProto, layer: int, heads: int) -> None:
@@ -45,7 +47,7 @@ def _add_to_layer(graph: onnx.GraphProto, layer: int, heads: int) -> None:
         return name
 
     def node(kind: str, inputs: Sequence[str], *outputs: str, **attributes: Any) -> None:
-        graph.node.append(helper.make_node(kind, inputs, outputs, name=f"select_{outputs[0]}", **attributes))
+        graph.node.append(helper.make_node(kind, inputs, outputs, name=f"{PREFIX}{outputs[0]}", **attributes))
 
     for name, maps in (("attention", weights), ("scores", scores)):
         chosen = takes(f"{name}_{layer}_heads", TensorProto.INT64, [f"{name}_{layer}_count"])
@@ -68,3 +70,23 @@ def _add_to_layer(graph: onnx.GraphProto, layer: int, heads: int) -> None:
     extents: list[str | int] = [heads, "length", f"top_{layer}_count"]
     entries = gives(f"top_{layer}_entries", extents)
     node("TopK", [weights, top], entries, gives(f"top_{layer}_keys", extents, TensorProto.INT64), axis=-1)
+
+
+def _move_forward(graph: onnx.GraphProto) -> None:
+    """Put each selector behind the last node that it needs. The maps of all layers would be held at once, were they at the end."""
+    selectors: list[onnx.NodeProto] = [node for node in graph.node if node.name.startswith(PREFIX)]
+    others: list[onnx.NodeProto] = [node for node in graph.node if not node.name.startswith(PREFIX)]
+    made = {value.name for value in (*graph.input, *graph.initializer)}
+    ordered: list[onnx.NodeProto] = []
+    for node in others:
+        ordered.append(node)
+        made.update(node.output)
+        for selector in list(selectors):  # in their own order, in which each precedes those that need it
+            if made.issuperset(selector.input):
+                ordered.append(selector)
+                made.update(selector.output)
+                selectors.remove(selector)
+    if selectors:
+        raise RuntimeError(f"{selectors[0].name} selects from what the graph does not compute. This is a bug.")
+    del graph.node[:]
+    graph.node.extend(ordered)

@@ -92,13 +92,15 @@ class Engine:
             wanted = Wanted(items, architecture.layers, architecture.heads, feeds["ids"].shape[1])
             feeds |= wanted.feeds()
             names += wanted.outputs
+        unreduced = wanted.unreduced() if wanted is not None else None
+        buffers = wanted.buffers(unreduced) if wanted is not None and unreduced is not None else {}
         try:
-            outputs = dict(zip(names, self._sessions[role].run(names, feeds), strict=True))
+            outputs = _run(self._sessions[role], names, feeds, buffers)
         except Exception as error:  # the library raises many types, none of them a base of the others
             raise _failure("ONNX Runtime failed", str(error)) from error
         if not all(np.isfinite(outputs[name]).all() for name in ("pooled", "tokens") if name in outputs):
             raise _failure("a result is not finite", f"role {role}, batch {feeds['ids'].shape}")
-        return [cut_out(outputs, row, item, wanted) for row, item in enumerate(items)]
+        return [cut_out(outputs, row, item, wanted, unreduced) for row, item in enumerate(items)]
 
     def _feeds(self, role: Role, items: Sequence[EncodeItem]) -> Outputs:
         """The inputs of a graph. Those that no item sets stand for "as if the graph had no such input"."""
@@ -125,11 +127,40 @@ def output_names(items: Sequence[EncodeItem]) -> list[str]:
     return ["pooled", *names]
 
 
-def cut_out(outputs: Outputs, row: int, item: EncodeItem, wanted: Wanted | None) -> ItemResult:
-    """One item's share of a batch's outputs, without padding, copied so that the batch's memory is let go."""
+def _run(session: Any, names: Sequence[str], feeds: Outputs, buffers: Outputs) -> Outputs:
+    """The outputs named; those that have a buffer are written into it."""
+    if not buffers:
+        return dict(zip(names, session.run(names, feeds), strict=True))
+    binding = session.io_binding()
+    for name, array in feeds.items():
+        binding.bind_cpu_input(name, array)
+    for name in names:
+        if name in buffers:
+            buffer = buffers[name]
+            binding.bind_output(name, "cpu", 0, buffer.dtype.type, buffer.shape, buffer.ctypes.data)
+        else:
+            binding.bind_output(name)
+    session.run_with_iobinding(binding)
+    found = zip(names, binding.get_outputs(), strict=True)
+    return {name: buffers[name] if name in buffers else value.numpy() for name, value in found}
+
+
+def cut_out(
+    outputs: Outputs, row: int, item: EncodeItem, wanted: Wanted | None, unreduced: NDArray[np.float32] | None
+) -> ItemResult:
+    """One item's share of a batch's outputs, without padding, copied so that the batch's memory is let go.
+
+    Args:
+        outputs: of the graph.
+        row: the item's place in the batch.
+        item: what is wanted.
+        wanted: where attention or hidden states are.
+        unreduced: its attention, where the graph has written that to its place.
+    """
     n, selection = len(item.ids), item.selection
-    attention = indices = scales = hidden = None
-    if wanted is not None and (choice := selection.attention) is not None:
+    attention: NDArray[Any] | None = unreduced
+    indices = scales = hidden = None
+    if unreduced is None and wanted is not None and (choice := selection.attention) is not None:
         source, maps = source_of(choice, item.where), wanted.maps(row, outputs)
         attention, indices, scales = reduce_attention(choice, item.where, source, maps)
     if (states := selection.hidden) is not None:
@@ -190,6 +221,8 @@ def _open_session(path: str, threads: int, spin: bool) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
+    # In the order of the file: there each layer's maps are selected from before the next layer begins, and let go.
+    options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
     options.log_severity_level = 4  # fatal: all else comes as an exception too, and standard error is for our log alone
     options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
     # A plan of memory would be kept for every shape there ever was, and shapes are many here. Without, batches take as long.

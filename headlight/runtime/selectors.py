@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from headlight.runtime.choice import Choice
 from headlight.runtime.items import EncodeItem
 from headlight.runtime.reduce import Maps, pooling_weights, row_tokens
-from headlight.runtime.shapes import Source, source_of
+from headlight.runtime.shapes import Source, attention_shape, source_of
 from headlight.runtime.units import Places
 from headlight.runtime.values import Floats
+from headlight.spec import AttentionSpec
 
 Arrays = dict[str, NDArray[Any]]
 OUTPUTS_OF: dict[Source, tuple[str, ...]] = {
@@ -103,6 +104,23 @@ class Wanted:
             feeds[f"combine_{layer}"] = combine if ("rows", layer) in self._chosen else combine[:, :, :0]
             feeds[f"top_{layer}"] = np.array([most if ("top", layer) in self._chosen else 0], dtype=np.int64)
         return feeds
+
+    def unreduced(self) -> NDArray[np.float32] | None:
+        """Where the graph can write the answer of a lone item itself, which saves a copy of it: [layers, heads, n, n] to be filled.
+
+        None where there are several items, or maps do not stay as they are.
+        """
+        if self._batch != 1 or not self._wishes:
+            return None
+        choice, places = self._wishes[0].choice, self._wishes[0].places
+        as_it_is = AttentionSpec(layers=choice.spec.layers, heads=choice.spec.heads, max_bytes=choice.spec.max_bytes)
+        if choice.spec != as_it_is or any(list(heads) != sorted(heads) for heads in choice.heads):
+            return None
+        return np.empty(attention_shape(choice, places), dtype=np.float32)
+
+    def buffers(self, maps: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+        """The outputs that lie in `unreduced`, [1, heads, n, n] each."""
+        return {f"attention_{layer}": maps[at][None] for at, layer in enumerate(self._wishes[0].choice.layers)}
 
     def maps(self, row: int, outputs: Arrays) -> Maps:
         """What the graph gave of one item: see `headlight.runtime.reduce.Maps`."""

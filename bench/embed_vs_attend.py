@@ -1,43 +1,25 @@
 """What attention costs beside embeddings alone, and what batching by length saves: the engine in one process.
 
-`make bench` runs it and writes bench/results/embed_vs_attend.md. The contestants of a row take turns within one run, in an order
-drawn anew each round, so that a busy machine slows them alike; medians and ratios are reported.
+`make bench` runs it and writes bench/results/embed_vs_attend.md. The contestants of a row take turns within one run; medians and
+ratios are reported.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
-import os
-import platform
 import random
-import statistics
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 
+from bench.measuring import Contestants, machine, medians
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.choice import whole
 from headlight.runtime.runtime import plan
 from headlight.runtime.values import Ids
 
 SHAPES = ((1, 16), (1, 128), (8, 32), (8, 128), (1, 512))
-Contestants = dict[str, Callable[[], object]]
-
-
-def medians(contestants: Contestants, rounds: int) -> dict[str, float]:
-    """Median milliseconds of each contestant; two rounds of warm-up are not counted."""
-    times: dict[str, list[float]] = {name: [] for name in contestants}
-    for round_ in range(rounds + 2):
-        for name in random.sample(list(contestants), len(contestants)):
-            begin = time.perf_counter()
-            contestants[name]()
-            if round_ >= 2:
-                times[name].append(1000 * (time.perf_counter() - begin))
-    return {name: statistics.median(values) for name, values in times.items()}
 
 
 def outputs_table(runtime: Runtime, rounds: int) -> list[str]:
@@ -95,12 +77,6 @@ def random_ids(runtime: Runtime, length: int) -> Ids:
     return np.random.default_rng(length).integers(5, vocabulary, size=length, dtype=np.int64)
 
 
-def processor() -> str:
-    """What the kernel calls this machine's CPU."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bundle", type=Path, default=Path("build/bundles/docs-rope"))
@@ -113,8 +89,7 @@ def main() -> None:
     report = [
         "# Embeddings alone, and with attention",
         "",
-        f"`make bench` on {len(os.sched_getaffinity(0))} cores of {processor()}; onnxruntime {onnxruntime.__version__}, "
-        f"Python {platform.python_version()}; {runtime.bundle.manifest.name}: {shape.layers} layers, {shape.heads} heads, "
+        f"`make bench` on {machine(['onnxruntime'])}; {runtime.bundle.manifest.name}: {shape.layers} layers, {shape.heads} heads, "
         f"d={shape.dim}, {runtime.provider}, {runtime.precision}. Medians of {options.rounds} interleaved rounds; "
         "in brackets the ratio to pooled alone. The time includes copying the outputs of each text out of the batch.",
         "",

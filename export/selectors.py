@@ -76,7 +76,7 @@ def _move_forward(graph: onnx.GraphProto) -> None:
     """Put each selector behind the last node that it needs. The maps of all layers would be held at once, were they at the end."""
     selectors: list[onnx.NodeProto] = [node for node in graph.node if node.name.startswith(PREFIX)]
     others: list[onnx.NodeProto] = [node for node in graph.node if not node.name.startswith(PREFIX)]
-    made = {value.name for value in (*graph.input, *graph.initializer)}
+    made = {value.name for value in graph.input} | {value.name for value in graph.initializer}
     ordered: list[onnx.NodeProto] = []
     for node in others:
         ordered.append(node)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.runtime.choice import Choice
+from headlight.runtime.numbers import halve, quantise
 from headlight.runtime.shapes import Source, attention_shape
 from headlight.runtime.units import Places, Units, pooled_token
 from headlight.runtime.values import Floats, Ids
@@ -34,20 +35,13 @@ def reduce_attention(choice: Choice, places: Places, source: Source, maps: Maps)
     for at, (entries, keys) in enumerate(_results(choice, places, source, maps)):
         here = (at,) if per_layer else ()
         part = entries.reshape(shape[len(here) :])
-        if scales is None:
-            values[here] = part
-        else:
+        if scales is not None:
             values[here], scales[here] = quantise(part)
+        else:
+            values[here] = halve(part) if spec.dtype == "float16" else part
         if indices is not None:
             indices[here] = keys.reshape(part.shape)
     return values, indices, scales
-
-
-def quantise(rows: Floats) -> tuple[NDArray[np.uint8], Floats]:
-    """float32 [..., n], none negative -> uint8 [..., n] and scales float32 [...], so that a row's largest entry is 255 of them."""
-    scales = rows.max(axis=-1) / np.float32(255)
-    steps = np.where(scales > 0, scales, np.float32(1))[..., None]
-    return np.rint(rows / steps).astype(np.uint8), scales
 
 
 def _results(choice: Choice, places: Places, source: Source, maps: Maps) -> Iterator[tuple[Floats, Any]]:

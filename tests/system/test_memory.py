@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 from headlight import Client
-from headlight.pb import headlight_pb2 as pb
-from headlight.pb import headlight_pb2_grpc as pb_grpc
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 

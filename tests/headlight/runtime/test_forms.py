@@ -116,21 +116,6 @@ def test_the_pooled_row_is_that_of_the_token_that_is_the_vector(opened: Opened) 
         compare(*opened(kind), ["some words"], AttentionSpec(queries="pooled", top_k=2))
 
 
-def test_a_uniform_row_of_two_thousand_keeps_its_sum_in_eight_bits() -> None:
-    from headlight.runtime.reduce import quantise
-
-    values, scales = quantise(np.full((1, 2000), 1 / 2000, dtype=np.float32))
-    assert abs(float((values * scales[..., None]).sum()) - 1) < 1e-5
-
-
-def test_rows_without_weight_survive_eight_bits() -> None:
-    from headlight.runtime.reduce import quantise
-
-    values, scales = quantise(np.zeros((2, 3), dtype=np.float32))
-    assert not values.any()
-    assert not scales.any()
-
-
 def test_what_is_special_is_not_known_of_ids(opened: Opened) -> None:
     runtime, _ = opened("rope")
     [result] = runtime.encode([[5, 6, 7]], attention=AttentionSpec(reduce=("statistics",)))

@@ -1,0 +1,194 @@
+"""What each form of attention costs: beside embeddings alone, in one process; over the wire, in bytes and in time; and in memory.
+
+`make bench` runs it and writes bench/results/attention.md. The contestants of a row take turns within one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import random
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import numpy as np
+
+from bench.encoder import bundle
+from bench.measuring import Contestants, machine, medians
+from headlight.pb import headlight_pb2 as pb
+from headlight.pb import headlight_pb2_grpc as pb_grpc
+from headlight.runtime import EncodeItem, Runtime
+from headlight.runtime.values import Ids, Tokenized
+from headlight.spec import AttentionSpec
+from headlight.wire import attention_output
+
+SHAPES = ((1, 128), (8, 128), (1, 512), (4, 512))
+LENGTHS = (32, 128, 512)
+FORMS: dict[str, AttentionSpec] = {
+    "one row of all heads": AttentionSpec(reduce=("pooled_row",)),
+    "one row, mean of heads": AttentionSpec(reduce=("pooled_row", "head_mean")),
+    "mean of heads": AttentionSpec(reduce=("head_mean",)),
+    "largest of heads": AttentionSpec(reduce=("head_max",)),
+    "rollout": AttentionSpec(reduce=("rollout",)),
+    "8 largest of each row": AttentionSpec(top_k=8),
+    "statistics": AttentionSpec(reduce=("statistics",)),
+    "whole maps, uint8": AttentionSpec(dtype="uint8"),
+    "whole maps, float16": AttentionSpec(dtype="float16"),
+    "whole maps": AttentionSpec(),
+    "scores": AttentionSpec(scores=True),
+}
+TARGETS = {"one row of all heads": 1.15, "mean of heads": 1.15, "rollout": 1.25, "8 largest of each row": 1.4}
+REPEATS = 20  # of the largest answer, for memory
+
+
+def engine_table(runtime: Runtime, rounds: int) -> list[str]:
+    """Each form of all layers beside vectors alone: milliseconds and ratio, by batch and length."""
+    lines = ["| | " + " | ".join(f"{batch} x {length}" for batch, length in SHAPES) + " | at most |"]
+    lines.append("|---" * (len(SHAPES) + 2) + "|")
+    found = [medians(contestants(runtime, batch, length), rounds) for batch, length in SHAPES]
+    for name in found[0]:
+        cells = [f"{column[name]:.1f} ms ({column[name] / column['vectors alone']:.2f}x)" for column in found]
+        lines.append(f"| {name} | " + " | ".join(cells) + f" | {TARGETS.get(name, '')} |")
+    return lines
+
+
+def contestants(runtime: Runtime, batch: int, length: int) -> Contestants:
+    """Vectors alone, and each form of attention, of one batch."""
+    tokenized = Tokenized(random_ids(length), length, None)
+    made: Contestants = {}
+    for name, spec in {"vectors alone": None, **FORMS}.items():
+        items = [runtime.item(tokenized, runtime.select(attention=spec))] * batch
+        made[name] = functools.partial(run, runtime, items)
+    return made
+
+
+def run(runtime: Runtime, items: list[EncodeItem]) -> None:
+    """One batch, whose results are let go."""
+    runtime.engine.run(items)
+
+
+def random_ids(length: int) -> Ids:
+    """int64 [length]."""
+    return np.random.default_rng(length).integers(5, 8000, size=length, dtype=np.int64)
+
+
+@contextmanager
+def served(bundle_path: Path) -> Iterator[tuple[str, str, int]]:
+    """A service on loopback: its addresses of gRPC and of HTTP, and its process."""
+    options = ("--bundle", str(bundle_path), "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    process = subprocess.Popen([sys.executable, "-m", "service", *options], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        addresses = ("", "")
+        for entry in map(json.loads, process.stderr):
+            if entry.get("event") == "listening":
+                addresses = (f"127.0.0.1:{entry['grpc_port']}", f"127.0.0.1:{entry['http_port']}")
+            if entry.get("event") == "serving":
+                yield *addresses, process.pid
+                break
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def asked(spec: AttentionSpec | None, length: int) -> pb.EncodeStreamRequest:
+    """The request for one input."""
+    outputs = pb.Outputs(pooled=pb.PooledOutput())
+    if spec is not None:
+        outputs = pb.Outputs(attention=attention_output(spec))
+    encode = pb.EncodeRequest(inputs=[pb.Input(ids=pb.TokenIds(ids=random_ids(length)))], outputs=outputs)
+    return pb.EncodeStreamRequest(id="1", encode=encode)
+
+
+def received(stub: pb_grpc.HeadlightServiceStub, request: pb.EncodeStreamRequest) -> int:
+    """Bytes of messages that a stock client receives, one by one, each let go before the next."""
+    return sum(frame.ByteSize() for frame in stub.EncodeStream(iter([request])))
+
+
+def wire_table(stub: pb_grpc.HeadlightServiceStub, rounds: int) -> list[str]:
+    """Bytes on the wire and time of each form of one text, a stream each."""
+    lines = ["| | " + " | ".join(f"{length} tokens" for length in LENGTHS) + " |", "|---" * (len(LENGTHS) + 1) + "|"]
+    columns = []
+    for length in LENGTHS:
+        requests = {name: asked(spec, length) for name, spec in {"vectors alone": None, **FORMS}.items()}
+        found = medians({name: functools.partial(received, stub, one) for name, one in requests.items()}, rounds)
+        columns.append({name: f"{received(stub, one):,} B, {found[name]:.1f} ms" for name, one in requests.items()})
+    lines += [f"| {name} | " + " | ".join(column[name] for column in columns) + " |" for name in columns[0]]
+    return lines
+
+
+def memory_line(stub: pb_grpc.HeadlightServiceStub, pid: int) -> str:
+    """Resident memory over whole maps of 512 tokens, again and again."""
+
+    def resident() -> int:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    base, request = resident(), asked(AttentionSpec(), 512)
+    peaks = []
+    for _ in range(REPEATS):
+        peak = 0
+        for _frame in stub.EncodeStream(iter([request])):
+            peak = max(peak, resident())
+        peaks.append((peak - base) / 1e6)
+    return (
+        f"Whole maps of 512 tokens (75.5 MB) {REPEATS} times in a row, read frame by frame: resident memory of the service over what "
+        f"it was after 50 vectors: at most {max(peaks):.0f} MB; {peaks[0]:.0f} MB in the first, {peaks[-1]:.0f} MB in the last."
+    )
+
+
+def attend_runs(http: str) -> str:
+    """What the service's own metric says of embed-only traffic."""
+    with urllib.request.urlopen(f"http://{http}/metrics", timeout=10) as response:
+        text: str = response.read().decode()
+    return next(line for line in text.splitlines() if line.startswith("headlight_attend_runs_total"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bundle", type=Path, help="default: 6 layers, 12 heads, d=384, random weights, made here")
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--out", type=Path, default=Path("bench/results/attention.md"))
+    options = parser.parse_args()
+    random.seed(0)
+    path = options.bundle or bundle(Path("build/bench"))
+    engine = engine_table(Runtime(path), options.rounds)
+    with served(path) as (target, http, pid), grpc.insecure_channel(target) as channel:
+        stub = pb_grpc.HeadlightServiceStub(channel)
+        for _ in range(50):
+            received(stub, asked(None, 128))
+        metric = attend_runs(http)
+        memory = memory_line(stub, pid)
+        wire = wire_table(stub, max(5, options.rounds // 3))
+    report = [
+        "# What each form of attention costs",
+        "",
+        f"`make bench` on {machine(['onnxruntime', 'grpcio', 'numpy'])}; 6 layers, 12 heads, d=384, random weights, cpu, fp32. "
+        f"All layers in each form. Medians of {options.rounds} interleaved rounds; in brackets the ratio to vectors alone, and behind "
+        "each row what was set as the most at 1 x 128 and 8 x 128.",
+        "",
+        "In one process, copying out of the batch included:",
+        "",
+        *engine,
+        "",
+        "Over the wire, one text a request, by a stock client (EncodeStream):",
+        "",
+        *wire,
+        "",
+        memory,
+        "",
+        f"After 50 requests for vectors alone the service says `{metric}`.",
+    ]
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text("\n".join(report) + "\n", encoding="utf-8")
+    print("\n".join(report))
+
+
+if __name__ == "__main__":
+    main()

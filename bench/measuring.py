@@ -1,0 +1,42 @@
+"""What all benchmarks share: contestants that take turns, and a line on the machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from importlib.metadata import version
+from pathlib import Path
+
+Contestants = dict[str, Callable[[], object]]
+
+
+def medians(contestants: Contestants, rounds: int) -> dict[str, float]:
+    """Median milliseconds of each contestant; two rounds of warm-up are not counted.
+
+    They take turns in an order drawn anew each round, so that a busy machine slows them alike.
+    """
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    for round_ in range(rounds + 2):
+        for name in random.sample(list(contestants), len(contestants)):
+            begin = time.perf_counter()
+            contestants[name]()
+            if round_ >= 2:
+                times[name].append(1000 * (time.perf_counter() - begin))
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def machine(packages: Iterable[str]) -> str:
+    """Cores, processor and versions, as a clause."""
+    versions = ", ".join(f"{package} {version(package)}" for package in packages)
+    cores = len(os.sched_getaffinity(0))
+    return f"{cores} cores of {processor()}; {versions}, Python {platform.python_version()}"
+
+
+def processor() -> str:
+    """What the kernel calls this machine's CPU."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())

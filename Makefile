@@ -117,8 +117,9 @@ format: $(SETUP) ## rewrite the code as `make lint` wants it
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-bench: $(SETUP) build/bundles/docs-rope/manifest.json ## what attention costs beside embeddings alone
+bench: $(SETUP) build/bundles/docs-rope/manifest.json ## what attention costs beside embeddings alone, and in each of its forms
 	$(PY) -m bench.embed_vs_attend
+	$(PY) -m bench.attention
 
 clean: ## remove what was built; environments and checkpoints stay
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -2,6 +2,7 @@
 
 from headlight.aio import AsyncClient
 from headlight.client import Client
+from headlight.description import ModelDescription
 from headlight.errors import (
     BundleError,
     DeadlineExceeded,
@@ -12,7 +13,7 @@ from headlight.errors import (
     Overloaded,
     Unavailable,
 )
-from headlight.results import Attention, AttentionMaps, Embeddings, Hidden, ModelDescription, ModelRef, TokenList
+from headlight.results import Attention, AttentionMaps, Embeddings, Hidden, ModelRef, TokenList
 from headlight.spec import AttentionSpec, Run, Span
 
 __version__ = "0.1.0"

@@ -14,18 +14,10 @@ from numpy.typing import ArrayLike
 from headlight import stream
 from headlight.channel import ClientBase, Options, Retries, seconds_left
 from headlight.convert import Input, Truncate, as_list, from_model
+from headlight.description import ModelDescription
 from headlight.errors import MixedWeights, Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
-from headlight.results import (
-    Attention,
-    AttentionMaps,
-    Embeddings,
-    Floats,
-    Hidden,
-    ModelDescription,
-    Occlusion,
-    TokenList,
-)
+from headlight.results import Attention, AttentionMaps, Embeddings, Floats, Hidden, Occlusion, TokenList
 from headlight.spec import AttentionSpec, HiddenSpec, IndicesLike, Number, TokenChoice, indices_of
 from headlight.work import Pooled, RequestT, ResponseT, ResultT, Tokenized, UnaryWork
 

@@ -12,9 +12,9 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 
+from headlight.description import ModelDescription
 from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, Overloaded
 from headlight.pb.headlight_pb2_grpc import HeadlightServiceStub
-from headlight.results import ModelDescription
 from headlight.status import error_of_call
 
 ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)

@@ -8,9 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from headlight.description import Limits, ModelDescription, Parity
 from headlight.errors import EngineError, InvalidInput
 from headlight.pb import headlight_pb2 as pb
-from headlight.results import Limits, ModelDescription, ModelRef, Parity, TokenList
+from headlight.results import ModelRef, TokenList
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int] | NDArray[np.integer]

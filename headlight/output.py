@@ -10,7 +10,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.results import Attention, Embeddings, Floats, Hidden, ModelDescription, TokenList
+from headlight.description import ModelDescription
+from headlight.results import Attention, Embeddings, Floats, Hidden, TokenList
 from headlight.terminal import attention_map, cells, fit, heads_table, strongest_links, visible
 
 PIECE_CELLS = 24

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from headlight.convert import Input, to_input
+from headlight.description import ModelDescription
 from headlight.errors import InvalidInput
-from headlight.results import ModelDescription
 
 # A stock client receives no larger message, whatever the server would send. What is not data must fit beside it.
 STOCK_MESSAGE_BYTES = 4 * 2**20

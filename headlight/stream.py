@@ -26,9 +26,10 @@ from headlight.convert import (
     to_input,
     to_truncation,
 )
+from headlight.description import ModelDescription
 from headlight.pb import headlight_pb2 as pb
 from headlight.plan import Cost, measure, request_bytes, split
-from headlight.results import Attention, AttentionMaps, Floats, Hidden, ModelDescription, Occlusion, TokenList, Units
+from headlight.results import Attention, AttentionMaps, Floats, Hidden, Occlusion, TokenList, Units
 from headlight.spec import AttentionSpec, HiddenSpec, IndicesLike, TokenChoice
 from headlight.status import error_of_status
 from headlight.wire import attention_output, hidden_output, selector_of

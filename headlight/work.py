@@ -27,10 +27,11 @@ from headlight.convert import (
     to_input,
     to_truncation,
 )
+from headlight.description import ModelDescription
 from headlight.errors import MixedWeights
 from headlight.pb import headlight_pb2 as pb
 from headlight.plan import Cost, measure, request_bytes, response_bytes, split
-from headlight.results import Embeddings, Floats, ModelDescription, ModelRef, TokenList
+from headlight.results import Embeddings, Floats, ModelRef, TokenList
 
 ITEM_BYTES = 32  # of an `Item` in a response, without its tokens
 MASK_FRAMING_BYTES = 8  # tag and length of a HeadMask in an input

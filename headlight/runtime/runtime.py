@@ -16,6 +16,7 @@ from headlight.runtime.choice import resolve_attention, resolve_hidden
 from headlight.runtime.engine import Engine
 from headlight.runtime.items import EncodeItem, ItemResult, Selection, everything, item_of
 from headlight.runtime.parity import check_golden, check_vocabulary
+from headlight.runtime.plan import plan
 from headlight.runtime.tokenizer import Tokenizer, Truncation
 from headlight.runtime.values import Floats, Ids, Tokenized
 from headlight.spec import AttentionSpec, HiddenSpec
@@ -24,8 +25,6 @@ from headlight.spec import AttentionSpec, HiddenSpec
 Input = str | tuple[str, str] | Sequence[int]
 PROVIDERS = ("cpu",)
 PRECISIONS = ("fp32",)
-BATCH_TOKENS = 1024  # padded tokens in one batch of `encode`; measured best between 512 and 2,048 on CPU
-BATCH_SQUARES = 1 << 20  # batch x length^2 in one batch where attention is asked for
 
 
 class Runtime:
@@ -249,17 +248,3 @@ def choose_provider(name: str) -> str:
     if name not in PROVIDERS:
         raise BundleError(f"provider {name!r} is not available; available are auto, {', '.join(PROVIDERS)}")
     return name
-
-
-def plan(lengths: Sequence[int], *, squared: bool) -> list[list[int]]:
-    """Batches of near lengths under the token budget (or the batch x length^2 budget): lists of indices, longest first."""
-    budget = BATCH_SQUARES if squared else BATCH_TOKENS
-    batches: list[list[int]] = []
-    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        first = lengths[batches[-1][0]] if batches else 0
-        cost = first * first if squared else first
-        if batches and (len(batches[-1]) + 1) * cost <= budget:
-            batches[-1].append(index)
-        else:
-            batches.append([index])
-    return batches

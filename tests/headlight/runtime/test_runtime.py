@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headlight.errors import BundleError, InvalidInput
 from headlight.runtime import Runtime
-from headlight.runtime.runtime import BATCH_SQUARES, BATCH_TOKENS, plan
+from headlight.runtime.plan import BATCH_SQUARES, BATCH_TOKENS, plan
 from headlight.spec import AttentionSpec
 from tests.tampering import relist
 

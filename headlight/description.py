@@ -1,0 +1,82 @@
+"""What a service says of its model and of itself: plain frozen values that know neither gRPC nor protobuf."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from headlight.results import ModelRef
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """What the server accepts. 0: it does not say."""
+
+    max_items: int
+    max_request_bytes: int
+    max_unary_response_bytes: int
+    max_stream_output_bytes: int
+    max_stream_in_flight: int
+    max_request_tokens: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parity:
+    """The distance of one output ("pooled", "attention", ...) from PyTorch, as the exporter measured it."""
+
+    output: str
+    provider: str
+    precision: str
+    max_error: float  # absolute; for hidden states and tokens over max(1, RMS of the row)
+    tolerance: float  # what the bundle declares, and the server checks at start-up
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ModelDescription:
+    """A model and its service.
+
+    Attributes:
+        positions: position scheme: "rope", "sinusoidal", ...
+        layers: number of blocks.
+        heads: attention heads per block.
+        dim: width D of pooled, token and hidden vectors.
+        vocab_size: size of the vocabulary.
+        trained_length: tokens; the longest sequence of the training.
+        max_length: tokens; the longest sequence accepted.
+        pooling: "mean" or "cls".
+        normalized: whether pooled vectors have unit length.
+        accepts: kinds of input: "text", "pair", "ids".
+        outputs: what this server can give: "pooled", "tokens", "attention", "hidden", "token_info".
+        limits: what the server accepts.
+        variants: (provider, precision) pairs that the bundle could run on.
+        parity: measured distance from PyTorch.
+    """
+
+    name: str
+    version: str
+    bundle_sha256: str
+    provider: str
+    precision: str
+    positions: str
+    layers: int
+    heads: int
+    dim: int
+    vocab_size: int
+    trained_length: int
+    max_length: int
+    pooling: str
+    normalized: bool
+    accepts: tuple[str, ...]
+    outputs: tuple[str, ...]
+    limits: Limits
+    variants: tuple[tuple[str, str], ...]
+    parity: tuple[Parity, ...]
+
+    @property
+    def ref(self) -> ModelRef:
+        """Which weights these are, on what."""
+        return ModelRef(self.name, self.version, self.bundle_sha256, self.provider, self.precision)
+
+    def as_dict(self) -> Mapping[str, object]:
+        """Everything as plain dictionaries, lists and numbers, fit for JSON."""
+        return dataclasses.asdict(self)

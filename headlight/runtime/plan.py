@@ -1,0 +1,22 @@
+"""Batches for a list that is all there: what a service, whose items arrive one by one, does in `service.lanes`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+BATCH_TOKENS = 1024  # padded tokens in one batch; measured best between 512 and 2,048 on CPU
+BATCH_SQUARES = 1 << 20  # batch x length^2 in one batch where attention is asked for
+
+
+def plan(lengths: Sequence[int], *, squared: bool) -> list[list[int]]:
+    """Batches of near lengths under the token budget (or the batch x length^2 budget): lists of indices, longest first."""
+    budget = BATCH_SQUARES if squared else BATCH_TOKENS
+    batches: list[list[int]] = []
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        first = lengths[batches[-1][0]] if batches else 0
+        cost = first * first if squared else first
+        if batches and (len(batches[-1]) + 1) * cost <= budget:
+            batches[-1].append(index)
+        else:
+            batches.append([index])
+    return batches

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from headlight import Client, InvalidInput
-from headlight.analysis import analyse, distances, importance
+from headlight.analysis import analyse, distances, importance, words_of
 from headlight.cli import main
+from headlight.convert import Input
 from headlight.errors import MixedWeights
 from headlight.heads import Link
 from headlight.pb import headlight_pb2 as pb
@@ -70,6 +71,24 @@ def test_no_texts_are_refused(client: Client) -> None:
     for call in (analyse, importance):
         with pytest.raises(InvalidInput, match="texts: there are none"):
             call(client, [])
+
+
+def test_enough_of_each_row_is_asked_for(client: Client, servicer: FakeServicer) -> None:
+    """All special tokens, the token itself, and another."""
+    wanted: list[tuple[list[Input], int]] = [
+        ([TEXTS[0]], 4),
+        ([TEXTS[0], ("open a file", "read it")], 5),
+        ([[5, 6, 7]], 2),
+    ]
+    for texts, expected in wanted:
+        analyse(client, texts)
+        assert servicer.encoded[-1].outputs.attention.top_k == expected
+
+
+def test_tokens_are_labelled_by_the_characters_of_a_text_or_pair() -> None:
+    assert words_of("a b") == "a b"
+    assert words_of(("a", "b")) == ("a", "b")
+    assert [words_of(ids) for ids in ([5, 6], np.array([5, 6]))] == [None, None]
 
 
 def test_ids_have_no_special_tokens(client: Client) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -185,6 +186,14 @@ def test_the_strongest_link_is_between_two_ordinary_tokens(count: int | None) ->
     assert link is not None
     assert (link.text, link.query, link.key, link.query_label, link.key_label) == (3, 1, 4, "t1", "t4")
     assert link.weight == pytest.approx(0.3)
+
+
+def test_links_name_tokens_where_only_some_are_rows_and_columns() -> None:
+    maps, ordinary = whole(some_head()), Units(((1,), (2,), (3,), (4,)))
+    inner = dataclasses.replace(maps, values=maps.values[..., 1:5, 1:5], queries=ordinary, keys=ordinary)
+    expected = strongest(maps, ["x"] * 6)
+    assert strongest(inner, ["x"] * 6) == expected
+    assert strongest(largest(inner, 2), ["x"] * 6) == expected
 
 
 def test_a_head_that_looks_at_itself_links_to_itself() -> None:

@@ -1,4 +1,4 @@
-"""The command line: `headlight embed|attend|tokens|info`.
+"""The command line: `headlight embed|attend|heads|tokens|info`.
 
 Exit codes: 0 done, 1 the service failed or is away, 2 wrong usage or input, 130 interrupted, 141 the reader of the
 output left.
@@ -13,16 +13,16 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import headlight
 from headlight import output, plot
-from headlight.client import Client
 from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, NotFound, Overloaded, Unavailable
 from headlight.files import UsageError, guarded, read_lines, read_whole, screen, write_archive, write_text
+from headlight.heads_command import add_heads
+from headlight.options import add_texts, add_truncate, check_format, command, connect
 from headlight.page import attention_page
 
-DEFAULT_TARGET = "127.0.0.1:50051"
 T = TypeVar("T")
 INTERRUPTED, READER_LEFT = 128 + 2, 128 + 13  # as a shell reports SIGINT and SIGPIPE
 
@@ -31,14 +31,11 @@ def parser() -> argparse.ArgumentParser:
     """The arguments of all commands."""
     top = argparse.ArgumentParser(prog="headlight", description="Embeddings and attention from a Headlight service.")
     top.add_argument("--version", action="version", version=f"headlight {headlight.__version__}")
-    commands = top.add_subparsers(required=True, metavar="embed|attend|tokens|info")
+    commands = top.add_subparsers(required=True, metavar="embed|attend|heads|tokens|info")
 
     embed = command(commands, "embed", run_embed, "vectors of texts", formats=("text", "json", "npz"))
-    embed.add_argument("texts", nargs="*", metavar="TEXT", help="none, and no --file: standard input, a text a line")
-    embed.add_argument("--file", metavar="F", help="texts from a file, one a line")
-    embed.add_argument(
-        "--truncate", choices=("end", "start"), help="cut off this side of texts too long, instead of refusing them"
-    )
+    add_texts(embed)
+    add_truncate(embed)
 
     attend = command(commands, "attend", run_attend, "attention weights of one text", formats=("text", "json", "npz"))
     attend.add_argument("text", nargs="?", metavar="TEXT", help="none, and no --file: all of standard input")
@@ -55,32 +52,13 @@ def parser() -> argparse.ArgumentParser:
     )
     attend.add_argument("--truncate", choices=("end", "start"), help="cut off this side of a text too long")
 
+    add_heads(commands)
+
     tokens = command(commands, "tokens", run_tokens, "how texts fall into tokens", formats=("text", "json"))
-    tokens.add_argument("texts", nargs="*", metavar="TEXT", help="none, and no --file: standard input, a text a line")
-    tokens.add_argument("--file", metavar="F", help="texts from a file, one a line")
+    add_texts(tokens)
 
     command(commands, "info", run_info, "the model, its limits, its distance from PyTorch", formats=("text", "json"))
     return top
-
-
-def command(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], None], summary: str, formats: Sequence[str]
-) -> argparse.ArgumentParser:
-    """One command with the options that all have."""
-    made: argparse.ArgumentParser = commands.add_parser(
-        name, help=summary, description=summary[0].upper() + summary[1:]
-    )
-    made.set_defaults(run=run)
-    target = os.environ.get("HEADLIGHT_TARGET") or DEFAULT_TARGET
-    made.add_argument(
-        "--target", default=target, metavar="HOST:PORT", help="default: HEADLIGHT_TARGET, else %(default)s"
-    )
-    made.add_argument("--model", default="", metavar="NAME", help="where the server has several")
-    made.add_argument("--tls", action="store_true", help="encrypt the connection")
-    made.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after so long; default: never")
-    made.add_argument("--format", choices=formats, help="default: text")
-    made.add_argument("--out", metavar="F", help="write to a file instead of standard output")
-    return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -197,14 +175,3 @@ def run_info(arguments: argparse.Namespace) -> None:
     with connect(arguments) as client:
         model = client.model()
     write_text(output.info_json(model) if arguments.format == "json" else output.info_text(model), arguments.out)
-
-
-def connect(arguments: argparse.Namespace) -> Client:
-    """A client for the common options."""
-    return Client(arguments.target, model=arguments.model, timeout=arguments.timeout, tls=arguments.tls)
-
-
-def check_format(arguments: argparse.Namespace) -> None:
-    """Refuses what could not be written, before the service works for it."""
-    if arguments.format == "npz" and not arguments.out:
-        raise UsageError("--format npz is binary: name a file by --out")

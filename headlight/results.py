@@ -22,6 +22,11 @@ class ModelRef:
     provider: str  # "cpu", ...
     precision: str  # "fp32", ...
 
+    def compares_with(self, other: ModelRef) -> bool:
+        """Whether both are the same weights in the same precision; the bundle's digest stands for its version."""
+        mine, its = ((ref.name, ref.bundle_sha256, ref.precision) for ref in (self, other))
+        return mine == its
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TokenList:

@@ -10,6 +10,7 @@ import numpy as np
 from headlight.results import Attention, Floats
 
 SHADES = " ░▒▓█"
+EIGHTHS = " ▏▎▍▌▋▊▉█"
 # Dark blue over green to light yellow out of the 256 colours: brightness rises all the way, so no colour sense is
 # needed.
 COLOURS = (16, 17, 18, 24, 30, 36, 42, 78, 114, 150, 186, 228)
@@ -81,6 +82,12 @@ def shade_row(row: Floats, top: float, cell: int, colour: bool) -> str:
     if not colour:
         return "".join(SHADES[level] * cell for level in levels)
     return "".join(f"\x1b[48;5;{COLOURS[level]}m{' ' * cell}" for level in levels) + RESET
+
+
+def bar(number: float, top: float, width: int) -> str:
+    """A bar of a number on a scale from 0 to `top`, which has `width` cells; in steps of an eighth of a cell."""
+    eighths = round(8 * width * number / max(top, 1e-30))
+    return EIGHTHS[-1] * (eighths // 8) + EIGHTHS[eighths % 8].strip()
 
 
 def legend(top: float, colour: bool) -> str:

@@ -52,7 +52,7 @@ class Origin:
         """The reference of an answer. Raises MixedWeights where its vectors would not compare with those before it."""
         ref = from_model_ref(message)
         first = self.ref = self.ref or ref
-        if (ref.name, ref.bundle_sha256, ref.precision) != (first.name, first.bundle_sha256, first.precision):
+        if not ref.compares_with(first):
             raise MixedWeights(
                 f"replicas answered one call with different weights ({first.name} {first.version} {first.precision}, "
                 f"{ref.name} {ref.version} {ref.precision}); call again when the roll-out has ended"

@@ -11,6 +11,8 @@ import numpy as np
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import Floats
+from headlight.spec import STATISTICS
+from tests.attention_reference import Text, statistics
 
 CLS, SEP = 1, 2
 DIM, LAYERS, HEADS = 8, 3, 2
@@ -52,9 +54,12 @@ def attention_of(ids: list[int], layers: list[int]) -> Floats:
     return weights
 
 
-def pooled_of(ids: list[int]) -> Floats:
-    """float32 [D]."""
-    return numbers(ids, DIM)
+def pooled_of(ids: list[int], mask: list[float] | None = None) -> Floats:
+    """float32 [D]. Without head i, counted over all layers, it is (i + 1) / 100 away."""
+    vector = numbers(ids, DIM)
+    if mask:
+        vector[0] += sum((1 - kept) * (at + 1) / 100 for at, kept in enumerate(mask))
+    return vector
 
 
 def hidden_of(ids: list[int], layers: list[int]) -> Floats:
@@ -83,7 +88,8 @@ def answer(request: pb.EncodeRequest, max_length: int, ref: pb.ModelRef = REF) -
             entry.tokens.CopyFrom(info)
     outputs = request.outputs
     if outputs.HasField("pooled") or not outputs.ListFields():
-        pooled = np.stack([pooled_of(ids) for ids in ids_of])
+        masks = [list(item.head_mask.values) for item in request.inputs]
+        pooled = np.stack([pooled_of(ids, mask) for ids, mask in zip(ids_of, masks, strict=True)])
         response.pooled.CopyFrom(
             pb.Tensor(dtype=pb.DATA_TYPE_FLOAT32, shape=pooled.shape, data=pooled.astype("<f4").tobytes())
         )
@@ -91,8 +97,14 @@ def answer(request: pb.EncodeRequest, max_length: int, ref: pb.ModelRef = REF) -
         response.tokens.CopyFrom(ragged([hidden_of(ids, [LAYERS])[0] for ids in ids_of], []))
     if outputs.HasField("attention"):
         layers = [layer % LAYERS for layer in outputs.attention.layers] or list(range(LAYERS))
-        response.attention.CopyFrom(ragged([attention_of(ids, layers) for ids in ids_of], layers))
-        response.attention_map.axes.extend(("layer", "head", "query", "key"))
+        maps = [attention_of(ids, layers) for ids in ids_of]
+        if outputs.attention.reduce:
+            summarise(response, maps, [list(tokens_of(item).special) for item in request.inputs])
+        elif outputs.attention.top_k:
+            keep_largest(response, maps, outputs.attention.top_k)
+        else:
+            response.attention.CopyFrom(ragged(maps, layers))
+            response.attention_map.axes.extend(("layer", "head", "query", "key"))
         response.attention_map.heads.extend(range(HEADS))
     if outputs.HasField("hidden"):
         layers = [layer % (LAYERS + 1) for layer in outputs.hidden.layers] or list(range(LAYERS + 1))
@@ -100,8 +112,34 @@ def answer(request: pb.EncodeRequest, max_length: int, ref: pb.ModelRef = REF) -
     return response
 
 
+def summarise(response: pb.EncodeResponse, maps: list[Floats], specials: list[list[bool]]) -> None:
+    """The statistics of each head of all layers."""
+    parts = []
+    for weights, special in zip(maps, specials, strict=True):
+        text = Text(weights, weights, special, (), (), (), "mean")
+        rows = [[token] for token in range(len(special))]
+        heads = [statistics(head, rows, text) for head in weights.astype(np.float64).reshape(-1, len(rows), len(rows))]
+        parts.append(np.array(heads, np.float32).reshape(LAYERS, HEADS, -1))
+    response.attention.CopyFrom(ragged(parts, list(range(LAYERS))))
+    response.attention_map.axes.extend(("layer", "head", "statistic"))
+    response.attention_map.statistics.extend(STATISTICS)
+
+
+def keep_largest(response: pb.EncodeResponse, maps: list[Floats], count: int) -> None:
+    """The largest weights of each row of all layers."""
+    indices = [np.argsort(-weights, axis=-1)[..., :count] for weights in maps]
+    kept = [np.take_along_axis(weights, at, axis=-1) for weights, at in zip(maps, indices, strict=True)]
+    response.attention.CopyFrom(ragged(kept, list(range(LAYERS))))
+    response.attention_indices.CopyFrom(response.attention)
+    response.attention_indices.dtype = pb.DATA_TYPE_UINT16
+    response.attention_indices.data = b"".join(at.astype("<u2").tobytes() for at in indices)
+    response.attention_map.axes.extend(("layer", "head", "query", "top"))
+
+
 def frames_of(request_id: str, response: pb.EncodeResponse, rows_per_chunk: int = 3) -> list[pb.EncodeStreamResponse]:
-    """header, chunks (the last rows first: no order is promised), end."""
+    """header, chunks (the last rows first: no order is promised), end; of maps that are not whole, one frame with all."""
+    if response.HasField("attention") and list(response.attention_map.axes[-1:]) != ["key"]:
+        return [pb.EncodeStreamResponse(id=request_id, response=response)]
     header = pb.EncodeResponse()
     header.CopyFrom(response)
     for field in ("pooled", "tokens", "attention", "hidden"):

@@ -1,0 +1,57 @@
+"""Options that the commands share."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headlight.client import Client
+from headlight.files import UsageError
+
+DEFAULT_TARGET = "127.0.0.1:50051"
+
+
+def command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], None], summary: str, formats: Sequence[str]
+) -> argparse.ArgumentParser:
+    """One command with the options that all have."""
+    made: argparse.ArgumentParser = commands.add_parser(
+        name, help=summary, description=summary[0].upper() + summary[1:]
+    )
+    made.set_defaults(run=run)
+    target = os.environ.get("HEADLIGHT_TARGET") or DEFAULT_TARGET
+    made.add_argument(
+        "--target", default=target, metavar="HOST:PORT", help="default: HEADLIGHT_TARGET, else %(default)s"
+    )
+    made.add_argument("--model", default="", metavar="NAME", help="where the server has several")
+    made.add_argument("--tls", action="store_true", help="encrypt the connection")
+    made.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after so long; default: never")
+    made.add_argument("--format", choices=formats, help="default: text")
+    made.add_argument("--out", metavar="F", help="write to a file instead of standard output")
+    return made
+
+
+def add_texts(made: argparse.ArgumentParser) -> None:
+    """Several texts: arguments, or lines."""
+    made.add_argument("texts", nargs="*", metavar="TEXT", help="none, and no --file: standard input, a text a line")
+    made.add_argument("--file", metavar="F", help="texts from a file, one a line")
+
+
+def add_truncate(made: argparse.ArgumentParser) -> None:
+    """What to do with texts too long."""
+    made.add_argument(
+        "--truncate", choices=("end", "start"), help="cut off this side of texts too long, instead of refusing them"
+    )
+
+
+def connect(arguments: argparse.Namespace) -> Client:
+    """A client for the common options."""
+    return Client(arguments.target, model=arguments.model, timeout=arguments.timeout, tls=arguments.tls)
+
+
+def check_format(arguments: argparse.Namespace) -> None:
+    """Refuses what could not be written, before the service works for it."""
+    if arguments.format == "npz" and not arguments.out:
+        raise UsageError("--format npz is binary: name a file by --out")

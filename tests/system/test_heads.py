@@ -1,0 +1,51 @@
+"""Head analysis of the trained model: the heads that its evaluation names (bench/results/evaluation.md) are found by the client."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from headlight import Client
+from headlight.analysis import Analysis, analyse
+from tests.system.processes import Service
+
+TEXTS = [
+    "def read_lines(path): return open(path).read().splitlines()",
+    "Return the sum of all elements of the iterable, starting at the value of start.",
+    'def join(a, *p): """Join two or more pathname components, inserting / as needed.""" return sep.join(p)',
+    "for name in os.listdir(path): full = os.path.join(path, name); if os.path.isdir(full): walk(full)",
+]
+
+
+@pytest.fixture(scope="module")
+def analysis(rope: Service) -> Analysis:
+    with Client(rope.target) as client:
+        return analyse(client, TEXTS, ablate=True)
+
+
+def test_the_heads_that_the_evaluation_names(analysis: Analysis) -> None:
+    named = {(head.layer, head.head): head.kind for head in analysis.heads if head.kind != "other"}
+    assert named == {(2, 2): "previous", (2, 3): "next", (2, 4): "next"}
+
+
+def test_links_of_a_positional_head_are_neighbours(analysis: Analysis) -> None:
+    for (layer, number), step in {(2, 2): -1, (2, 3): 1}.items():
+        [head] = [head for head in analysis.heads if (head.layer, head.head) == (layer, number)]
+        assert head.link is not None
+        assert head.link.key - head.link.query == step
+        assert head.link.weight > 0.9
+
+
+def test_every_head_moves_vectors(analysis: Analysis, rope: Service) -> None:
+    moved = analysis.importance
+    assert moved is not None
+    assert moved.distance.shape == moved.cosine.shape == (3, 6)
+    assert (moved.distance > 1e-3).all()
+    mask = np.ones((3, 6), np.float32)
+    mask[2, 2] = 0
+    with Client(rope.target) as client:
+        changed = client.encode(TEXTS, head_mask=mask)
+    expected = np.linalg.norm(changed - moved.baseline, axis=1).mean()
+    assert moved.distance[2, 2] == pytest.approx(expected, abs=1e-5)
+    # Vectors of length 1: the cosine follows from the distance of each.
+    assert (moved.cosine >= moved.distance.astype(np.float64) ** 2 / 2 - 1e-5).all()

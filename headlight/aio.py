@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ from headlight.convert import Input, Truncate, as_list, from_model
 from headlight.description import ModelDescription
 from headlight.errors import MixedWeights, Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
+from headlight.pieces import AttentionPiece, Pieces
 from headlight.results import Attention, AttentionMaps, Embeddings, Floats, Hidden, Occlusion, TokenList
 from headlight.spec import AttentionSpec, HiddenSpec, IndicesLike, Number, TokenChoice, indices_of
 from headlight.work import Pooled, RequestT, ResponseT, ResultT, Tokenized, UnaryWork
@@ -85,6 +86,21 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
         described = await self._describe(deadline)
         work = stream.attention_maps(described, self._model, as_list(texts), spec, truncate, head_mask)
         return await self._stream(work, deadline)
+
+    async def attention_pieces(
+        self, text: Input, spec: AttentionSpec, *, truncate: Truncate = None
+    ) -> AsyncIterator[AttentionPiece]:
+        """Attention of one text piece by piece; see `Client.attention_pieces`."""
+        pieces = Pieces(self._model, text, spec, truncate)
+        call = self._stub.EncodeStream(iter([pieces.request]), timeout=seconds_left(self._deadline()))
+        try:
+            with self._errors():
+                async for frame in call:
+                    for piece in pieces.receive(frame):
+                        yield piece
+        finally:
+            call.cancel()
+        pieces.finish()
 
     async def attention_bytes(self, text: Input, spec: AttentionSpec, *, truncate: Truncate = None) -> int:
         """The bytes of data that `attention` of one text would have; see `Client.attention_bytes`."""

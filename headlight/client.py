@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ from headlight.convert import Input, Truncate, as_list, from_model
 from headlight.description import ModelDescription
 from headlight.errors import MixedWeights, Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
+from headlight.pieces import AttentionPiece, Pieces
 from headlight.results import Attention, AttentionMaps, Embeddings, Floats, Hidden, Occlusion, TokenList
 from headlight.spec import AttentionSpec, HiddenSpec, IndicesLike, Number, TokenChoice, indices_of
 from headlight.work import Pooled, RequestT, ResponseT, ResultT, Tokenized, UnaryWork
@@ -118,6 +119,24 @@ class Client(ClientBase[grpc.Channel]):
         described = self._describe(deadline)
         work = stream.attention_maps(described, self._model, as_list(texts), spec, truncate, head_mask)
         return self._stream(work, deadline)
+
+    def attention_pieces(
+        self, text: Input, spec: AttentionSpec, *, truncate: Truncate = None
+    ) -> Iterator[AttentionPiece]:
+        """Attention of one text piece by piece, each at most 1 MiB (or a row), in order: for more than should be in memory at once.
+
+        The service sends no faster than the pieces are taken; who takes none for its `--stall-seconds` is cut. Not sent again where
+        a connection is lost. Arguments as `attention`; not with uint8 or top_k.
+        """
+        pieces = Pieces(self._model, text, spec, truncate)
+        call = self._stub.EncodeStream(iter([pieces.request]), timeout=seconds_left(self._deadline()))
+        try:
+            with self._errors():
+                for frame in call:
+                    yield from pieces.receive(frame)
+        finally:
+            call.cancel()
+        pieces.finish()
 
     def attention_bytes(self, text: Input, spec: AttentionSpec, *, truncate: Truncate = None) -> int:
         """The bytes of data that `attention` of one text would have. Nothing is computed. Arguments as `attention`."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import threading
 
-from headlight import Client
+import numpy as np
+import pytest
+
+from headlight import AsyncClient, AttentionSpec, Client, InvalidInput
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 
@@ -34,6 +37,35 @@ class Peak:
     def _watch(self) -> None:
         while not self._end.wait(EVERY_SECONDS):
             self.resident = max(self.resident, self._service.resident_bytes())
+
+
+def test_pieces_are_all_of_it_and_the_client_need_not_hold_more_than_one(rope: Service) -> None:
+    ids, spec = [7 + at % 300 for at in range(600)], AttentionSpec.of(layers=[2, 0])
+    with Client(rope.target) as client:
+        whole = client.attend(ids, [2, 0])
+        seen = np.zeros(whole.weights.shape, dtype=bool)
+        for piece in client.attention_pieces(ids, spec):
+            heads, rows = slice(piece.heads.start, piece.heads.stop), slice(piece.rows.start, piece.rows.stop)
+            place = (whole.layers.index(piece.layer), heads, rows)
+            assert piece.values.nbytes <= CHUNK
+            assert not seen[place].any()
+            np.testing.assert_array_equal(piece.values, whole.weights[place])
+            seen[place] = True
+        [small] = client.attention_pieces("open", AttentionSpec.of(-1))
+    assert seen.all()
+    assert small.values.shape == (6, 3, 3)
+
+
+async def test_pieces_for_asyncio(rope: Service) -> None:
+    async with AsyncClient(rope.target) as client:
+        pieces = [
+            piece async for piece in client.attention_pieces(list(range(5, 400)), AttentionSpec.of(reduce="head_mean"))
+        ]
+        with pytest.raises(InvalidInput, match="use `attention`"):
+            await anext(client.attention_pieces("a", AttentionSpec.of(top_k=3)))
+        with pytest.raises(InvalidInput, match=r"layers\[0\]: is 7"):
+            await anext(client.attention_pieces("a", AttentionSpec.of(7)))
+    assert sum(piece.values.size for piece in pieces) == 3 * 395**2
 
 
 def test_whole_maps_of_a_long_text_cost_twice_their_size_and_a_half_every_time() -> None:

@@ -1,0 +1,107 @@
+"""Attention piece by piece, as it arrives: for answers larger than the memory that one wants to spend on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headlight.chunks import OUTPUTS, Coverage, Layout, check_items, layouts_of, whole_answer
+from headlight.convert import Input, Truncate, malformed, native, to_input, to_truncation
+from headlight.errors import InvalidInput
+from headlight.pb import headlight_pb2 as pb
+from headlight.spec import AttentionSpec
+from headlight.status import error_of_status
+from headlight.wire import attention_output, grid
+
+REQUEST_ID = "pieces"
+
+
+class AttentionPiece(NamedTuple):
+    """Rows of the attention of one text: some of one head, or all of several heads of one layer.
+
+    Attributes:
+        layer: absolute; the layer of a pair; of reduced layers the first.
+        heads: places on the axis "head", or of a pair 0 alone.
+        rows: places on the axis "query".
+        values: float32 or float16 [heads, rows, keys].
+    """
+
+    layer: int
+    heads: range
+    rows: range
+    values: NDArray[Any]
+
+
+class Pieces:
+    """What one call asks and makes of its frames. Holds no more than one frame."""
+
+    def __init__(self, name: str, text: Input, spec: AttentionSpec, truncate: Truncate) -> None:
+        """Make the request.
+
+        Raises:
+            InvalidInput: the spec's rows do not stand by themselves (uint8, top_k), or an argument is none that can be sent.
+        """
+        if spec.dtype == "uint8" or spec.top_k is not None:
+            raise InvalidInput(
+                "attention", "with uint8 or top_k comes in two parts; use `attention`, or leave these out"
+            )
+        outputs = pb.Outputs(attention=attention_output(spec))
+        encode = pb.EncodeRequest(
+            model=name, inputs=[to_input(text, "text")], outputs=outputs, truncation=to_truncation(truncate)
+        )
+        self.request = pb.EncodeStreamRequest(id=REQUEST_ID, encode=encode)
+        self._layout: Layout | None = None
+        self._covered = Coverage()
+        self._complete = False
+
+    def receive(self, frame: pb.EncodeStreamResponse) -> Iterator[AttentionPiece]:
+        """The pieces of the next frame.
+
+        Raises:
+            HeadlightError: the request was refused, or the frame does not follow from those before it.
+        """
+        kind = frame.WhichOneof("frame")
+        if kind == "error":
+            raise error_of_status(frame.error, 0)
+        if kind == "response" and self._layout is None:
+            yield from self._whole(frame.response)
+        elif kind == "header" and self._layout is None:
+            check_items(frame.header, 1)
+            self._layout = self._announced(layouts_of(frame.header))
+        elif kind == "chunk" and self._layout is not None:
+            yield self._piece(self._layout, frame.chunk)
+        elif kind == "end" and self._layout is not None:
+            self._complete = self._covered.is_whole(self._layout.size_bytes)
+        else:
+            raise malformed(f"a frame of kind {kind!r} out of its turn")
+
+    def finish(self) -> None:
+        """Raises EngineError unless everything has come."""
+        if not self._complete:
+            raise malformed("the stream ended before all attention had come")
+
+    def _announced(self, layouts: dict[str, Layout]) -> Layout:
+        if "attention" not in layouts:
+            raise malformed("it lacks attention, which was asked for")
+        return layouts["attention"]
+
+    def _whole(self, response: pb.EncodeResponse) -> Iterator[AttentionPiece]:
+        answer = whole_answer(response, 1)
+        layout = self._announced(answer.layouts)
+        layers, heads, rows, width = grid(layout.axes, layout.shapes[0])
+        values = answer.part("attention", 0).reshape(layers, heads, rows, width)
+        for place in range(layers):
+            yield AttentionPiece(layout.layers[place], range(heads), range(rows), values[place])
+        self._complete = True
+
+    def _piece(self, layout: Layout, chunk: pb.Chunk) -> AttentionPiece:
+        if OUTPUTS.get(chunk.output) != "attention":
+            raise malformed(f"a chunk of output {chunk.output}, which was not asked for")
+        begin = layout.locate(chunk)
+        self._covered.add(begin, begin + len(chunk.data))
+        heads, rows = range(chunk.head_begin, chunk.head_end), range(chunk.row_begin, chunk.row_end)
+        values = native(np.frombuffer(chunk.data, layout.dtype)).reshape(len(heads), len(rows), -1)
+        return AttentionPiece(layout.layers[chunk.layer], heads, rows, values)

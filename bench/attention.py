@@ -153,7 +153,7 @@ def attend_runs(http: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bundle", type=Path, help="default: 6 layers, 12 heads, d=384, random weights, made here")
-    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--out", type=Path, default=Path("bench/results/attention.md"))
     options = parser.parse_args()
     random.seed(0)

@@ -16,7 +16,7 @@ from headlight.runtime.items import Selection
 from headlight.runtime.manifest import Architecture
 from headlight.runtime.tokenizer import Truncation
 from headlight.runtime.values import Floats
-from headlight.wire import attention_spec, has_unknown, hidden_spec
+from headlight.wire import REDUCTIONS, attention_spec, has_unknown, hidden_spec
 
 TRUNCATIONS: Mapping[int, Truncation] = {
     pb.TRUNCATION_UNSPECIFIED: "refuse",
@@ -120,6 +120,7 @@ def selection(outputs: pb.Outputs, interface: Interface) -> Selection:
     Raises:
         InvalidInput: naming the field and the valid range.
     """
+    _check_counts(outputs, interface)
     if has_unknown(outputs):
         raise InvalidInput("outputs", "asks for something that this server does not know; it is older than the client")
     wanted = {field.name for field, _ in outputs.ListFields()}
@@ -136,6 +137,28 @@ def selection(outputs: pb.Outputs, interface: Interface) -> Selection:
     if "hidden" in wanted:
         hidden = resolve_hidden(hidden_spec(outputs.hidden), architecture, pooling)
     return Selection("pooled" in wanted, "tokens" in wanted, attention, hidden)
+
+
+def _check_counts(outputs: pb.Outputs, interface: Interface) -> None:
+    """Refuse lists longer than anything that they could name, by their length alone: a message holds millions of entries."""
+    layers, heads, tokens = interface.architecture.layers, interface.architecture.heads, interface.max_length
+    asked, states = outputs.attention, outputs.hidden
+    counts = {
+        "attention.layers": (len(asked.layers) + len(asked.layer_runs), layers),
+        "attention.heads": (len(asked.heads) + len(asked.head_runs), heads),
+        "attention.pairs": (len(asked.pairs), layers * heads),
+        "attention.reduce": (len(asked.reduce), len(REDUCTIONS)),
+        "attention.spans": (len(asked.spans), tokens),
+        "attention.queries": (len(asked.queries.indices.indices), tokens),
+        "attention.keys": (len(asked.keys.indices.indices), tokens),
+        "hidden.layers": (len(states.layers) + len(states.layer_runs), layers + 1),
+        "hidden.tokens": (len(states.tokens.indices.indices), tokens),
+    }
+    for name, (count, most) in counts.items():
+        if count > most:
+            raise InvalidInput(
+                f"outputs.{name}", f"has {count} entries, of which there are at most {most}; name each once"
+            )
 
 
 def head_masks(inputs: Sequence[pb.Input], interface: Interface) -> list[Floats | None]:
@@ -157,8 +180,8 @@ def head_masks(inputs: Sequence[pb.Input], interface: Interface) -> list[Floats 
             have = f"has {len(value.head_mask.values)} values"
             raise InvalidInput(field, f"{have}; send {layers} x {heads}, heads within layers")
         mask = np.array(value.head_mask.values, dtype=np.float32).reshape(layers, heads)
-        if not np.isfinite(mask).all():
-            raise InvalidInput(field, "holds something that is no finite number; 1 keeps a head, 0 removes it")
+        if not ((mask >= 0) & (mask <= 1)).all():  # beyond, numbers could overflow, and with them those of a batch-mate
+            raise InvalidInput(field, "holds something that is not from 0 to 1; 1 keeps a head, 0 removes it")
         masks.append(mask)
     if any(mask is not None for mask in masks):  # items of one request run on one graph, and a mask needs `attend`
         return [np.ones((layers, heads), dtype=np.float32) if mask is None else mask for mask in masks]

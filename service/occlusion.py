@@ -12,7 +12,7 @@ from headlight.results import TokenList
 from headlight.runtime.choice import check_tokens
 from headlight.runtime.units import pooled_token, select
 from headlight.runtime.values import Ids
-from headlight.wire import token_choice
+from headlight.wire import has_unknown, token_choice
 from service.prepared import Prepared
 from service.served import ServedModel
 
@@ -31,6 +31,8 @@ async def occlude(model: ServedModel, request: pb.OccludeRequest, deadline: floa
         InvalidInput: naming the field.
         HeadlightError: see ServedModel.run.
     """
+    if has_unknown(request):
+        raise InvalidInput("tokens", "asks for something that this server does not know; it is older than the client")
     prepared = await _prepare(model, request)
     [item], [tokenized] = prepared.items, prepared.inputs
     hidden = _hidden(request, model.pooling, len(item.ids), tokenized.info)

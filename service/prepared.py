@@ -87,8 +87,9 @@ class Prepared:
             ("reduce head_mean", {"reduce": ("head_mean",)}),
             ("top_k 8", {"top_k": 8}),
             ("reduce head_mean with dtype float16", {"reduce": ("head_mean",), "dtype": "float16"}),
-            ("reduce statistics", {"reduce": ("statistics",), "dtype": "float32"}),
         ]
+        if spec.keys == "all" and spec.unit == "token":
+            forms.append(("reduce statistics", {"reduce": ("statistics",), "dtype": "float32"}))
         for words, changes in forms:
             smaller = dataclasses.replace(choice, spec=dataclasses.replace(spec, **changes))
             if sum(attention_bytes(smaller, item.where) for item in self.items) <= room:

@@ -57,12 +57,16 @@ class _Wish:
         self.choice, self.places = choice, places
         self.source = source_of(choice, places)
         self.top = (choice.spec.top_k or 0) if self.source == "top" else 0
+        self.rows = self._rows() if self.source == "rows" else np.zeros((0, 0), dtype=np.float32)
 
-    def rows(self) -> Floats:
+    def _rows(self) -> Floats:
         """The combinations of rows: float32 [r, n]."""
         if self.choice.spec.reduction("queries") == "pooling_weights":
             return pooling_weights(self.choice, self.places)[None]
-        return np.eye(self.places.length, dtype=np.float32)[row_tokens(self.choice, self.places)]
+        tokens = row_tokens(self.choice, self.places)
+        rows = np.zeros((len(tokens), self.places.length), dtype=np.float32)
+        rows[np.arange(len(tokens)), tokens] = 1
+        return rows
 
 
 class Wanted:
@@ -134,7 +138,7 @@ class Wanted:
             if source == "mixed":
                 return found[0][:, :n, :n]
             if source == "rows":
-                return found[0][heads, : len(wish.rows()), :n]
+                return found[0][heads, : len(wish.rows), :n]
             if source == "top":
                 return tuple(part[heads, :n, : wish.top] for part in found)
             there = self._chosen[source, layer]
@@ -154,7 +158,7 @@ class Wanted:
 
     def _combinations(self) -> Floats:
         """float32 [B, 1, r, S]: of each input the combinations of rows that it wants."""
-        wanted = {row: wish.rows() for row, wish in self._wishes.items() if wish.source == "rows"}
+        wanted = {row: wish.rows for row, wish in self._wishes.items() if wish.source == "rows"}
         most = max(map(len, wanted.values()), default=0)
         combine = np.zeros((self._batch, 1, most, self._longest), dtype=np.float32)
         for row, rows in wanted.items():

@@ -9,7 +9,7 @@ from headlight.runtime.choice import Choice
 from headlight.runtime.units import Places
 from headlight.spec import NUMBER_BYTES, STATISTICS
 
-INDEX_BYTES = 2  # uint16: no input has more tokens
+INDEX_BYTES = 2  # uint16; headlight.runtime.units sees to it that it is enough
 SCALE_BYTES = 4  # float32
 # Rows that are computed one by one rather than cut out of whole maps: the share of all at which whole maps are cheaper.
 FEW_ROWS = 1 / 8

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,8 @@ from headlight.results import TokenList
 from headlight.runtime.choice import ATTENTION, HIDDEN, Choice, States
 from headlight.runtime.values import Ids, Tokenized
 from headlight.spec import Span, TokenChoice
+
+MOST_KEYS = 1 << 16  # that an index of 16 bits can tell apart
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +67,7 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
         InvalidInput: it names none, or what an input of ids cannot tell. The field is that of the choice.
     """
     spec, length = choice.spec, len(tokenized.ids)
-    if not choice.needs_tokens and spec.queries == spec.keys == "all":
+    if not choice.needs_tokens and spec.queries == spec.keys == "all" and not (spec.top_k and length > MOST_KEYS):
         return Places(length)
     # What is special is not known of ids: all that statistics lose by it is one of their numbers.
     unknown = "statistics" in spec.reduce and tokenized.words is None and not spec.drop_special
@@ -80,6 +84,8 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
         if tokens is not None and not len(tokens):
             raise InvalidInput(field, "drop_special leaves no token of this input; leave it out")
         sides.append(_group(choice, tokens, tokenized, info))
+    if spec.top_k and (sides[1] or Units(tokenized.ids)).count > MOST_KEYS:
+        raise InvalidInput(f"{ATTENTION}.top_k", f"chooses among at most {MOST_KEYS} keys; choose fewer keys")
     of_one = choice.pooling in ("cls", "last") and spec.reduction("queries") is not None
     if spec.drop_special and of_one and special is not None and special[pooled_token(choice.pooling, length)]:
         raise InvalidInput(f"{ATTENTION}.drop_special", "would drop the pooled token, whose row is asked for")
@@ -110,7 +116,9 @@ def select(field: str, wanted: TokenChoice, length: int, info: TokenList | None,
             raise InvalidInput(field, "this input has no special token")
         return tokens
     if isinstance(wanted, Span):
-        return within(field, wanted, info)
+        return within(field, wanted, Characters(info))
+    if len(wanted) > length:
+        raise InvalidInput(field, f"names {len(wanted)} tokens; this input has {length}, name each once")
     for at, index in enumerate(wanted):
         if not -length <= index < length:
             raise InvalidInput(f"{field}[{at}]", f"is {index}; this input has tokens 0 .. {length - 1}")
@@ -120,17 +128,24 @@ def select(field: str, wanted: TokenChoice, length: int, info: TokenList | None,
     return tokens
 
 
-def within(field: str, span: Span, info: TokenList | None) -> Ids:
+class Characters:
+    """Which characters each token stands for."""
+
+    def __init__(self, info: TokenList | None) -> None:
+        if info is None:
+            raise RuntimeError("a span was placed without tokens. This is a bug.")
+        self.starts, self.ends = np.array(info.starts), np.array(info.ends)
+        self.texts = np.where(info.special, -1, info.segments)
+
+
+def within(field: str, span: Span, characters: Characters) -> Ids:
     """int64 [m]: the tokens that share a character with a span. Raises InvalidInput where there is none."""
-    if info is None:
-        raise RuntimeError("a span was placed without tokens. This is a bug.")
     if span.end <= span.start:
         raise InvalidInput(
             field, f"is the span {span.start} .. {span.end}, which holds no character; end it behind its start"
         )
-    starts, ends = np.array(info.starts), np.array(info.ends)
-    own = ~np.array(info.special) & (np.array(info.segments) == span.text)
-    tokens = np.flatnonzero(own & (starts < span.end) & (ends > span.start))
+    own = characters.texts == span.text
+    tokens = np.flatnonzero(own & (characters.starts < span.end) & (characters.ends > span.start))
     if not len(tokens):
         where = f"characters {span.start} .. {span.end - 1} of text {span.text}"
         raise InvalidInput(field, f"no token of this input lies in {where}; offsets count code points")
@@ -148,9 +163,10 @@ def _group(choice: Choice, tokens: Ids | None, tokenized: Tokenized, info: Token
         return None if tokens is None else Units(tokens)
     chosen = np.arange(len(tokenized.ids)) if tokens is None else tokens
     if spec.unit == "span":
-        parts = []
+        _check_spans(spec.spans, len(tokenized.ids))
+        parts, characters = [], Characters(info)
         for at, span in enumerate(spec.spans):
-            part = within(f"{ATTENTION}.spans[{at}]", span, info)
+            part = within(f"{ATTENTION}.spans[{at}]", span, characters)
             parts.append(part[np.isin(part, chosen)])
             if not len(parts[-1]):
                 raise InvalidInput(f"{ATTENTION}.spans[{at}]", "holds none of the tokens chosen; leave it out")
@@ -160,6 +176,16 @@ def _group(choice: Choice, tokens: Ids | None, tokenized: Tokenized, info: Token
         raise RuntimeError("words were asked for and not kept. This is a bug.")
     words = tokenized.words[chosen]
     return Units(chosen, np.flatnonzero(np.diff(words, prepend=words[0] - 1)))
+
+
+def _check_spans(spans: Sequence[Span], length: int) -> None:
+    """Raises InvalidInput where there are more than tokens, or two overlap: units would be larger than their text."""
+    if len(spans) > length:
+        raise InvalidInput(f"{ATTENTION}.spans", f"has {len(spans)} spans; this input has {length} tokens")
+    for one, other in itertools.pairwise(sorted(spans, key=lambda span: (span.text, span.start))):
+        if one.text == other.text and other.start < one.end:
+            both = f"{one.start} .. {one.end} and {other.start} .. {other.end}"
+            raise InvalidInput(f"{ATTENTION}.spans", f"has two that overlap: {both}; ask for them one after the other")
 
 
 def _info(tokenized: Tokenized) -> TokenList:

@@ -78,6 +78,9 @@ def test_masked_heads_are_pytorchs(small: Small) -> None:
         [answer] = client.attention([ids], AttentionSpec(), head_mask=mask)
         with pytest.raises(InvalidInput, match="head_mask"):
             client.encode([ids], head_mask=[[1.0]])
+        for wrong in (np.nan, np.inf, 3e38, -0.5):
+            with pytest.raises(InvalidInput, match=r"inputs\[0\]\.head_mask: holds something that is not from 0 to 1"):
+                client.encode([ids], head_mask=np.full_like(mask, wrong))
     with torch.inference_mode():
         expected = encoder(torch.tensor(ids)[None], head_mask=torch.from_numpy(mask)[None]).pooled[0].numpy()
     assert np.abs(vector - expected).max() <= 1e-5
@@ -187,6 +190,19 @@ BAD = [
     (AttentionSpec(scores=True, drop_special=True), r"outputs\.attention\.drop_special: scores have no sum"),
     (AttentionSpec(scores=True, unit="word"), r"outputs\.attention\.unit: scores cannot be summed"),
     (AttentionSpec(unit="span"), r"outputs\.attention\.spans: unit span needs at least one"),
+    (
+        AttentionSpec(unit="span", spans=(Span(0, 3), Span(2, 4))),
+        r"outputs\.attention\.spans: has two that overlap: 0 \.\. 3",
+    ),
+    (
+        AttentionSpec(unit="span", spans=(Span(0, 1),) * 5),
+        r"outputs\.attention\.spans: has 5 spans; this input has 4 tokens",
+    ),
+    (AttentionSpec(layers=(0,) * 4), r"outputs\.attention\.layers: has 4 entries, of which there are at most 3"),
+    (AttentionSpec(pairs=((0, 0),) * 400_000), r"outputs\.attention\.pairs: has 400000 entries"),
+    (AttentionSpec(heads=(Run(0),) * 400_000), r"outputs\.attention\.heads: has 400000 entries"),
+    (AttentionSpec(keys=(0,) * 400_000), r"outputs\.attention\.keys: has 400000 entries"),
+    (AttentionSpec(keys=(0, 0, 0, 0, 0)), r"outputs\.attention\.keys: names 5 tokens; this input has 4"),
     (AttentionSpec(spans=(Span(0, 2),)), r"outputs\.attention\.spans: unit span needs"),
     (AttentionSpec(unit="span", spans=(Span(0, 2),), keys=(0,)), r"outputs\.attention\.spans\[0\]: holds none"),
 ]

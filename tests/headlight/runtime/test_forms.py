@@ -81,7 +81,7 @@ SPECS = [
     AttentionSpec(heads=(Run(-2),), queries="special", keys="first"),
     AttentionSpec(reduce=("rollout",), queries=(1, -1), keys=Span(0, 2)),
     AttentionSpec(reduce=("rollout", "head_max"), drop_special=True),
-    AttentionSpec(unit="span", spans=(Span(0, 1), Span(0, 3)), dtype="float16"),
+    AttentionSpec(unit="span", spans=(Span(0, 1), Span(1, 3)), dtype="float16"),
     AttentionSpec(reduce=("pooling_weights", "head_mean", "layer_mean"), unit="word", drop_special=True, top_k=2),
     AttentionSpec(top_k=3),
     AttentionSpec(top_k=3, dtype="uint8", queries=(2, 1)),

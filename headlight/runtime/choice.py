@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from headlight.errors import InvalidInput
 from headlight.runtime.manifest import Architecture
-from headlight.spec import AXIS_OF, AttentionSpec, HiddenSpec, Indices, Run, TokenChoice
+from headlight.spec import AXIS_OF, AttentionSpec, HiddenSpec, Indices, Run, Span, TokenChoice
 
 ATTENTION, HIDDEN = "outputs.attention", "outputs.hidden"
 
@@ -53,8 +53,13 @@ class Choice:
     def needs_tokens(self) -> bool:
         """Whether it cannot be served without knowing which tokens are special, words, or characters of the text."""
         spec = self.spec
-        chosen = any(choice == "special" or hasattr(choice, "text") for choice in (spec.queries, spec.keys))
-        return chosen or spec.unit != "token" or spec.drop_special or "statistics" in spec.reduce
+        return (
+            _needs_tokens(spec.queries)
+            or _needs_tokens(spec.keys)
+            or spec.unit != "token"
+            or spec.drop_special
+            or "statistics" in spec.reduce
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,7 +72,11 @@ class States:
     @property
     def needs_tokens(self) -> bool:
         """As Choice.needs_tokens."""
-        return self.spec.tokens == "special" or hasattr(self.spec.tokens, "text")
+        return _needs_tokens(self.spec.tokens)
+
+
+def _needs_tokens(choice: TokenChoice) -> bool:
+    return choice == "special" or isinstance(choice, Span)
 
 
 def whole(layers: Iterable[int], heads: int) -> Choice:

@@ -16,9 +16,7 @@ from headlight.errors import BundleError, EngineError
 from headlight.runtime.bundle import Bundle
 from headlight.runtime.items import EncodeItem, ItemResult
 from headlight.runtime.manifest import Architecture, Graph
-from headlight.runtime.reduce import reduce_attention
 from headlight.runtime.selectors import Wanted, selected_names
-from headlight.runtime.shapes import source_of
 from headlight.runtime.values import Ids, Role
 
 # Official builds may send telemetry; the variable must stand before the library is loaded.
@@ -160,9 +158,8 @@ def cut_out(
     n, selection = len(item.ids), item.selection
     attention: NDArray[Any] | None = unreduced
     indices = scales = hidden = None
-    if unreduced is None and wanted is not None and (choice := selection.attention) is not None:
-        source, maps = source_of(choice, item.where), wanted.maps(row, outputs)
-        attention, indices, scales = reduce_attention(choice, item.where, source, maps)
+    if unreduced is None and wanted is not None and selection.attention is not None:
+        attention, indices, scales = wanted.reduced(row, outputs)
     if (states := selection.hidden) is not None:
         tokens = slice(n) if item.states is None else item.states
         parts = [outputs[f"hidden_{layer}"][row, tokens] for layer in states.layers]

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from headlight.runtime.choice import Choice
 from headlight.runtime.items import EncodeItem
-from headlight.runtime.reduce import Maps, pooling_weights, row_tokens
+from headlight.runtime.reduce import Maps, Reduced, pooling_weights, reduce_attention, row_tokens
 from headlight.runtime.shapes import Source, attention_shape, source_of
 from headlight.runtime.units import Places
 from headlight.runtime.values import Floats
@@ -37,12 +37,6 @@ OUTPUTS_OF: dict[Source, tuple[str, ...]] = {
     "rows": ("rows_{}",),
     "top": ("top_{}_entries", "top_{}_keys"),
 }
-
-
-def selector_names(layers: int) -> tuple[str, ...]:
-    """The inputs of the graph that select, layer by layer."""
-    kinds = ("attention_{}_heads", "scores_{}_heads", "mix_{}", "combine_{}", "top_{}")
-    return tuple(kind.format(layer) for layer in range(layers) for kind in kinds)
 
 
 def selected_names(layers: int) -> tuple[str, ...]:
@@ -126,8 +120,12 @@ class Wanted:
         """The outputs that lie in `unreduced`, [1, heads, n, n] each."""
         return {f"attention_{layer}": maps[at][None] for at, layer in enumerate(self._wishes[0].choice.layers)}
 
-    def maps(self, row: int, outputs: Arrays) -> Maps:
-        """What the graph gave of one item: see `headlight.runtime.reduce.Maps`."""
+    def reduced(self, row: int, outputs: Arrays) -> Reduced:
+        """The attention of one item, from what the graph gave: see `headlight.runtime.reduce.reduce_attention`."""
+        wish = self._wishes[row]
+        return reduce_attention(wish.choice, wish.places, wish.source, self._maps(row, outputs))
+
+    def _maps(self, row: int, outputs: Arrays) -> Maps:
         wish = self._wishes[row]
         n, source = wish.places.length, wish.source
 

@@ -4,9 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 PROTO_VENV := .venv-proto
 ADAPTERS_VENV := .venv-adapters
+BENCH_VENV := .venv-bench
 PY := $(VENV)/bin/python
 PROTO_PY := $(PROTO_VENV)/bin/python
 ADAPTERS_PY := $(ADAPTERS_VENV)/bin/python
+BENCH_PY := $(BENCH_VENV)/bin/python
 
 # ONNX Runtime's Linux builds may report usage to their maker. Nothing here does.
 export ORT_DISABLE_TELEMETRY := 1
@@ -21,6 +23,7 @@ EXTRAS := runtime,serve,plot,train,export,dev
 SETUP := $(VENV)/.installed
 PROTO_SETUP := $(PROTO_VENV)/.installed
 ADAPTERS_SETUP := $(ADAPTERS_VENV)/.installed
+BENCH_SETUP := $(BENCH_VENV)/.installed
 
 MODELS := docs-rope docs-sinusoidal
 MANIFESTS := $(MODELS:%=build/bundles/%/manifest.json)
@@ -89,13 +92,15 @@ test: $(SETUP) ## the tests that need no other process, machine or network
 
 SITE_PACKAGES := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 
-# Half a gigabyte of other people's tools, whose demands on NumPy contradict each other: hence an environment that sees .venv's packages
-# (torch above all) and adds just those that the tests load.
-$(ADAPTERS_SETUP): tests/adapters/requirements.txt $(SETUP)
-	@test -x $(ADAPTERS_PY) || $(PY) -m venv $(ADAPTERS_VENV)
-	@$(PY) $(SITE_PACKAGES) >"$$($(ADAPTERS_PY) $(SITE_PACKAGES))/venv.pth"
-	@echo "Installing the tools that the adapters are for into $(ADAPTERS_VENV); the first time takes some minutes."
-	@$(ADAPTERS_PY) -m pip install --quiet --no-deps --requirement $<
+# Other people's tools, which weigh half a gigabyte and contradict each other's demands: hence environments that see .venv's packages
+# (torch above all) and add just those of a list.
+$(ADAPTERS_SETUP): tests/adapters/requirements.txt
+$(BENCH_SETUP): bench/openvino.txt
+$(ADAPTERS_SETUP) $(BENCH_SETUP): %/.installed: $(SETUP)
+	@test -x $*/bin/python || $(PY) -m venv $*
+	@$(PY) $(SITE_PACKAGES) >"$$($*/bin/python $(SITE_PACKAGES))/venv.pth"
+	@echo "Installing $(filter %.txt,$^) into $*; the first time takes some minutes."
+	@$*/bin/python -m pip install --quiet --no-deps --requirement $(filter %.txt,$^)
 	@touch $@
 
 adapters: $(ADAPTERS_SETUP) ## the adapters against BertViz, TransformerLens, LIT and Hugging Face
@@ -117,9 +122,10 @@ format: $(SETUP) ## rewrite the code as `make lint` wants it
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-bench: $(SETUP) build/bundles/docs-rope/manifest.json ## what attention costs beside embeddings alone, and in each of its forms
+bench: $(BENCH_SETUP) build/bundles/docs-rope/manifest.json ## what attention costs beside embeddings alone, and in each of its forms
 	$(PY) -m bench.embed_vs_attend
 	$(PY) -m bench.attention
+	$(BENCH_PY) -m bench.attention_bf16
 
 clean: ## remove what was built; environments and checkpoints stay
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -181,7 +181,7 @@ def occlusion_request(name: str, text: Input, tokens: TokenChoice | None, trunca
     """The request that asks how far a vector moves when tokens are hidden; None: those that are not special."""
     request = pb.OccludeRequest(model=name, input=to_input(text, "text"), truncation=to_truncation(truncate))
     if tokens is not None:
-        request.tokens.CopyFrom(selector_of(tokens) or pb.TokenSelector(named=pb.NAMED_TOKENS_ALL))
+        request.tokens.CopyFrom(selector_of("tokens", tokens) or pb.TokenSelector(named=pb.NAMED_TOKENS_ALL))
     return request
 
 

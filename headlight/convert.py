@@ -86,7 +86,7 @@ def to_input(item: Input, field: str, head_mask: pb.HeadMask | None = None) -> p
         ) from None
     except (TypeError, ValueError):  # a ragged list; an id beyond int64
         pass
-    raise InvalidInput(field, "must be a text, a pair of texts, or a sequence of integer ids (at least one)")
+    raise InvalidInput(field, "must be a text, a pair of texts (a tuple), or a sequence of integer ids (at least one)")
 
 
 def to_truncation(truncate: Truncate) -> pb.Truncation:

@@ -7,8 +7,9 @@ selected, grouped or reduced; keys are selected and grouped; the strongest keys 
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, SupportsIndex
 
 from headlight.errors import InvalidInput
 
@@ -55,7 +56,7 @@ class Span(NamedTuple):
 
 
 Indices = tuple[int | Run, ...]  # empty: all
-IndicesLike = int | slice | Iterable[int | slice] | None
+IndicesLike = SupportsIndex | slice | Iterable[SupportsIndex | slice] | None
 # Tokens of an input: "pooled" is the one that is the pooled vector; integers count from 0, or negative from the end.
 NamedChoice = Literal["all", "pooled", "first", "special"]
 TokenChoice = NamedChoice | tuple[int, ...] | Span
@@ -117,7 +118,7 @@ class AttentionSpec:
         (Run(begin=0, end=3),)
 
         Raises:
-            InvalidInput: a choice of layers or heads is empty, or a slice has a step.
+            InvalidInput: a choice of layers or heads is empty or names what is no integer, or a slice has a step.
         """
         return cls(
             layers=indices_of("layers", layers),
@@ -159,17 +160,20 @@ def indices_of(field: str, indices: IndicesLike) -> Indices:
     """Layers or heads as a spec has them; None: all.
 
     Raises:
-        InvalidInput: there are none, which the contract cannot say, or a slice has a step.
+        InvalidInput: there are none, which the contract cannot say, one is no integer, or a slice has a step.
     """
     if indices is None:
         return ()
-    listed = [indices] if isinstance(indices, int | slice) else list(indices)
+    listed = list(indices) if isinstance(indices, Iterable) else [indices]
     if not listed:
         raise InvalidInput(field, "must name at least one; None means all")
     found: list[int | Run] = []
     for index in listed:
         if not isinstance(index, slice):
-            found.append(int(index))
+            try:
+                found.append(operator.index(index))
+            except TypeError:
+                raise InvalidInput(field, f"has {index!r}; name each by its number, an integer") from None
         elif index.step in (None, 1):
             found.append(Run(index.start or 0, index.stop))
         else:

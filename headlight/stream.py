@@ -32,7 +32,7 @@ from headlight.plan import Cost, measure, request_bytes, split
 from headlight.results import Attention, AttentionMaps, Floats, Hidden, Occlusion, TokenList, Units
 from headlight.spec import AttentionSpec, HiddenSpec, IndicesLike, TokenChoice
 from headlight.status import error_of_status
-from headlight.wire import attention_output, hidden_output, selector_of
+from headlight.wire import askable, attention_output, hidden_output, selector_of
 from headlight.work import Origin
 
 ResultT = TypeVar("ResultT")
@@ -178,10 +178,15 @@ def dry_run(name: str, text: Input, spec: AttentionSpec, truncate: Truncate) -> 
 
 
 def occlusion_request(name: str, text: Input, tokens: TokenChoice | None, truncate: Truncate) -> pb.OccludeRequest:
-    """The request that asks how far a vector moves when tokens are hidden; None: those that are not special."""
+    """The request that asks how far a vector moves when tokens are hidden; None: those that are not special.
+
+    Raises:
+        InvalidInput: an argument is none that can be sent.
+    """
     request = pb.OccludeRequest(model=name, input=to_input(text, "text"), truncation=to_truncation(truncate))
     if tokens is not None:
-        request.tokens.CopyFrom(selector_of(tokens) or pb.TokenSelector(named=pb.NAMED_TOKENS_ALL))
+        with askable("tokens", "TokenChoice"):
+            request.tokens.CopyFrom(selector_of(tokens) or pb.TokenSelector(named=pb.NAMED_TOKENS_ALL))
     return request
 
 
@@ -227,7 +232,12 @@ def _units(units: pb.Units | None, count: int) -> Units:
         return Units(tuple((token,) for token in range(count)))
     tokens = tuple(units.tokens)
     bounds = (*(units.starts or range(len(tokens))), len(tokens))
-    if bounds[0] != 0 or any(end <= begin for begin, end in itertools.pairwise(bounds)) or max(tokens) >= count:
+    if (
+        not tokens
+        or bounds[0] != 0
+        or any(end <= begin for begin, end in itertools.pairwise(bounds))
+        or max(tokens) >= count
+    ):
         raise malformed(f"units of attention beyond their {count} tokens")
     return Units(tuple(tokens[begin:end] for begin, end in itertools.pairwise(bounds)))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -25,6 +26,7 @@ from headlight.spec import (
 )
 
 T = TypeVar("T")
+NameT = TypeVar("NameT", bound=str)
 REDUCTIONS: Mapping[Reduction, pb.Reduction] = {
     "head_mean": pb.REDUCTION_HEAD_MEAN,
     "head_max": pb.REDUCTION_HEAD_MAX,
@@ -119,19 +121,19 @@ def attention_output(spec: AttentionSpec) -> pb.AttentionOutput:
     Raises:
         InvalidInput: a value is none that the contract knows, or does not fit its type.
     """
-    try:
+    with askable("attention", "AttentionSpec"):
         message = pb.AttentionOutput(
             layers=_singles(spec.layers),
             layer_runs=_runs(spec.layers),
             heads=_singles(spec.heads),
             head_runs=_runs(spec.heads),
             pairs=[pb.LayerHead(layer=layer, head=head) for layer, head in spec.pairs],
-            reduce=[REDUCTIONS[name] for name in spec.reduce],
+            reduce=[_number_of(REDUCTIONS, name) for name in spec.reduce],
             queries=selector_of(spec.queries),
             keys=selector_of(spec.keys),
-            unit=UNITS[spec.unit],
+            unit=_number_of(UNITS, spec.unit),
             spans=map(_text_span, spec.spans),
-            dtype=NUMBERS[spec.dtype],
+            dtype=_number_of(NUMBERS, spec.dtype),
             scores=spec.scores,
             drop_special=spec.drop_special,
         )
@@ -139,22 +141,28 @@ def attention_output(spec: AttentionSpec) -> pb.AttentionOutput:
             message.top_k = spec.top_k
         if spec.max_bytes is not None:
             message.max_bytes = spec.max_bytes
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInput("attention", f"cannot be asked for: {error}; see headlight.spec.AttentionSpec") from None
     return message
 
 
 def hidden_output(spec: HiddenSpec) -> pb.HiddenOutput:
     """The same of hidden states. Raises InvalidInput as `attention_output`."""
-    try:
-        return pb.HiddenOutput(
+    with askable("hidden", "HiddenSpec"):
+        message = pb.HiddenOutput(
             layers=_singles(spec.layers),
             layer_runs=_runs(spec.layers),
             tokens=selector_of(spec.tokens),
-            dtype=NUMBERS[spec.dtype],
+            dtype=_number_of(NUMBERS, spec.dtype),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInput("hidden", f"cannot be asked for: {error}; see headlight.spec.HiddenSpec") from None
+    return message
+
+
+@contextlib.contextmanager
+def askable(field: str, described: str) -> Iterator[None]:
+    """Turns what Python and protobuf say of a value that is none into InvalidInput. `described`: where headlight.spec has it."""
+    try:
+        yield
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InvalidInput(field, f"cannot be asked for: {error}; see headlight.spec.{described}") from None
 
 
 def axes_of(output: str, response: pb.EncodeResponse) -> tuple[str, ...]:
@@ -179,6 +187,12 @@ def _known(field: str, names: Mapping[int, T], number: int) -> T:
     if number not in names:
         raise InvalidInput(field, f"{number} is none that this server knows; see the contract")
     return names[number]
+
+
+def _number_of(numbers: Mapping[NameT, T], name: NameT) -> T:
+    if name not in numbers:
+        raise ValueError(f"{name!r} is none of {', '.join(numbers)}")
+    return numbers[name]
 
 
 def _indices(singles: Sequence[int], runs: Sequence[pb.IndexRun]) -> Indices:
@@ -206,11 +220,9 @@ def token_choice(field: str, selector: pb.TokenSelector) -> TokenChoice:
 
 
 def selector_of(choice: TokenChoice) -> pb.TokenSelector | None:
-    """The selector of a choice; None: all tokens. Raises KeyError, TypeError or ValueError for what is none."""
-    if choice == "all":
-        return None
+    """The selector of a choice; None: all tokens. Raises TypeError or ValueError for what is none; see `askable`."""
     if isinstance(choice, str):
-        return pb.TokenSelector(named=NAMED[choice])
+        return None if choice == "all" else pb.TokenSelector(named=_number_of(NAMED, choice))
     if isinstance(choice, Span):
         return pb.TokenSelector(span=_text_span(choice))
     return pb.TokenSelector(indices=pb.TokenIndices(indices=choice))
@@ -221,4 +233,5 @@ def _span(span: pb.TextSpan) -> Span:
 
 
 def _text_span(span: Span) -> pb.TextSpan:
-    return pb.TextSpan(start=span.start, end=span.end, text=span.text)
+    start, end, text = Span(*span)
+    return pb.TextSpan(start=start, end=end, text=text)

@@ -140,7 +140,8 @@ def test_dropped_special_tokens_count_for_nothing() -> None:
     axes = ("layer", "head", "statistic")
     maps = AttentionMaps(values, axes, (0,), (0,), places, places, names, REF, statistics=STATISTICS)
     [head] = classify([maps])
-    assert (head.kind, head.spread) == ("uniform", pytest.approx(1))
+    assert head.kind == "uniform"
+    assert head.spread == pytest.approx(1)
     assert head.statistics["next"] == pytest.approx(1 / 3)  # of the two that have one behind them
     one = dataclasses.replace(maps, queries=units(1), keys=units(1))
     with pytest.raises(InvalidInput, match="two tokens"):

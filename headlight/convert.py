@@ -96,6 +96,15 @@ def to_truncation(truncate: Truncate) -> pb.Truncation:
     return TRUNCATIONS[truncate]
 
 
+def encode_request(
+    name: str, inputs: Iterable[pb.Input], outputs: pb.Outputs, truncate: Truncate, *, dry_run: bool = False
+) -> pb.EncodeRequest:
+    """The request for some outputs of some inputs. Raises InvalidInput as `to_truncation`."""
+    return pb.EncodeRequest(
+        model=name, inputs=inputs, outputs=outputs, truncation=to_truncation(truncate), dry_run=dry_run
+    )
+
+
 def from_model_ref(ref: pb.ModelRef) -> ModelRef:
     """Which weights answered, on what."""
     return ModelRef(ref.name, ref.version, ref.bundle_sha256, ref.provider, ref.precision)

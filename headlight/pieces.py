@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.chunks import OUTPUTS, Coverage, Layout, check_items, layouts_of, whole_answer
-from headlight.convert import Input, Truncate, malformed, native, to_input, to_truncation
+from headlight.convert import Input, Truncate, encode_request, malformed, native, to_input
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.spec import AttentionSpec
@@ -49,9 +49,7 @@ class Pieces:
                 "attention", "with uint8 or top_k comes in two parts; use `attention`, or leave these out"
             )
         outputs = pb.Outputs(attention=attention_output(spec))
-        encode = pb.EncodeRequest(
-            model=name, inputs=[to_input(text, "text")], outputs=outputs, truncation=to_truncation(truncate)
-        )
+        encode = encode_request(name, [to_input(text, "text")], outputs, truncate)
         self.request = pb.EncodeStreamRequest(id=REQUEST_ID, encode=encode)
         self._layout: Layout | None = None
         self._covered = Coverage()

@@ -18,6 +18,7 @@ from headlight.convert import (
     Input,
     Truncate,
     dtype_of,
+    encode_request,
     from_bytes,
     from_model_ref,
     from_token_info,
@@ -75,7 +76,7 @@ class Streamed(Generic[ResultT]):
         self._parts = list(split(costs, budget))
         self._max_bytes = limits.max_stream_output_bytes
         self._assemblies = {str(at): Assembly(len(part), self._max_bytes) for at, part in enumerate(self._parts)}
-        self._base = pb.EncodeRequest(model=name, outputs=outputs, truncation=to_truncation(truncate))
+        self._base = encode_request(name, (), outputs, truncate)
         self._inputs = inputs
         self._take = take
         self._head_mask = to_head_mask(model, head_mask)
@@ -171,10 +172,7 @@ def attention_maps(
 def dry_run(name: str, text: Input, spec: AttentionSpec, truncate: Truncate) -> pb.EncodeRequest:
     """The request that asks how large the attention of one input would be."""
     outputs = pb.Outputs(attention=attention_output(spec))
-    truncation = to_truncation(truncate)
-    return pb.EncodeRequest(
-        model=name, inputs=[to_input(text, "text")], outputs=outputs, truncation=truncation, dry_run=True
-    )
+    return encode_request(name, [to_input(text, "text")], outputs, truncate, dry_run=True)
 
 
 def occlusion_request(name: str, text: Input, tokens: TokenChoice | None, truncate: Truncate) -> pb.OccludeRequest:

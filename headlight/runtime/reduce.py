@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.runtime.choice import Choice
+from headlight.runtime.choice import Choice, is_one_token
 from headlight.runtime.numbers import halve, quantise
 from headlight.runtime.shapes import Source, attention_shape
 from headlight.runtime.units import Places, Units, pooled_token
@@ -140,7 +140,7 @@ def row_tokens(choice: Choice, places: Places) -> Ids:
 def pooling_weights(choice: Choice, places: Places) -> Floats:
     """The weights with which the model pools the tokens left: float32 [n], of sum 1."""
     weights = np.zeros(places.length, dtype=np.float32)
-    if choice.pooling in ("cls", "last"):
+    if is_one_token(choice.pooling):
         weights[pooled_token(choice.pooling, places.length)] = 1
         return weights
     kept = ~places.special if choice.spec.drop_special and places.special is not None else np.ones_like(weights, bool)

@@ -30,7 +30,9 @@ def environment(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b""), encoding="utf-8"))
 
 
-def test_links_are_the_largest_of_whole_maps(client: Client) -> None:
+@pytest.mark.parametrize("at_once", [1, 32])
+def test_links_are_the_largest_of_whole_maps(client: Client, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    monkeypatch.setattr("headlight.analysis.TEXTS_AT_ONCE", at_once)
     analysis = analyse(client, TEXTS)
     assert [(head.layer, head.head) for head in analysis.heads] == list(np.ndindex(LAYERS, HEADS))
     assert analysis.token_counts == (5, 9)

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from export.report import table
 from export.writer import ParityError, export_checkpoint
+from headlight.errors import BundleError
 
 
 def main() -> int:
-    """0: the bundle stands; 1: it disagrees with PyTorch and was not written; 2: the arguments do not fit."""
+    """0: the bundle stands; 1: it disagrees with PyTorch and was not written; 2: the arguments do not fit, or a file does not."""
     parser = argparse.ArgumentParser(
         prog="python -m export", description="Turn a checkpoint into a bundle to be served."
     )
@@ -25,7 +26,7 @@ def main() -> int:
     print(f"exporting {options.checkpoint} (tracing takes half a minute)", flush=True)
     try:
         result = export_checkpoint(options.checkpoint, options.out, name=options.name, version=options.version)
-    except (FileNotFoundError, FileExistsError, ValueError) as error:
+    except (OSError, ValueError, BundleError) as error:
         print(f"export: {error}", file=sys.stderr)
         return 2
     except ParityError as error:

@@ -32,7 +32,7 @@ PROVIDER, PRECISION = "cpu", "fp32"
 
 
 class ParityError(Exception):
-    """The bundle does not reproduce PyTorch; nothing was written. `export_report` has the rows."""
+    """The bundle does not reproduce PyTorch; nothing was written. `result` has the rows."""
 
     def __init__(self, message: str, result: Exported) -> None:
         super().__init__(message)
@@ -59,6 +59,8 @@ def export_checkpoint(checkpoint: Path, out: Path, *, name: str | None = None, v
     Raises:
         FileNotFoundError, ValueError: the checkpoint is not one.
         FileExistsError: `out` is something other than a bundle.
+        OSError: `out` cannot be written.
+        BundleError: the tokenizer is none, or does not fit the model; `out` is untouched.
         ParityError: the result is outside the tolerance; `out` is untouched.
     """
     if out.exists() and not (out / MANIFEST).is_file():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, SupportsIndex
 
 from headlight.errors import InvalidInput
 
@@ -56,7 +56,7 @@ class Span(NamedTuple):
 
 
 Indices = tuple[int | Run, ...]  # empty: all
-IndicesLike = int | slice | Iterable[int | slice] | None
+IndicesLike = SupportsIndex | slice | Iterable[SupportsIndex | slice] | None
 # Tokens of an input: "pooled" is the one that is the pooled vector; integers count from 0, or negative from the end.
 NamedChoice = Literal["all", "pooled", "first", "special"]
 TokenChoice = NamedChoice | tuple[int, ...] | Span
@@ -191,7 +191,7 @@ def _choice(field: str, tokens: TokenChoice | Sequence[int] | int) -> TokenChoic
     return tuple(tokens) if isinstance(tokens, Iterable) else (_whole(field, tokens),)
 
 
-def _whole(field: str, number: int) -> int:
+def _whole(field: str, number: SupportsIndex) -> int:
     """An integer of Python or NumPy as Python's. Raises InvalidInput for anything else, which is not rounded."""
     try:
         return operator.index(number)

@@ -247,4 +247,5 @@ def _span(span: pb.TextSpan) -> Span:
 
 
 def _text_span(span: Span) -> pb.TextSpan:
-    return pb.TextSpan(start=span.start, end=span.end, text=span.text)
+    start, end, text = Span(*span)
+    return pb.TextSpan(start=start, end=end, text=text)

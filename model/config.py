@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,11 @@ CHOICES = {
     "activation": ACTIVATIONS,
     "alibi": ("symmetric", "signed"),
     "pooling": ("mean", "cls", "max", "last", "weighted_mean", "mean_sqrt_len"),
+}
+# The smallest number that a field may hold.
+LEAST = {
+    **dict.fromkeys(("vocab_size", "dim", "heads", "layers", "ffn_dim", "trained_length", "max_length"), 1),
+    **dict.fromkeys(("segments", "rope_offset", "head_width", "kv_heads", "embedding_dim", "window"), 0),
 }
 
 
@@ -99,12 +105,14 @@ class EncoderConfig:
     pad_id: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "dim", "heads", "layers", "ffn_dim", "trained_length", "max_length"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("segments", "rope_offset", "head_width", "kv_heads", "embedding_dim", "window"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
+        for name, least in LEAST.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        for name in ("norm_eps", "rope_theta"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0 and finite")
+        if not 0 <= self.rope_local_theta < math.inf:
+            raise ValueError(f"rope_local_theta is {self.rope_local_theta}; it must be at least 0 and finite")
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; choose one of {choices}")
@@ -113,11 +121,6 @@ class EncoderConfig:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0 and below 1")
         if not 0 <= self.pad_id < self.vocab_size:
             raise ValueError(f"pad_id {self.pad_id} is not a token of a vocabulary of {self.vocab_size}")
-        if self.norm_eps <= 0 or self.rope_theta <= 0 or self.rope_local_theta < 0:
-            raise ValueError(
-                f"norm_eps {self.norm_eps} and rope_theta {self.rope_theta} must be above 0, "
-                f"rope_local_theta {self.rope_local_theta} not below"
-            )
         if self.trained_length > self.max_length:
             raise ValueError(f"trained_length {self.trained_length} is beyond max_length {self.max_length}")
         self._check_heads()
@@ -141,6 +144,8 @@ class EncoderConfig:
 
     def _check_positions(self) -> None:
         """What one scheme demands, and whoever uses another need not fulfil."""
+        if self.positions == "rope" and not math.isfinite(self.rope_fraction):
+            raise ValueError(f"rope_fraction is {self.rope_fraction}; it must be above 0 and at most 1")
         if self.positions == "rope" and (self.rope_width % 2 or not 2 <= self.rope_width <= self.head_dim):
             have = f"rope_fraction {self.rope_fraction} of a head of {self.head_dim} is {self.rope_width} dimensions"
             raise ValueError(f"{have}; rope turns pairs, so it must be an even number from 2 to {self.head_dim}")

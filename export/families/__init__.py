@@ -63,5 +63,7 @@ def family_of(config: Mapping[str, Any]) -> str:
     if name == "bert" and config.get("position_embedding_type") == "alibi":
         return "jina_bert"
     if name not in FAMILIES:
-        raise Refused(f"config.json: model_type {name!a:.40} is no family that can be served; served are {', '.join(sorted(FAMILIES))}")
+        raise Refused(
+            f"config.json: model_type {name!a:.40} is no family that can be served; served are {', '.join(sorted(FAMILIES))}"
+        )
     return name

@@ -18,7 +18,9 @@ IDLE = ("pooler.", "cls.", "classifier.", "embeddings.position_ids", "embeddings
 
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
     """See `export.families.Convert`."""
-    config.demand("position_embedding_type", ("absolute",), "which this family does not have; only absolute ones are served")
+    config.demand(
+        "position_embedding_type", ("absolute",), "which this family does not have; only absolute ones are served"
+    )
     weights = Weights(tensors, PREFIXES, IDLE)
     return table(config, weights, longest, unused=0)
 
@@ -54,7 +56,12 @@ def move_embeddings(weights: Weights, words: str, segments: str, norm: str) -> N
 
 
 def move_attention(
-    weights: Weights, ours: str, layer: str, *, change: Callable[[Tensor], Tensor] | None = None, turned: Sequence[str] = ()
+    weights: Weights,
+    ours: str,
+    layer: str,
+    *,
+    change: Callable[[Tensor], Tensor] | None = None,
+    turned: Sequence[str] = (),
 ) -> None:
     """The four projections of a layer and the norm behind them; `change` reorders the rows of those named in `turned`."""
     for part in ("weight", "bias"):

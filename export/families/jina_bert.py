@@ -17,7 +17,9 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
     """See `export.families.Convert`."""
     gate = config.get(str, "feed_forward_type", default="original")
     if gate not in (*GATES, "original"):
-        raise Refused(f"config.json: feed_forward_type {gate!a:.40} cannot be served; served are original, geglu, reglu")
+        raise Refused(
+            f"config.json: feed_forward_type {gate!a:.40} cannot be served; served are original, geglu, reglu"
+        )
     weights = Weights(tensors, bert.PREFIXES, bert.IDLE)
     # Its makers trained with 512 tokens and serve max_position_embeddings, 8,192.
     trained = config.get(int, "max_position_embeddings")
@@ -32,7 +34,9 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         trained_length=trained,
         max_length=max(longest or 0, trained),
     )
-    bert.move_embeddings(weights, "embeddings.word_embeddings", "embeddings.token_type_embeddings", "embeddings.LayerNorm")
+    bert.move_embeddings(
+        weights, "embeddings.word_embeddings", "embeddings.token_type_embeddings", "embeddings.LayerNorm"
+    )
     for at in range(built.layers):
         ours, layer = f"blocks.{at}", f"encoder.layer.{at}"
         if normed:

@@ -93,7 +93,9 @@ def _window(config: Config) -> dict[str, Any]:
         return {}
     kinds = config.values.get("layer_types") or ["sliding_attention"] * layers
     if len(kinds) != layers or not {*kinds} <= {"full_attention", "sliding_attention"}:
-        raise Refused(f"config.json: layer_types must name full_attention or sliding_attention for each of {layers} layers")
+        raise Refused(
+            f"config.json: layer_types must name full_attention or sliding_attention for each of {layers} layers"
+        )
     local = tuple(layer for layer, kind in enumerate(kinds) if kind == "sliding_attention")
     # Theirs counts the token itself; so many it sees, ours is how far it sees.
     return {"window": width - 1, "local_layers": local} if local else {}

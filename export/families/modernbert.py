@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from export.families.rotary import rotary
@@ -74,7 +76,7 @@ def _local_layers(config: Config) -> tuple[int, ...]:
     return tuple(layer for layer, kind in enumerate(kinds) if kind == LOCAL)
 
 
-def _turning(config: Config, trained: int, longest: int) -> dict[str, object]:
+def _turning(config: Config, trained: int, longest: int) -> dict[str, Any]:
     """The rope_ fields, which global and local layers have of their own."""
     thetas = {GLOBAL: ("global_rope_theta", 160_000.0), LOCAL: ("local_rope_theta", 10_000.0)}
     fields = {}

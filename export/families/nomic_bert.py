@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from export.families.rotary import rotary
@@ -67,9 +69,12 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
     return weights.build(built)
 
 
-def _turning(config: Config, trained: int, longest: int) -> dict[str, object]:
+def _turning(config: Config, trained: int, longest: int) -> dict[str, Any]:
     """The rope_ fields. Its own code scales by the longest text of a batch; we for the longest that is served, or not at all."""
-    own = {"rope_theta": config.values.get("rotary_emb_base"), "partial_rotary_factor": config.values.get("rotary_emb_fraction")}
+    own = {
+        "rope_theta": config.values.get("rotary_emb_base"),
+        "partial_rotary_factor": config.values.get("rotary_emb_fraction"),
+    }
     factor = config.values.get("rotary_scaling_factor")
     scaling = {"rope_scaling": {"rope_type": "dynamic", "factor": factor}} if factor else {}
     values = {**{name: value for name, value in own.items() if value is not None}, **scaling, **config.values}

@@ -32,7 +32,9 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         trained_length=trained,
         max_length=max(longest or 0, trained),
     )
-    bert.move_embeddings(weights, "embeddings.word_embeddings", "embeddings.token_type_embeddings", "embeddings.LayerNorm")
+    bert.move_embeddings(
+        weights, "embeddings.word_embeddings", "embeddings.token_type_embeddings", "embeddings.LayerNorm"
+    )
     if wide != built.dim:
         weights.move_linear("embedding_project", "embeddings_project")
 
@@ -43,7 +45,9 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
 
     for at in range(built.layers):
         ours, layer = f"blocks.{at}", f"encoder.layer.{at}"
-        bert.move_attention(weights, ours, layer, change=reorder, turned=("query", "key", *(("value",) if values else ())))
+        bert.move_attention(
+            weights, ours, layer, change=reorder, turned=("query", "key", *(("value",) if values else ()))
+        )
         if values:  # what comes out of the heads is in the new order, too
             name = f"{ours}.attention.project_out.weight"
             weights.state[name] = reorder(weights.state[name].T.contiguous()).T.contiguous()

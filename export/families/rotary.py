@@ -10,7 +10,9 @@ from export.folder import Refused
 from model.rope import RopeScaling
 
 
-def rotary(config: Config, *, default_theta: float, trained: int, longest: int, kind: str | None = None) -> dict[str, Any]:
+def rotary(
+    config: Config, *, default_theta: float, trained: int, longest: int, kind: str | None = None
+) -> dict[str, Any]:
     """The rope_ fields of an EncoderConfig.
 
     Args:
@@ -29,7 +31,9 @@ def rotary(config: Config, *, default_theta: float, trained: int, longest: int, 
     said = {**(config.values.get("rope_scaling") or {}), **said}
     values = Config(said)
     theta = values.get(float, "rope_theta", default=config.get(float, "rope_theta", default=default_theta))
-    fraction = values.get(float, "partial_rotary_factor", default=config.get(float, "partial_rotary_factor", default=1.0))
+    fraction = values.get(
+        float, "partial_rotary_factor", default=config.get(float, "partial_rotary_factor", default=1.0)
+    )
     return {"rope_theta": theta, "rope_fraction": fraction, "rope_scaling": _scaling(values, trained, longest)}
 
 
@@ -46,7 +50,9 @@ def _scaling(said: Config, trained: int, longest: int) -> RopeScaling | None:
         return RopeScaling(kind="ntk", factor=factor) if factor > 1 else None
     if kind == "yarn":
         if said.values.get("mscale_all_dim"):
-            raise Refused("config.json: rope scaling with mscale_all_dim cannot be served; it is made for another attention")
+            raise Refused(
+                "config.json: rope scaling with mscale_all_dim cannot be served; it is made for another attention"
+            )
         return RopeScaling(
             kind="yarn",
             factor=said.get(float, "factor", default=trained / original),

@@ -31,9 +31,9 @@ class Config:
             value = self.values.get(name)
             if value is None:
                 continue
-            if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            if kind is float and type(value) is int:
                 return kind(value)
-            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            if type(value) is not kind:  # True would pass for an int
                 raise Refused(f"config.json: {name} is {value!a:.60}; expected {kind.__name__}")
             return value
         if default is None:
@@ -95,7 +95,9 @@ class Weights:
         self.state[ours] = torch.cat(list(parts))
         self._origin[ours] = origin
 
-    def move_linear(self, ours: str, *theirs: str, bias: bool = True, change: Callable[[Tensor], Tensor] | None = None) -> None:
+    def move_linear(
+        self, ours: str, *theirs: str, bias: bool = True, change: Callable[[Tensor], Tensor] | None = None
+    ) -> None:
         """Move .weight and, where there is one, .bias."""
         for part in ("weight", "bias") if bias else ("weight",):
             self.move(f"{ours}.{part}", *(f"{name}.{part}" for name in theirs), change=change)
@@ -123,6 +125,8 @@ class Weights:
                 raise Refused(f"{self._origin[name]} has the shape {have}; config.json makes it {expected}")
         left = sorted(name for bare, (name, _) in self._left.items() if not bare.startswith(self._idle))
         if left:
-            raise Refused(f"{left[0]} (and {len(left) - 1} more tensors) are nothing that this family has: the model is another one")
+            raise Refused(
+                f"{left[0]} (and {len(left) - 1} more tensors) are nothing that this family has: the model is another one"
+            )
         encoder.load_state_dict(self.state)
         return encoder.eval()

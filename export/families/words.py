@@ -23,7 +23,9 @@ def activation(config: Config, *names: str) -> str:
     """Our word for the activation that config.json names, by default under "hidden_act"."""
     word = config.get(str, *(names or ("hidden_act",)), default="gelu")
     if word not in ACTIVATIONS:
-        raise Refused(f"config.json: activation {word!a:.40} cannot be served; served are {', '.join(sorted(ACTIVATIONS))}")
+        raise Refused(
+            f"config.json: activation {word!a:.40} cannot be served; served are {', '.join(sorted(ACTIVATIONS))}"
+        )
     return ACTIVATIONS[word]
 
 

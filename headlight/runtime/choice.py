@@ -190,11 +190,16 @@ def _pairs(spec: AttentionSpec, architecture: Architecture) -> tuple[tuple[int, 
     return tuple(layers), tuple(heads)
 
 
+def is_one_token(pooling: str) -> bool:
+    """Whether the vector of a text is that of a single token: `headlight.runtime.units.pooled_token` says which."""
+    return pooling in ("cls", "last")
+
+
 def check_tokens(field: str, choice: TokenChoice, pooling: str) -> None:
     """Raises InvalidInput where no input could have such tokens."""
     if isinstance(choice, str):
         check_name(field, choice, get_args(NamedChoice))
-    if choice == "pooled" and pooling not in ("cls", "last"):
+    if choice == "pooled" and not is_one_token(pooling):
         weights = field in (f"{ATTENTION}.queries", f"{ATTENTION}.reduce")
         remedy = "use reduce pooling_weights" if weights else "name other tokens"
         raise InvalidInput(field, f"this model pools by {pooling}: no one token is its vector; {remedy}")

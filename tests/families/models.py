@@ -37,17 +37,25 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "roberta": ("XLMRoberta", SIZES | {"pad_token_id": 1, "type_vocab_size": 1, "max_position_embeddings": 98}),
     "distilbert": (
         "DistilBert",
-        {"vocab_size": VOCABULARY, "dim": 30, "n_layers": 3, "n_heads": 3, "hidden_dim": 44, "max_position_embeddings": 96},
+        {
+            "vocab_size": VOCABULARY,
+            "dim": 30,
+            "n_layers": 3,
+            "n_heads": 3,
+            "hidden_dim": 44,
+            "max_position_embeddings": 96,
+        },
     ),
     "roformer": ("RoFormer", ROTARY | {"embedding_size": 20}),
     "roformer-values": ("RoFormer", ROTARY | {"rotary_value": True, "num_hidden_layers": 2}),
     "modernbert": (
         "ModernBert",
-        ROTARY | {"local_attention": 12, "num_hidden_layers": 4, "pad_token_id": 0, "norm_bias": True, "mlp_bias": True},
+        ROTARY
+        | {"local_attention": 12, "num_hidden_layers": 4, "pad_token_id": 0, "norm_bias": True, "mlp_bias": True},
     ),
     "nomic_bert": ("NomicBert", ROTARY),
     "eurobert": ("EuroBert", ROTARY | {"num_key_value_heads": 1, "pad_token_id": 0, "hidden_act": "silu"}),
-    "qwen2": ("Qwen2", GROUPED | {"num_hidden_layers": 2} | {k: v for k, v in {"head_dim": None}.items() if v}),
+    "qwen2": ("Qwen2", GROUPED | {"num_hidden_layers": 2}),
     "qwen3": ("Qwen3", GROUPED),
     "llama": ("Llama", GROUPED | {"attention_bias": True, "mlp_bias": True}),
     "mistral-local": ("Mistral", GROUPED | {"sliding_window": 9, "num_hidden_layers": 2}),
@@ -100,7 +108,9 @@ def sharpen(model: Any, entropy: float) -> None:
 
 def is_query_or_key(name: str) -> bool:
     """Whether a parameter makes queries or keys; that of norms of heads, where a scale of their input would be normed away."""
-    return any(part in name for part in ("query", "key.", "q_lin", "k_lin", "q_proj", "k_proj", "Wqkv", "q_norm", "k_norm"))
+    return any(
+        part in name for part in ("query", "key.", "q_lin", "k_lin", "q_proj", "k_proj", "Wqkv", "q_norm", "k_norm")
+    )
 
 
 def entropy_of(weights: Tensor) -> float:

@@ -35,7 +35,7 @@ VALUES = [
         "outputs.attention.keys: must have a start, an end and a text that are whole numbers from 0",
     ),
     (
-        {"unit": "span", "spans": ((0, 3),)},
+        {"unit": "span", "spans": ((0,),)},
         "outputs.attention.spans: must be Spans, each with a start, an end and a text that are whole numbers from 0",
     ),
     ({"top_k": -1}, "outputs.attention.top_k: must be a whole number from 1 to 4294967295"),

@@ -6,8 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from export.origin import read_origin
+from export.progress import Lines
 from export.report import table
-from export.writer import ParityError, export_checkpoint
+from export.writer import Exported, ParityError, export_origin
 from headlight.errors import BundleError
 
 
@@ -16,16 +18,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m export", description="Turn a checkpoint into a bundle to be served."
     )
-    parser.add_argument("checkpoint", type=Path, help="folder of config.json, model.safetensors and tokenizer.json")
+    parser.add_argument(
+        "checkpoint", type=Path, help="folder of a checkpoint of ours, of Hugging Face or of sentence-transformers"
+    )
     parser.add_argument(
         "--out", type=Path, required=True, help="bundle directory to write; an older bundle there is replaced"
     )
     parser.add_argument("--name", help="name that clients use; default: the last part of --out")
     parser.add_argument("--version", help="default: the first 12 digits of the SHA-256 of the weights")
+    parser.add_argument(
+        "--pooling", help="for folders that do not say: mean, cls, max, last, weighted_mean, mean_sqrt_len"
+    )
+    parser.add_argument("--max-length", type=int, help="tokens to be accepted; default: what the folder says")
+    parser.add_argument(
+        "--ids-only", action="store_true", help="serve a folder without a tokenizer, for token ids alone"
+    )
     options = parser.parse_args()
-    print(f"exporting {options.checkpoint} (tracing takes half a minute)", flush=True)
+    print(f"exporting {options.checkpoint}", flush=True)
     try:
-        result = export_checkpoint(options.checkpoint, options.out, name=options.name, version=options.version)
+        result = _export(options)
     except (OSError, ValueError, BundleError) as error:
         print(f"export: {error}", file=sys.stderr)
         return 2
@@ -33,10 +44,28 @@ def main() -> int:
         print(table(error.result.rows, error.result.own_error))
         print(f"export: not written: {error}", file=sys.stderr)
         return 1
+    if result.transformers is not None:
+        print(f"\nour PyTorch against transformers: {', '.join(f'{k} {v:.1e}' for k, v in _errors(result).items())}")
     print("\nlargest distance from PyTorch (tokens and hidden: over max(1, RMS of the row))\n")
     print(table(result.rows, result.own_error))
     print(f"\nwrote {options.out}")
     return 0
+
+
+def _export(options: argparse.Namespace) -> Exported:
+    progress = Lines()
+    try:
+        progress("reading the folder")
+        origin = read_origin(
+            options.checkpoint, pooling=options.pooling, max_length=options.max_length, ids_only=options.ids_only
+        )
+        return export_origin(origin, options.out, name=options.name, version=options.version, progress=progress)
+    finally:
+        progress.close()
+
+
+def _errors(result: Exported) -> dict[str, float]:
+    return {name: error for name, error in (result.transformers or {}).items() if name != "version"}
 
 
 if __name__ == "__main__":

@@ -27,8 +27,9 @@ def last_pool(tokens: Tensor, mask: Tensor) -> Tensor:
 
 
 def max_pool(tokens: Tensor, mask: Tensor) -> Tensor:
-    """The largest of each dimension, padding apart. [B, S, D] float, [B, S] bool -> [B, D]; -1e30 where all is padding."""
-    return torch.where(mask.unsqueeze(-1), tokens, MASKED).amax(dim=1)
+    """The largest of each dimension, padding apart. [B, S, D] float, [B, S] bool -> [B, D]; zeros where all is padding."""
+    largest = torch.where(mask.unsqueeze(-1), tokens, MASKED).amax(dim=1)
+    return torch.where(mask.any(dim=1, keepdim=True), largest, 0.0)
 
 
 def weighted_mean_pool(tokens: Tensor, mask: Tensor) -> Tensor:

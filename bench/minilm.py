@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 import transformers
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.models import Normalize, Pooling, Transformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 
 TOKENIZER = Path("model/checkpoints/docs-rope/tokenizer.json")
 

@@ -91,6 +91,13 @@ def test_the_transformers_settings_under_each_name(tmp_path: Path, name: str) ->
     assert (recipe.max_length, recipe.lower_case) == (77, True)
 
 
+def test_of_several_settings_the_first_that_says_anything_holds(tmp_path: Path) -> None:
+    chain(tmp_path, "Transformer", "Pooling")
+    for name, own in (("bert", {}), ("roberta", {"max_seq_length": 7}), ("xlnet", {"max_seq_length": 8})):
+        write(tmp_path / f"sentence_{name}_config.json", own)
+    assert read_recipe(tmp_path).max_length == 7
+
+
 def test_prompts_similarity_and_lengths_of_vectors(tmp_path: Path) -> None:
     chain(tmp_path, "Transformer", "Pooling")
     values = {

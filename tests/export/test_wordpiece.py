@@ -59,6 +59,15 @@ def test_special_tokens_of_other_names(tmp_path: Path, file: str | None) -> None
     assert encoding.ids == [1, 3, 2, 0, 2]
 
 
+@pytest.mark.parametrize(("decoder", "expected"), [({}, "[SEP]"), ({"added_tokens_decoder": {}}, "[MASK]")])
+def test_the_map_of_special_tokens_holds_unless_the_settings_say_all(
+    tmp_path: Path, decoder: dict[str, Any], expected: str
+) -> None:
+    vocabulary(tmp_path, sep_token="[MASK]", **decoder)
+    (tmp_path / "special_tokens_map.json").write_text('{"sep_token": "[SEP]"}')
+    assert load(tmp_path).encode("hello").tokens[-1] == expected
+
+
 def test_added_tokens_stand_behind_the_vocabulary(tmp_path: Path) -> None:
     vocabulary(tmp_path)
     (tmp_path / "added_tokens.json").write_text(json.dumps({"[b]": len(WORDS) + 1, "[a]": len(WORDS)}))

@@ -8,6 +8,8 @@ node whichever outputs are fetched: a caller who wants a vector must not pay for
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import logging
 import warnings
 from collections.abc import Sequence
@@ -28,11 +30,13 @@ OPSET = 20  # the first with Gelu as one operator
 
 
 class Embed(nn.Module):
-    """ids, mask and, where the model knows them, segments -> pooled, tokens."""
+    """ids, mask and, where the model knows them, segments -> pooled (before normalisation), tokens."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
-        self.encoder = encoder
+        # What is served can be cut before it is normalised, so the graph leaves that to the runtime.
+        self.encoder = copy.copy(encoder)
+        self.encoder.config = dataclasses.replace(encoder.config, normalize=False)
         self.inputs: tuple[str, ...] = ("ids", "mask", *(("segments",) if encoder.config.segments else ()))
         self.outputs: tuple[str, ...] = ("pooled", "tokens")
         self.maps: tuple[str, ...] = ()  # further ones, which do not stay

@@ -17,7 +17,7 @@ from headlight.runtime.manifest import Architecture, Manifest, ParityEntry
 from headlight.runtime.shapes import attention_shape
 from headlight.runtime.values import Tokenized
 
-ARCHITECTURE = Architecture(positions="rope", layers=3, heads=2, dim=4, vocab_size=100)
+ARCHITECTURE = Architecture(positions="rope", layers=3, heads=2, dim=4, pooled_dim=4, vocab_size=100)
 FAILURE = "the model failed; see error id 123 in the server's log"
 LAYERS, HEADS, DIM, VOCABULARY = ARCHITECTURE.layers, ARCHITECTURE.heads, ARCHITECTURE.dim, ARCHITECTURE.vocab_size
 MAX_LENGTH = 2000

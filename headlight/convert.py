@@ -23,6 +23,9 @@ DTYPES: dict[int, str] = {
     pb.DATA_TYPE_FLOAT16: "<f2",
     pb.DATA_TYPE_UINT8: "u1",
     pb.DATA_TYPE_UINT16: "<u2",
+    pb.DATA_TYPE_INT8: "i1",
+    pb.DATA_TYPE_BINARY: "i1",
+    pb.DATA_TYPE_UBINARY: "u1",
 }
 TRUNCATIONS: dict[str | None, pb.Truncation] = {
     None: pb.TRUNCATION_REFUSE,
@@ -111,8 +114,9 @@ def from_token_info(info: pb.TokenInfo) -> TokenList:
         ends=tuple(info.ends),
         special=tuple(info.special),
         segments=tuple(info.segments),
+        prompt=tuple(info.prompt),
     )
-    lists = (tokens.pieces, tokens.starts, tokens.ends, tokens.special, tokens.segments)
+    lists = (tokens.pieces, tokens.starts, tokens.ends, tokens.special, tokens.segments, tokens.prompt)
     if any(len(entries) != count for entries in lists):
         raise malformed(f"the parallel lists of {count} tokens differ in length")
     return tokens

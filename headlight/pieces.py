@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.chunks import OUTPUTS, Coverage, Layout, check_items, layouts_of, whole_answer
+from headlight.chunks import OUTPUTS, Layout, check_items, layouts_of, whole_answer
 from headlight.convert import Input, Truncate, malformed, native, to_input, to_truncation
+from headlight.coverage import Coverage
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.spec import AttentionSpec
@@ -100,7 +101,7 @@ class Pieces:
     def _piece(self, layout: Layout, chunk: pb.Chunk) -> AttentionPiece:
         if OUTPUTS.get(chunk.output) != "attention":
             raise malformed(f"a chunk of output {chunk.output}, which was not asked for")
-        begin = layout.locate(chunk)
+        begin = layout.locate(chunk, chunk.item)
         self._covered.add(begin, begin + len(chunk.data))
         heads, rows = range(chunk.head_begin, chunk.head_end), range(chunk.row_begin, chunk.row_end)
         values = native(np.frombuffer(chunk.data, layout.dtype)).reshape(len(heads), len(rows), -1)

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from headlight.errors import BundleError, EngineError
 from headlight.runtime.bundle import Bundle
+from headlight.runtime.interface import check_interface
 from headlight.runtime.items import EncodeItem, ItemResult
-from headlight.runtime.manifest import Architecture, Graph
-from headlight.runtime.selectors import Wanted, selected_names
+from headlight.runtime.selectors import Wanted
 from headlight.runtime.values import Ids, Role
 from headlight.runtime.vectors import shape_pooled, shape_rows
 
@@ -68,14 +68,13 @@ class Engine:
         roles: tuple[Role, ...] = ("embed", "attend") if attend else ("embed",)
         for role in roles:
             graph = bundle.manifest.graph(role, provider, precision)
-            _check_prompts(graph, bundle.manifest.include_prompt)
             self._inputs[role] = graph.inputs
             try:
                 self._sessions[role] = _open_session(str(bundle.file(graph.file)), threads, spin)
             except Exception as error:  # the library raises many types; at start-up its words reach the operator alone
                 words = " ".join(str(error).split())
                 raise BundleError(f"cannot be opened by ONNX Runtime: {words:.300}", graph.file) from error
-            _check_interface(self._sessions[role], graph, self.architecture)
+            check_interface(self._sessions[role], graph, bundle.manifest)
         self.roles = frozenset(self._sessions)
 
     def run(self, items: Sequence[EncodeItem]) -> list[ItemResult]:
@@ -190,49 +189,6 @@ def cut_out(
 
 def _zeros_unless(segments: Ids | None, ids: Ids) -> Ids:
     return np.zeros_like(ids) if segments is None else segments
-
-
-def _check_prompts(graph: Graph, include_prompt: bool) -> None:
-    """Raises BundleError where prompts would be pooled that the manifest says are not to be, or a graph waits for what is not fed."""
-    if ("pool_mask" in graph.inputs) == include_prompt:
-        must = "must not take pool_mask" if include_prompt else "must take pool_mask"
-        raise BundleError(f"{must}: the manifest's include_prompt is {str(include_prompt).lower()}", graph.file)
-
-
-def _check_interface(session: Any, graph: Graph, architecture: Architecture) -> None:
-    """A graph must take and give what the manifest says, in the sizes of its architecture.
-
-    Raises:
-        BundleError: naming what differs.
-    """
-    outputs = {value.name: value.shape for value in session.get_outputs()}
-    inputs = {value.name for value in session.get_inputs()}
-    for what, found, declared in (("takes", inputs, graph.inputs), ("gives", outputs.keys(), graph.outputs)):
-        if found != set(declared):
-            problem = f"{what} {sorted(found)!a:.200}; the manifest says {sorted(declared)!a:.200}"
-            raise BundleError(problem, graph.file)
-    for name, expected in _shapes(graph.role, architecture).items():
-        if name not in outputs:
-            raise BundleError(f"does not give {name}, as the manifest's architecture has it", graph.file)
-        shape = outputs[name]  # numbers, and names of what varies
-        fits = len(shape) == len(expected) and not any(
-            isinstance(size, int) and fixed and size != fixed for size, fixed in zip(shape, expected, strict=True)
-        )
-        if not fits:
-            wanted = [size or "any" for size in expected]
-            problem = f"gives {name} in the shape {shape!a:.80}; the manifest's architecture makes it {wanted}"
-            raise BundleError(problem, graph.file)
-
-
-def _shapes(role: str, architecture: Architecture) -> dict[str, tuple[int, ...]]:
-    """Of each output a graph must have; 0 for what varies."""
-    layers, heads, dim = architecture.layers, architecture.heads, architecture.dim
-    shapes: dict[str, tuple[int, ...]] = {"pooled": (0, architecture.pooled_dim), "tokens": (0, 0, dim)}
-    if role == "attend":
-        shapes |= dict.fromkeys(selected_names(layers), (0, 0, 0, 0))
-        shapes |= {f"rows_{layer}": (0, heads, 0, 0) for layer in range(layers)}
-        shapes |= {f"hidden_{layer}": (0, 0, dim) for layer in range(layers + 1)}
-    return shapes
 
 
 def _open_session(path: str, threads: int, spin: bool) -> Any:

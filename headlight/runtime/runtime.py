@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TypeGuard, cast
+from typing import cast
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from headlight.results import TokenList
 from headlight.runtime.bundle import Bundle
 from headlight.runtime.choice import resolve_attention, resolve_hidden
 from headlight.runtime.engine import Engine
+from headlight.runtime.inputs import Input, checked_ids, is_pair
 from headlight.runtime.items import EncodeItem, ItemResult, Selection, everything, item_of
 from headlight.runtime.parity import check_golden, check_vocabulary
 from headlight.runtime.plan import plan
@@ -24,8 +25,6 @@ from headlight.runtime.values import Floats, Ids, Tokenized
 from headlight.runtime.vectors import Offer, as_types, load_ranges, resolve_pooled, resolve_rows
 from headlight.spec import AttentionSpec, HiddenSpec, PooledSpec, TokensSpec
 
-# One input: a text, a pair of texts seen together, or token ids, special tokens included.
-Input = str | tuple[str, str] | Sequence[int]
 PROVIDERS = ("cpu",)
 PRECISIONS = ("fp32",)
 
@@ -128,19 +127,7 @@ class Runtime:
             InvalidInput: none, too many, or one that is not in the vocabulary; `field` is empty, or "segments" where these do
                 not fit, for the caller to complete.
         """
-        manifest = self.bundle.manifest
-        if not 1 <= len(ids) <= manifest.max_length:
-            raise InvalidInput("", f"has {len(ids)} ids; send 1 to {manifest.max_length}")
-        array = _checked("", "id", ids, manifest.architecture.vocab_size)
-        types = np.zeros_like(array)
-        if len(segments):
-            if not manifest.architecture.segments:
-                raise InvalidInput("segments", "this model was trained without segments; leave it empty")
-            if len(segments) != len(ids):
-                raise InvalidInput(
-                    "segments", f"has {len(segments)} entries for {len(ids)} ids; send one of each, or none"
-                )
-            types = _checked("segments", "segment", segments, manifest.architecture.segments)
+        array, types = checked_ids(self.bundle.manifest, ids, segments)
         return Tokenized(array, len(array), self._info(array, types) if with_info else None, types)
 
     def select(
@@ -251,23 +238,6 @@ class Runtime:
         values, zeros = tuple(ids.tolist()), (0,) * len(ids)
         pieces = self.tokenizer.pieces(values) if self.tokenizer else ()
         return TokenList(values, pieces, zeros, zeros, (False,) * len(ids), tuple(segments.tolist()))
-
-
-def is_pair(value: Input) -> TypeGuard[tuple[str, str]]:
-    """Whether an input is two texts to be seen together."""
-    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)
-
-
-def _checked(field: str, what: str, values: Sequence[int], count: int) -> Ids:
-    """The values as int64 [n]. Raises InvalidInput for `field` unless each is in 0 .. count-1."""
-    try:
-        array = np.fromiter(values, dtype=np.int64, count=len(values))
-    except (OverflowError, TypeError, ValueError):
-        raise InvalidInput(field, "holds something that is not a 64-bit integer") from None
-    wrong = np.flatnonzero((array < 0) | (array >= count))
-    if len(wrong):
-        raise InvalidInput(field, f"{what} {array[wrong[0]]} at {wrong[0]} is not in 0 .. {count - 1}")
-    return array
 
 
 def choose_provider(name: str) -> str:

@@ -93,6 +93,8 @@ def resolve_pooled(spec: PooledSpec, offer: Offer) -> Vector:
     Raises:
         InvalidInput: naming the field and the remedy.
     """
+    if spec == PooledSpec():
+        return AS_THEY_ARE
     width = offer.dim if spec.dimensions is None else spec.dimensions
     if not 1 <= width <= offer.dim:
         raise InvalidInput(f"{POOLED}.dimensions", f"is {width}; this model's vectors have 1 .. {offer.dim}")

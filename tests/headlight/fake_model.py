@@ -90,9 +90,7 @@ def answer(request: pb.EncodeRequest, max_length: int, ref: pb.ModelRef = REF) -
     if outputs.HasField("pooled") or not outputs.ListFields():
         masks = [list(item.head_mask.values) for item in request.inputs]
         pooled = np.stack([pooled_of(ids, mask) for ids, mask in zip(ids_of, masks, strict=True)])
-        response.pooled.CopyFrom(
-            pb.Tensor(dtype=pb.DATA_TYPE_FLOAT32, shape=pooled.shape, data=pooled.astype("<f4").tobytes())
-        )
+        response.pooled.add(dtype=pb.DATA_TYPE_FLOAT32, shape=pooled.shape, data=pooled.astype("<f4").tobytes())
     if outputs.HasField("tokens"):
         response.tokens.CopyFrom(ragged([hidden_of(ids, [LAYERS])[0] for ids in ids_of], []))
     if outputs.HasField("attention"):
@@ -142,7 +140,9 @@ def frames_of(request_id: str, response: pb.EncodeResponse, rows_per_chunk: int 
         return [pb.EncodeStreamResponse(id=request_id, response=response)]
     header = pb.EncodeResponse()
     header.CopyFrom(response)
-    for field in ("pooled", "tokens", "attention", "hidden"):
+    for tensor in header.pooled:
+        tensor.ClearField("data")
+    for field in ("tokens", "attention", "hidden"):
         if header.HasField(field):
             getattr(header, field).ClearField("data")
     chunks = list(chunks_of(response, rows_per_chunk))[::-1]
@@ -156,11 +156,10 @@ def frames_of(request_id: str, response: pb.EncodeResponse, rows_per_chunk: int 
 
 def chunks_of(response: pb.EncodeResponse, rows_per_chunk: int) -> Iterator[pb.Chunk]:
     counts = [item.token_count for item in response.items]
-    if response.HasField("pooled"):
-        count, dim = response.pooled.shape
-        yield from matrix_chunks(
-            pb.Chunk(output=pb.OUTPUT_KIND_POOLED, head_end=1), response.pooled.data, 0, count, dim, rows_per_chunk
-        )
+    for at, pooled in enumerate(response.pooled):
+        count, dim = pooled.shape
+        base = pb.Chunk(output=pb.OUTPUT_KIND_POOLED, item=at, head_end=1)
+        yield from matrix_chunks(base, pooled.data, 0, count, dim, rows_per_chunk)
     kinds = {
         "tokens": pb.OUTPUT_KIND_TOKENS,
         "attention": pb.OUTPUT_KIND_ATTENTION,

@@ -125,7 +125,8 @@ def test_types_come_in_the_order_asked_with_the_bytes_announced() -> None:
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        (PooledSpec(), Vector(20, True, ("float32",))),
+        (PooledSpec(), Vector()),
+        (PooledSpec(dimensions=20), Vector(20, True)),
         (PooledSpec(dimensions=16, dtypes=("int8", "ubinary")), Vector(16, True, ("int8", "ubinary"))),
         (PooledSpec(dimensions=1, normalize=False), Vector(1, False, ("float32",))),
         (PooledSpec(dimensions=16, normalize=True, dtypes=("int8",)), Vector(16, True, ("int8",))),

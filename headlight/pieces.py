@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.chunks import OUTPUTS, Layout, check_items, layouts_of, whole_answer
-from headlight.convert import Input, Truncate, malformed, native, to_input, to_truncation
+from headlight.convert import Input, Reading, malformed, native, set_reading, to_input
 from headlight.coverage import Coverage
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
@@ -39,7 +39,7 @@ class AttentionPiece(NamedTuple):
 class Pieces:
     """What one call asks and makes of its frames. Holds no more than one frame."""
 
-    def __init__(self, name: str, text: Input, spec: AttentionSpec, truncate: Truncate) -> None:
+    def __init__(self, name: str, text: Input, spec: AttentionSpec, reading: Reading) -> None:
         """Make the request.
 
         Raises:
@@ -50,9 +50,8 @@ class Pieces:
                 "attention", "with uint8 or top_k comes in two parts; use `attention`, or leave these out"
             )
         outputs = pb.Outputs(attention=attention_output(spec))
-        encode = pb.EncodeRequest(
-            model=name, inputs=[to_input(text, "text")], outputs=outputs, truncation=to_truncation(truncate)
-        )
+        encode = pb.EncodeRequest(model=name, inputs=[to_input(text, "text")], outputs=outputs)
+        set_reading(encode, **reading)
         self.request = pb.EncodeStreamRequest(id=REQUEST_ID, encode=encode)
         self._layout: Layout | None = None
         self._covered = Coverage()

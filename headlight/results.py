@@ -78,29 +78,6 @@ class TokenList:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Embeddings:
-    """Pooled vectors and what became of each input.
-
-    Attributes:
-        vectors: float32 [N, D], in the order of the inputs.
-        token_counts: int64 [N], tokens encoded, special ones included.
-        original_token_counts: int64 [N], before truncation.
-        model: which weights answered all of them.
-    """
-
-    vectors: Floats
-    token_counts: NDArray[np.int64]
-    original_token_counts: NDArray[np.int64]
-    model: ModelRef
-
-    @property
-    def truncated(self) -> NDArray[np.bool_]:
-        """bool [N]: whether something was cut off."""
-        cut: NDArray[np.bool_] = self.token_counts != self.original_token_counts
-        return cut
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Attention:
     """Attention weights of one text of n tokens.
 

@@ -119,6 +119,7 @@ def _write_parts(
             layers=config.layers,
             heads=config.heads,
             dim=config.dim,
+            pooled_dim=config.dim,
             vocab_size=config.vocab_size,
             segments=config.segments,
         ),

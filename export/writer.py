@@ -7,7 +7,7 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,10 @@ import onnx
 import torch
 
 from export.graphs import GRAPHS, OPSET, trace
+from export.quality import Quality
 from export.reference import Reference, random_ids, random_segments, tolerances
 from export.report import SEED, Row, measure, summary
+from export.variants import add_variants, known_precisions
 from export.weights import share_weights
 from headlight.runtime import Runtime
 from headlight.runtime.fields import MANIFEST
@@ -41,13 +43,23 @@ class ParityError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    """What an export found: the rows of the report, and PyTorch's own fp32 error by output."""
+    """What an export found: the rows of the report in fp32, and PyTorch's own fp32 error by output."""
 
     rows: list[Row]
     own_error: dict[str, float]
+    variants: tuple[Row, ...] = ()  # the same in other precisions, where they were asked for
+    quality: tuple[Quality, ...] = ()  # of each, fp32 first
 
 
-def export_checkpoint(checkpoint: Path, out: Path, *, name: str | None = None, version: str | None = None) -> Exported:
+def export_checkpoint(
+    checkpoint: Path,
+    out: Path,
+    *,
+    name: str | None = None,
+    version: str | None = None,
+    precisions: Sequence[str] = (),
+    texts: Path | None = None,
+) -> Exported:
     """Turn a checkpoint folder into a bundle directory.
 
     Args:
@@ -55,14 +67,17 @@ def export_checkpoint(checkpoint: Path, out: Path, *, name: str | None = None, v
         out: replaced if it is a bundle; its parent is created.
         name: of the model; None: the last part of `out`.
         version: None: the first 12 digits of the SHA-256 of the weights.
+        precisions: to write beside fp32, each of export.precision.PRECISIONS.
+        texts: a file of a text a line, to judge these by; None: docstrings of Python's own library.
 
     Raises:
-        FileNotFoundError, ValueError: the checkpoint is not one.
+        FileNotFoundError, ValueError: the checkpoint is not one; a precision is unknown or does not suit it; the texts are none.
         FileExistsError: `out` is something other than a bundle.
         ParityError: the result is outside the tolerance; `out` is untouched.
     """
     if out.exists() and not (out / MANIFEST).is_file():
         raise FileExistsError(f"{out} exists and is not a bundle; choose another --out or remove it")
+    precisions = known_precisions(precisions)
     encoder = load_checkpoint(checkpoint)
     reference = Reference(encoder)
     own_error = reference.own_error(SEED)
@@ -81,9 +96,15 @@ def export_checkpoint(checkpoint: Path, out: Path, *, name: str | None = None, v
             worst = max(failed, key=lambda row: row.max_error / row.tolerance)
             message = f"{worst.output} is off by {worst.max_error:.3g} ({worst.case}), tolerance {worst.tolerance:.3g}"
             raise ParityError(message, result)
+        if precisions:
+
+            def save(changed: Manifest) -> Manifest:
+                return _save(draft, changed)
+
+            manifest, rows, quality = add_variants(draft, manifest, reference, precisions, texts, save)
+            result = dataclasses.replace(result, variants=rows, quality=quality)
         _write_report(draft, result)
-        manifest = dataclasses.replace(manifest, parity=summary(result.rows), files=_entries(draft))
-        _write_manifest(draft, manifest)
+        _save(draft, dataclasses.replace(manifest, parity=summary([*result.rows, *result.variants])))
         _replace(out, draft)
     return result
 
@@ -169,7 +190,8 @@ def _write_report(draft: Path, result: Exported) -> None:
     report = {
         "about": "error of headlight.runtime against PyTorch; tokens and hidden: over max(1, RMS of the row)",
         "pytorch_fp32_against_float64": result.own_error,
-        "rows": [dataclasses.asdict(row) for row in result.rows],
+        "rows": [dataclasses.asdict(row) for row in (*result.rows, *result.variants)],
+        "quality": [quality.to_json() for quality in result.quality],
     }
     (draft / PARITY).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
@@ -189,6 +211,13 @@ def _entries(folder: Path) -> dict[str, FileEntry]:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _save(folder: Path, manifest: Manifest) -> Manifest:
+    """Write the manifest, all files as they now are in it."""
+    manifest = dataclasses.replace(manifest, files=_entries(folder))
+    _write_manifest(folder, manifest)
+    return manifest
 
 
 def _write_manifest(folder: Path, manifest: Manifest) -> None:

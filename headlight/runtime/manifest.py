@@ -73,6 +73,23 @@ class ParityEntry:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class QualityEntry:
+    """How near a precision is to fp32 on one provider: vectors of texts, and which texts are near to which."""
+
+    provider: str
+    precision: str
+    texts: str  # what they were
+    count: int  # of texts
+    real_text: bool  # False: random ids, which tell nothing of neighbours
+    cosine_mean: float
+    cosine_p1: float  # the first percentile
+    cosine_min: float
+    nearest_kept: float  # share of the texts whose nearest other text is the same
+    ten_nearest_kept: float  # share of the ten nearest that are among the ten
+    batch_drift: float  # max |Δ| of a text's vector between alone and among others
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class FileEntry:
     """Digest and size of one file of the bundle."""
 
@@ -99,6 +116,7 @@ class Manifest:
     tokenizer: str | None
     files: Mapping[str, FileEntry]
     source: Mapping[str, Any]  # where it came from; informative
+    quality: tuple[QualityEntry, ...] = ()  # of each precision, where there is one beside fp32
     format_version: int = FORMAT_VERSION
 
     @property
@@ -166,6 +184,7 @@ class Manifest:
             tokenizer=None if tokenizer is None else top.take("tokenizer", str),
             files=_files(top.child("files")),
             source=top.take("source", dict),
+            quality=tuple(_quality(fields) for fields in top.children("quality")) if "quality" in top.values else (),
         )
 
 
@@ -198,6 +217,17 @@ def _floats(kind: type[N], fields: Fields, texts: Iterable[str]) -> N:
             if not 0 <= values[field.name] < float("inf"):
                 raise BundleError(f"{fields.path}{field.name} is {values[field.name]}; expected at least 0", MANIFEST)
     return kind(**values)
+
+
+def _quality(fields: Fields) -> QualityEntry:
+    values: dict[str, Any] = {name: fields.take(name, str) for name in ("provider", "precision", "texts")}
+    values |= {"count": fields.count("count", MOST_IDS), "real_text": fields.take("real_text", bool)}
+    for field in dataclasses.fields(QualityEntry):
+        if field.name not in values:
+            values[field.name] = fields.take(field.name, float)
+            if not -2 < values[field.name] < float("inf"):  # of cosines, which rounding may take a little beyond -1
+                raise BundleError(f"{fields.path}{field.name} is {values[field.name]}; expected a number", MANIFEST)
+    return QualityEntry(**values)
 
 
 def _files(fields: Fields) -> dict[str, FileEntry]:

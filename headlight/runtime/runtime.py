@@ -24,7 +24,7 @@ from headlight.spec import AttentionSpec, HiddenSpec
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int]
 PROVIDERS = ("cpu",)
-PRECISIONS = ("fp32",)
+PRECISIONS = ("fp32", "bf16", "fp16", "int8")
 
 
 class Runtime:
@@ -53,7 +53,7 @@ class Runtime:
         Args:
             bundle: the directory.
             provider: "cpu"; "auto" is the best there is, today "cpu".
-            precision: "fp32".
+            precision: "fp32"; "bf16", "fp16" or "int8" where the bundle has graphs for it. Nothing chooses but the caller.
             threads: per batch; None: as many as the process may use.
             spin: see Engine.
             sha256: the digest that the manifest must have.

@@ -32,7 +32,8 @@ from headlight.runtime import Runtime
 def resident():
     return next(int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith("VmRSS"))
 before = resident()
-Runtime(sys.argv[1], precision=sys.argv[2], attend=sys.argv[3] == "on").warm_up((64,))
+runtime = Runtime(sys.argv[1], precision=sys.argv[2], attend=sys.argv[3] == "on")
+runtime.warm_up((64,))
 print(resident() - before)
 """
 

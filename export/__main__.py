@@ -6,23 +6,35 @@ import argparse
 import sys
 from pathlib import Path
 
+from export.origin import read_origin
 from export.precision import PRECISIONS
+from export.progress import Lines
 from export.quality import table as quality_table
 from export.report import table
-from export.writer import ParityError, export_checkpoint
+from export.writer import Exported, ParityError, export_origin
+from headlight.errors import BundleError
 
 
 def main() -> int:
-    """0: the bundle stands; 1: it disagrees with PyTorch and was not written; 2: the arguments do not fit."""
+    """0: the bundle stands; 1: it disagrees with PyTorch and was not written; 2: the arguments do not fit, or a file does not."""
     parser = argparse.ArgumentParser(
         prog="python -m export", description="Turn a checkpoint into a bundle to be served."
     )
-    parser.add_argument("checkpoint", type=Path, help="folder of config.json, model.safetensors and tokenizer.json")
+    parser.add_argument(
+        "checkpoint", type=Path, help="folder of a checkpoint of ours, of Hugging Face or of sentence-transformers"
+    )
     parser.add_argument(
         "--out", type=Path, required=True, help="bundle directory to write; an older bundle there is replaced"
     )
     parser.add_argument("--name", help="name that clients use; default: the last part of --out")
     parser.add_argument("--version", help="default: the first 12 digits of the SHA-256 of the weights")
+    parser.add_argument(
+        "--pooling", help="for folders that do not say: mean, cls, max, last, weighted_mean, mean_sqrt_len"
+    )
+    parser.add_argument("--max-length", type=int, help="tokens to be accepted; default: what the folder says")
+    parser.add_argument(
+        "--ids-only", action="store_true", help="serve a folder without a tokenizer, for token ids alone"
+    )
     parser.add_argument(
         "--precision",
         action="append",
@@ -35,29 +47,48 @@ def main() -> int:
         help="file of a text a line to judge precisions by; default: docstrings of Python's library",
     )
     options = parser.parse_args()
-    print(f"exporting {options.checkpoint} (tracing takes half a minute)", flush=True)
+    print(f"exporting {options.checkpoint}", flush=True)
     try:
-        result = export_checkpoint(
-            options.checkpoint,
-            options.out,
-            name=options.name,
-            version=options.version,
-            precisions=options.precision,
-            texts=options.texts,
-        )
-    except (FileNotFoundError, FileExistsError, ValueError) as error:
+        result = _export(options)
+    except (OSError, ValueError, BundleError) as error:
         print(f"export: {error}", file=sys.stderr)
         return 2
     except ParityError as error:
         print(table(error.result.rows, error.result.own_error))
         print(f"export: not written: {error}", file=sys.stderr)
         return 1
+    if result.transformers is not None:
+        print(f"\nour PyTorch against transformers: {', '.join(f'{k} {v:.1e}' for k, v in _errors(result).items())}")
     print("\nlargest distance from PyTorch (tokens and hidden: over max(1, RMS of the row))\n")
     print(table(result.rows, result.own_error))
     if result.quality:
         print("\n" + quality_table(result.quality))
     print(f"\nwrote {options.out}")
     return 0
+
+
+def _export(options: argparse.Namespace) -> Exported:
+    progress = Lines()
+    try:
+        progress("reading the folder")
+        origin = read_origin(
+            options.checkpoint, pooling=options.pooling, max_length=options.max_length, ids_only=options.ids_only
+        )
+        return export_origin(
+            origin,
+            options.out,
+            name=options.name,
+            version=options.version,
+            precisions=options.precision,
+            texts=options.texts,
+            progress=progress,
+        )
+    finally:
+        progress.close()
+
+
+def _errors(result: Exported) -> dict[str, float]:
+    return {name: error for name, error in (result.transformers or {}).items() if name != "version"}
 
 
 if __name__ == "__main__":

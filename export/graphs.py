@@ -28,18 +28,22 @@ OPSET = 20  # the first with Gelu as one operator
 
 
 class Embed(nn.Module):
-    """ids, mask and, where the model knows them, segments -> pooled, tokens."""
+    """ids, mask and, where the model knows them, segments and pool_mask -> pooled, tokens."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
         self.encoder = encoder
-        self.inputs: tuple[str, ...] = ("ids", "mask", *(("segments",) if encoder.config.segments else ()))
+        config = encoder.config
+        optional = {"segments": config.segments > 0, "pool_mask": not config.include_prompt}
+        self.inputs: tuple[str, ...] = ("ids", "mask", *(name for name, there in optional.items() if there))
         self.outputs: tuple[str, ...] = ("pooled", "tokens")
         self.maps: tuple[str, ...] = ()  # further ones, which do not stay
 
-    def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> tuple[Tensor, ...]:
-        """int64 [B, S], three times -> float [B, D], [B, S, D]."""
-        out = self.encoder(ids, mask, segments=segments, fused=False)
+    def forward(
+        self, ids: Tensor, mask: Tensor, segments: Tensor | None = None, pool_mask: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        """int64 [B, S], four times -> float [B, D], [B, S, D]."""
+        out = self.encoder(ids, mask, segments=segments, pool_mask=pool_mask, fused=False)
         return out.pooled, out.tokens
 
 
@@ -54,10 +58,15 @@ class Attend(Embed):
         self.maps = tuple(f"{kind}_of_{layer}" for kind in ("weights", "scores") for layer in range(layers))
 
     def forward(
-        self, ids: Tensor, mask: Tensor, segments: Tensor | None = None, head_mask: Tensor | None = None
+        self,
+        ids: Tensor,
+        mask: Tensor,
+        segments: Tensor | None = None,
+        pool_mask: Tensor | None = None,
+        head_mask: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
-        """int64 [B, S], three times, float [B, L, H] -> float [B, D], [B, S, D], L+1 of [B, S, D], twice L of [B, H, S, S]."""
-        out = self.encoder(ids, mask, segments=segments, head_mask=head_mask, fused=False)
+        """int64 [B, S], four times, float [B, L, H] -> float [B, D], [B, S, D], L+1 of [B, S, D], twice L of [B, H, S, S]."""
+        out = self.encoder(ids, mask, segments=segments, head_mask=head_mask, pool_mask=pool_mask, fused=False)
         return out.pooled, out.tokens, *out.hidden, *out.attention, *out.scores
 
 
@@ -104,7 +113,12 @@ def _examples(config: EncoderConfig, names: Sequence[str]) -> tuple[dict[str, Te
     batch = Dim("batch", min=1, max=1 << 20)
     length = Dim("length", min=1, max=config.max_length)
     ids = torch.ones((2, min(5, config.max_length)), dtype=torch.int64)
-    inputs = {"ids": ids, "mask": torch.ones_like(ids), "segments": torch.zeros_like(ids)}
+    inputs = {
+        "ids": ids,
+        "mask": torch.ones_like(ids),
+        "segments": torch.zeros_like(ids),
+        "pool_mask": torch.ones_like(ids),
+    }
     inputs["head_mask"] = torch.ones((2, config.layers, config.heads))
     free = {0: batch, 1: length}
     shapes = {name: {0: batch} if name == "head_mask" else free for name in names}

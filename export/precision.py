@@ -29,7 +29,7 @@ STORED = {
     "bf16": TensorProto.BFLOAT16,
     "fp16": TensorProto.FLOAT16,
     "int8": TensorProto.FLOAT16,
-}  # tables and the projection
+}  # tables, and what is behind pooling
 TORCH = {TensorProto.BFLOAT16: torch.bfloat16, TensorProto.FLOAT16: torch.float16}
 STEPS = 127  # of int8 on either side of 0
 MIDDLE = 128  # what stands for 0 in uint8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -15,6 +16,8 @@ from model.encoder import Encoder
 
 # fp32 floors. Attention and pooled: absolute. Tokens and hidden: over max(1, RMS of the row).
 BASE_TOLERANCE = {"pooled": 1e-5, "tokens": 2e-5, "attention": 1e-5, "hidden": 2e-5}
+MOST_WEIGHTS = 20_000_000  # attention weights of one text, in all layers
+LONGEST = 2048  # tokens
 SLACK = 4.0  # times PyTorch's own fp32 distance from float64, where that is more than the floor allows
 
 
@@ -63,12 +66,12 @@ class Reference:
     def own_error(self, seed: int) -> dict[str, float]:
         """The largest distance of PyTorch in float32 from PyTorch in float64, by output, over random texts.
 
-        Of the lengths to try and the longest that the model takes: rounding grows with length.
+        Of the lengths to try and the longest: rounding grows with length.
         """
         worst = dict.fromkeys(OUTPUTS, 0.0)
         config = self.encoder.config
         lengths = set(lengths_to_try(config))
-        for length in sorted(lengths | {config.max_length}):
+        for length in sorted(lengths | {longest_to_try(config)}):
             text = random_ids(config, length, seed), random_segments(config, length, seed)
             weights = length in lengths
             exact = _run(self.exact, *text, None, weights)
@@ -97,8 +100,14 @@ def _run(
 
 
 def lengths_to_try(config: EncoderConfig) -> Iterator[int]:
-    """From one token to four times the training length, as far as the model allows."""
-    trained = config.trained_length
+    """From one token to four times the training length, as far as the model allows and its maps can be held."""
+    holdable = math.isqrt(MOST_WEIGHTS // (config.layers * config.heads))
+    trained, most = min(config.trained_length, holdable), min(config.max_length, holdable)
     for length in sorted({1, 2, 3, 7, 16, trained // 2, trained, trained + 1, 2 * trained, 4 * trained}):
-        if 1 <= length <= config.max_length:
+        if 1 <= length <= most:
             yield length
+
+
+def longest_to_try(config: EncoderConfig) -> int:
+    """Tokens of the longest text that is measured, without maps. Minutes would be spent on what lies beyond."""
+    return min(config.max_length, LONGEST)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
-from export.reference import Reference, lengths_to_try, random_head_mask, random_ids, random_segments
+from export.progress import Progress, silent
+from export.reference import Reference, lengths_to_try, longest_to_try, random_head_mask, random_ids, random_segments
 from headlight.runtime.items import EncodeItem, Selection, everything
 from headlight.runtime.manifest import ParityEntry
 from headlight.runtime.parity import OUTPUTS, distances
@@ -45,23 +46,24 @@ class Row:
 
 def cases(config: EncoderConfig) -> Iterator[Case]:
     """Texts alone, batches of equal lengths, ragged batches, heads removed, and the longest text the model accepts."""
-    longest = 1
-    for length in lengths_to_try(config):
+    lengths = tuple(lengths_to_try(config))
+    for length in lengths:
         yield Case("alone", (length,))
-        longest = length
-    trained = config.trained_length
+    longest = lengths[-1]
+    trained = min(config.trained_length, longest)
     yield Case("equal lengths", (trained,) * 4)
     yield Case("ragged", tuple(min(n, longest) for n in (1, trained, 7, 2 * trained, 2)))
     yield Case("ragged, many", tuple(1 + (i * 7) % min(trained, 48) for i in range(64)))
     yield Case("heads removed", (trained, min(7, longest)), removed_heads=True)
-    if config.max_length > longest:
-        yield Case("longest", (config.max_length,), weights=False)
+    if longest_to_try(config) > longest:
+        yield Case("longest", (longest_to_try(config),), weights=False)
 
 
-def measure(runtime: Runtime, reference: Reference) -> list[Row]:
+def measure(runtime: Runtime, reference: Reference, progress: Progress = silent) -> list[Row]:
     """Run every case through the runtime's engine as one batch; compare each text with PyTorch, which sees it alone."""
     rows = []
     for case in cases(reference.encoder.config):
+        progress(f"parity, {case.name} {_lengths(case.lengths)}")
         for output, error in _measure(case, runtime, reference).items():
             rows.append(_row(case, output, error, runtime))
     return rows

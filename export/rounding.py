@@ -6,7 +6,7 @@ import copy
 
 from torch import Tensor, nn
 
-from model.encoder import Encoder
+from model.encoder import Dense, Encoder
 
 
 def in_half(encoder: Encoder) -> Encoder:
@@ -19,7 +19,7 @@ def in_half(encoder: Encoder) -> Encoder:
     for module in rounded.modules():
         if isinstance(module, nn.Linear | nn.Embedding):
             module.weight.data = _half(module.weight.data)
-        if isinstance(module, nn.Linear) and module is not rounded.projection:
+        if isinstance(module, nn.Linear) and not isinstance(module, Dense):
             module.register_forward_pre_hook(lambda _module, arguments: tuple(map(_half, arguments)))
             module.register_forward_hook(lambda _module, _arguments, output: _half(output))
     return rounded

@@ -12,6 +12,7 @@ import onnx
 
 from export.passages import Passages, passages
 from export.precision import PRECISIONS, convert
+from export.progress import Progress, silent
 from export.quality import Quality, broken, compare
 from export.reference import Reference
 from export.report import Row, measure
@@ -43,7 +44,13 @@ def known_precisions(asked: Iterable[str]) -> tuple[str, ...]:
 
 
 def add_variants(
-    draft: Path, manifest: Manifest, reference: Reference, precisions: Sequence[str], texts: Path | None, save: Save
+    draft: Path,
+    manifest: Manifest,
+    reference: Reference,
+    precisions: Sequence[str],
+    texts: Path | None,
+    save: Save,
+    progress: Progress = silent,
 ) -> tuple[Manifest, tuple[Row, ...], tuple[Quality, ...]]:
     """Write, measure and declare precisions.
 
@@ -54,13 +61,16 @@ def add_variants(
         precisions: of PRECISIONS.
         texts: a file of a text a line to judge by; None: see passages.
         save: writes a manifest into the draft, and returns it with all files listed.
+        progress: told each step, before it begins.
 
     Returns:
         The manifest, saved; a row for each case and output of each new precision; and the quality of each, fp32 first.
 
     Raises:
         ValueError: the texts are none, or a precision does not suit the model.
+        BundleError: fp32 is outside its tolerance on one of the texts.
     """
+    progress("reading texts to judge precisions by")
     config = reference.encoder.config
     sample = passages(config, draft / manifest.tokenizer if manifest.tokenizer else None, texts)
     _extend_golden(draft / manifest.golden, reference, sample)
@@ -70,8 +80,10 @@ def add_variants(
     declared = (*manifest.tolerances, *provisional)
     manifest = save(dataclasses.replace(manifest, graphs=(*manifest.graphs, *graphs), tolerances=declared))
     exact = Runtime(draft, provider=provider)
+    exact.check_golden()  # the texts are new to it
     quality, rows, tolerances = [compare(exact, exact, sample)], [], [*declared[: -len(provisional)]]
     for precision in precisions:
+        progress(f"measuring {precision}")
         found, measured, limits = _judge(
             exact, Runtime(draft, provider=provider, precision=precision), reference, sample
         )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
-import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,9 @@ import onnx
 import torch
 
 from export.graphs import GRAPHS, OPSET, trace
+from export.origin import Origin, read_origin
+from export.peers import against_transformers
+from export.progress import Progress, silent
 from export.quality import Quality
 from export.reference import Reference, random_ids, random_segments, tolerances
 from export.report import SEED, Row, measure, summary
@@ -24,7 +27,7 @@ from export.weights import share_weights
 from headlight.runtime import Runtime
 from headlight.runtime.fields import MANIFEST
 from headlight.runtime.manifest import Architecture, FileEntry, Graph, Manifest, Tolerance
-from model.checkpoint import TOKENIZER, WEIGHTS, load_checkpoint
+from model.checkpoint import TOKENIZER
 from model.config import EncoderConfig
 from model.encoder import Encoder
 
@@ -34,7 +37,7 @@ PROVIDER, PRECISION = "cpu", "fp32"
 
 
 class ParityError(Exception):
-    """The bundle does not reproduce PyTorch; nothing was written. `export_report` has the rows."""
+    """The bundle does not reproduce PyTorch; nothing was written. `result` has the rows."""
 
     def __init__(self, message: str, result: Exported) -> None:
         super().__init__(message)
@@ -47,61 +50,67 @@ class Exported:
 
     rows: list[Row]
     own_error: dict[str, float]
+    transformers: dict[str, Any] | None = None  # our PyTorch against theirs; see `export.peers`
     variants: tuple[Row, ...] = ()  # the same in other precisions, where they were asked for
     quality: tuple[Quality, ...] = ()  # of each, fp32 first
 
 
-def export_checkpoint(
-    checkpoint: Path,
+def export_checkpoint(checkpoint: Path, out: Path, **options: Any) -> Exported:
+    """Turn a checkpoint folder into a bundle directory: `export_origin` of what `read_origin` reads there. Raises as both."""
+    return export_origin(read_origin(checkpoint), out, **options)
+
+
+def export_origin(
+    origin: Origin,
     out: Path,
     *,
     name: str | None = None,
     version: str | None = None,
     precisions: Sequence[str] = (),
     texts: Path | None = None,
+    progress: Progress = silent,
 ) -> Exported:
-    """Turn a checkpoint folder into a bundle directory.
+    """Turn an encoder and its tokenizer into a bundle directory.
 
     Args:
-        checkpoint: folder of config.json, model.safetensors and, where texts are to be accepted, tokenizer.json.
+        origin: what to export.
         out: replaced if it is a bundle; its parent is created.
-        name: of the model; None: the last part of `out`.
-        version: None: the first 12 digits of the SHA-256 of the weights.
+        name, version: of the model; None: the last part of `out`, the first 12 digits of the SHA-256 of the weights.
         precisions: to write beside fp32, each of export.precision.PRECISIONS.
         texts: a file of a text a line, to judge these by; None: docstrings of Python's own library.
+        progress: told each step, before it begins.
 
     Raises:
-        FileNotFoundError, ValueError: the checkpoint is not one; a precision is unknown or does not suit it; the texts are none.
-        FileExistsError: `out` is something other than a bundle.
+        ValueError: a precision is unknown or does not suit the model, or the texts are none; `out` is untouched.
+        FileExistsError, OSError: `out` is something other than a bundle, or cannot be written.
+        BundleError: the tokenizer is none, or does not fit the model; `out` is untouched.
         ParityError: the result is outside the tolerance; `out` is untouched.
     """
     if out.exists() and not (out / MANIFEST).is_file():
         raise FileExistsError(f"{out} exists and is not a bundle; choose another --out or remove it")
     precisions = known_precisions(precisions)
-    encoder = load_checkpoint(checkpoint)
-    reference = Reference(encoder)
+    reference = Reference(origin.encoder)
+    progress("our PyTorch against transformers")
+    peer = against_transformers(origin.recipe.transformer, origin.family, origin.encoder)
+    progress("PyTorch against its float64")
     own_error = reference.own_error(SEED)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
         draft = Path(folder) / "bundle"
         draft.mkdir()
-        manifest = _write_parts(draft, checkpoint, encoder, reference, own_error)
-        manifest = dataclasses.replace(
-            manifest, name=name or out.name, version=version or _sha256(checkpoint / WEIGHTS)[:12]
-        )
+        manifest = _write_parts(draft, origin, reference, own_error, progress)
+        manifest = dataclasses.replace(manifest, name=name or out.name, version=version or origin.weights_sha256[:12])
         _write_manifest(draft, manifest)
-        result = Exported(measure(Runtime(draft, provider=PROVIDER, precision=PRECISION), reference), own_error)
+        runtime = Runtime(draft, provider=PROVIDER, precision=PRECISION)
+        result = Exported(measure(runtime, reference, progress), own_error, peer)
         failed = [row for row in result.rows if not row.passed]
         if failed:
             worst = max(failed, key=lambda row: row.max_error / row.tolerance)
             message = f"{worst.output} is off by {worst.max_error:.3g} ({worst.case}), tolerance {worst.tolerance:.3g}"
             raise ParityError(message, result)
         if precisions:
-
-            def save(changed: Manifest) -> Manifest:
-                return _save(draft, changed)
-
-            manifest, rows, quality = add_variants(draft, manifest, reference, precisions, texts, save)
+            save = functools.partial(_save, draft)
+            manifest, rows, quality = add_variants(draft, manifest, reference, precisions, texts, save, progress)
             result = dataclasses.replace(result, variants=rows, quality=quality)
         _write_report(draft, result)
         _save(draft, dataclasses.replace(manifest, parity=summary([*result.rows, *result.variants])))
@@ -110,15 +119,15 @@ def export_checkpoint(
 
 
 def _write_parts(
-    draft: Path, checkpoint: Path, encoder: Encoder, reference: Reference, own_error: dict[str, float]
+    draft: Path, origin: Origin, reference: Reference, own_error: dict[str, float], progress: Progress
 ) -> Manifest:
     """Write graphs, weights, tokenizer and golden inputs, and describe them."""
-    graphs = _write_graphs(draft, encoder)
+    graphs = _write_graphs(draft, origin.encoder, progress)
     _write_golden(draft, reference)
-    has_tokenizer = (checkpoint / TOKENIZER).is_file()
-    if has_tokenizer:
-        shutil.copyfile(checkpoint / TOKENIZER, draft / TOKENIZER)
-    config, limits = encoder.config, tolerances(own_error)
+    has_tokenizer = origin.tokenizer is not None
+    if origin.tokenizer is not None:
+        (draft / TOKENIZER).write_text(origin.tokenizer, encoding="utf-8")
+    config, limits = origin.encoder.config, tolerances(own_error)
     return Manifest(
         name="",
         version="",
@@ -142,7 +151,7 @@ def _write_parts(
         golden=GOLDEN,
         tokenizer=TOKENIZER if has_tokenizer else None,
         files=_entries(draft),
-        source=_source(checkpoint),
+        source=_source(origin),
     )
 
 
@@ -152,8 +161,11 @@ def _accepts(config: EncoderConfig, has_tokenizer: bool) -> tuple[str, ...]:
     return (*(texts if has_tokenizer else ()), "ids")
 
 
-def _write_graphs(draft: Path, encoder: Encoder) -> tuple[Graph, ...]:
-    traced = {role: trace(encoder, role) for role in GRAPHS}
+def _write_graphs(draft: Path, encoder: Encoder, progress: Progress) -> tuple[Graph, ...]:
+    traced = {}
+    for role in GRAPHS:
+        progress(f"tracing {role}")
+        traced[role] = trace(encoder, role)
     share_weights(traced.values(), draft / WEIGHT_FILE)
     graphs = []
     for role, model in traced.items():
@@ -190,21 +202,22 @@ def _write_report(draft: Path, result: Exported) -> None:
     report = {
         "about": "error of headlight.runtime against PyTorch; tokens and hidden: over max(1, RMS of the row)",
         "pytorch_fp32_against_float64": result.own_error,
+        "pytorch_fp32_against_transformers": result.transformers,
         "rows": [dataclasses.asdict(row) for row in (*result.rows, *result.variants)],
         "quality": [quality.to_json() for quality in result.quality],
     }
     (draft / PARITY).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
-def _source(checkpoint: Path) -> dict[str, Any]:
+def _source(origin: Origin) -> dict[str, Any]:
     import onnxruntime  # noqa: PLC0415  (imported by headlight.runtime, which sets its environment first)
 
     versions = {"torch": torch.__version__, "onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__}
-    return {"weights_sha256": _sha256(checkpoint / WEIGHTS), "opset": OPSET, "versions": versions}
+    return {"family": origin.family, "weights_sha256": origin.weights_sha256, "opset": OPSET, "versions": versions}
 
 
 def _entries(folder: Path) -> dict[str, FileEntry]:
-    files: Iterable[Path] = (path for path in sorted(folder.iterdir()) if path.name != MANIFEST)
+    files = (path for path in sorted(folder.iterdir()) if path.name != MANIFEST)
     return {path.name: FileEntry(sha256=_sha256(path), bytes=path.stat().st_size) for path in files}
 
 

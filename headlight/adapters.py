@@ -32,8 +32,8 @@ def to_hf(value: Attention | Hidden, *, torch: bool = False) -> tuple[Floats, ..
         torch: PyTorch tensors instead of NumPy arrays. They share memory with `value` where it is writable.
 
     Returns:
-        For each layer of `value.layers`, in that order, float32 [1, H, n, n] (query, key) or float32 [1, n, D]. Ask for all layers
-        where the reader takes an index for a layer.
+        For each layer of `value.layers`, in that order, float32 [1, H, n, n] (query, key) or float32 [1, n, D] (float16 where the
+        states are, unless `torch`). Ask for all layers where the reader takes an index for a layer.
 
     Raises:
         ImportError: `torch`, and PyTorch is not installed.

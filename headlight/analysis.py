@@ -22,6 +22,8 @@ from headlight.heads import Head, Link, classify, stronger, strongest
 from headlight.results import Floats, ModelRef
 from headlight.spec import AttentionSpec
 
+TEXTS_AT_ONCE = 32  # whose largest weights are held; each may have a megabyte of them
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Importance:
@@ -76,14 +78,17 @@ def analyse(
     statistics = client.attention(inputs, AttentionSpec(reduce=("statistics",)), truncate=truncate)
     heads = classify(statistics)
     # Of so many in a row, one is neither special nor the token itself, unless there is none.
-    enough = max(sum(maps.tokens.special) for maps in statistics) + 2
-    largest = client.attention(inputs, AttentionSpec(top_k=enough), truncate=truncate)
+    enough = AttentionSpec(top_k=max(sum(maps.tokens.special) for maps in statistics) + 2)
+    answered = [maps.model for maps in statistics]
     links: list[Link | None] = [None] * len(heads)
-    for text, (given, maps) in enumerate(zip(inputs, largest, strict=True)):
-        found = strongest(maps, maps.tokens.labels(words_of(given)), text)
-        links = [stronger(held, new) for held, new in zip(links, found, strict=True)]
+    for begin in range(0, len(inputs), TEXTS_AT_ONCE):
+        part = inputs[begin : begin + TEXTS_AT_ONCE]
+        largest = client.attention(part, enough, truncate=truncate)
+        for text, (given, maps) in enumerate(zip(part, largest, strict=True), begin):
+            found = strongest(maps, maps.tokens.labels(words_of(given)), text)
+            links = [stronger(held, new) for held, new in zip(links, found, strict=True)]
+            answered.append(maps.model)
     moved = importance(client, inputs, truncate=truncate) if ablate else None
-    answered = [maps.model for maps in (*statistics, *largest)]
     return Analysis(
         heads=tuple(dataclasses.replace(head, link=link) for head, link in zip(heads, links, strict=True)),
         token_counts=tuple(len(maps.tokens) for maps in statistics),

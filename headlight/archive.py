@@ -6,26 +6,30 @@ import dataclasses
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headlight.output import attention_arrays, hidden_arrays, to_json, write_arrays
-from headlight.results import Attention, Floats, Hidden, ModelRef, TokenList
+from headlight.results import Attention, Hidden, ModelRef, TokenList
 
 PathLike = str | os.PathLike[str]
-TOKEN_FIELDS = tuple(field.name for field in dataclasses.fields(TokenList))
+# The lists that describe tokens, and the type of their entries.
+TOKEN_FIELDS: dict[str, type] = {name: get_args(hint)[0] for name, hint in get_type_hints(TokenList).items()}
+ARRAYS = {"weights", "states", "layers", "heads", "places", "model", *TOKEN_FIELDS}
 
 
 def write_npz(path: PathLike, value: Attention | Hidden) -> None:
     """Writes a compressed NumPy archive, under exactly the name given; a file of that name is replaced.
 
-    It holds `weights`, float32 [L, H, n, n], or `states`, float32 [L, n, D]; `layers`, int64 [L]; the fields of `TokenList`, [n] each
-    (NumPy drops NUL characters at the end of a piece); `model`, the fields of `ModelRef` as JSON. Attention has also `heads`,
-    int64 [H]: it is the archive of `headlight attend --format npz`.
+    It holds `weights`, float32 [L, H, n, n], or `states`, float32 or float16 [L, n, D]; `layers`, int64 [L]; the fields of `TokenList`,
+    [n] each (NumPy drops NUL characters at the end of a piece); `model`, the fields of `ModelRef` as JSON. Attention has also `heads`,
+    int64 [H]: it is the archive of `headlight attend --format npz`. States of some tokens [L, m, D] have also `places`, int64 [m].
 
     Raises:
         OSError: the file cannot be written.
@@ -42,27 +46,35 @@ def read_npz(path: PathLike) -> Attention | Hidden:
         OSError: the file cannot be read.
         ValueError: it holds something else, or single heads; the message says what.
     """
+    arrays = arrays_of(path)
+    name = tensor_name(path, list(arrays))
+    held = {field: array.tolist() for field, array in arrays.items() if field != name}
+    if name == "weights" and (heads := entries(path, held, "heads", int)) != tuple(range(len(heads))):
+        raise ValueError(f"{path}: holds heads {', '.join(map(str, heads))} alone; write all, or use numpy.load")
+    return rebuilt(path, name, arrays[name], {**held, "tokens": held, "model": decoded(path, held, "model")})
+
+
+def arrays_of(path: PathLike) -> dict[str, NDArray[Any]]:
+    """The arrays that are Headlight's, by name. Raises ValueError where the file is no archive, or is damaged."""
     with Path(path).open("rb") as file:
         if not zipfile.is_zipfile(file):
             raise foreign(path, "it is no NumPy archive")
         file.seek(0)
-        with np.load(file, allow_pickle=False) as archive:
-            name = tensor_name(path, archive.files)
-            fields = {field: entry(path, archive, field).tolist() for field in ("layers", "model", *TOKEN_FIELDS)}
-            model = decoded(path, fields, "model")
-            numbers = archive[name]
-            if name == "weights" and (heads := entry(path, archive, "heads").tolist()) != list(range(len(heads))):
-                raise ValueError(
-                    f"{path}: holds heads {', '.join(map(str, heads))} alone; write all, or use numpy.load"
-                )
-    return rebuilt(path, numbers, fields["layers"], fields, model)
+        try:
+            with np.load(file, allow_pickle=False) as archive:
+                found = {name: archive[name] for name in archive.files if name in ARRAYS}
+        except (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+            raise foreign(path, str(error) or "it ends too early") from None
+    return {
+        name: array for name, array in found.items() if isinstance(array, np.ndarray)
+    }  # else bytes of another format
 
 
 def write_safetensors(path: PathLike, value: Attention | Hidden) -> None:
     """Writes a safetensors file, under exactly the name given; a file of that name is replaced.
 
-    It holds one tensor, `weights`, float32 [L, H, n, n], or `states`, float32 [L, n, D]. Its metadata are JSON: `layers`, `tokens` (the
-    fields of `TokenList`), `model` (those of `ModelRef`).
+    It holds one tensor, `weights`, float32 [L, H, n, n], or `states`, float32 or float16 [L, n, D]. Its metadata are JSON: `layers`,
+    `tokens` (the fields of `TokenList`), `model` (those of `ModelRef`), and of states [L, m, D] of some tokens `places`.
 
     Raises:
         ImportError: safetensors is not installed (extra [safetensors]).
@@ -75,6 +87,8 @@ def write_safetensors(path: PathLike, value: Attention | Hidden) -> None:
         "tokens": to_json(dataclasses.asdict(value.tokens)),
         "model": to_json(dataclasses.asdict(value.model)),
     }
+    if isinstance(value, Hidden) and value.places is not None:
+        metadata["places"] = json.dumps(value.places)
     Path(path).write_bytes(library.numpy.save({name: np.ascontiguousarray(numbers)}, metadata))
 
 
@@ -90,31 +104,39 @@ def read_safetensors(path: PathLike) -> Attention | Hidden:
     try:
         with library.safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
-            numbers = file.get_tensor(tensor_name(path, file.keys()))
+            name = tensor_name(path, file.keys())
+            numbers = file.get_tensor(name)
     except library.SafetensorError as error:
         raise foreign(path, str(error)) from None
-    layers, tokens, model = (decoded(path, metadata, field) for field in ("layers", "tokens", "model"))
-    return rebuilt(path, numbers, layers, tokens, model)
+    fields = ["layers", "tokens", "model", *(["places"] if "places" in metadata else [])]
+    return rebuilt(path, name, numbers, {field: decoded(path, metadata, field) for field in fields})
 
 
-def rebuilt(
-    path: PathLike, numbers: Floats, layers: Sequence[int], tokens: Mapping[str, Any], model: Mapping[str, Any]
-) -> Attention | Hidden:
-    """The value that a file holds. Raises ValueError where a part is missing or does not fit the others."""
-    held = TokenList(**{field: tuple(entry(path, tokens, field)) for field in TOKEN_FIELDS})
+def rebuilt(path: PathLike, name: str, numbers: NDArray[Any], held: Mapping[str, Any]) -> Attention | Hidden:
+    """The value that a file holds: a tensor, `layers`, `tokens`, `model`, `places` where it has them.
+
+    Raises:
+        ValueError: a part is missing or does not fit the others.
+    """
+    tokens, model = entry(path, held, "tokens"), entry(path, held, "model")
+    layers = entries(path, held, "layers", int)
+    listed = TokenList(**{field: entries(path, tokens, field, kind) for field, kind in TOKEN_FIELDS.items()})
     ref = ModelRef(**{field.name: entry(path, model, field.name) for field in dataclasses.fields(ModelRef)})
-    lengths = {len(getattr(held, field)) for field in TOKEN_FIELDS}
-    is_attention = numbers.ndim == 4
-    shape = (len(layers), *numbers.shape[1:2], len(held), len(held)) if is_attention else (len(layers), len(held))
+    places = entries(path, held, "places", int) if "places" in held else None
+    count, is_attention = len(listed), name == "weights"
+    shape = (len(layers), *numbers.shape[1:2], count, count)
+    if not is_attention:
+        shape = (len(layers), count if places is None else len(places), *numbers.shape[2:3])
     if (
-        numbers.dtype != np.float32
-        or numbers.ndim not in {3, 4}
-        or numbers.shape[: len(shape)] != shape
-        or len(lengths) != 1
+        numbers.dtype not in ((np.float32,) if is_attention else (np.float32, np.float16))
+        or numbers.ndim != (4 if is_attention else 3)
+        or numbers.shape != shape
+        or any(len(getattr(listed, field)) != count for field in TOKEN_FIELDS)
+        or not all(0 <= place < count for place in places or ())
     ):
         found = f"{numbers.dtype} {list(numbers.shape)}"
-        raise foreign(path, f"{found} does not fit {len(layers)} layers and {len(held)} tokens")
-    return (Attention if is_attention else Hidden)(numbers, tuple(layers), held, ref)
+        raise foreign(path, f"{found} does not fit {len(layers)} layers and {count} tokens")
+    return Attention(numbers, layers, listed, ref) if is_attention else Hidden(numbers, layers, listed, ref, places)
 
 
 def tensor_name(path: PathLike, names: Sequence[str]) -> str:
@@ -125,11 +147,19 @@ def tensor_name(path: PathLike, names: Sequence[str]) -> str:
     raise foreign(path, "it has neither weights nor states")
 
 
-def entry(path: PathLike, held: Mapping[str, Any], field: str) -> Any:
-    """One part of a file. Raises ValueError where it is missing."""
-    if field not in held:
+def entry(path: PathLike, held: Any, field: str) -> Any:
+    """One part of a file, or of a part. Raises ValueError where it is missing, or there are no parts."""
+    if not isinstance(held, Mapping) or field not in held:
         raise foreign(path, f"it has no {field}")
     return held[field]
+
+
+def entries(path: PathLike, held: Any, field: str, kind: type) -> tuple[Any, ...]:
+    """One part of a file that is a list. Raises ValueError where it is missing, or an entry is of another type."""
+    listed = entry(path, held, field)
+    if not isinstance(listed, list) or any(type(each) is not kind for each in listed):
+        raise foreign(path, f"its {field} are not a list of {kind.__name__}")
+    return tuple(listed)
 
 
 def decoded(path: PathLike, held: Mapping[str, Any], field: str) -> Any:

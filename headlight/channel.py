@@ -55,6 +55,7 @@ DEFAULT_OPTIONS: Options = (
 
 MOST_RETRIES = 8  # in a row, without an answer between them
 FIRST_BACKOFF_SECONDS = 0.1
+MOST_SECONDS = 1e8  # three years; gRPC takes a deadline centuries away, or infinity, for one that has passed
 
 
 class Retries:
@@ -139,4 +140,4 @@ def seconds_left(deadline: float | None) -> float | None:
     left = deadline - time.monotonic()
     if left <= 0:
         raise DeadlineExceeded("the client's timeout passed")
-    return left
+    return min(MOST_SECONDS, left)

@@ -126,7 +126,7 @@ class Client(ClientBase[grpc.Channel]):
         """Attention of one text piece by piece, each at most 1 MiB (or a row), in order: for more than should be in memory at once.
 
         The service sends no faster than the pieces are taken; who takes none for its `--stall-seconds` is cut. Not sent again where
-        a connection is lost. Arguments as `attention`; not with uint8 or top_k.
+        a connection is lost. Arguments as `attention`, without a head mask; not with uint8 or top_k.
         """
         pieces = Pieces(self._model, text, spec, truncate)
         call = self._stub.EncodeStream(iter([pieces.request]), timeout=seconds_left(self._deadline()))
@@ -139,7 +139,7 @@ class Client(ClientBase[grpc.Channel]):
         pieces.finish()
 
     def attention_bytes(self, text: Input, spec: AttentionSpec, *, truncate: Truncate = None) -> int:
-        """The bytes of data that `attention` of one text would have. Nothing is computed. Arguments as `attention`."""
+        """The bytes of data that `attention` of one text would have. Nothing is computed."""
         request = stream.dry_run(self._model, text, spec, truncate)
         with self._errors():
             response = self._stub.Encode(request, timeout=seconds_left(self._deadline()))

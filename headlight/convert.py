@@ -86,7 +86,7 @@ def to_input(item: Input, field: str, head_mask: pb.HeadMask | None = None) -> p
         ) from None
     except (TypeError, ValueError):  # a ragged list; an id beyond int64
         pass
-    raise InvalidInput(field, "must be a text, a pair of texts, or a sequence of integer ids (at least one)")
+    raise InvalidInput(field, "must be a text, a pair of texts (a tuple), or a sequence of integer ids (at least one)")
 
 
 def to_truncation(truncate: Truncate) -> pb.Truncation:
@@ -94,6 +94,15 @@ def to_truncation(truncate: Truncate) -> pb.Truncation:
     if truncate not in TRUNCATIONS:
         raise InvalidInput("truncate", 'must be None, "end" or "start"')
     return TRUNCATIONS[truncate]
+
+
+def encode_request(
+    name: str, inputs: Iterable[pb.Input], outputs: pb.Outputs, truncate: Truncate, *, dry_run: bool = False
+) -> pb.EncodeRequest:
+    """The request for some outputs of some inputs. Raises InvalidInput as `to_truncation`."""
+    return pb.EncodeRequest(
+        model=name, inputs=inputs, outputs=outputs, truncation=to_truncation(truncate), dry_run=dry_run
+    )
 
 
 def from_model_ref(ref: pb.ModelRef) -> ModelRef:

@@ -43,7 +43,7 @@ class ModelDescription:
         vocab_size: size of the vocabulary.
         trained_length: tokens; the longest sequence of the training.
         max_length: tokens; the longest sequence accepted.
-        pooling: "mean" or "cls".
+        pooling: "mean", "cls" (the first token) or "last".
         normalized: whether pooled vectors have unit length.
         accepts: kinds of input: "text", "pair", "ids".
         outputs: what this server can give: "pooled", "tokens", "attention", "hidden", "token_info".

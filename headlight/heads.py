@@ -77,12 +77,13 @@ def classify(maps: Sequence[AttentionMaps]) -> list[Head]:
     """What each head is called, over all queries of all texts. Texts of one token say nothing and are left out.
 
     Args:
-        maps: of each text, reduced to statistics; the same heads in each.
+        maps: of each text, reduced to statistics; the same heads in each. Where special tokens were dropped, rows are as long as what
+            is left.
 
     Raises:
         InvalidInput: they hold no statistics, are of different heads, or no text has two tokens.
     """
-    maps = [each for each in maps if len(each.tokens) > 1]
+    maps = [each for each in maps if len(each.keys.tokens) > 1]
     if not maps:
         raise InvalidInput("texts", "none has two tokens or more; what looks at one token alone cannot be told apart")
     if any(set(each.statistics) != set(STATISTICS) for each in maps):
@@ -92,7 +93,7 @@ def classify(maps: Sequence[AttentionMaps]) -> list[Head]:
     names = maps[0].statistics
     values = np.stack([each.values.reshape(-1, len(names)) for each in maps]).astype(np.float64)
     queries = np.array([_queries(each) for each in maps], dtype=np.float64)  # [texts, statistics]
-    lengths = np.log([len(each.tokens) for each in maps])
+    lengths = np.log([len(each.keys.tokens) for each in maps])
     entropy = names.index("entropy")
     means = _mean(values, queries[:, None])
     spreads = _mean(values[..., entropy] / lengths[:, None], queries[:, entropy, None])
@@ -115,8 +116,8 @@ def called(statistics: Mapping[str, float], spread: float) -> tuple[Kind, float]
 
 def _queries(maps: AttentionMaps) -> list[int]:
     """How many queries each statistic of one text is the mean of: the first token has none before it, the last none behind."""
-    rows = np.array([unit[0] for unit in maps.queries.tokens])
-    has = {"previous": int((rows > 0).sum()), "next": int((rows < len(maps.tokens) - 1).sum())}
+    rows, keys = (np.array([unit[0] for unit in units.tokens]) for units in (maps.queries, maps.keys))
+    has = {"previous": int(np.isin(rows - 1, keys).sum()), "next": int(np.isin(rows + 1, keys).sum())}
     return [has.get(name, len(rows)) for name in maps.statistics]
 
 

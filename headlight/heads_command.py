@@ -20,6 +20,7 @@ from headlight.spec import STATISTICS
 from headlight.terminal import LABEL_CELLS, bar, cells, fit, visible
 
 SHORT_LABEL_CELLS, BAR_CELLS = 8, 8  # with both, lines have 80 columns
+FIVE = 5  # columns of a number
 LINK_PLACES = ("text", "query", "key", "query_label", "key_label")
 
 
@@ -66,8 +67,9 @@ def heads_text(analysis: Analysis) -> str:
 
 
 def five(number: float, digits: int) -> str:
-    """A number in five columns: large ones have fewer digits behind the point."""
-    return f"{number:5.{digits}f}"[:5]
+    """A number in five columns: large ones have fewer digits behind the point, and the largest an exponent."""
+    shown = (f"{number:5.{behind}f}" for behind in range(digits, -1, -1))
+    return next((text for text in shown if len(text) == FIVE), f"{number:5.0e}")
 
 
 def link_column(found: Sequence[Head], label_cells: int) -> list[str]:

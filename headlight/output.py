@@ -102,8 +102,9 @@ def attention_arrays(attention: Attention, head: int | None) -> dict[str, NDArra
 
 
 def hidden_arrays(hidden: Hidden) -> dict[str, NDArray[Any]]:
-    """Hidden states, their tokens, and which weights answered."""
-    return {"states": hidden.states, **origin_arrays(hidden)}
+    """Hidden states, their tokens (those that they are of, where they are not of all), and which weights answered."""
+    places = {} if hidden.places is None else {"places": np.array(hidden.places)}
+    return {"states": hidden.states, **places, **origin_arrays(hidden)}
 
 
 def origin_arrays(value: Attention | Hidden) -> dict[str, NDArray[Any]]:

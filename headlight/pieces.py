@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.chunks import OUTPUTS, Coverage, Layout, check_items, layouts_of, whole_answer
-from headlight.convert import Input, Truncate, malformed, native, to_input, to_truncation
+from headlight.convert import Input, Truncate, encode_request, malformed, native, to_input
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.spec import AttentionSpec
@@ -26,7 +26,7 @@ class AttentionPiece(NamedTuple):
         layer: absolute; the layer of a pair; of reduced layers the first.
         heads: places on the axis "head", or of a pair 0 alone.
         rows: places on the axis "query".
-        values: float32 or float16 [heads, rows, keys].
+        values: float32 or float16 [heads, rows, keys]; copy it to write to it.
     """
 
     layer: int
@@ -49,9 +49,7 @@ class Pieces:
                 "attention", "with uint8 or top_k comes in two parts; use `attention`, or leave these out"
             )
         outputs = pb.Outputs(attention=attention_output(spec))
-        encode = pb.EncodeRequest(
-            model=name, inputs=[to_input(text, "text")], outputs=outputs, truncation=to_truncation(truncate)
-        )
+        encode = encode_request(name, [to_input(text, "text")], outputs, truncate)
         self.request = pb.EncodeStreamRequest(id=REQUEST_ID, encode=encode)
         self._layout: Layout | None = None
         self._covered = Coverage()
@@ -66,6 +64,8 @@ class Pieces:
         kind = frame.WhichOneof("frame")
         if kind == "error":
             raise error_of_status(frame.error, 0)
+        if self._complete:
+            raise malformed(f"a frame of kind {kind!r} behind the last")
         if kind == "response" and self._layout is None:
             yield from self._whole(frame.response)
         elif kind == "header" and self._layout is None:
@@ -93,6 +93,7 @@ class Pieces:
         layout = self._announced(answer.layouts)
         layers, heads, rows, width = grid(layout.axes, layout.shapes[0])
         values = answer.part("attention", 0).reshape(layers, heads, rows, width)
+        values.flags.writeable = False  # as those of chunks, which lie in the messages that brought them
         for place in range(layers):
             yield AttentionPiece(layout.layers[place], range(heads), range(rows), values[place])
         self._complete = True

@@ -124,7 +124,7 @@ class Attention:
             return self.layers[layer]
         if layer not in self.layers:
             raise ValueError(f"layer {layer} is not here; there are {', '.join(map(str, self.layers))}")
-        return layer
+        return int(layer)  # it may be NumPy's, which JSON does not take
 
     def head_number(self, head: int) -> int:
         """The number of a head, from 0; a negative one counts from the last.
@@ -134,7 +134,7 @@ class Attention:
         """
         if not -self.heads <= head < self.heads:
             raise ValueError(f"head {head} is not here; there are 0 to {self.heads - 1}, or negative from the last")
-        return head % self.heads
+        return int(head % self.heads)
 
     def layer(self, layer: int) -> Floats:
         """The heads of one layer, float32 [H, n, n], a view. `layer` as in `layer_number`."""

@@ -7,8 +7,9 @@ selected, grouped or reduced; keys are selected and grouped; the strongest keys 
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, SupportsIndex
 
 from headlight.errors import InvalidInput
 
@@ -55,7 +56,7 @@ class Span(NamedTuple):
 
 
 Indices = tuple[int | Run, ...]  # empty: all
-IndicesLike = int | slice | Iterable[int | slice] | None
+IndicesLike = SupportsIndex | slice | Iterable[SupportsIndex | slice] | None
 # Tokens of an input: "pooled" is the one that is the pooled vector; integers count from 0, or negative from the end.
 NamedChoice = Literal["all", "pooled", "first", "special"]
 TokenChoice = NamedChoice | tuple[int, ...] | Span
@@ -76,7 +77,7 @@ class AttentionSpec:
         dtype: of the numbers. uint8 comes with a scale for each row.
         scores: before the softmax; -inf where a query does not see a key.
         drop_special: as if special tokens were not there: neither rows nor columns, and rows made to sum to 1 again.
-        max_bytes: refuse an answer whose attention is larger.
+        max_bytes: the service refuses an answer whose attention is larger; `headlight.runtime` does not count it.
     """
 
     layers: Indices = ()
@@ -101,8 +102,8 @@ class AttentionSpec:
         reduce: Reduction | Iterable[Reduction] = (),
         *,
         pairs: Iterable[tuple[int, int]] = (),
-        queries: TokenChoice | Sequence[int] = "all",
-        keys: TokenChoice | Sequence[int] = "all",
+        queries: TokenChoice | Sequence[int] | int = "all",
+        keys: TokenChoice | Sequence[int] | int = "all",
         unit: Unit = "token",
         spans: Iterable[tuple[int, int] | tuple[int, int, int]] = (),
         top_k: int | None = None,
@@ -117,15 +118,15 @@ class AttentionSpec:
         (Run(begin=0, end=3),)
 
         Raises:
-            InvalidInput: a choice of layers or heads is empty, or a slice has a step.
+            InvalidInput: a choice of layers or heads is empty or holds what is no whole number, or a slice has a step.
         """
         return cls(
             layers=indices_of("layers", layers),
             heads=indices_of("heads", heads),
             reduce=(reduce,) if isinstance(reduce, str) else tuple(reduce),
             pairs=tuple(pairs),
-            queries=_choice(queries),
-            keys=_choice(keys),
+            queries=_choice("queries", queries),
+            keys=_choice("keys", keys),
             unit=unit,
             spans=tuple(Span(*span) for span in spans),
             top_k=top_k,
@@ -159,17 +160,17 @@ def indices_of(field: str, indices: IndicesLike) -> Indices:
     """Layers or heads as a spec has them; None: all.
 
     Raises:
-        InvalidInput: there are none, which the contract cannot say, or a slice has a step.
+        InvalidInput: there are none, which the contract cannot say, one is no whole number, or a slice has a step.
     """
     if indices is None:
         return ()
-    listed = [indices] if isinstance(indices, int | slice) else list(indices)
+    listed = list(indices) if isinstance(indices, Iterable) else [indices]
     if not listed:
         raise InvalidInput(field, "must name at least one; None means all")
     found: list[int | Run] = []
     for index in listed:
         if not isinstance(index, slice):
-            found.append(int(index))
+            found.append(_whole(field, index))
         elif index.step in (None, 1):
             found.append(Run(index.start or 0, index.stop))
         else:
@@ -177,5 +178,22 @@ def indices_of(field: str, indices: IndicesLike) -> Indices:
     return tuple(found)
 
 
-def _choice(tokens: TokenChoice | Sequence[int]) -> TokenChoice:
-    return tokens if isinstance(tokens, str | Span) else tuple(tokens)
+def check_name(field: str, name: str, names: Iterable[str]) -> None:
+    """Raises InvalidInput where a name is none of those there are."""
+    names = tuple(names)
+    if name not in names:
+        raise InvalidInput(field, f"is {name!r}; must be one of {', '.join(names)}")
+
+
+def _choice(field: str, tokens: TokenChoice | Sequence[int] | int) -> TokenChoice:
+    if isinstance(tokens, str | Span):
+        return tokens
+    return tuple(tokens) if isinstance(tokens, Iterable) else (_whole(field, tokens),)
+
+
+def _whole(field: str, number: SupportsIndex) -> int:
+    """An integer of Python or NumPy as Python's. Raises InvalidInput for anything else, which is not rounded."""
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise InvalidInput(field, f"holds {number!r}; name whole numbers") from None

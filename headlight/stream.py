@@ -18,6 +18,7 @@ from headlight.convert import (
     Input,
     Truncate,
     dtype_of,
+    encode_request,
     from_bytes,
     from_model_ref,
     from_token_info,
@@ -75,7 +76,7 @@ class Streamed(Generic[ResultT]):
         self._parts = list(split(costs, budget))
         self._max_bytes = limits.max_stream_output_bytes
         self._assemblies = {str(at): Assembly(len(part), self._max_bytes) for at, part in enumerate(self._parts)}
-        self._base = pb.EncodeRequest(model=name, outputs=outputs, truncation=to_truncation(truncate))
+        self._base = encode_request(name, (), outputs, truncate)
         self._inputs = inputs
         self._take = take
         self._head_mask = to_head_mask(model, head_mask)
@@ -171,17 +172,18 @@ def attention_maps(
 def dry_run(name: str, text: Input, spec: AttentionSpec, truncate: Truncate) -> pb.EncodeRequest:
     """The request that asks how large the attention of one input would be."""
     outputs = pb.Outputs(attention=attention_output(spec))
-    truncation = to_truncation(truncate)
-    return pb.EncodeRequest(
-        model=name, inputs=[to_input(text, "text")], outputs=outputs, truncation=truncation, dry_run=True
-    )
+    return encode_request(name, [to_input(text, "text")], outputs, truncate, dry_run=True)
 
 
 def occlusion_request(name: str, text: Input, tokens: TokenChoice | None, truncate: Truncate) -> pb.OccludeRequest:
-    """The request that asks how far a vector moves when tokens are hidden; None: those that are not special."""
+    """The request that asks how far a vector moves when tokens are hidden; None: those that are not special.
+
+    Raises:
+        InvalidInput: an argument is none that can be sent.
+    """
     request = pb.OccludeRequest(model=name, input=to_input(text, "text"), truncation=to_truncation(truncate))
     if tokens is not None:
-        request.tokens.CopyFrom(selector_of(tokens) or pb.TokenSelector(named=pb.NAMED_TOKENS_ALL))
+        request.tokens.CopyFrom(selector_of("tokens", tokens) or pb.TokenSelector(named=pb.NAMED_TOKENS_ALL))
     return request
 
 
@@ -227,7 +229,12 @@ def _units(units: pb.Units | None, count: int) -> Units:
         return Units(tuple((token,) for token in range(count)))
     tokens = tuple(units.tokens)
     bounds = (*(units.starts or range(len(tokens))), len(tokens))
-    if bounds[0] != 0 or any(end <= begin for begin, end in itertools.pairwise(bounds)) or max(tokens) >= count:
+    if (
+        not tokens
+        or bounds[0] != 0
+        or any(end <= begin for begin, end in itertools.pairwise(bounds))
+        or max(tokens) >= count
+    ):
         raise malformed(f"units of attention beyond their {count} tokens")
     return Units(tuple(tokens[begin:end] for begin, end in itertools.pairwise(bounds)))
 

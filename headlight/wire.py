@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -22,9 +23,11 @@ from headlight.spec import (
     Span,
     TokenChoice,
     Unit,
+    check_name,
 )
 
 T = TypeVar("T")
+NameT = TypeVar("NameT", bound=str)
 REDUCTIONS: Mapping[Reduction, pb.Reduction] = {
     "head_mean": pb.REDUCTION_HEAD_MEAN,
     "head_max": pb.REDUCTION_HEAD_MAX,
@@ -54,6 +57,8 @@ OUTPUT_KINDS: Mapping[str, pb.OutputKind] = {
     "attention_indices": pb.OUTPUT_KIND_ATTENTION_INDICES,
     "attention_scales": pb.OUTPUT_KIND_ATTENTION_SCALES,
 }
+WHOLE_NUMBERS = "hold whole numbers (of 32 bits) or runs of them"
+SPAN = "a start, an end and a text that are whole numbers from 0"
 _REDUCTIONS: dict[int, Reduction] = {number: name for name, number in REDUCTIONS.items()}
 _NUMBERS: dict[int, Number] = {
     pb.DATA_TYPE_UNSPECIFIED: "float32",
@@ -117,44 +122,49 @@ def attention_output(spec: AttentionSpec) -> pb.AttentionOutput:
     """The message of a wish.
 
     Raises:
-        InvalidInput: a value is none that the contract knows, or does not fit its type.
+        InvalidInput: a value is none that the contract knows, or does not fit its type; naming the field and what fits.
     """
-    try:
-        message = pb.AttentionOutput(
-            layers=_singles(spec.layers),
-            layer_runs=_runs(spec.layers),
-            heads=_singles(spec.heads),
-            head_runs=_runs(spec.heads),
-            pairs=[pb.LayerHead(layer=layer, head=head) for layer, head in spec.pairs],
-            reduce=[REDUCTIONS[name] for name in spec.reduce],
-            queries=selector_of(spec.queries),
-            keys=selector_of(spec.keys),
-            unit=UNITS[spec.unit],
-            spans=map(_text_span, spec.spans),
-            dtype=NUMBERS[spec.dtype],
-            scores=spec.scores,
-            drop_special=spec.drop_special,
-        )
-        if spec.top_k is not None:
+    field = "outputs.attention"
+    message = pb.AttentionOutput(
+        reduce=[_number(f"{field}.reduce", REDUCTIONS, name) for name in spec.reduce],
+        queries=selector_of(f"{field}.queries", spec.queries),
+        keys=selector_of(f"{field}.keys", spec.keys),
+        unit=_number(f"{field}.unit", UNITS, spec.unit),
+        dtype=_number(f"{field}.dtype", NUMBERS, spec.dtype),
+    )
+    with _must(f"{field}.layers", WHOLE_NUMBERS):
+        message.layers.extend(_singles(spec.layers))
+        message.layer_runs.extend(_runs(spec.layers))
+    with _must(f"{field}.heads", WHOLE_NUMBERS):
+        message.heads.extend(_singles(spec.heads))
+        message.head_runs.extend(_runs(spec.heads))
+    with _must(f"{field}.pairs", "be a list of (layer, head), two whole numbers each"):
+        message.pairs.extend(pb.LayerHead(layer=layer, head=head) for layer, head in spec.pairs)
+    with _must(f"{field}.spans", f"be Spans, each with {SPAN}"):
+        message.spans.extend(map(_text_span, spec.spans))
+    with _must(f"{field}.scores", "be True or False"):
+        message.scores = spec.scores
+    with _must(f"{field}.drop_special", "be True or False"):
+        message.drop_special = spec.drop_special
+    if spec.top_k is not None:
+        with _must(f"{field}.top_k", "be a whole number from 1 to 4294967295"):
             message.top_k = spec.top_k
-        if spec.max_bytes is not None:
+    if spec.max_bytes is not None:
+        with _must(f"{field}.max_bytes", "be a whole number from 0"):
             message.max_bytes = spec.max_bytes
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInput("attention", f"cannot be asked for: {error}; see headlight.spec.AttentionSpec") from None
     return message
 
 
 def hidden_output(spec: HiddenSpec) -> pb.HiddenOutput:
     """The same of hidden states. Raises InvalidInput as `attention_output`."""
-    try:
-        return pb.HiddenOutput(
-            layers=_singles(spec.layers),
-            layer_runs=_runs(spec.layers),
-            tokens=selector_of(spec.tokens),
-            dtype=NUMBERS[spec.dtype],
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInput("hidden", f"cannot be asked for: {error}; see headlight.spec.HiddenSpec") from None
+    field = "outputs.hidden"
+    message = pb.HiddenOutput(
+        tokens=selector_of(f"{field}.tokens", spec.tokens), dtype=_number(f"{field}.dtype", NUMBERS, spec.dtype)
+    )
+    with _must(f"{field}.layers", WHOLE_NUMBERS):
+        message.layers.extend(_singles(spec.layers))
+        message.layer_runs.extend(_runs(spec.layers))
+    return message
 
 
 def axes_of(output: str, response: pb.EncodeResponse) -> tuple[str, ...]:
@@ -181,6 +191,21 @@ def _known(field: str, names: Mapping[int, T], number: int) -> T:
     return names[number]
 
 
+def _number(field: str, numbers: Mapping[NameT, T], name: NameT) -> T:
+    """The contract's number for a name. Raises InvalidInput for any other, with those there are."""
+    check_name(field, name, numbers)
+    return numbers[name]
+
+
+@contextlib.contextmanager
+def _must(field: str, remedy: str) -> Iterator[None]:
+    """Raises InvalidInput, saying what a field must be, where a message does not take the value."""
+    try:
+        yield
+    except (AttributeError, TypeError, ValueError):
+        raise InvalidInput(field, f"must {remedy}") from None
+
+
 def _indices(singles: Sequence[int], runs: Sequence[pb.IndexRun]) -> Indices:
     return (*singles, *(Run(run.begin, run.end if run.HasField("end") else None) for run in runs))
 
@@ -205,15 +230,16 @@ def token_choice(field: str, selector: pb.TokenSelector) -> TokenChoice:
     raise InvalidInput(field, "is empty; set named, indices or span, or leave it out for all tokens")
 
 
-def selector_of(choice: TokenChoice) -> pb.TokenSelector | None:
-    """The selector of a choice; None: all tokens. Raises KeyError, TypeError or ValueError for what is none."""
-    if choice == "all":
-        return None
+def selector_of(field: str, choice: TokenChoice) -> pb.TokenSelector | None:
+    """The selector of a choice; None: all tokens. Raises InvalidInput for what is none."""
     if isinstance(choice, str):
-        return pb.TokenSelector(named=NAMED[choice])
+        named = _number(field, NAMED, choice)
+        return None if choice == "all" else pb.TokenSelector(named=named)
     if isinstance(choice, Span):
-        return pb.TokenSelector(span=_text_span(choice))
-    return pb.TokenSelector(indices=pb.TokenIndices(indices=choice))
+        with _must(field, f"have {SPAN}"):
+            return pb.TokenSelector(span=_text_span(choice))
+    with _must(field, f"be one of {', '.join(NAMED)}, a list of whole numbers, or a Span"):
+        return pb.TokenSelector(indices=pb.TokenIndices(indices=choice))
 
 
 def _span(span: pb.TextSpan) -> Span:
@@ -221,4 +247,5 @@ def _span(span: pb.TextSpan) -> Span:
 
 
 def _text_span(span: Span) -> pb.TextSpan:
-    return pb.TextSpan(start=span.start, end=span.end, text=span.text)
+    start, end, text = Span(*span)
+    return pb.TextSpan(start=start, end=end, text=text)

@@ -20,12 +20,12 @@ from headlight.chunks import whole_answer
 from headlight.convert import (
     Input,
     Truncate,
+    encode_request,
     from_model_ref,
     from_token_info,
     malformed,
     to_head_mask,
     to_input,
-    to_truncation,
 )
 from headlight.description import ModelDescription
 from headlight.errors import MixedWeights
@@ -117,15 +117,15 @@ class Pooled(UnaryWork[pb.EncodeRequest, pb.EncodeResponse, Embeddings]):
         )
         super().__init__(inputs, costs, budget, mask)
         self._model = model
-        self._name = name
-        self._truncation = to_truncation(truncate)
+        self._base = encode_request(name, (), pb.Outputs(pooled=pb.PooledOutput()), truncate)
         self._origin = Origin()
         self._vectors: Floats | None = None
         self._counts = np.zeros((2, len(inputs)), np.int64)
 
     def request(self, inputs: Sequence[pb.Input]) -> pb.EncodeRequest:
-        outputs = pb.Outputs(pooled=pb.PooledOutput())
-        return pb.EncodeRequest(model=self._name, inputs=inputs, outputs=outputs, truncation=self._truncation)
+        request = pb.EncodeRequest(inputs=inputs)
+        request.MergeFrom(self._base)
+        return request
 
     def receive(self, part: range, response: pb.EncodeResponse) -> None:
         vectors = whole_answer(response, len(part)).part("pooled", 0)

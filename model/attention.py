@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from model.config import EncoderConfig
+from model.norms import build_norm
 
 if TYPE_CHECKING:
     from model.positions import Positions
@@ -84,15 +85,27 @@ def attend(
 
 
 class MultiHeadAttention(nn.Module):
-    """W_o concat_h attend(W_q x, W_k x, W_v x), Q and K turned and the scores biased where the scheme of positions says so."""
+    """W_o concat_h attend(W_q x, W_k x, W_v x), Q and K turned and the scores biased where the scheme of positions says so.
+
+    With fewer heads of keys and values than of queries, as many neighbouring queries share one (Ainslie et al. 2023).
+    """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.heads = config.heads
+        self.heads, self.key_heads = config.heads, config.key_heads
         self.head_dim = config.head_dim
+        self.widths = [count * config.head_dim for count in (config.heads, config.key_heads, config.key_heads)]
         # Q, K and V in one product: rows [Q; K; V].
-        self.project_in = nn.Linear(config.dim, 3 * config.dim, bias=config.attention_bias)
-        self.project_out = nn.Linear(config.dim, config.dim, bias=config.attention_bias)
+        self.project_in = nn.Linear(config.dim, sum(self.widths), bias=config.attention_bias)
+        self.project_out = nn.Linear(self.widths[0], config.dim, bias=config.attention_out_bias)
+        self.norm_whole = config.qk_norm == "whole"
+        self.query_norm, self.key_norm = (self._build_norm(config, width) for width in self.widths[:2])
+        self.turn_values = config.rope_values
+
+    def _build_norm(self, config: EncoderConfig, width: int) -> nn.Module:
+        if config.qk_norm == "none":
+            return nn.Identity()
+        return build_norm(config, width if self.norm_whole else config.head_dim)
 
     def forward(
         self,
@@ -117,15 +130,28 @@ class MultiHeadAttention(nn.Module):
         Returns:
             [B, S, D], and the maps [B, H, S, S] or None where fused: of every head, whatever the mask makes of it.
         """
-        batch, length, dim = x.shape
-        projected = self.project_in(x).chunk(3, dim=-1)  # three of [B, S, D]
-        query, key, value = (
-            part.view(batch, length, self.heads, self.head_dim).transpose(1, 2)  # [B, S, H, d] -> [B, H, S, d]
-            for part in projected
-        )
+        query, key, value = self.project_in(x).split(self.widths, dim=-1)  # [B, S, H d], and twice [B, S, key heads d]
+        if self.norm_whole:
+            query, key = self.query_norm(query), self.key_norm(key)
+        query, key, value = self._split(query), self._split(key), self._split(value)
+        if not self.norm_whole:
+            query, key = self.query_norm(query), self.key_norm(key)
         query, key = positions.rotate(query, state), positions.rotate(key, state)
+        if self.turn_values:
+            value = positions.rotate(value, state)
+        key, value = self._share(key), self._share(value)
         context, maps = attend(query, key, value, visible, positions.bias(state), fused=fused)  # [B, H, S, d]
         if head_mask is not None:
             context = context * head_mask[:, :, None, None]
-        joined = context.transpose(1, 2).reshape(batch, length, dim)  # [B, S, D]
-        return self.project_out(joined), maps
+        return self.project_out(context.transpose(1, 2).flatten(2)), maps  # [B, S, H d] -> [B, S, D]
+
+    def _split(self, joined: Tensor) -> Tensor:
+        """[B, S, h d] -> [B, h, S, d]."""
+        return joined.view(*joined.shape[:2], -1, self.head_dim).transpose(1, 2)
+
+    def _share(self, heads: Tensor) -> Tensor:
+        """A head of keys or values for each head of queries: [B, key heads, S, d] -> [B, H, S, d]."""
+        if self.key_heads == self.heads:
+            return heads
+        group = self.heads // self.key_heads
+        return heads[:, :, None].expand(-1, -1, group, -1, -1).flatten(1, 2)

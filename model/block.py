@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from model.activations import activation
 from model.attention import Maps, MultiHeadAttention
 from model.config import EncoderConfig
 from model.norms import build_norm
 from model.positions import Positions
-
-ACTIVATIONS: dict[str, type[nn.Module]] = {"gelu": nn.GELU, "silu": nn.SiLU}  # GELU: the exact erf form
 
 
 class FeedForward(nn.Module):
@@ -18,8 +17,8 @@ class FeedForward(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.up = nn.Linear(config.dim, config.ffn_dim, bias=config.ffn_bias)
-        self.activation = ACTIVATIONS[config.activation]()
-        self.down = nn.Linear(config.ffn_dim, config.dim, bias=config.ffn_bias)
+        self.activation = activation(config.activation)
+        self.down = nn.Linear(config.ffn_dim, config.dim, bias=config.ffn_out_bias)
         self.gate = nn.Linear(config.dim, config.ffn_dim, bias=config.ffn_bias) if config.ffn == "gated" else None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -32,13 +31,14 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """Pre-norm: x + f(N(x)). Post-norm: N(x + f(x)). N is a norm, f attention, then the feed-forward network."""
 
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(self, config: EncoderConfig, layer: int) -> None:
         super().__init__()
         self.pre_norm = config.norm == "pre"
         self.attention = MultiHeadAttention(config)
-        self.attention_norm = build_norm(config)
+        bare = self.pre_norm and layer == 0 and not config.first_norm
+        self.attention_norm = nn.Identity() if bare else build_norm(config, config.dim)
         self.feed_forward = FeedForward(config)
-        self.feed_forward_norm = build_norm(config)
+        self.feed_forward_norm = build_norm(config, config.dim)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(

@@ -14,18 +14,18 @@ class RMSNorm(nn.Module):
     Written out, because ONNX has an operator for it only from opset 23 on.
     """
 
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(self, width: int, eps: float) -> None:
         super().__init__()
-        self.eps = config.norm_eps
-        self.weight = nn.Parameter(torch.ones(config.dim))
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
         return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + self.eps) * self.weight
 
 
-def build_norm(config: EncoderConfig) -> nn.Module:
-    """The norm that config.norm_type names, over the last axis."""
+def build_norm(config: EncoderConfig, width: int) -> nn.Module:
+    """The norm that config.norm_type names, over the last axis, which is `width` wide."""
     if config.norm_type == "rms":
-        return RMSNorm(config)
-    return nn.LayerNorm(config.dim, eps=config.norm_eps, bias=config.norm_bias)
+        return RMSNorm(width, config.norm_eps)
+    return nn.LayerNorm(width, eps=config.norm_eps, bias=config.norm_bias)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+MASKED = -1e30  # finite, so that nothing downstream is NaN
+
 
 def mean_pool(tokens: Tensor, mask: Tensor) -> Tensor:
     """Mean over the tokens that are not padding. [B, S, D] float, [B, S] bool -> [B, D]; zeros where all is padding."""
@@ -24,7 +26,32 @@ def last_pool(tokens: Tensor, mask: Tensor) -> Tensor:
     return (tokens * last.unsqueeze(-1).to(tokens.dtype)).sum(dim=1)
 
 
-POOLING = {"mean": mean_pool, "cls": cls_pool, "last": last_pool}
+def max_pool(tokens: Tensor, mask: Tensor) -> Tensor:
+    """The largest of each dimension, padding apart. [B, S, D] float, [B, S] bool -> [B, D]; -1e30 where all is padding."""
+    return torch.where(mask.unsqueeze(-1), tokens, MASKED).amax(dim=1)
+
+
+def weighted_mean_pool(tokens: Tensor, mask: Tensor) -> Tensor:
+    """The mean, the i-th token counted i times (Muennighoff 2022, SGPT). [B, S, D] float, [B, S] bool -> [B, D]."""
+    places = torch.arange(1, mask.shape[1] + 1, device=mask.device, dtype=tokens.dtype)
+    weights = (places * mask.to(tokens.dtype)).unsqueeze(-1)  # [B, S, 1]
+    return (tokens * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1.0)
+
+
+def mean_sqrt_len_pool(tokens: Tensor, mask: Tensor) -> Tensor:
+    """The sum over the square root of the number of tokens. [B, S, D] float, [B, S] bool -> [B, D]."""
+    keep = mask.unsqueeze(-1).to(tokens.dtype)
+    return (tokens * keep).sum(dim=1) / keep.sum(dim=1).clamp(min=1.0).sqrt()
+
+
+POOLING = {
+    "mean": mean_pool,
+    "cls": cls_pool,
+    "max": max_pool,
+    "last": last_pool,
+    "weighted_mean": weighted_mean_pool,
+    "mean_sqrt_len": mean_sqrt_len_pool,
+}
 
 
 def unit_length(vectors: Tensor) -> Tensor:

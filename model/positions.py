@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from model.angles import Angles, inverse_wavelengths
 from model.attention import MASKED_SCORE
 from model.config import EncoderConfig
+from model.rope import rope_frequencies
 
 
 class Positions(nn.Module):
@@ -52,8 +53,8 @@ class Sinusoidal(Positions):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.width = config.dim
-        self.angles = Angles(inverse_wavelengths(config.dim, 10000.0), config.max_length)
+        self.width = config.embedding_width
+        self.angles = Angles(inverse_wavelengths(self.width, 10000.0), config.max_length)
 
     def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
         cos, sin = self.angles(positions)  # [B, S, pairs]
@@ -72,7 +73,7 @@ class Learned(Positions):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.table = nn.Embedding(config.max_length, config.dim)
+        self.table = nn.Embedding(config.max_length, config.embedding_width)
 
     def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
         return (self.table(positions),)  # [B, S, D]
@@ -86,17 +87,22 @@ class Rope(Positions):
 
     r is config.rope_width: the first r dimensions of a head turn, the rest stay. The score of a query and a key then depends
     on their distance only. Checkpoints that pair neighbours (2i, 2i + 1) are brought to this layout by `model.interleaved`.
+    `model.rope` says how fast the pairs turn where they are made for longer texts.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.width = config.rope_width
         self.offset = config.rope_offset
-        frequencies = inverse_wavelengths(self.width, config.rope_theta)
+        scaling = config.rope_scaling
+        self.amplitude = scaling.amplitude if scaling is not None else 1.0
+        frequencies = rope_frequencies(self.width, config.rope_theta, scaling)
         self.angles = Angles(frequencies, config.max_length + self.offset)
 
     def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
         cos, sin = self.angles(positions + self.offset)
+        if self.amplitude != 1:
+            cos, sin = cos * self.amplitude, sin * self.amplitude
         return cos[:, None], sin[:, None]  # [B, 1, S, r/2], broadcast over heads
 
     def rotate(self, heads: Tensor, state: tuple[Tensor, ...]) -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import TokenList
-from headlight.runtime.choice import check_tokens
+from headlight.runtime.choice import check_tokens, is_one_token
 from headlight.runtime.units import pooled_token, select
 from headlight.runtime.values import Ids
 from headlight.wire import has_unknown, token_choice
@@ -66,7 +66,7 @@ def _hidden(request: pb.OccludeRequest, pooling: str, length: int, info: TokenLi
         check_tokens("tokens", choice, pooling)
         chosen = select("tokens", choice, length, info, pooling)
         tokens = np.arange(length) if chosen is None else chosen
-    if pooling in ("cls", "last"):
+    if is_one_token(pooling):
         vector = pooled_token(pooling, length)
         if choice not in (None, "all") and vector in tokens:
             raise InvalidInput("tokens", f"token {vector} is the pooled vector; hide others")

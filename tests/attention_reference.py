@@ -104,7 +104,13 @@ def expected(spec: AttentionSpec, text: Text) -> Expected:
         chosen = product[None, None]
     if "statistics" in spec.reduce:
         values = np.array(
-            [[statistics(one, units(spec, spec.queries, text), text) for one in layer] for layer in chosen]
+            [
+                [
+                    statistics(one, units(spec, spec.queries, text), text, drop_special=spec.drop_special)
+                    for one in layer
+                ]
+                for layer in chosen
+            ]
         )
         return Expected(drop_axes(spec, values), values)
     rows = combined(spec, chosen, text)
@@ -128,12 +134,13 @@ def combined(spec: AttentionSpec, maps: Doubles, text: Text) -> Doubles:
     return np.stack([maps[:, :, tokens].mean(axis=2) for tokens in units(spec, spec.queries, text)], axis=2)
 
 
-def statistics(map_: Doubles, queries: list[list[int]], text: Text) -> list[float]:
+def statistics(map_: Doubles, queries: list[list[int]], text: Text, *, drop_special: bool = False) -> list[float]:
     """The seven numbers of a head."""
     n, rows = len(map_), [i for [i] in queries]
+    left = {i for i in range(n) if not (drop_special and text.special[i])}
 
     def neighbour(step: int) -> float:
-        return float(np.mean([map_[i, i + step] for i in rows if 0 <= i + step < n] or [0.0]))
+        return float(np.mean([map_[i, i + step] for i in rows if i + step in left] or [0.0]))
 
     return [
         float(np.mean([-sum(w * np.log(w) for w in map_[i] if w > 0) for i in rows])),

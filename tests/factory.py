@@ -42,8 +42,15 @@ KINDS: dict[str, dict[str, Any]] = {
     "rope": {},
     "sinusoidal": {"norm": "post", "pooling": "cls", "scale_embeddings": True, "layers": 1},
     "learned": {"norm": "post", "segments": 2, "layers": 1},
-    "alibi": {"ffn": "gated", "norm_bias": False, "attention_bias": False, "layers": 1},
-    "none": {"norm_type": "rms", "ffn": "gated", "activation": "silu", "ffn_bias": False, "layers": 1},
+    "alibi": {"ffn": "gated", "norm_bias": False, "attention_bias": False, "attention_out_bias": False, "layers": 1},
+    "none": {
+        "norm_type": "rms",
+        "ffn": "gated",
+        "activation": "silu",
+        "ffn_bias": False,
+        "ffn_out_bias": False,
+        "layers": 1,
+    },
     # As a language model that was made an encoder.
     "causal": {
         "positions": "rope",

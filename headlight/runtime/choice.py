@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from typing import get_args
 
 from headlight.errors import InvalidInput
 from headlight.runtime.manifest import Architecture
-from headlight.spec import AXIS_OF, AttentionSpec, HiddenSpec, Indices, Run, Span, TokenChoice
+from headlight.spec import (
+    AXIS_OF,
+    NUMBER_BYTES,
+    AttentionSpec,
+    HiddenSpec,
+    Indices,
+    NamedChoice,
+    Run,
+    Span,
+    TokenChoice,
+    Unit,
+    check_name,
+)
 
 ATTENTION, HIDDEN = "outputs.attention", "outputs.hidden"
 
@@ -118,6 +131,7 @@ def resolve_attention(spec: AttentionSpec, architecture: Architecture, pooling: 
 def resolve_hidden(spec: HiddenSpec, architecture: Architecture, pooling: str) -> States:
     """The same of hidden states. Raises InvalidInput naming the field and the remedy."""
     check_tokens(f"{HIDDEN}.tokens", spec.tokens, pooling)
+    check_name(f"{HIDDEN}.dtype", spec.dtype, NUMBER_BYTES)
     if spec.dtype == "uint8":
         raise InvalidInput(f"{HIDDEN}.dtype", "hidden states have no range that 8 bits could cover; use float16")
     return States(resolve_indices(f"{HIDDEN}.layers", spec.layers, architecture.layers + 1), spec)
@@ -141,13 +155,17 @@ def resolve_indices(field: str, indices: Indices, count: int) -> tuple[int, ...]
     for place, index in enumerate(indices):
         if isinstance(index, Run):  # on the wire they stand behind the single ones, in a field of their own
             absolute += _run(f"{field.removesuffix('s')}_runs[{place - singles}]", index, count)
-        elif -count <= index < count:
-            absolute.append(index % count)
         else:
-            raise InvalidInput(f"{field}[{place}]", f"is {index}; valid are {-count} .. {count - 1}")
+            absolute.append(_absolute(f"{field}[{place}]", index, count))
     if len(set(absolute)) != len(absolute):
         raise InvalidInput(field, f"names one twice (negative ones count from the end); name each of {count} once")
     return tuple(absolute)
+
+
+def _absolute(field: str, index: int, count: int) -> int:
+    if not -count <= index < count:
+        raise InvalidInput(field, f"is {index}; valid are {-count} .. {count - 1}")
+    return index % count
 
 
 def _run(field: str, run: Run, count: int) -> range:
@@ -165,25 +183,34 @@ def _pairs(spec: AttentionSpec, architecture: Architecture) -> tuple[tuple[int, 
         raise InvalidInput(field, "stands for layers and heads; leave those empty")
     layers, heads = list[int](), []
     for place, (layer, head) in enumerate(spec.pairs):
-        layers += resolve_indices(f"{field}[{place}].layer", (layer,), architecture.layers)
-        heads.append(resolve_indices(f"{field}[{place}].head", (head,), architecture.heads))
+        layers.append(_absolute(f"{field}[{place}].layer", layer, architecture.layers))
+        heads.append((_absolute(f"{field}[{place}].head", head, architecture.heads),))
     if len(set(zip(layers, heads, strict=True))) != len(layers):
         raise InvalidInput(field, "names one twice (negative ones count from the end); name each once")
     return tuple(layers), tuple(heads)
 
 
+def is_one_token(pooling: str) -> bool:
+    """Whether the vector of a text is that of a single token: `headlight.runtime.units.pooled_token` says which."""
+    return pooling in ("cls", "last")
+
+
 def check_tokens(field: str, choice: TokenChoice, pooling: str) -> None:
     """Raises InvalidInput where no input could have such tokens."""
-    if choice == "pooled" and pooling not in ("cls", "last"):
-        raise InvalidInput(
-            field, f"this model pools by {pooling}: no one token is its vector; use reduce pooling_weights"
-        )
+    if isinstance(choice, str):
+        check_name(field, choice, get_args(NamedChoice))
+    if choice == "pooled" and not is_one_token(pooling):
+        weights = field in (f"{ATTENTION}.queries", f"{ATTENTION}.reduce")
+        remedy = "use reduce pooling_weights" if weights else "name other tokens"
+        raise InvalidInput(field, f"this model pools by {pooling}: no one token is its vector; {remedy}")
     if choice == ():
         raise InvalidInput(field, "names no token; name at least one, or leave it out for all")
 
 
 def _check_reductions(spec: AttentionSpec) -> None:
     field = f"{ATTENTION}.reduce"
+    for name in spec.reduce:
+        check_name(field, name, AXIS_OF)
     axes = [AXIS_OF[name] for name in spec.reduce]
     if len(set(axes)) != len(axes):
         raise InvalidInput(field, f"has two for one axis: {', '.join(spec.reduce)}; choose one for each")
@@ -198,6 +225,8 @@ def _check_reductions(spec: AttentionSpec) -> None:
 
 
 def _check_form(spec: AttentionSpec) -> None:
+    check_name(f"{ATTENTION}.unit", spec.unit, get_args(Unit))
+    check_name(f"{ATTENTION}.dtype", spec.dtype, NUMBER_BYTES)
     if spec.top_k is not None and spec.top_k < 1:
         raise InvalidInput(f"{ATTENTION}.top_k", f"is {spec.top_k}; ask for at least 1, or leave it out")
     if "statistics" in spec.reduce:

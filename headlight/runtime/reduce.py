@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.runtime.choice import Choice
+from headlight.runtime.choice import Choice, is_one_token
 from headlight.runtime.numbers import halve, quantise
 from headlight.runtime.shapes import Source, attention_shape
 from headlight.runtime.units import Places, Units, pooled_token
@@ -140,7 +140,7 @@ def row_tokens(choice: Choice, places: Places) -> Ids:
 def pooling_weights(choice: Choice, places: Places) -> Floats:
     """The weights with which the model pools the tokens left: float32 [n], of sum 1."""
     weights = np.zeros(places.length, dtype=np.float32)
-    if choice.pooling in ("cls", "last"):
+    if is_one_token(choice.pooling):
         weights[pooled_token(choice.pooling, places.length)] = 1
         return weights
     kept = ~places.special if choice.spec.drop_special and places.special is not None else np.ones_like(weights, bool)
@@ -169,6 +169,9 @@ def statistics(maps: Floats, places: Places) -> Floats:
     """The mean over the queries of each of STATISTICS: float32 [H, statistics]; see there."""
     n = places.length
     rows = np.arange(n) if places.queries is None else places.queries.tokens
+    left = np.ones(n, dtype=bool)
+    if places.keys is not None:  # special tokens are dropped: nothing else takes keys from statistics
+        left = np.isin(np.arange(n), places.keys.tokens)
     found = np.zeros((len(maps), len(STATISTICS)), dtype=np.float64)
     far = np.abs(rows[:, None] - np.arange(n)).astype(np.float32)
     for head, whole in enumerate(maps):
@@ -182,6 +185,7 @@ def statistics(maps: Floats, places: Places) -> Floats:
         for at, step in ((2, -1), (3, 1), (4, 0)):
             there = rows + step
             has = (there >= 0) & (there < n)
+            has[has] = left[there[has]]
             if has.any():
                 found[head, at] = weights[has, there[has]].mean(dtype=np.float64)
         found[head, 5] = (weights * far).sum(axis=-1, dtype=np.float64).mean()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from headlight.errors import InvalidInput
 from headlight.results import TokenList
-from headlight.runtime.choice import ATTENTION, HIDDEN, Choice, States
+from headlight.runtime.choice import ATTENTION, HIDDEN, Choice, States, is_one_token
 from headlight.runtime.values import Ids, Tokenized
 from headlight.spec import Span, TokenChoice
 
@@ -86,7 +86,7 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
         sides.append(_group(choice, tokens, tokenized, info))
     if spec.top_k and (sides[1] or Units(tokenized.ids)).count > MOST_KEYS:
         raise InvalidInput(f"{ATTENTION}.top_k", f"chooses among at most {MOST_KEYS} keys; choose fewer keys")
-    of_one = choice.pooling in ("cls", "last") and spec.reduction("queries") is not None
+    of_one = is_one_token(choice.pooling) and spec.reduction("queries") is not None
     if spec.drop_special and of_one and special is not None and special[pooled_token(choice.pooling, length)]:
         raise InvalidInput(f"{ATTENTION}.drop_special", "would drop the pooled token, whose row is asked for")
     return Places(length, sides[0], sides[1], special)

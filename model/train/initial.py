@@ -82,11 +82,11 @@ def varying_directions(places: Tensor) -> Tensor:
 
 def initialise_projection(encoder: Encoder, guess_dim: int, hidden: Tensor) -> None:
     """Turn the meaning part into the vector of a text, keeping its angles; leave out the guessing part and `hidden`."""
-    assert encoder.projection is not None  # in every recipe
     dim = encoder.config.dim
     turn, _ = torch.linalg.qr(torch.randn(dim, dim - guess_dim))  # orthonormal columns
-    encoder.projection.weight.zero_()
-    encoder.projection.weight[:, guess_dim:] = turn - turn @ hidden.T @ hidden
+    projection = encoder.dense[0].get_parameter("weight")  # in every recipe
+    projection.zero_()
+    projection[:, guess_dim:] = turn - turn @ hidden.T @ hidden
 
 
 def look_around(encoder: Encoder) -> None:

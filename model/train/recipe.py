@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from model.config import EncoderConfig
+from model.config import Dense, EncoderConfig
 from model.positions import POSITIONS
 from model.train.tokenizer import PAD_ID, VOCAB_SIZE
 
@@ -67,7 +67,7 @@ class Recipe:
             final_norm=False,
             # Multiplied, the embeddings would also learn sqrt(dim) times as fast and soon drown what is added to them.
             scale_embeddings=not scheme.adds,
-            projection=True,
+            dense=(Dense(width=self.dim),),
             dropout=self.dropout,
             embedding_dropout=self.dropout,
             trained_length=max(self.lengths),

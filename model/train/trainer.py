@@ -144,7 +144,7 @@ def build_optimizer(parts: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     free: list[Tensor] = []
     decayed: list[Tensor] = []
     for name, weight in parts.named_parameters():
-        shrinks = weight.ndim > 1 and not name.startswith(("encoder.embedding", "encoder.projection"))
+        shrinks = weight.ndim > 1 and not name.startswith(("encoder.embedding", "encoder.dense"))
         (decayed if shrinks else free).append(weight)
     groups = [{"params": decayed, "weight_decay": recipe.weight_decay}, {"params": free, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, betas=(0.9, 0.98), fused=True)
@@ -158,7 +158,7 @@ def meaning_part(encoder: Encoder, recipe: Recipe) -> list[tuple[Tensor, float]]
     rest, pace = slice(recipe.guess_dim, None), recipe.meaning_pace
     found = [(encoder.embedding.weight.data[:, rest], pace * word_scale(encoder))]
     for name, weight in encoder.named_parameters():
-        if name.startswith("projection."):
+        if name.startswith("dense."):
             found.append((weight.data, pace))
         elif name.endswith(WRITES):
             found.append((weight.data[rest], pace))

@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 from export import report, writer
+from export.__main__ import main
 from export.reference import Reference
 from export.report import cases
 from export.weights import share_weights
@@ -123,6 +124,18 @@ def test_the_command_says_in_one_line_what_is_wrong(tmp_path: Path) -> None:
     [line] = done.stderr.splitlines()
     assert line.startswith("export: ")
     assert "config.json is missing" in line
+
+
+@pytest.mark.usefixtures("traced_before")
+def test_the_command_says_so_too_of_a_tokenizer_that_is_none(
+    make_checkpoint: MakeBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(make_checkpoint("rope"), tmp_path / "checkpoint")
+    (tmp_path / "checkpoint" / "tokenizer.json").write_text("{}")
+    monkeypatch.setattr(sys, "argv", ["export", str(tmp_path / "checkpoint"), "--out", str(tmp_path / "out")])
+    assert main() == 2
+    assert capsys.readouterr().err.startswith("export: tokenizer.json: is not a tokenizer")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.usefixtures("traced_before")

@@ -14,6 +14,7 @@ from headlight.cli import main
 from headlight.convert import Input
 from headlight.errors import MixedWeights
 from headlight.heads import Link
+from headlight.heads_command import five
 from headlight.pb import headlight_pb2 as pb
 from headlight.terminal import bar, cells
 from tests.headlight.fake_model import HEADS, LAYERS, REF
@@ -29,7 +30,9 @@ def environment(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b""), encoding="utf-8"))
 
 
-def test_links_are_the_largest_of_whole_maps(client: Client) -> None:
+@pytest.mark.parametrize("at_once", [1, 32])
+def test_links_are_the_largest_of_whole_maps(client: Client, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    monkeypatch.setattr("headlight.analysis.TEXTS_AT_ONCE", at_once)
     analysis = analyse(client, TEXTS)
     assert [(head.layer, head.head) for head in analysis.heads] == list(np.ndindex(LAYERS, HEADS))
     assert analysis.token_counts == (5, 9)
@@ -173,3 +176,19 @@ def test_what_the_caller_can_mend(capsys: pytest.CaptureFixture[str], arguments:
 def test_bars_have_steps_of_an_eighth() -> None:
     assert [bar(number, 1, 2) for number in (0, 1 / 16, 0.5, 0.75, 1)] == ["", "▏", "█", "█▌", "██"]
     assert bar(0, 0, 8) == ""
+
+
+@pytest.mark.parametrize(
+    ("number", "digits", "shown"),
+    [
+        (0.25, 3, "0.250"),
+        (12.349, 3, "12.35"),
+        (9.9999, 3, "10.00"),
+        (99.96, 1, "100.0"),
+        (1234.56, 1, " 1235"),
+        (123456.0, 3, "1e+05"),
+        (float("nan"), 1, "  nan"),
+    ],
+)
+def test_numbers_of_five_columns_are_rounded_not_cut(number: float, digits: int, shown: str) -> None:
+    assert five(number, digits) == shown

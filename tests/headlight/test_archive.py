@@ -24,7 +24,7 @@ Read = Callable[[Path], Attention | Hidden]
 def assert_same(read: Attention | Hidden, written: Attention | Hidden) -> None:
     assert type(read) is type(written)
     found, expected = (value.weights if isinstance(value, Attention) else value.states for value in (read, written))
-    assert found.dtype == np.float32
+    assert found.dtype == expected.dtype
     np.testing.assert_array_equal(found, expected)
     assert (read.layers, read.tokens, read.model) == (written.layers, written.tokens, written.model)
     assert all(type(entry) is int for entry in (*read.layers, *read.tokens.ids))
@@ -38,6 +38,21 @@ def test_what_was_written_is_read(client: Client, tmp_path: Path, write: Write, 
         write(path, value)
         assert_same(read(path), value)
     assert [file.name for file in tmp_path.iterdir()] == ["kept.as-named"]
+
+
+@pytest.mark.parametrize(("write", "read"), WAYS)
+def test_hidden_states_keep_their_type_and_which_tokens_they_are_of(
+    client: Client, tmp_path: Path, write: Write, read: Read
+) -> None:
+    every = client.hidden(TEXT)
+    turned = tuple(reversed(range(len(every.tokens))))  # of all, so that their number does not tell
+    for places in ((2, 0), turned):
+        some = dataclasses.replace(every, states=every.states[:, list(places)].astype(np.float16), places=places)
+        write(tmp_path / "some", some)
+        found = read(tmp_path / "some")
+        assert_same(found, some)
+        assert isinstance(found, Hidden)
+        assert found.places == places
 
 
 @pytest.mark.parametrize(("write", "read"), WAYS)
@@ -95,12 +110,44 @@ def test_files_of_others_are_refused_by_name(client: Client, tmp_path: Path) -> 
         ({"weights": arrays["weights"][None]}, "does not fit"),
         ({"model": np.array("{}")}, "no name"),
         ({"model": np.array("{")}, "model is not JSON"),
-        ({"ids": np.array([None] * len(arrays["ids"]))}, "pickle"),
+        ({"model": np.array("3")}, "no name"),
+        ({"ids": np.array([None] * len(arrays["ids"]))}, "not attention .*pickle"),
+        ({"ids": arrays["ids"] + 0.5}, "ids are not a list of int"),
+        ({"layers": np.array(0)}, "layers are not a list of int"),
     ]
     for change, message in changes:
         np.savez(tmp_path / "bad.npz", **arrays | change)
         with pytest.raises(ValueError, match=message):
             read_npz(tmp_path / "bad.npz")
+
+
+def test_a_damaged_archive_is_refused_whatever_is_damaged(client: Client, tmp_path: Path) -> None:
+    path = tmp_path / "damaged.npz"
+    write_npz(path, client.attend(TEXT, [0]))
+    whole = path.read_bytes()
+    refused: list[str] = []
+    for at in range(0, len(whole), 7):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        try:
+            read_npz(path)  # some bytes, as dates, say nothing
+        except ValueError as error:
+            refused.append(str(error))
+        except OSError:
+            pass
+    assert len(refused) > len(whole) / 7 / 2
+    assert all("not attention or hidden states" in message for message in refused)
+
+
+def test_metadata_of_other_types_are_refused(client: Client, tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    write_safetensors(path, client.attend(TEXT, [0]))
+    tensors = load_file(path)
+    with safetensors.safe_open(path, framework="numpy") as file:
+        metadata = file.metadata()
+    for change in ({"layers": "0"}, {"layers": '["0"]'}, {"tokens": "0"}, {"model": "null"}):
+        save_file(tensors, path, metadata | change)
+        with pytest.raises(ValueError, match="not attention or hidden states"):
+            read_safetensors(path)
 
 
 def test_without_safetensors_the_error_says_what_to_install(

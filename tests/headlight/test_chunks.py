@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headlight.chunks import Answer, Assembly, Coverage, whole_answer
 from headlight.errors import EngineError
 from headlight.pb import headlight_pb2 as pb
+from headlight.stream import maps_of
 from tests.headlight.fake_model import answer, frames_of
 
 MEANING = ("offset_bytes", "item", "layer", "head_begin", "head_end", "row_begin", "row_end", "output")
@@ -148,3 +149,16 @@ def test_coverage_is_whole_when_every_piece_has_come(sizes: list[int], shuffle: 
     assert coverage.is_whole(edges[-1])
     with pytest.raises(EngineError, match="overlap"):
         coverage.add(*shuffle.choice(pieces))
+
+
+@pytest.mark.parametrize("tokens", [[], [3]])
+def test_units_of_an_axis_that_was_reduced_are_looked_at_too(tokens: list[int]) -> None:
+    """Nothing of the tensor's shape tells of them."""
+    info = pb.TokenInfo(ids=[1] * 3, starts=[0] * 3, ends=[0] * 3, special=[False] * 3, segments=[0] * 3)
+    attention = pb.RaggedTensor(dtype=pb.DATA_TYPE_FLOAT32, layers=[0], offsets=[0, 3], data=bytes(12))
+    attention.shapes.add(sizes=[1, 1, 3])
+    told = pb.AttentionMap(axes=["layer", "head", "key"], heads=[0])
+    told.places.add(queries=pb.Units(tokens=tokens))
+    response = pb.EncodeResponse(items=[pb.Item(token_count=3, tokens=info)], attention=attention, attention_map=told)
+    with pytest.raises(EngineError, match="units of attention"):
+        maps_of(whole_answer(response, 1), 0)

@@ -128,6 +128,26 @@ def test_spread_is_measured_against_each_texts_own_length() -> None:
     assert head.spread == pytest.approx(30 / 40)
 
 
+def test_dropped_special_tokens_count_for_nothing() -> None:
+    """Of five tokens the three between the first and the last are left: an even row of them has the entropy ln 3."""
+    inner, names = [1, 2, 3], tokens(5)
+    places = Units(tuple((at,) for at in inner))
+    map_ = np.zeros((5, 5))
+    map_[1:4, 1:4] = 1 / 3
+    text = Text(map_, map_, names.special, (), (), (), "mean")
+    row = statistics(map_, [[at] for at in inner], text, drop_special=True)
+    values = np.array([[row]], np.float32)
+    axes = ("layer", "head", "statistic")
+    maps = AttentionMaps(values, axes, (0,), (0,), places, places, names, REF, statistics=STATISTICS)
+    [head] = classify([maps])
+    assert head.kind == "uniform"
+    assert head.spread == pytest.approx(1)
+    assert head.statistics["next"] == pytest.approx(1 / 3)  # of the two that have one behind them
+    one = dataclasses.replace(maps, queries=units(1), keys=units(1))
+    with pytest.raises(InvalidInput, match="two tokens"):
+        classify([one])
+
+
 def test_what_is_special_is_not_known_of_ids() -> None:
     [head] = classify([reduced(at_token(0), known=False)])
     assert head.kind == "other"

@@ -179,3 +179,11 @@ def test_what_cannot_be_shown_is_refused() -> None:
             attention_page(dataclasses.replace(good, weights=np.full((1, 2, 2, 2), wrong, np.float32)))
     with pytest.raises(ValueError, match=r"attention.weights: is empty"):
         attention_page(made_of(()))
+
+
+def test_numbers_of_numpy_open_a_page_as_those_of_python(client: Client) -> None:
+    attention = client.attend("one two")
+    layer, head = np.unravel_index(attention.weights.max((-1, -2)).argmax(), attention.weights.shape[:2])
+    assert attention_page(attention, layer=layer, head=head) == attention_page(
+        attention, layer=int(layer), head=int(head)
+    )

@@ -41,6 +41,12 @@ def test_a_small_answer_is_a_piece_for_each_layer() -> None:
     assert [piece.layer for piece in found] == [2, 0]
 
 
+def test_whatever_brought_it_a_piece_is_only_to_be_read() -> None:
+    """A caller that writes to it would else find out with the first long text."""
+    small, large = [pb.EncodeStreamResponse(id="pieces", response=whole())], frames_of("pieces", whole())
+    assert not any(piece.values.flags.writeable for frames in (small, large) for piece in taken(frames))
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -50,6 +56,8 @@ def test_a_small_answer_is_a_piece_for_each_layer() -> None:
         pytest.param(lambda frames: [*frames[:2], frames[-1]], id="chunks missing"),
         pytest.param(lambda frames: [*frames[:2], *frames[1:]], id="a chunk twice"),
         pytest.param(lambda frames: [], id="nothing"),
+        pytest.param(lambda frames: [pb.EncodeStreamResponse(id="pieces", response=whole())] * 2, id="whole twice"),
+        pytest.param(lambda frames: [*frames, frames[-1]], id="two ends"),
     ],
 )
 def test_what_is_not_all_of_it_is_never_taken_for_it(change: Callable[[Frames], Frames]) -> None:

@@ -26,13 +26,13 @@ def silence(block: Block) -> None:
 
 
 def test_pre_norm_leaves_the_residual_stream_alone(config: Build) -> None:
-    block, x = Block(config(norm="pre")), 5 + 3 * torch.randn(2, 4, 16)
+    block, x = Block(config(norm="pre"), 0), 5 + 3 * torch.randn(2, 4, 16)
     silence(block)
     torch.testing.assert_close(run(block, x), x, atol=0, rtol=0)
 
 
 def test_post_norm_norms_the_residual_stream(config: Build) -> None:
-    block, x = Block(config(norm="post")), 5 + 3 * torch.randn(2, 4, 16)
+    block, x = Block(config(norm="post"), 0), 5 + 3 * torch.randn(2, 4, 16)
     out = run(block, x)
     torch.testing.assert_close(out.mean(-1), torch.zeros(2, 4), atol=1e-5, rtol=0)
     torch.testing.assert_close(out.var(-1, correction=0), torch.ones(2, 4), atol=1e-3, rtol=0)
@@ -40,7 +40,7 @@ def test_post_norm_norms_the_residual_stream(config: Build) -> None:
 
 def test_pre_norm_sublayers_see_a_normed_input(config: Build) -> None:
     """x + f(LN(x)): what f adds does not depend on the scale of x."""
-    block, x = Block(config(norm="pre", norm_eps=1e-12)), torch.randn(2, 4, 16)
+    block, x = Block(config(norm="pre", norm_eps=1e-12), 0), torch.randn(2, 4, 16)
     nn.init.zeros_(block.feed_forward.down.weight)
     nn.init.zeros_(block.feed_forward.down.bias)
     torch.testing.assert_close(run(block, 100 * x) - 100 * x, run(block, x) - x, atol=5e-5, rtol=0)
@@ -48,7 +48,7 @@ def test_pre_norm_sublayers_see_a_normed_input(config: Build) -> None:
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_block_is_the_written_out_composition(norm: str, config: Build) -> None:
-    block, x = Block(config(norm=norm)).eval(), torch.randn(2, 4, 16)
+    block, x = Block(config(norm=norm), 0).eval(), torch.randn(2, 4, 16)
     for layer_norm in (block.attention_norm, block.feed_forward_norm):
         assert isinstance(layer_norm, nn.LayerNorm)
         nn.init.normal_(layer_norm.weight)  # so that the two norms cannot be taken for each other
@@ -75,7 +75,7 @@ def test_feed_forward_works_on_each_position_alone(config: Build) -> None:
 
 
 def test_dropout_acts_in_training_only(config: Build) -> None:
-    block, x = Block(config(dropout=0.5)), torch.randn(2, 4, 16)
+    block, x = Block(config(dropout=0.5), 0), torch.randn(2, 4, 16)
     torch.testing.assert_close(run(block, x), run(block, x), atol=0, rtol=0)
     block.train()
     first, second = (block(x, None, Positions(), (), fused=True)[0] for _ in range(2))

@@ -25,19 +25,25 @@ Build = Callable[..., EncoderConfig]
         ({"max_length": 0}, "max_length is 0; it must be at least 1"),
         ({"dim": 10, "heads": 4}, "dim 10 is not a multiple of heads 4"),
         ({"norm": "rms"}, r"norm is 'rms'; choose one of \('pre', 'post'\)"),
-        ({"pooling": "max"}, r"pooling is 'max'; choose one of \('mean', 'cls', 'last'\)"),
+        ({"pooling": "middle"}, "pooling is 'middle'; choose one of"),
         ({"pad_id": 50}, "pad_id 50 is not a token of a vocabulary of 50"),
         ({"pad_id": -1}, "pad_id -1 is not a token"),
-        ({"norm_eps": 0.0}, "norm_eps 0.0 and rope_theta"),
+        ({"norm_eps": 0.0}, "norm_eps is 0.0; it must be above 0 and finite"),
+        ({"rope_theta": float("nan")}, "rope_theta is nan; it must be above 0 and finite"),
+        ({"rope_fraction": float("inf")}, "rope_fraction is inf; it must be above 0 and at most 1"),
         ({"dropout": 1.0}, "^dropout is 1.0; it must be at least 0 and below 1"),
         ({"embedding_dropout": -0.1}, "embedding_dropout is -0.1; it must be at least 0"),
         ({"norm_type": "batch"}, r"norm_type is 'batch'; choose one of \('layer', 'rms'\)"),
         ({"ffn": "wide"}, r"ffn is 'wide'; choose one of \('plain', 'gated'\)"),
-        ({"activation": "relu"}, r"activation is 'relu'; choose one of \('gelu', 'silu'\)"),
+        ({"activation": "swish"}, "activation is 'swish'; choose one of"),
+        ({"qk_norm": "l2"}, "qk_norm is 'l2'; choose one of"),
+        ({"heads": 6, "dim": 24, "kv_heads": 4}, "heads 6 is not a multiple of kv_heads 4"),
+        ({"window": 3}, "window 3 and local_layers .. go together"),
+        ({"window": 3, "local_layers": (9,)}, "local_layers .9,. must be different layers"),
         ({"alibi": "odd"}, r"alibi is 'odd'; choose one of \('symmetric', 'signed'\)"),
         ({"segments": -1}, "segments is -1; it must be at least 0"),
         ({"rope_offset": -1}, "rope_offset is -1; it must be at least 0"),
-        ({"dim": 6, "heads": 2}, r"rope_fraction 1.0 of dim / heads = 3 is 3 dimensions; rope turns pairs"),
+        ({"dim": 6, "heads": 2}, r"rope_fraction 1.0 of a head of 3 is 3 dimensions; rope turns pairs"),
         ({"rope_fraction": 0.1}, "is 0 dimensions; rope turns pairs, so it must be an even number from 2 to 8"),
         ({"rope_fraction": 1.5}, "is 12 dimensions; rope turns pairs"),
         ({"positions": "alibi", "alibi": "signed", "causal": True}, "which causal forbids; choose 'symmetric'"),
@@ -59,6 +65,10 @@ def test_a_bad_value_is_refused_by_name(changes: dict[str, Any], message: str, c
         ({"normalize": 1}, "normalize is 1; expected bool"),
         ({"norm_eps": "small"}, "norm_eps is 'small'; expected float"),
         ({"positions": None}, "positions is None; expected str"),
+        ({"dense": [{"width": 0}]}, r"dense\[0\]: dense.width is 0; it must be at least 1"),
+        ({"dense": {"width": 3}}, "dense is {'width': 3}; expected a list"),
+        ({"rope_scaling": {"kind": "more", "factor": 2}}, "rope_scaling: rope_scaling.kind is 'more'; choose one of"),
+        ({"rope_scaling": {"kind": "linear"}}, r"rope_scaling: missing keys \['factor'\]"),
     ],
 )
 def test_a_bad_key_or_type_is_refused_by_name(changes: dict[str, Any], message: str, config: Build) -> None:
@@ -75,7 +85,7 @@ def test_a_config_from_before_an_option_existed_means_that_options_default() -> 
     old = {"vocab_size": 5, "dim": 8, "heads": 2, "layers": 1, "ffn_dim": 8, "positions": "rope"}
     config = EncoderConfig.from_dict(old)
     assert (config.segments, config.causal, config.norm_type, config.ffn) == (0, False, "layer", "plain")
-    assert (config.final_norm, config.projection) == (True, False)
+    assert (config.final_norm, config.dense) == (True, ())
 
 
 def test_what_one_scheme_demands_does_not_bind_the_others(config: Build) -> None:

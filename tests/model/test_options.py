@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from model.block import FeedForward
-from model.config import EncoderConfig
+from model.config import Dense, EncoderConfig
 from model.encoder import Encoder
 from model.norms import RMSNorm, build_norm
 from model.positions import Learned, Rope
@@ -49,7 +49,7 @@ def test_the_offset_is_the_position_of_the_first_token(config: Config) -> None:
 
 
 def test_rms_norm_is_the_formula(config: Config) -> None:
-    norm, x = RMSNorm(config(norm_eps=1e-6)), 5 + torch.randn(2, 3, 16)
+    norm, x = RMSNorm(16, 1e-6), 5 + torch.randn(2, 3, 16)
     nn.init.normal_(norm.weight)
     torch.testing.assert_close(norm(x), functional.rms_norm(x, (16,), norm.weight, 1e-6))
 
@@ -63,12 +63,17 @@ def test_a_gated_feed_forward_multiplies_by_the_activated_gate(config: Config) -
 
 
 def test_biases_can_be_left_out(config: Config) -> None:
-    bare = Encoder(config(attention_bias=False, ffn_bias=False, norm_bias=False, ffn="gated"))
+    without = dict.fromkeys(("attention_bias", "attention_out_bias", "ffn_bias", "ffn_out_bias"), False)
+    bare = Encoder(config(**without, norm_bias=False, ffn="gated"))
     assert [name for name, _ in bare.named_parameters() if "bias" in name] == []
-    kept = {name for name, _ in Encoder(config(attention_bias=False)).named_parameters() if "bias" in name}
+    kept = {
+        name
+        for name, _ in Encoder(config(attention_bias=False, attention_out_bias=False)).named_parameters()
+        if "bias" in name
+    }
     assert not any("attention.project" in name for name in kept)
     assert any("feed_forward.up" in name for name in kept)
-    assert not isinstance(build_norm(config(norm_type="rms")), nn.LayerNorm)
+    assert not isinstance(build_norm(config(norm_type="rms"), 16), nn.LayerNorm)
 
 
 def test_segments_add_their_embedding_and_default_to_the_first(encoder: Build) -> None:
@@ -127,9 +132,9 @@ def test_without_a_final_norm_tokens_are_what_the_last_block_leaves(encoder: Bui
     assert not any(name.startswith("final_norm") for name in model.state_dict())
 
 
-def test_the_projection_maps_what_pooling_yields_before_it_is_normalised(encoder: Build) -> None:
-    model = encoder(projection=True)
-    assert model.projection is not None
+def test_a_dense_layer_maps_what_pooling_yields_before_it_is_normalised(encoder: Build) -> None:
+    model = encoder(dense=(Dense(width=20),))
+    [dense] = model.dense
     out = model(IDS)
-    expected = out.tokens.mean(dim=1) @ model.projection.weight.T
+    expected = out.tokens.mean(dim=1) @ dense.weight.T
     torch.testing.assert_close(out.pooled, functional.normalize(expected, dim=1))

@@ -159,7 +159,7 @@ BAD = [
     (AttentionSpec(heads=(-13,)), r"outputs\.attention\.heads\[0\]: is -13; valid are -6 \.\. 5"),
     (AttentionSpec(heads=(1, -5)), r"outputs\.attention\.heads: names one twice"),
     (AttentionSpec(layers=(Run(2, 1),)), r"outputs\.attention\.layer_runs\[0\]: is the run 2:1, which holds none"),
-    (AttentionSpec(pairs=((0, 9),)), r"outputs\.attention\.pairs\[0\]\.head\[0\]: is 9"),
+    (AttentionSpec(pairs=((0, 9),)), r"outputs\.attention\.pairs\[0\]\.head: is 9; valid are -6 \.\. 5"),
     (AttentionSpec(pairs=((0, 1), (0, 1))), r"outputs\.attention\.pairs: names one twice"),
     (AttentionSpec(pairs=((0, 1),), layers=(0,)), r"outputs\.attention\.pairs: stands for layers and heads"),
     (AttentionSpec(queries=Span(3, 3)), r"outputs\.attention\.queries: is the span 3 \.\. 3, which holds no character"),
@@ -205,6 +205,7 @@ BAD = [
     (AttentionSpec(keys=(0, 0, 0, 0, 0)), r"outputs\.attention\.keys: names 5 tokens; this input has 4"),
     (AttentionSpec(spans=(Span(0, 2),)), r"outputs\.attention\.spans: unit span needs"),
     (AttentionSpec(unit="span", spans=(Span(0, 2),), keys=(0,)), r"outputs\.attention\.spans\[0\]: holds none"),
+    (AttentionSpec(keys="pooled"), r"outputs\.attention\.keys: this model pools by mean: .* name other tokens"),
 ]
 
 

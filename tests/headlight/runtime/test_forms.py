@@ -88,6 +88,7 @@ SPECS = [
     AttentionSpec(queries="first"),
     AttentionSpec(queries="first", drop_special=False, reduce=("head_max", "layer_mean")),
     AttentionSpec(reduce=("statistics",)),
+    AttentionSpec(reduce=("statistics",), drop_special=True),
 ]
 
 

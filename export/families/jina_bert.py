@@ -1,0 +1,60 @@
+"""JinaBERT v2: BERT with symmetric ALiBi and gated networks, in the names of its own code."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from export.families import bert
+from export.families.source import Config, Weights
+from export.folder import Refused
+from model.config import EncoderConfig
+from model.encoder import Encoder
+
+GATES = {"geglu": "gelu", "reglu": "relu"}
+
+
+def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
+    """See `export.families.Convert`."""
+    gate = config.get(str, "feed_forward_type", default="original")
+    if gate not in (*GATES, "original"):
+        raise Refused(
+            f"config.json: feed_forward_type {gate!a:.40} cannot be served; served are original, geglu, reglu"
+        )
+    weights = Weights(tensors, bert.PREFIXES, bert.IDLE)
+    # Its makers trained with 512 tokens and serve max_position_embeddings, 8,192.
+    trained = config.get(int, "max_position_embeddings")
+    normed = "encoder.layer.0.attention.self.layer_norm_q.weight" in weights
+    built = EncoderConfig(
+        **bert.common(config),
+        positions="alibi",
+        qk_norm="whole" if normed else "none",
+        ffn="plain" if gate == "original" else "gated",
+        ffn_bias=gate == "original",
+        activation=GATES.get(gate, "gelu"),
+        trained_length=trained,
+        max_length=max(longest or 0, trained),
+    )
+    bert.move_embeddings(
+        weights, "embeddings.word_embeddings", "embeddings.token_type_embeddings", "embeddings.LayerNorm"
+    )
+    for at in range(built.layers):
+        ours, layer = f"blocks.{at}", f"encoder.layer.{at}"
+        if normed:
+            weights.move_norm(f"{ours}.attention.query_norm", f"{layer}.attention.self.layer_norm_q")
+            weights.move_norm(f"{ours}.attention.key_norm", f"{layer}.attention.self.layer_norm_k")
+        bert.move_attention(weights, ours, layer)
+        if gate == "original":
+            bert.move_feed_forward(weights, ours, layer)
+        else:
+            _move_gated(weights, ours, f"{layer}.mlp")
+    return weights.build(built)
+
+
+def _move_gated(weights: Weights, ours: str, theirs: str) -> None:
+    """One matrix of two halves, the first of which is activated."""
+    name = f"{theirs}.gated_layers.weight"
+    gate, up = weights.take(name).chunk(2)
+    weights.join(f"{ours}.feed_forward.gate.weight", name, [gate])
+    weights.join(f"{ours}.feed_forward.up.weight", name, [up])
+    weights.move_linear(f"{ours}.feed_forward.down", f"{theirs}.wo")
+    weights.move_norm(f"{ours}.feed_forward_norm", f"{theirs}.layernorm")

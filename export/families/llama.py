@@ -1,0 +1,107 @@
+"""LLaMA and what is built like it: Mistral, Qwen2 and Qwen3 (as embedders: causal, last token), EuroBERT (bidirectional)."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from torch import Tensor
+
+from export.families.rotary import rotary
+from export.families.source import Config, Weights
+from export.families.words import activation, shared
+from export.folder import Refused
+from model.config import EncoderConfig
+from model.encoder import Encoder
+
+IDLE = ("lm_head.", "rotary_emb.", "score.", "dense.", "decoder.", "head.", "classifier.")
+
+
+def convert(
+    config: Config,
+    tensors: dict[str, Tensor],
+    longest: int | None,
+    *,
+    causal: bool,
+    theta: float,
+    biases: bool | None = None,
+    qk_norm: bool = False,
+) -> Encoder:
+    """See `export.families.Convert`.
+
+    Args:
+        config, tensors, longest: as there.
+        causal: unless config.json says is_causal or use_bidirectional_attention.
+        theta: where config.json says none.
+        biases: True: Q, K and V have biases and the projection behind them has none; None: as attention_bias says, both.
+        qk_norm: each head's queries and keys are normed.
+    """
+    weights = Weights(tensors, ("model.",), IDLE)
+    both = config.get(bool, "attention_bias", default=False)
+    ffn_bias = config.get(bool, "mlp_bias", default=False)
+    trained = config.get(int, "max_position_embeddings", default=2048)
+    causal = config.get(bool, "is_causal", default=causal) and not config.get(
+        bool, "use_bidirectional_attention", default=False
+    )
+    built = EncoderConfig(
+        **shared(config),
+        **_window(config),
+        head_width=config.get(int, "head_dim", default=0),
+        kv_heads=config.get(int, "num_key_value_heads", default=0),
+        norm="pre",
+        norm_type="rms",
+        norm_eps=config.get(float, "rms_norm_eps", default=1e-6),
+        attention_bias=both if biases is None else biases,
+        attention_out_bias=both if biases is None else False,
+        qk_norm="head" if qk_norm else "none",
+        causal=causal,
+        ffn="gated",
+        ffn_bias=ffn_bias,
+        ffn_out_bias=ffn_bias,
+        activation=activation(config),
+        positions="rope",
+        **rotary(config, default_theta=theta, trained=trained, longest=longest or trained),
+        pooling="last" if causal else "mean",
+        trained_length=trained,
+        max_length=max(longest or 0, trained),
+    )
+    weights.move("embedding.weight", "embed_tokens.weight")
+    weights.move_norm("final_norm", "norm", bias=False)
+    for at in range(built.layers):
+        _move_block(weights, built, f"blocks.{at}", f"layers.{at}")
+    return weights.build(built)
+
+
+def _move_block(weights: Weights, built: EncoderConfig, ours: str, layer: str) -> None:
+    weights.move_norm(f"{ours}.attention_norm", f"{layer}.input_layernorm", bias=False)
+    weights.move_norm(f"{ours}.feed_forward_norm", f"{layer}.post_attention_layernorm", bias=False)
+    attention, projections = f"{ours}.attention", (f"{layer}.self_attn.{part}_proj" for part in "qkv")
+    weights.move_linear(f"{attention}.project_in", *projections, bias=built.attention_bias)
+    weights.move_linear(f"{attention}.project_out", f"{layer}.self_attn.o_proj", bias=built.attention_out_bias)
+    if built.qk_norm == "head":
+        weights.move_norm(f"{attention}.query_norm", f"{layer}.self_attn.q_norm", bias=False)
+        weights.move_norm(f"{attention}.key_norm", f"{layer}.self_attn.k_norm", bias=False)
+    for part in ("gate", "up", "down"):
+        weights.move_linear(f"{ours}.feed_forward.{part}", f"{layer}.mlp.{part}_proj", bias=built.ffn_bias)
+
+
+def _window(config: Config) -> dict[str, Any]:
+    """Local layers: those that layer_types names, or all where sliding_window is set and may be used."""
+    layers = config.get(int, "num_hidden_layers")
+    width = config.values.get("sliding_window")
+    if not width or not config.get(bool, "use_sliding_window", default=True):
+        return {}
+    kinds = config.values.get("layer_types") or ["sliding_attention"] * layers
+    if len(kinds) != layers or not {*kinds} <= {"full_attention", "sliding_attention"}:
+        raise Refused(
+            f"config.json: layer_types must name full_attention or sliding_attention for each of {layers} layers"
+        )
+    local = tuple(layer for layer, kind in enumerate(kinds) if kind == "sliding_attention")
+    # Theirs counts the token itself; so many it sees, ours is how far it sees.
+    return {"window": width - 1, "local_layers": local} if local else {}
+
+
+eurobert = functools.partial(convert, causal=False, theta=250_000.0)
+llama = functools.partial(convert, causal=True, theta=10_000.0)
+qwen2 = functools.partial(convert, causal=True, theta=10_000.0, biases=True)
+qwen3 = functools.partial(convert, causal=True, theta=10_000.0, qk_norm=True)

@@ -1,0 +1,88 @@
+"""ModernBERT: norms before, turned queries and keys, most layers local, gated networks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from export.families.rotary import rotary
+from export.families.source import Config, Weights
+from export.families.words import activation, shared
+from export.folder import Refused
+from model.config import EncoderConfig
+from model.encoder import Encoder
+
+IDLE = ("head.", "decoder.", "classifier.", "rotary_emb.")
+GLOBAL, LOCAL = "full_attention", "sliding_attention"
+
+
+def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
+    """See `export.families.Convert`."""
+    weights = Weights(tensors, ("model.",), IDLE)
+    norm_bias = config.get(bool, "norm_bias", default=False)
+    attention_bias = config.get(bool, "attention_bias", default=False)
+    ffn_bias = config.get(bool, "mlp_bias", default=False)
+    trained = config.get(int, "max_position_embeddings", default=8192)
+    local_layers = _local_layers(config)
+    built = EncoderConfig(
+        **shared(config),
+        norm="pre",
+        norm_bias=norm_bias,
+        norm_eps=config.get(float, "norm_eps", default=1e-5),
+        embedding_norm=True,
+        first_norm=False,
+        attention_bias=attention_bias,
+        attention_out_bias=attention_bias,
+        local_layers=local_layers,
+        window=config.get(int, "local_attention", default=128) // 2 if local_layers else 0,
+        ffn="gated",
+        ffn_bias=ffn_bias,
+        ffn_out_bias=ffn_bias,
+        activation=activation(config, "hidden_activation"),
+        positions="rope",
+        **_turning(config, trained, longest or trained),
+        trained_length=trained,
+        max_length=max(longest or 0, trained),
+    )
+    weights.move("embedding.weight", "embeddings.tok_embeddings.weight")
+    weights.move_norm("embedding_norm", "embeddings.norm", bias=norm_bias)
+    weights.move_norm("final_norm", "final_norm", bias=norm_bias)
+    for at in range(built.layers):
+        ours, layer = f"blocks.{at}", f"layers.{at}"
+        if at:
+            weights.move_norm(f"{ours}.attention_norm", f"{layer}.attn_norm", bias=norm_bias)
+        weights.move_linear(f"{ours}.attention.project_in", f"{layer}.attn.Wqkv", bias=attention_bias)
+        weights.move_linear(f"{ours}.attention.project_out", f"{layer}.attn.Wo", bias=attention_bias)
+        weights.move_norm(f"{ours}.feed_forward_norm", f"{layer}.mlp_norm", bias=norm_bias)
+        for part in ("weight", "bias") if ffn_bias else ("weight",):
+            name = f"{layer}.mlp.Wi.{part}"
+            gate, up = weights.take(name).chunk(2)  # the first half is activated
+            weights.join(f"{ours}.feed_forward.gate.{part}", name, [gate])
+            weights.join(f"{ours}.feed_forward.up.{part}", name, [up])
+        weights.move_linear(f"{ours}.feed_forward.down", f"{layer}.mlp.Wo", bias=ffn_bias)
+    return weights.build(built)
+
+
+def _local_layers(config: Config) -> tuple[int, ...]:
+    """Those said to be local, or all but each third."""
+    layers = config.get(int, "num_hidden_layers")
+    kinds = config.values.get("layer_types")
+    if kinds is None:
+        every = config.get(int, "global_attn_every_n_layers", default=3)
+        return tuple(layer for layer in range(layers) if layer % every)
+    if not isinstance(kinds, list) or len(kinds) != layers or not {*kinds} <= {GLOBAL, LOCAL}:
+        raise Refused(f"config.json: layer_types must name {GLOBAL} or {LOCAL} for each of {layers} layers")
+    return tuple(layer for layer, kind in enumerate(kinds) if kind == LOCAL)
+
+
+def _turning(config: Config, trained: int, longest: int) -> dict[str, Any]:
+    """The rope_ fields, which global and local layers have of their own."""
+    thetas = {GLOBAL: ("global_rope_theta", 160_000.0), LOCAL: ("local_rope_theta", 10_000.0)}
+    fields = {}
+    for kind, (name, default) in thetas.items():
+        theta = config.get(float, name, default=default)
+        fields[kind] = rotary(config, default_theta=theta, trained=trained, longest=longest, kind=kind)
+    if fields[LOCAL]["rope_scaling"] is not None:
+        raise Refused("config.json: scaled rope in local layers cannot be served; scale full_attention alone")
+    return fields[GLOBAL] | {"rope_local_theta": fields[LOCAL]["rope_theta"]}

@@ -1,0 +1,19 @@
+"""RoBERTa, XLM-RoBERTa, CamemBERT: BERT whose positions are counted from behind the padding id."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from export.families import bert
+from export.families.source import Config, Weights
+from model.encoder import Encoder
+
+
+def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
+    """See `export.families.Convert`."""
+    config.demand(
+        "position_embedding_type", ("absolute",), "which this family does not have; only absolute ones are served"
+    )
+    weights = Weights(tensors, ("roberta.", "camembert."), (*bert.IDLE, "lm_head."))
+    # The first token stands at pad_token_id + 1; the rows before it are for padding.
+    return bert.table(config, weights, longest, unused=config.get(int, "pad_token_id", default=1) + 1)

@@ -1,0 +1,68 @@
+"""How config.json says rotary positions: `rope_parameters` today, `rope_theta` and `rope_scaling` before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from export.families.source import Config
+from export.folder import Refused
+from model.rope import RopeScaling
+
+
+def rotary(
+    config: Config, *, default_theta: float, trained: int, longest: int, kind: str | None = None
+) -> dict[str, Any]:
+    """The rope_ fields of an EncoderConfig.
+
+    Args:
+        config: of the folder.
+        default_theta: of the family, where the file says nothing.
+        trained: tokens, the config's max_position_embeddings.
+        longest: tokens, the most that are to be served; above `trained` a "dynamic" scaling is fixed for this length.
+        kind: of layers ("full_attention"), where each has parameters of its own.
+
+    Raises:
+        Refused: a scaling that we do not have.
+    """
+    said: Mapping[str, Any] = config.values.get("rope_parameters") or {}
+    if kind is not None and isinstance(said.get(kind), dict):
+        said = said[kind]
+    said = {**(config.values.get("rope_scaling") or {}), **said}
+    values = Config(said)
+    theta = values.get(float, "rope_theta", default=config.get(float, "rope_theta", default=default_theta))
+    fraction = values.get(
+        float, "partial_rotary_factor", default=config.get(float, "partial_rotary_factor", default=1.0)
+    )
+    return {"rope_theta": theta, "rope_fraction": fraction, "rope_scaling": _scaling(values, trained, longest)}
+
+
+def _scaling(said: Config, trained: int, longest: int) -> RopeScaling | None:
+    kind = said.get(str, "rope_type", "type", default="default")
+    if kind == "default":
+        return None
+    original = said.get(int, "original_max_position_embeddings", default=trained)
+    if kind == "linear":
+        return RopeScaling(kind="linear", factor=said.get(float, "factor"))
+    if kind in ("dynamic", "ntk"):
+        # By the length at hand a text's vector would depend on its batch; by the longest to be served it does not.
+        factor = said.get(float, "factor") * max(longest, trained) / trained - (said.get(float, "factor") - 1)
+        return RopeScaling(kind="ntk", factor=factor) if factor > 1 else None
+    if kind == "yarn":
+        if said.values.get("mscale_all_dim"):
+            raise Refused(
+                "config.json: rope scaling with mscale_all_dim cannot be served; it is made for another attention"
+            )
+        return RopeScaling(
+            kind="yarn",
+            factor=said.get(float, "factor", default=trained / original),
+            trained_length=original,
+            beta_fast=said.get(float, "beta_fast", default=32.0),
+            beta_slow=said.get(float, "beta_slow", default=1.0),
+            attention_factor=said.get(float, "attention_factor", default=0.0),
+            truncate=said.get(bool, "truncate", default=True),
+        )
+    if kind == "llama3":
+        low, high = said.get(float, "low_freq_factor"), said.get(float, "high_freq_factor")
+        return RopeScaling(kind="llama3", factor=said.get(float, "factor"), trained_length=original, low=low, high=high)
+    raise Refused(f"config.json: rope scaling {kind!a:.40} cannot be served; served are linear, dynamic, yarn, llama3")

@@ -1,0 +1,132 @@
+"""What a family reads: the values of a config.json, and tensors that are moved to their place in our encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from export.folder import Refused
+from model.config import EncoderConfig
+from model.encoder import Encoder
+
+T = TypeVar("T", int, float, str, bool)
+
+
+class Config:
+    """A config.json, value by value, each with its type and, under another family's word for it, its second name."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = values
+
+    def get(self, kind: type[T], *names: str, default: T | None = None) -> T:
+        """The first of `names` that is there and not null.
+
+        Raises:
+            Refused: none is and there is no default, or it is of another type.
+        """
+        for name in names:
+            value = self.values.get(name)
+            if value is None:
+                continue
+            if kind is float and type(value) is int:
+                return kind(value)
+            if type(value) is not kind:  # True would pass for an int
+                raise Refused(f"config.json: {name} is {value!a:.60}; expected {kind.__name__}")
+            return value
+        if default is None:
+            raise Refused(f"config.json has no {names[0]}; save the model again with save_pretrained")
+        return default
+
+    def demand(self, name: str, accepted: Sequence[Any], why: str) -> None:
+        """Raises Refused unless `name` is missing or one of `accepted`."""
+        value = self.values.get(name)
+        if value is not None and value not in accepted:
+            raise Refused(f"config.json: {name} is {value!a:.60}, {why}")
+
+
+class Weights:
+    """The tensors of a folder on their way to our names; who is not moved, and not known to be idle, is an error.
+
+    Attributes:
+        state: by our names.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor], prefixes: Sequence[str], idle: Sequence[str] = ()) -> None:
+        """Take.
+
+        Args:
+            tensors: by the names of the folder.
+            prefixes: what may stand before every name ("bert."), for a model saved inside another.
+            idle: beginnings of names, without prefix, of what vectors do not need: poolers, heads of other tasks.
+        """
+        self.state: dict[str, Tensor] = {}
+        self._idle = tuple(idle)
+        self._origin: dict[str, str] = {}
+        self._left: dict[str, tuple[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            prefix = next((prefix for prefix in prefixes if name.startswith(prefix)), "")
+            self._left[name[len(prefix) :]] = (name, tensor)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._left
+
+    def peek(self, name: str) -> Tensor:
+        """A tensor that is still to be taken. Raises Refused where there is none."""
+        if name not in self._left:
+            raise Refused(f"the weights have no {name}, which config.json promises; is the file whole?")
+        return self._left[name][1]
+
+    def take(self, name: str) -> Tensor:
+        """A tensor, once. Raises Refused where there is none."""
+        tensor = self.peek(name)
+        del self._left[name]
+        return tensor
+
+    def move(self, ours: str, *theirs: str, change: Callable[[Tensor], Tensor] | None = None) -> None:
+        """Put theirs, joined by rows where they are several, each changed first, into the place of ours."""
+        parts = [self.take(name) for name in theirs]
+        self.join(ours, theirs[0], [part if change is None else change(part) for part in parts])
+
+    def join(self, ours: str, origin: str, parts: Sequence[Tensor]) -> None:
+        """Put parts, which come from `origin` and its neighbours, one behind the other into the place of ours."""
+        self.state[ours] = torch.cat(list(parts))
+        self._origin[ours] = origin
+
+    def move_linear(
+        self, ours: str, *theirs: str, bias: bool = True, change: Callable[[Tensor], Tensor] | None = None
+    ) -> None:
+        """Move .weight and, where there is one, .bias."""
+        for part in ("weight", "bias") if bias else ("weight",):
+            self.move(f"{ours}.{part}", *(f"{name}.{part}" for name in theirs), change=change)
+
+    def move_norm(self, ours: str, theirs: str, *, bias: bool = True) -> None:
+        """Move the gain and the bias of a norm, which old files call gamma and beta."""
+        old = f"{theirs}.gamma" in self
+        self.move(f"{ours}.weight", f"{theirs}.{'gamma' if old else 'weight'}")
+        if bias:
+            self.move(f"{ours}.bias", f"{theirs}.{'beta' if old else 'bias'}")
+
+    def build(self, config: EncoderConfig) -> Encoder:
+        """The encoder with these weights: float32, in evaluation mode.
+
+        Raises:
+            Refused: a tensor has another shape than the config gives it, or belongs to nothing that we know.
+        """
+        encoder = Encoder(config)
+        wanted = encoder.state_dict()
+        if wanted.keys() != self.state.keys():
+            raise RuntimeError(f"a family maps {sorted(wanted.keys() ^ self.state.keys())} wrongly. This is a bug.")
+        for name, tensor in self.state.items():
+            if tensor.shape != wanted[name].shape:
+                have, expected = list(tensor.shape), list(wanted[name].shape)
+                raise Refused(f"{self._origin[name]} has the shape {have}; config.json makes it {expected}")
+        left = sorted(name for bare, (name, _) in self._left.items() if not bare.startswith(self._idle))
+        if left:
+            raise Refused(
+                f"{left[0]} (and {len(left) - 1} more tensors) are nothing that this family has: the model is another one"
+            )
+        encoder.load_state_dict(self.state)
+        return encoder.eval()

@@ -1,0 +1,143 @@
+"""What is exported: a checkpoint of our own, or a folder of Hugging Face or sentence-transformers brought to our encoder."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from pathlib import Path
+
+from torch import Tensor
+
+from export.families import FAMILIES, family_of
+from export.families.source import Config
+from export.folder import Refused, read_config, read_tensors
+from export.sentence import Recipe, read_recipe
+from export.tokenization import tokenizer_json
+from model.checkpoint import TOKENIZER, WEIGHTS, load_checkpoint
+from model.config import Dense, EncoderConfig
+from model.encoder import Encoder
+from model.pooling import POOLING
+
+OURS = "headlight"  # as a family
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Origin:
+    """Everything of a folder that goes into a bundle.
+
+    Attributes:
+        encoder: float32, in evaluation mode, with pooling and what follows it.
+        tokenizer: the text of tokenizer.json; None: token ids alone.
+        family: "headlight", or a key of `export.families.FAMILIES`.
+        weights_sha256: hex, of the files of weights.
+        recipe: prompts, dimensions and the like.
+    """
+
+    encoder: Encoder
+    tokenizer: str | None
+    family: str
+    weights_sha256: str
+    recipe: Recipe
+
+
+def read_origin(
+    folder: Path, *, pooling: str | None = None, max_length: int | None = None, ids_only: bool = False
+) -> Origin:
+    """Read a folder.
+
+    Args:
+        folder: a checkpoint as `model.checkpoint` has it, or one of Hugging Face or sentence-transformers.
+        pooling: for folders that do not say how to pool; a key of `model.pooling.POOLING`.
+        max_length: tokens to be accepted; None: what the folder says. More than that only with positions that go on.
+        ids_only: serve a folder without a tokenizer, for callers who send token ids.
+
+    Raises:
+        FileNotFoundError, ValueError: the checkpoint is not one, or cannot be served; in one line that says what to do.
+    """
+    recipe = read_recipe(folder)
+    config = read_config(recipe.transformer)
+    if "model_type" not in config and "positions" in config:
+        return _read_own(folder)
+    family = family_of(config)
+    encoder = FAMILIES[family](Config(config), read_tensors(recipe.transformer), max_length)
+    recipe = _with_pooling(recipe, config, encoder.config, pooling)
+    tokenizer = None if ids_only else tokenizer_json(recipe.transformer, lower_case=recipe.lower_case)
+    if tokenizer is None and not ids_only:
+        raise Refused(
+            f"{recipe.transformer} has no tokenizer; save it there with tokenizer.save_pretrained(...), "
+            "or export with --ids-only for callers who send token ids"
+        )
+    finished = _finish(encoder, recipe, max_length)
+    return Origin(finished, tokenizer, family, _digest(recipe.transformer), recipe)
+
+
+def _read_own(folder: Path) -> Origin:
+    encoder = load_checkpoint(folder)
+    tokenizer = (folder / TOKENIZER).read_text(encoding="utf-8") if (folder / TOKENIZER).is_file() else None
+    recipe = Recipe(transformer=folder, pooling=encoder.config.pooling, normalize=encoder.config.normalize)
+    return Origin(encoder, tokenizer, OURS, _sha256((folder / WEIGHTS,)), recipe)
+
+
+def _with_pooling(recipe: Recipe, config: dict[str, object], built: EncoderConfig, asked: str | None) -> Recipe:
+    """The recipe with pooling settled: the folder's, or what was asked for, or the family's custom."""
+    if asked is not None and asked not in POOLING:
+        raise Refused(f"--pooling {asked} is not known; choose one of {', '.join(POOLING)}")
+    if recipe.pooling is not None:
+        if asked not in (None, recipe.pooling):
+            raise Refused(f"the folder pools by {recipe.pooling}, --pooling says {asked}; leave --pooling out")
+        return recipe
+    heads = [str(name) for name in config.get("architectures") or [] if "ForCausalLM" in str(name)]  # type: ignore[attr-defined]
+    if asked is None and built.causal:
+        what = f"{heads[0]} is a decoder with a generation head" if heads else "the model is a decoder"
+        raise Refused(f"{what} and nothing says how to pool; if it was trained to embed, export with --pooling last")
+    return dataclasses.replace(recipe, pooling=asked or built.pooling)
+
+
+def _finish(encoder: Encoder, recipe: Recipe, asked: int | None) -> Encoder:
+    """The encoder with pooling, what follows it, and the length that is to be accepted."""
+    config, state = encoder.config, encoder.state_dict()
+    longest = asked or min(recipe.max_length or config.max_length, config.max_length)
+    if longest > config.max_length:
+        raise Refused(f"--max-length {longest} is more than the model has positions for; it has {config.max_length}")
+    if "positions.table.weight" in state:
+        state["positions.table.weight"] = state["positions.table.weight"][:longest]
+    dense = []
+    for at, layer in enumerate(recipe.dense):
+        dense.append(Dense(width=len(layer.weight), bias=layer.bias is not None, activation=layer.activation))
+        state |= _named(f"dense.{at}", layer.weight, layer.bias)
+    finished = Encoder(
+        dataclasses.replace(
+            config,
+            pooling=recipe.pooling or config.pooling,
+            include_prompt=recipe.include_prompt,
+            dense=tuple(dense),
+            normalize=recipe.normalize,
+            trained_length=min(config.trained_length, longest),
+            max_length=longest,
+        )
+    )
+    if recipe.dense and recipe.dense[0].weight.shape[1] != config.dim:
+        have, wanted = recipe.dense[0].weight.shape[1], config.dim
+        raise Refused(
+            f"the first Dense takes vectors of {have} numbers, the model gives {wanted}; save the model again"
+        )
+    finished.load_state_dict(state)
+    return finished.eval()
+
+
+def _named(name: str, weight: Tensor, bias: Tensor | None) -> dict[str, Tensor]:
+    return {f"{name}.weight": weight} | ({} if bias is None else {f"{name}.bias": bias})
+
+
+def _digest(folder: Path) -> str:
+    return _sha256(sorted(folder.glob("*.safetensors")))
+
+
+def _sha256(paths: list[Path] | tuple[Path, ...]) -> str:
+    """Of files, one behind the other."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()

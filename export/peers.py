@@ -1,0 +1,66 @@
+"""Our encoder against the code that a folder was made with, where that is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from export.reference import lengths_to_try, random_ids, tolerances
+from headlight.runtime.parity import distance
+from model.encoder import Encoder
+
+SEED = 40
+LONGEST = 128  # tokens; what differs in wiring differs in short texts
+OURS = ("headlight", "jina_bert")  # families that transformers has no code for
+
+
+def against_transformers(folder: Path, family: str, encoder: Encoder) -> dict[str, Any] | None:
+    """The largest distance of our encoder from transformers in eager mode, in float32, over random texts.
+
+    Args:
+        folder: of config.json and weights.
+        family: a key of `export.families.FAMILIES`.
+        encoder: ours.
+
+    Returns:
+        version, and by output ("tokens", "attention", "hidden") the distance; None: transformers is not installed or has no such
+        model.
+
+    Raises:
+        ValueError: a distance is outside the fp32 tolerance: the folder has been read wrongly, and must not be served.
+    """
+    if family in OURS or importlib.util.find_spec("transformers") is None:
+        return None
+    import transformers  # noqa: PLC0415  (an optional dependency, and seconds to import)
+
+    transformers.logging.set_verbosity_error()
+    model = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+    worst = dict.fromkeys(("tokens", "attention", "hidden"), 0.0)
+    for length in (length for length in lengths_to_try(encoder.config) if length <= LONGEST):
+        for output, error in _distances(model, encoder, length):
+            worst[output] = max(worst[output], error)
+    limits = tolerances(dict.fromkeys(("pooled", "tokens", "attention", "hidden"), 0.0))
+    for output, error in worst.items():
+        if not error <= 4 * limits[output]:  # two implementations in float32, each with its own rounding
+            raise ValueError(
+                f"{output} differ by {error:.3g} from transformers {transformers.__version__}; this folder is read wrongly, "
+                "please report its config.json"
+            )
+    return {"version": transformers.__version__, **worst}
+
+
+def _distances(model: Any, encoder: Encoder, length: int) -> Iterator[tuple[str, float]]:
+    ids = torch.from_numpy(random_ids(encoder.config, length, SEED))[None]
+    with torch.inference_mode():
+        theirs = model(ids, attention_mask=torch.ones_like(ids), output_attentions=True, output_hidden_states=True)
+        ours = encoder(ids, fused=False)
+    yield "tokens", distance("tokens", ours.tokens.numpy(), theirs.last_hidden_state.numpy())
+    for mine, other in zip(ours.attention, theirs.attentions, strict=True):
+        yield "attention", distance("attention", mine.numpy(), other.numpy())
+    # Their last hidden state may be behind the last norm, where ours is in front of it; tokens compare that.
+    for mine, other in zip(ours.hidden[:-1], theirs.hidden_states[:-1], strict=True):
+        yield "hidden", distance("hidden", mine.numpy(), other.numpy())

@@ -1,0 +1,22 @@
+"""What stands between two linear maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import nn
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "gelu": nn.GELU,  # the exact erf form
+    "gelu_tanh": lambda: nn.GELU(approximate="tanh"),  # Hendrycks and Gimpel 2016, the approximation
+    "silu": nn.SiLU,
+    "relu": nn.ReLU,
+    "tanh": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+    "identity": nn.Identity,
+}
+
+
+def activation(name: str) -> nn.Module:
+    """The activation of that name, one of ACTIVATIONS."""
+    return ACTIVATIONS[name]()

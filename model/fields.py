@@ -1,0 +1,49 @@
+"""Parsed JSON to a frozen dataclass, with the name of whatever does not fit."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+
+def build(kind: type[T], values: Any) -> T:
+    """An instance of the dataclass `kind` from a JSON object: objects become dataclasses, lists tuples.
+
+    Raises:
+        ValueError: an unknown or missing key, or a value of the wrong type, by name.
+    """
+    if not isinstance(values, dict):
+        raise ValueError("is not a JSON object")
+    assert dataclasses.is_dataclass(kind)
+    hints = get_type_hints(kind)
+    unknown = sorted(set(values) - set(hints))
+    if unknown:
+        raise ValueError(f"unknown keys {unknown}; known are {sorted(hints)}")
+    required = {f.name for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING}
+    missing = sorted(required - set(values))
+    if missing:
+        raise ValueError(f"missing keys {missing}")
+    return kind(**{name: _value(name, hints[name], value) for name, value in values.items()})
+
+
+def _value(name: str, hint: Any, value: Any) -> Any:
+    """One value as its annotation wants it: a plain type, `X | None`, `tuple[X, ...]`, or a dataclass."""
+    if get_origin(hint) is types.UnionType:
+        [hint] = [part for part in get_args(hint) if part is not types.NoneType]
+        return None if value is None else _value(name, hint, value)
+    if get_origin(hint) is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise ValueError(f"{name} is {value!r}; expected a list")
+        return tuple(_value(f"{name}[{at}]", get_args(hint)[0], part) for at, part in enumerate(value))
+    if dataclasses.is_dataclass(hint):
+        try:
+            return build(hint, value)  # type: ignore[arg-type]  # a class: annotations hold no instances
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+    expected = (int, float) if hint is float else hint
+    if not isinstance(value, expected) or (isinstance(value, bool) and hint is not bool):
+        raise ValueError(f"{name} is {value!r}; expected {hint.__name__}")
+    return value

@@ -1,0 +1,51 @@
+"""What a caller may write for a choice, and what is said of anything else, before it is sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headlight import AttentionSpec, Client
+from headlight.errors import InvalidInput
+from headlight.spec import HiddenSpec
+from headlight.stream import occlusion_request
+from headlight.wire import attention_output, hidden_output, selector_of
+
+
+@pytest.mark.parametrize("layer", [np.int64(2), np.argmax([0, 1, 3]), (2,), np.array([2]), range(2, 3)])
+def test_numbers_of_numpy_choose_layers_as_those_of_python(client: Client, layer: Any) -> None:
+    assert client.attend("one two", layer).layers == (2,)
+    assert AttentionSpec.of(layer).layers == (2,)
+
+
+def test_tokens_may_be_an_array() -> None:
+    output = hidden_output(HiddenSpec(tokens=np.array([2, 0])))  # type: ignore[arg-type] # what callers write
+    assert list(output.tokens.indices.indices) == [2, 0]
+    assert list(occlusion_request("", "one", np.array([1]), None).tokens.indices.indices) == [1]  # type: ignore[arg-type]
+    assert selector_of("tokens", "all") is None
+
+
+@pytest.mark.parametrize("tokens", ["none", 5, (2**40,), (0.5,)])
+def test_tokens_that_are_none_are_refused_by_name(client: Client, tokens: Any) -> None:
+    for ask in (
+        lambda: client.occlusion("one two", tokens),
+        lambda: client.hidden("one two", tokens=tokens),
+        lambda: client.attention("one two", AttentionSpec(queries=tokens)),
+    ):
+        with pytest.raises(
+            InvalidInput, match=r"^(outputs\.hidden\.|outputs\.attention\.)?(tokens|queries): .*one of all"
+        ):
+            ask()
+
+
+def test_spans_may_be_plain_tuples() -> None:
+    [span] = attention_output(AttentionSpec(unit="span", spans=((3, 5),))).spans  # type: ignore[arg-type]
+    assert (span.start, span.end, span.text) == (3, 5, 0)
+
+
+@pytest.mark.parametrize("seconds", [1e10, float("inf")])
+def test_a_timeout_however_long_has_not_passed(target: str, seconds: float) -> None:
+    with Client(target, timeout=seconds) as client:
+        assert len(client.encode(["one"])) == 1

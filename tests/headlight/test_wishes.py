@@ -1,0 +1,87 @@
+"""Wishes about attention and hidden states that no message can hold: refused by name, with what would fit, before anything is sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headlight import AttentionSpec, Client, InvalidInput, Span
+from headlight.runtime.choice import resolve_attention
+from headlight.runtime.manifest import Architecture
+from headlight.spec import HiddenSpec
+from headlight.wire import attention_output, hidden_output
+
+REDUCTIONS = "head_mean, head_max, layer_mean, rollout, pooled_row, pooling_weights, statistics"
+NAMES = [
+    ({"reduce": ("mean",)}, f"outputs.attention.reduce: is 'mean'; must be one of {REDUCTIONS}"),
+    ({"dtype": "float64"}, "outputs.attention.dtype: is 'float64'; must be one of float32, float16, uint8"),
+    ({"unit": "sentence"}, "outputs.attention.unit: is 'sentence'; must be one of token, word, span"),
+    ({"queries": "last"}, "outputs.attention.queries: is 'last'; must be one of all, pooled, first, special"),
+    ({"keys": "last"}, "outputs.attention.keys: is 'last'; must be one of all, pooled, first, special"),
+]
+VALUES = [
+    ({"layers": (2**31,)}, "outputs.attention.layers: must hold whole numbers (of 32 bits) or runs of them"),
+    ({"heads": (1.5,)}, "outputs.attention.heads: must hold whole numbers (of 32 bits) or runs of them"),
+    ({"pairs": (1, 5)}, "outputs.attention.pairs: must be a list of (layer, head), two whole numbers each"),
+    ({"pairs": ((1,),)}, "outputs.attention.pairs: must be a list of (layer, head), two whole numbers each"),
+    (
+        {"queries": 3},
+        "outputs.attention.queries: must be one of all, pooled, first, special, a list of whole numbers, or a Span",
+    ),
+    (
+        {"keys": Span(-3, 4)},
+        "outputs.attention.keys: must have a start, an end and a text that are whole numbers from 0",
+    ),
+    (
+        {"unit": "span", "spans": ((0,),)},
+        "outputs.attention.spans: must be Spans, each with a start, an end and a text that are whole numbers from 0",
+    ),
+    ({"top_k": -1}, "outputs.attention.top_k: must be a whole number from 1 to 4294967295"),
+    ({"top_k": 1.5}, "outputs.attention.top_k: must be a whole number from 1 to 4294967295"),
+    ({"max_bytes": -1}, "outputs.attention.max_bytes: must be a whole number from 0"),
+    ({"scores": "yes"}, "outputs.attention.scores: must be True or False"),
+    ({"drop_special": None}, "outputs.attention.drop_special: must be True or False"),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), NAMES + VALUES)
+def test_a_wish_that_no_message_can_hold(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        attention_output(AttentionSpec(**values))
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(("values", "message"), NAMES)
+def test_names_are_checked_without_a_service_too(values: dict[str, Any], message: str) -> None:
+    architecture = Architecture(positions="rope", layers=2, heads=3, dim=36, vocab_size=90)
+    with pytest.raises(InvalidInput) as refused:
+        resolve_attention(AttentionSpec(**values), architecture, "mean")
+    assert str(refused.value) == message
+
+
+def test_hidden_states_too() -> None:
+    with pytest.raises(InvalidInput, match=r"^outputs\.hidden\.dtype: is 'float64'; must be one of float32"):
+        hidden_output(HiddenSpec(dtype="float64"))  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"^outputs\.hidden\.layers: must hold whole numbers"):
+        hidden_output(HiddenSpec(layers=("1",)))  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"^outputs\.hidden\.tokens: is 'last'; must be one of all"):
+        hidden_output(HiddenSpec(tokens="last"))  # type: ignore[arg-type]
+
+
+def test_occlusion_too(client: Client) -> None:
+    with pytest.raises(InvalidInput, match=r"^tokens: is 'last'; must be one of all, pooled, first, special$"):
+        client.occlusion("a text", "last")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("layers", [1.7, [0, 1.7], "1", [None]])
+def test_what_is_no_whole_number_is_not_rounded(layers: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^layers: holds .*; name whole numbers$"):
+        AttentionSpec.of(layers)
+
+
+def test_a_number_stands_for_a_list_of_one() -> None:
+    one: Any = np.int64(1)
+    spec = AttentionSpec.of(one, 2, queries=3, keys=-one)
+    assert (spec.layers, spec.heads, spec.queries, spec.keys) == ((1,), (2,), (3,), (-1,))

@@ -26,11 +26,12 @@ from headlight.runtime.engine import _open_session
 from headlight.runtime.items import everything
 from headlight.runtime.parity import distances
 from model.checkpoint import load_checkpoint
+from model.config import Dense
 from model.encoder import Encoder
 from service.config import Config
 from service.loading import load
 from tests.conftest import MakeBundle
-from tests.factory import SCHEMES
+from tests.factory import SCHEMES, small_config, write_checkpoint
 from tests.tampering import relist, rewrite
 
 TEXTS = [
@@ -126,6 +127,36 @@ def test_every_precision_of_every_scheme_serves_within_what_it_declares(
             expected = {name: value for name, value in pytorch(encoder, item).items() if name in ("pooled", "tokens")}
             for name, error in distances(result, expected).items():
                 assert error <= tolerance.of(name), (precision, name)
+
+
+def test_what_families_have_beyond_the_schemes_is_converted_too(tmp_path: Path, texts: Path) -> None:
+    """Narrow embeddings, shared keys, norms of queries and keys, local layers with angles of their own, dense layers."""
+    config = small_config(
+        heads=6,
+        kv_heads=2,
+        head_width=8,
+        embedding_dim=20,
+        qk_norm="head",
+        norm_type="rms",
+        ffn="gated",
+        window=3,
+        local_layers=(0,),
+        rope_local_theta=500.0,
+        dense=(Dense(width=48, bias=True, activation="tanh"), Dense(width=36)),
+    )
+    found = export_checkpoint(
+        write_checkpoint(tmp_path / "checkpoint", config), tmp_path / "out", precisions=PRECISIONS, texts=texts
+    )
+    assert all(quality.entry.cosine_mean > 0.99 for quality in found.quality)
+    for precision in PRECISIONS:
+        runtime = load(Config(bundle=tmp_path / "out", precision=precision))
+        [result] = runtime.encode(["some text"])
+        assert result.pooled is not None
+        assert result.pooled.shape == (36,)
+        large = [
+            t for t in onnx.load(tmp_path / "out" / f"embed.{precision}.onnx").graph.initializer if len(t.dims) == 2
+        ]
+        assert all("angles" in t.name for t in large if t.data_type == TensorProto.FLOAT)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 from export.origin import read_origin
+from export.precision import PRECISIONS
 from export.progress import Lines
+from export.quality import table as quality_table
 from export.report import table
 from export.writer import Exported, ParityError, export_origin
 from headlight.errors import BundleError
@@ -33,6 +35,17 @@ def main() -> int:
     parser.add_argument(
         "--ids-only", action="store_true", help="serve a folder without a tokenizer, for token ids alone"
     )
+    parser.add_argument(
+        "--precision",
+        action="append",
+        default=[],
+        help=f"also write graphs in this precision: {', '.join(PRECISIONS)}; may be given several times, fp32 is always there",
+    )
+    parser.add_argument(
+        "--texts",
+        type=Path,
+        help="file of a text a line to judge precisions by; default: docstrings of Python's library",
+    )
     options = parser.parse_args()
     print(f"exporting {options.checkpoint}", flush=True)
     try:
@@ -48,6 +61,8 @@ def main() -> int:
         print(f"\nour PyTorch against transformers: {', '.join(f'{k} {v:.1e}' for k, v in _errors(result).items())}")
     print("\nlargest distance from PyTorch (tokens and hidden: over max(1, RMS of the row))\n")
     print(table(result.rows, result.own_error))
+    if result.quality:
+        print("\n" + quality_table(result.quality))
     print(f"\nwrote {options.out}")
     return 0
 
@@ -59,7 +74,15 @@ def _export(options: argparse.Namespace) -> Exported:
         origin = read_origin(
             options.checkpoint, pooling=options.pooling, max_length=options.max_length, ids_only=options.ids_only
         )
-        return export_origin(origin, options.out, name=options.name, version=options.version, progress=progress)
+        return export_origin(
+            origin,
+            options.out,
+            name=options.name,
+            version=options.version,
+            precisions=options.precision,
+            texts=options.texts,
+            progress=progress,
+        )
     finally:
         progress.close()
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from export.graphs import GRAPHS, OPSET, trace
 from export.origin import Origin, read_origin
 from export.peers import against_transformers
 from export.progress import Progress, silent
+from export.quality import Quality
 from export.reference import Reference, random_ids, random_segments, tolerances
 from export.report import SEED, Row, measure, summary
+from export.variants import add_variants, known_precisions
 from export.weights import share_weights
 from headlight.runtime import Runtime
 from headlight.runtime.fields import MANIFEST
@@ -43,38 +46,49 @@ class ParityError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    """What an export found: the rows of the report, and PyTorch's own fp32 error by output."""
+    """What an export found: the rows of the report in fp32, and PyTorch's own fp32 error by output."""
 
     rows: list[Row]
     own_error: dict[str, float]
     transformers: dict[str, Any] | None = None  # our PyTorch against theirs; see `export.peers`
+    variants: tuple[Row, ...] = ()  # the same in other precisions, where they were asked for
+    quality: tuple[Quality, ...] = ()  # of each, fp32 first
 
 
-def export_checkpoint(checkpoint: Path, out: Path, *, name: str | None = None, version: str | None = None) -> Exported:
+def export_checkpoint(checkpoint: Path, out: Path, **options: Any) -> Exported:
     """Turn a checkpoint folder into a bundle directory: `export_origin` of what `read_origin` reads there. Raises as both."""
-    return export_origin(read_origin(checkpoint), out, name=name, version=version)
+    return export_origin(read_origin(checkpoint), out, **options)
 
 
 def export_origin(
-    origin: Origin, out: Path, *, name: str | None = None, version: str | None = None, progress: Progress = silent
+    origin: Origin,
+    out: Path,
+    *,
+    name: str | None = None,
+    version: str | None = None,
+    precisions: Sequence[str] = (),
+    texts: Path | None = None,
+    progress: Progress = silent,
 ) -> Exported:
     """Turn an encoder and its tokenizer into a bundle directory.
 
     Args:
         origin: what to export.
         out: replaced if it is a bundle; its parent is created.
-        name: of the model; None: the last part of `out`.
-        version: None: the first 12 digits of the SHA-256 of the weights.
+        name, version: of the model; None: the last part of `out`, the first 12 digits of the SHA-256 of the weights.
+        precisions: to write beside fp32, each of export.precision.PRECISIONS.
+        texts: a file of a text a line, to judge these by; None: docstrings of Python's own library.
         progress: told each step, before it begins.
 
     Raises:
-        FileExistsError: `out` is something other than a bundle.
-        OSError: `out` cannot be written.
+        ValueError: a precision is unknown or does not suit the model, or the texts are none; `out` is untouched.
+        FileExistsError, OSError: `out` is something other than a bundle, or cannot be written.
         BundleError: the tokenizer is none, or does not fit the model; `out` is untouched.
         ParityError: the result is outside the tolerance; `out` is untouched.
     """
     if out.exists() and not (out / MANIFEST).is_file():
         raise FileExistsError(f"{out} exists and is not a bundle; choose another --out or remove it")
+    precisions = known_precisions(precisions)
     reference = Reference(origin.encoder)
     progress("our PyTorch against transformers")
     peer = against_transformers(origin.recipe.transformer, origin.family, origin.encoder)
@@ -94,9 +108,12 @@ def export_origin(
             worst = max(failed, key=lambda row: row.max_error / row.tolerance)
             message = f"{worst.output} is off by {worst.max_error:.3g} ({worst.case}), tolerance {worst.tolerance:.3g}"
             raise ParityError(message, result)
+        if precisions:
+            save = functools.partial(_save, draft)
+            manifest, rows, quality = add_variants(draft, manifest, reference, precisions, texts, save, progress)
+            result = dataclasses.replace(result, variants=rows, quality=quality)
         _write_report(draft, result)
-        manifest = dataclasses.replace(manifest, parity=summary(result.rows), files=_entries(draft))
-        _write_manifest(draft, manifest)
+        _save(draft, dataclasses.replace(manifest, parity=summary([*result.rows, *result.variants])))
         _replace(out, draft)
     return result
 
@@ -119,7 +136,7 @@ def _write_parts(
             layers=config.layers,
             heads=config.heads,
             dim=config.dim,
-            pooled_dim=config.dim,
+            pooled_dim=config.pooled_dim,
             vocab_size=config.vocab_size,
             segments=config.segments,
         ),
@@ -136,6 +153,11 @@ def _write_parts(
         tokenizer=TOKENIZER if has_tokenizer else None,
         files=_entries(draft),
         source=_source(origin),
+        prompts=origin.recipe.prompts,
+        default_prompt=origin.recipe.default_prompt,
+        include_prompt=config.include_prompt,
+        dimensions=tuple(n for n in origin.recipe.dimensions if n <= config.pooled_dim),
+        similarity=origin.recipe.similarity,
     )
 
 
@@ -187,7 +209,8 @@ def _write_report(draft: Path, result: Exported) -> None:
         "about": "error of headlight.runtime against PyTorch; tokens and hidden: over max(1, RMS of the row)",
         "pytorch_fp32_against_float64": result.own_error,
         "pytorch_fp32_against_transformers": result.transformers,
-        "rows": [dataclasses.asdict(row) for row in result.rows],
+        "rows": [dataclasses.asdict(row) for row in (*result.rows, *result.variants)],
+        "quality": [quality.to_json() for quality in result.quality],
     }
     (draft / PARITY).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
@@ -200,13 +223,20 @@ def _source(origin: Origin) -> dict[str, Any]:
 
 
 def _entries(folder: Path) -> dict[str, FileEntry]:
-    files: Iterable[Path] = (path for path in sorted(folder.iterdir()) if path.name != MANIFEST)
+    files = (path for path in sorted(folder.iterdir()) if path.name != MANIFEST)
     return {path.name: FileEntry(sha256=_sha256(path), bytes=path.stat().st_size) for path in files}
 
 
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _save(folder: Path, manifest: Manifest) -> Manifest:
+    """Write the manifest, all files as they now are in it."""
+    manifest = dataclasses.replace(manifest, files=_entries(folder))
+    _write_manifest(folder, manifest)
+    return manifest
 
 
 def _write_manifest(folder: Path, manifest: Manifest) -> None:

@@ -48,7 +48,11 @@ class Config:
         metadata=option(one_of("auto", "cpu"), "what computes; name one to fail rather than use another"),
     )
     precision: str = field(
-        default="fp32", metadata=option(one_of("fp32"), "of the computation; the same on all nodes that fill one index")
+        default="fp32",
+        metadata=option(
+            one_of("fp32", "bf16", "fp16", "int8"),
+            "of the computation, where the bundle has graphs for it; the same on all nodes that fill one index",
+        ),
     )
     threads: int | None = field(
         default=None, metadata=option(at_least(1), "threads per batch; fewer than the CPUs leave room for neighbours")

@@ -78,6 +78,23 @@ class ParityEntry:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class QualityEntry:
+    """How near a precision is to fp32 on one provider: vectors of texts, and which texts are near to which."""
+
+    provider: str
+    precision: str
+    texts: str  # what they were
+    count: int  # of texts
+    real_text: bool  # False: random ids, which tell nothing of neighbours
+    cosine_mean: float
+    cosine_p1: float  # the first percentile
+    cosine_min: float
+    nearest_kept: float  # share of the texts whose nearest other text is the same
+    ten_nearest_kept: float  # share of the ten nearest that are among the ten
+    batch_drift: float  # max |Δ| of a text's vector between alone and among others
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class FileEntry:
     """Digest and size of one file of the bundle."""
 
@@ -110,6 +127,7 @@ class Manifest:
     dimensions: tuple[int, ...] = ()  # widths that shortened vectors were trained for
     similarity: str | None = None  # one of SIMILARITIES; informative
     ranges: str | None = None  # file of the ranges of int8
+    quality: tuple[QualityEntry, ...] = ()  # of each precision, where there is one beside fp32
     format_version: int = FORMAT_VERSION
 
     @property
@@ -184,6 +202,7 @@ class Manifest:
             dimensions=top.counts("dimensions", architecture.pooled_dim),
             similarity=top.one_of_or_null("similarity", SIMILARITIES),
             ranges=top.text_or_null("ranges"),
+            quality=tuple(_quality(fields) for fields in top.children("quality")),
         )
 
 
@@ -225,6 +244,17 @@ def _prompts(fields: Fields) -> dict[str, str]:
     for name in fields.values:
         fields.check_text(f"{name!a:.60}", name)
     return {name: fields.prose(name, LONGEST_PROMPT) for name in fields.values}
+
+
+def _quality(fields: Fields) -> QualityEntry:
+    values: dict[str, Any] = {name: fields.take(name, str) for name in ("provider", "precision", "texts")}
+    values |= {"count": fields.count("count", MOST_IDS), "real_text": fields.take("real_text", bool)}
+    for field in dataclasses.fields(QualityEntry):
+        if field.name not in values:
+            values[field.name] = fields.take(field.name, float)
+            if not -2 < values[field.name] < float("inf"):  # of cosines, which rounding may take a little beyond -1
+                raise BundleError(f"{fields.path}{field.name} is {values[field.name]}; expected a number", MANIFEST)
+    return QualityEntry(**values)
 
 
 def _files(fields: Fields) -> dict[str, FileEntry]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,20 @@ def check_golden(bundle: Bundle, engine: Engine, provider: str, precision: str) 
         BundleError: an output is outside the tolerance declared for the provider and precision; it must not be served.
     """
     tolerance = bundle.manifest.tolerance(provider, precision)
+    for file, name, error in golden_errors(bundle, engine, provider, precision):
+        if not error <= tolerance.of(name):
+            problem = (
+                f"golden {name} is off by {error:.3g} on {provider}/{precision}, tolerance {tolerance.of(name):.3g}"
+            )
+            raise BundleError(problem, file)
+
+
+def golden_errors(bundle: Bundle, engine: Engine, provider: str, precision: str) -> Iterator[tuple[str, str, float]]:
+    """Run the golden inputs: (file of the graph, output, distance) for each answer of each graph that is loaded.
+
+    Raises:
+        BundleError: a graph cannot run them, or its numbers are not finite.
+    """
     arrays = _load_golden(bundle)
     count = sum(name.startswith("ids_") for name in arrays)
     selections = [everything(engine.architecture)] if "attend" in engine.roles else []
@@ -94,9 +108,7 @@ def check_golden(bundle: Bundle, engine: Engine, provider: str, precision: str) 
             raise BundleError("cannot run the golden inputs, or gives no finite numbers for them", file) from None
         for i, result in enumerate(results):
             for name, error in distances(result, {name: arrays[f"{name}_{i}"] for name in outputs}).items():
-                if not error <= tolerance.of(name):
-                    problem = f"golden {name} is off by {error:.3g} on {provider}/{precision}, tolerance {tolerance.of(name):.3g}"
-                    raise BundleError(problem, file)
+                yield file, name, error
 
 
 def check_vocabulary(bundle: Bundle, engine: Engine, provider: str, precision: str) -> None:

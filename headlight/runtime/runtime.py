@@ -26,7 +26,7 @@ from headlight.runtime.vectors import Offer, as_types, load_ranges, resolve_pool
 from headlight.spec import AttentionSpec, HiddenSpec, PooledSpec, TokensSpec
 
 PROVIDERS = ("cpu",)
-PRECISIONS = ("fp32",)
+PRECISIONS = ("fp32", "bf16", "fp16", "int8")
 
 
 class Runtime:
@@ -55,7 +55,7 @@ class Runtime:
         Args:
             bundle: the directory.
             provider: "cpu"; "auto" is the best there is, today "cpu".
-            precision: "fp32".
+            precision: "fp32"; "bf16", "fp16" or "int8" where the bundle has graphs for it. Nothing chooses but the caller.
             threads: per batch; None: as many as the process may use.
             spin: see Engine.
             sha256: the digest that the manifest must have.

@@ -1,0 +1,159 @@
+"""What each precision costs in quality, and saves in time, memory and bytes, on the default provider for CPUs.
+
+`make bench` runs it and writes bench/results/precision.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import random
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.embed_vs_attend import random_ids, run_all
+from bench.encoder import bundle
+from bench.measuring import Contestants, machine, medians
+from export.passages import passages
+from export.precision import PRECISIONS
+from export.writer import export_checkpoint
+from headlight.runtime import EncodeItem, Runtime, Selection
+from headlight.runtime.plan import plan
+from model.checkpoint import load_checkpoint
+
+SHAPES = ((1, 16), (1, 128), (8, 32), (8, 128), (1, 512))
+ALL = ("fp32", *PRECISIONS)
+# What a bundle takes beyond the bare runtime, in MiB, after one batch of 64 tokens.
+PROBE = """
+import sys
+from headlight.runtime import Runtime
+def resident():
+    return next(int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith("VmRSS"))
+before = resident()
+runtime = Runtime(sys.argv[1], precision=sys.argv[2], attend=sys.argv[3] == "on")
+runtime.warm_up((64,))
+print(resident() - before)
+"""
+
+
+def made(checkpoint: Path, out: Path) -> Path:
+    """The bundle of a checkpoint in all precisions, exported unless it is there already."""
+    if not (out / "manifest.json").is_file():
+        export_checkpoint(checkpoint, out, precisions=PRECISIONS)
+    return out
+
+
+def quality_table(path: Path) -> list[str]:
+    """What the manifest says of each precision."""
+    manifest = Runtime(path).bundle.manifest
+    lines = [
+        "| | cosine, mean | 1st percentile | least | nearest text kept | ten nearest kept | moved by batch-mates, max Δ |",
+        "|---" * 7 + "|",
+    ]
+    for entry in manifest.quality:
+        cosines = " | ".join(f"{value:.6f}" for value in (entry.cosine_mean, entry.cosine_p1, entry.cosine_min))
+        kept = f"{entry.nearest_kept:.1%} | {entry.ten_nearest_kept:.1%}"
+        lines.append(f"| {entry.precision} | {cosines} | {kept} | {entry.batch_drift:.1e} |")
+    about = f"{manifest.quality[0].count} texts: {manifest.quality[0].texts}."
+    return [about, "", *lines]
+
+
+def size_table(path: Path) -> list[str]:
+    """Bytes on disk and in memory."""
+    lines = ["| | weights on disk | resident, vectors alone | resident, with attention |", "|---" * 4 + "|"]
+    for precision in ALL:
+        name = "weights.bin" if precision == "fp32" else f"weights.{precision}.bin"
+        disk = (path / name).stat().st_size / 1e6
+        held = [_resident(path, precision, attention) for attention in ("off", "on")]
+        lines.append(f"| {precision} | {disk:.1f} MB | " + " | ".join(f"{mib:.0f} MiB" for mib in held) + " |")
+    return lines
+
+
+def _resident(path: Path, precision: str, attention: str) -> float:
+    command = [sys.executable, "-c", PROBE, str(path), precision, attention]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def speed_table(path: Path, rounds: int) -> list[str]:
+    """Milliseconds of pooled vectors by shape, and the ratio to fp32."""
+    opened = {precision: Runtime(path, precision=precision, attend=False) for precision in ALL}
+    columns = []
+    for batch, length in SHAPES:
+        ids = random_ids(opened["fp32"], length)
+        columns.append(
+            _timed({name: (r, [[EncodeItem(ids, Selection())] * batch]) for name, r in opened.items()}, rounds)
+        )
+    heading = [f"{batch} x {length}" for batch, length in SHAPES]
+    lines = ["| | " + " | ".join(heading) + " |", "|---" * (len(heading) + 1) + "|"]
+    for precision in ALL:
+        cells = [f"{found[precision]:.2f} ms ({found[precision] / found['fp32']:.2f}x)" for found in columns]
+        lines.append(f"| {precision} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def throughput_line(checkpoint: Path, path: Path, rounds: int) -> str:
+    """Texts per second over the texts that quality is judged by, in batches of near lengths."""
+    opened = {precision: Runtime(path, precision=precision, attend=False) for precision in ALL}
+    texts = passages(load_checkpoint(checkpoint).config, path / "tokenizer.json", None).items
+    batches = [
+        [EncodeItem(texts[i].ids, Selection()) for i in rows]
+        for rows in plan([len(t.ids) for t in texts], squared=False)
+    ]
+    found = _timed({name: (runtime, batches) for name, runtime in opened.items()}, max(3, rounds // 4))
+    rates = ", ".join(f"{name} {1000 * len(texts) / ms:.0f}" for name, ms in found.items())
+    return f"Those texts in batches of near lengths, texts/s: {rates}."
+
+
+def _timed(todo: Mapping[str, tuple[Runtime, list[list[EncodeItem]]]], rounds: int) -> dict[str, float]:
+    contestants: Contestants = {
+        name: functools.partial(run_all, runtime, batches) for name, (runtime, batches) in todo.items()
+    }
+    return medians(contestants, rounds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--checkpoint", type=Path, default=Path("model/checkpoints/docs-rope"))
+    parser.add_argument("--build", type=Path, default=Path("build/bench"), help="folder for the bundles")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--out", type=Path, default=Path("bench/results/precision.md"))
+    options = parser.parse_args()
+    random.seed(0)
+    shipped = made(options.checkpoint, options.build / f"{options.checkpoint.name}-precisions")
+    bundle(options.build)  # writes the checkpoint of the larger model
+    larger = made(options.build / "checkpoint", options.build / "six-layers-precisions")
+    report = [
+        "# Precisions",
+        "",
+        f"`make bench` on {machine(['onnxruntime', 'onnx', 'torch', 'numpy'])}; the default provider for CPUs, all cores, "
+        f"medians of {options.rounds} interleaved rounds, in brackets the ratio to fp32. Quality is what the exporter measured, "
+        "against fp32 on the same provider. Memory is what a bundle takes beyond the bare runtime.",
+        "",
+        f"## {options.checkpoint.name}, trained",
+        "",
+        *quality_table(shipped),
+        "",
+        *size_table(shipped),
+        "",
+        *speed_table(shipped, options.rounds),
+        "",
+        throughput_line(options.checkpoint, shipped, options.rounds),
+        "",
+        "## 6 layers, 12 heads, d=384, random weights",
+        "",
+        "For time and memory; its vectors mean nothing.",
+        "",
+        *quality_table(larger),
+        "",
+        *size_table(larger),
+        "",
+        *speed_table(larger, options.rounds),
+    ]
+    options.out.write_text("\n".join(report) + "\n", encoding="utf-8")
+    print("\n".join(report))
+
+
+if __name__ == "__main__":
+    main()

@@ -77,6 +77,8 @@ def build(folder: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
             raise Refused(
                 f"{folder / VOCAB} has no {tokens[key]} ({key}); add it, or name another in {TOKENIZER_CONFIG}"
             )
+        if not set(tokens[key]).isdisjoint(" $:"):  # which mean something else in the template below
+            raise Refused(f"{folder}: {tokens[key]!r} cannot be the {key}; name one without blanks, $ and :")
     tokenizer.normalizer = _bert_normalizer(settings)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix="##")

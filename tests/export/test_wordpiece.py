@@ -1,9 +1,13 @@
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from export.folder import Refused
 from export.tokenization import pad_id
 from tests.vocabularies import CLS, SEP, UNK, WORDS, load, tokenizer_refusal, vocabulary, words
 
@@ -57,6 +61,12 @@ def test_special_tokens_of_other_names(tmp_path: Path, file: str | None) -> None
     (tmp_path / file).write_text(json.dumps(names))
     encoding = load(tmp_path).encode("hello <e> nothing")
     assert encoding.ids == [1, 3, 2, 0, 2]
+
+
+@pytest.mark.parametrize("spelling", ["a b", "$A", "x:1"])
+def test_special_tokens_that_a_template_takes_for_something_else_are_refused(tmp_path: Path, spelling: str) -> None:
+    vocabulary(tmp_path, [*WORDS, spelling], cls_token=spelling)
+    assert f"{spelling!r} cannot be the cls_token" in tokenizer_refusal(tmp_path)
 
 
 @pytest.mark.parametrize(("decoder", "expected"), [({}, "[SEP]"), ({"added_tokens_decoder": {}}, "[MASK]")])
@@ -140,3 +150,39 @@ def test_special_tokens_without_a_role(tmp_path: Path, key: str) -> None:
     assert load(tmp_path).encode("cafehello[q]").ids == [CLS, 8, 5, len(WORDS), SEP]
     vocabulary(tmp_path, **{key: list[Any]([{}])})
     assert "lists special tokens in a way that cannot be read" in tokenizer_refusal(tmp_path)
+
+
+odd = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-1, 20)
+    | st.sampled_from(["", "hello", "[SEP]", "a b", "$A", "x:1", "new"]),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["content", "3", "99", "lstrip"]), inner)
+    ),
+    max_leaves=4,
+)
+KEYS = (
+    "added_tokens_decoder",
+    "additional_special_tokens",
+    "cls_token",
+    "do_lower_case",
+    "extra_special_tokens",
+    "mask_token",
+    "strip_accents",
+    "tokenizer_class",
+    "unk_token",
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(config=st.dictionaries(st.sampled_from(KEYS), odd, max_size=3))
+def test_whatever_the_settings_hold_the_tokenizer_is_read_or_refused(config: dict[str, Any]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        vocabulary(folder, [*WORDS, "a b", "$A", "x:1"], **config)
+        try:
+            tokenizer = load(folder)
+        except Refused:
+            return
+        assert tokenizer.encode("hello").ids

@@ -215,6 +215,15 @@ def test_white_space_around_a_text_counts_as_it_does_in_the_library(base: Path, 
         assert len(ids) == len(text)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_tensors_in_many_files_are_those_in_one(base: Path, tmp_path: Path, dtype: torch.dtype) -> None:
+    BertModel.from_pretrained(base, dtype=dtype).save_pretrained(tmp_path / "many", max_shard_size="4KB")
+    assert len(list((tmp_path / "many").glob("*.safetensors"))) > 1
+    many, one = read_tensors(tmp_path / "many"), read_tensors(base)
+    assert set(many) == set(one)
+    assert all(torch.equal(many[name], one[name].to(dtype).float()) for name in one)
+
+
 def test_what_cannot_be_served_is_refused_by_name(base: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     saved(first, [Transformer(str(base)), Pooling(WIDTH), LayerNorm(WIDTH)])

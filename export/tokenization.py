@@ -8,9 +8,9 @@ from typing import Any
 import tokenizers
 from tokenizers import normalizers
 
-from export.folder import CONFIG, Refused, read_object
+from export.folder import Refused, read_object
 from export.length import TOKENIZER_CONFIG
-from export.wordpiece import CONVERT, VOCAB, apply_settings, build, content
+from export.wordpiece import CONVERT, VOCAB, apply_settings, build
 
 TOKENIZER, SPECIAL = "tokenizer.json", "special_tokens_map.json"
 # What tokenizers are otherwise kept in; none of it is read here.
@@ -46,31 +46,6 @@ def tokenizer_json(folder: Path, *, lower_case: bool) -> str | None:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return str(tokenizer.to_str())
-
-
-def pad_id(folder: Path) -> int | None:
-    """The id that a folder pads with, from its config.json or else its tokenizer; None: neither says."""
-    config = read_object(folder / CONFIG) if (folder / CONFIG).is_file() else {}
-    if isinstance(config.get("pad_token_id"), int):
-        return int(config["pad_token_id"])
-    text = tokenizer_json(folder, lower_case=False)
-    token = content(_settings(folder).get("pad_token"))
-    found = tokenizers.Tokenizer.from_str(text).token_to_id(token) if text and token else None
-    return None if found is None else int(found)
-
-
-def prompt_length(text: str, prompt: str) -> int:
-    """How many tokens at the start pooling leaves out where `include_prompt` is False: [CLS] and such are among them.
-
-    Args:
-        text: of a tokenizer.json.
-        prompt: what precedes each text.
-    """
-    tokenizer = tokenizers.Tokenizer.from_str(text)
-    ids = tokenizer.encode(prompt).ids
-    special = {number for number, token in tokenizer.get_added_tokens_decoder().items() if token.special}
-    # The last token is taken for the mark at the end if it is a special one, also where it is the prompt's own.
-    return len(ids) - (1 if ids and ids[-1] in special else 0)
 
 
 def _settings(folder: Path) -> dict[str, Any]:

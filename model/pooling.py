@@ -15,8 +15,9 @@ def mean_pool(tokens: Tensor, mask: Tensor) -> Tensor:
 
 
 def cls_pool(tokens: Tensor, mask: Tensor) -> Tensor:
-    """The first token's vector. [B, S, D] float, [B, S] bool -> [B, D]; zeros where it is padding."""
-    return tokens[:, 0] * mask[:, :1].to(tokens.dtype)
+    """The vector of the first token that counts. [B, S, D] float, [B, S] bool -> [B, D]; zeros where none does."""
+    first = mask & (mask.cumsum(dim=1) == 1)
+    return (tokens * first.unsqueeze(-1).to(tokens.dtype)).sum(dim=1)
 
 
 def last_pool(tokens: Tensor, mask: Tensor) -> Tensor:

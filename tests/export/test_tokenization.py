@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
-from export.tokenization import pad_id, prompt_length, tokenizer_json
+from export.tokenization import tokenizer_json
 from headlight.runtime.tokenizer import Tokenizer
 from tests.vocabularies import CLS, SEP, load, tokenizer_refusal, vocabulary
 
@@ -19,12 +19,6 @@ def bytewise() -> tokenizers.Tokenizer:
     tokenizer.post_processor = processors.TemplateProcessing(single="$A <end>", special_tokens=[("<end>", 256)])
     tokenizer.add_special_tokens(["<end>"])
     return tokenizer
-
-
-def test_a_folder_without_a_tokenizer_has_none(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer_config.json").write_text("{}")
-    assert tokenizer_json(tmp_path, lower_case=True) is None
-    assert pad_id(tmp_path) is None
 
 
 @pytest.mark.parametrize("name", ["spiece.model", "tokenizer.model", "merges.txt", "vocab.json", "qwen.tiktoken"])
@@ -69,23 +63,6 @@ def test_lower_casing_comes_first_and_once(tmp_path: Path, normalizer: normalize
     assert tokenizer_json(tmp_path, lower_case=True) == text
 
 
-def test_the_id_of_padding(tmp_path: Path) -> None:
-    vocabulary(tmp_path, pad_token="[SEP]")
-    assert pad_id(tmp_path) == SEP
-    (tmp_path / "config.json").write_text('{"pad_token_id": 7}')
-    assert pad_id(tmp_path) == 7
-    (tmp_path / "config.json").write_text('{"pad_token_id": null}')
-    assert pad_id(tmp_path) == SEP
-
-
-def test_the_length_of_a_prompt_counts_what_stands_before_it_and_not_the_end(tmp_path: Path) -> None:
-    vocabulary(tmp_path)
-    text = tokenizer_json(tmp_path, lower_case=False)
-    assert text is not None
-    assert prompt_length(text, "hello hello !") == 4
-    assert prompt_length(bytewise().to_str(), "ab") == 2
-
-
 @settings(deadline=None, max_examples=100)
 @given(text=st.text(min_size=1, max_size=40))
 def test_offsets_lead_back_to_the_text(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
@@ -108,3 +85,8 @@ def test_the_runtime_reads_it(tmp_path: Path) -> None:
     tokenizer = Tokenizer(tmp_path / "tokenizer.json", max_length=8)
     assert tokenizer.encode("hello").ids.tolist() == [CLS, 5, SEP]
     assert tokenizer.segments(pairs=True) == 2
+
+
+def test_a_folder_without_a_tokenizer_has_none(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer_config.json").write_text("{}")
+    assert tokenizer_json(tmp_path, lower_case=True) is None

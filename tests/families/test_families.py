@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
+import torch
 import transformers
 
 from headlight import Client
@@ -15,7 +16,7 @@ from tests.system.processes import Service
 
 transformers.logging.set_verbosity_error()
 
-SEGMENTED = ("bert", "nomic_bert", "jina_bert", "roformer")
+SEGMENTED = ("bert", "nomic_bert", "jina_bert", "roformer", "roformer-values", "linear", "dynamic")
 Served = tuple[str, Service, Theirs]
 
 
@@ -55,5 +56,6 @@ def test_a_vector_does_not_depend_on_batch_mates(served: Served) -> None:
 def test_attention_of_the_models_is_far_from_uniform(name: str) -> None:
     """Else the comparison would hide a wrong scale."""
     ids = random_ids(64, 5)
-    weights = make(name)(ids, output_attentions=True).attentions
+    with torch.inference_mode():
+        weights = make(name)(ids, output_attentions=True).attentions
     assert max(entropy_of(maps) for maps in weights) < 0.75 * 4.1589  # ln 64

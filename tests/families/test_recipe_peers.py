@@ -19,7 +19,8 @@ from transformers import BertConfig, BertModel, BertTokenizer, PreTrainedTokeniz
 
 from export.folder import Refused, read_config, read_tensors
 from export.sentence import Recipe, read_recipe
-from export.tokenization import prompt_length, tokenizer_json
+from export.tokenization import tokenizer_json
+from headlight.runtime.tokenizer import Tokenizer
 
 WORDS = [
     "[PAD]",
@@ -93,14 +94,16 @@ def encode(recipe: Recipe, text: str, prompt: str = "") -> Tensor:
     file = tokenizer_json(recipe.transformer, lower_case=recipe.lower_case)
     assert file is not None
     assert recipe.pooling is not None
-    tokenizer = tokenizers.Tokenizer.from_str(file)
-    tokenizer.enable_truncation(recipe.max_length or 10**9)
-    ids = tokenizer.encode(prompt + text).ids
+    path = recipe.transformer / "headlight.json"
+    path.write_text(file, encoding="utf-8")
+    tokenizer = Tokenizer(path, recipe.max_length or 10**9, include_prompt=recipe.include_prompt)
+    read = tokenizer.encode(text, prompt=prompt, truncation="cut_end")
+    ids = read.ids.tolist()
     model = BertModel(BertConfig(**read_config(recipe.transformer))).eval()
     model.load_state_dict(read_tensors(recipe.transformer))
     with torch.no_grad():
         tokens = model(input_ids=torch.tensor([ids])).last_hidden_state[0]
-    kept = torch.arange(len(ids)) >= (0 if recipe.include_prompt or not prompt else prompt_length(file, prompt))
+    kept = torch.arange(len(ids)) >= read.left_out
     vector: Tensor = pool(tokens, kept, recipe.pooling)
     for layer in recipe.dense:
         vector = torch.nn.functional.linear(vector, layer.weight, layer.bias)

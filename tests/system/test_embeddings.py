@@ -271,7 +271,7 @@ def test_what_cannot_be_is_refused_with_a_remedy(
 def test_int8_without_ranges_is_refused(rope: Service) -> None:
     with (
         Client(rope.target) as client,
-        pytest.raises(InvalidInput, match=r"this bundle has those of no dimensions; export it with .*--calibration"),
+        pytest.raises(InvalidInput, match=r"this bundle has none; export it with .*--calibration"),
     ):
         client.encode(TEXTS, PooledSpec(dtypes=("int8",)))
 

@@ -82,20 +82,28 @@ def test_float16_is_what_numpy_makes_of_it() -> None:
 
 @given(vectors(20), st.integers(1, 20), st.booleans())
 def test_it_is_cut_first_and_scaled_then(rows: Floats, width: int, unit: bool) -> None:
-    for row in rows:
-        got = shape_pooled(row, Vector(width, unit), normalize=True)
+    wanted = [Vector(width, unit) if at % 3 else None for at in range(len(rows))]
+    for row, vector, got in zip(rows, wanted, shape_pooled(rows, wanted, normalize=True), strict=True):
+        if vector is None or got is None:
+            assert vector is None
+            assert got is None
+            continue
         cut = row[:width].astype(np.float64)
         expected = cut / max(np.linalg.norm(cut), 1e-12) if unit else cut
         assert got.dtype == np.float32
         np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-30)
-        assert not np.shares_memory(got, row)
+        assert got.base is None
+        [alone] = shape_pooled(row[None], [vector], normalize=True)
+        np.testing.assert_array_equal(alone, got)
 
 
 @pytest.mark.parametrize("normalize", [True, False])
 def test_what_is_not_said_is_as_the_model_has_it(normalize: bool) -> None:
     row = np.array([3.0, 4.0], dtype=np.float32)
     expected = np.array([0.6, 0.8], dtype=np.float32) if normalize else row
-    np.testing.assert_array_equal(shape_pooled(row, Vector(), normalize), expected)
+    [got, longer] = shape_pooled(np.stack([row, 2 * row]), [Vector(), Vector(unit=False)], normalize)
+    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(longer, 2 * row)
 
 
 def test_zeros_stay_zeros_and_large_numbers_do_not_overflow() -> None:

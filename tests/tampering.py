@@ -132,7 +132,7 @@ NO_OPTIONS: list[tuple[str, object]] = [
     ("include_prompt", 1),
     ("include_prompt", None),
     ("dimensions", 8),
-    ("dimensions", [37]),
+    ("dimensions", [1 << 30]),
     ("dimensions", [0]),
     ("dimensions", [True]),
     ("dimensions", [8, 8]),

@@ -127,6 +127,7 @@ NO_OPTIONS: list[tuple[str, object]] = [
     ("prompts", {"que\nry": "query: "}),
     ("prompts", {"": "query: "}),
     ("prompts", {str(number): "" for number in range(2000)}),
+    ("prompts", {str(number): "x" * 4000 for number in range(100)}),
     ("default_prompt", "query"),
     ("default_prompt", 1),
     ("include_prompt", 1),

@@ -23,11 +23,12 @@ from headlight.runtime.vectors import (
     load_ranges,
     packed,
     resolve_pooled,
+    resolve_rows,
     shape_pooled,
     shape_rows,
     unit_length,
 )
-from headlight.spec import PooledSpec, VectorType
+from headlight.spec import PooledSpec, TokensSpec, VectorType
 
 NUMBERS = st.floats(-100, 100, width=32)
 RANGES = np.stack([np.full(16, -0.5), np.full(16, 0.5)]).astype(np.float32)
@@ -149,6 +150,7 @@ def test_wishes_are_resolved(spec: PooledSpec, expected: Vector) -> None:
     [
         (PooledSpec(dimensions=0), r"outputs\.pooled\.dimensions: is 0; this model's vectors have 1 \.\. 20"),
         (PooledSpec(dimensions=21), r"outputs\.pooled\.dimensions: is 21"),
+        (PooledSpec(dtypes=("int4",)), r"outputs\.pooled\.dtypes: 'int4' is none; there are float32, "),  # type: ignore[arg-type]
         (PooledSpec(dtypes=("int8", "int8")), r"outputs\.pooled\.dtypes: names one twice"),
         (PooledSpec(dtypes=("binary",)), r"outputs\.pooled\.dimensions: is 20; binary packs 8 into a byte"),
         (PooledSpec(dtypes=("ubinary",)), r"outputs\.pooled\.dimensions: is 20; ubinary"),
@@ -192,3 +194,8 @@ def test_ranges_that_are_none_are_refused(tmp_path: Path, held: dict[str, Any], 
 def test_ranges_are_read_by_width(tmp_path: Path) -> None:
     np.savez(tmp_path / "ranges.npz", int8_16=RANGES, int8_8=RANGES[:, :8])
     assert sorted(load_ranges(tmp_path / "ranges.npz", "ranges.npz", 20)) == [8, 16]
+
+
+def test_rows_have_two_types() -> None:
+    with pytest.raises(InvalidInput, match=r"outputs\.tokens\.dtype: 'int8' is none; there are float32, float16"):
+        resolve_rows(TokensSpec(dtype="int8"))  # type: ignore[arg-type]

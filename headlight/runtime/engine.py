@@ -17,7 +17,7 @@ from headlight.runtime.bundle import Bundle
 from headlight.runtime.interface import check_interface
 from headlight.runtime.items import EncodeItem, ItemResult
 from headlight.runtime.selectors import Wanted
-from headlight.runtime.values import Ids, Role
+from headlight.runtime.values import Floats, Ids, Role
 from headlight.runtime.vectors import shape_pooled, shape_rows
 
 # Official builds may send telemetry; the variable must stand before the library is loaded.
@@ -100,7 +100,9 @@ class Engine:
             raise _failure("ONNX Runtime failed", str(error)) from error
         if not all(np.isfinite(outputs[name]).all() for name in ("pooled", "tokens") if name in outputs):
             raise _failure("a result is not finite", f"role {role}, batch {feeds['ids'].shape}")
-        return [cut_out(outputs, row, item, wanted, unreduced, self._normalize) for row, item in enumerate(items)]
+        vectors = [item.selection.vector if item.selection.pooled else None for item in items]
+        pooled = shape_pooled(outputs["pooled"], vectors, self._normalize)
+        return [cut_out(outputs, row, item, pooled[row], wanted, unreduced) for row, item in enumerate(items)]
 
     def _feeds(self, role: Role, items: Sequence[EncodeItem]) -> Outputs:
         """The inputs of a graph. Those that no item sets stand for "as if the graph had no such input"."""
@@ -153,9 +155,9 @@ def cut_out(
     outputs: Outputs,
     row: int,
     item: EncodeItem,
+    pooled: Floats | None,
     wanted: Wanted | None,
     unreduced: NDArray[np.float32] | None,
-    normalize: bool,
 ) -> ItemResult:
     """One item's share of a batch's outputs, without padding, copied so that the batch's memory is let go.
 
@@ -163,9 +165,9 @@ def cut_out(
         outputs: of the graph.
         row: the item's place in the batch.
         item: what is wanted.
+        pooled: its vector, as wanted.
         wanted: where attention or hidden states are.
         unreduced: its attention, where the graph has written that to its place.
-        normalize: whether pooled vectors have unit length unless the item says otherwise. The graph's have not.
     """
     n, selection = len(item.ids), item.selection
     rows = slice(n) if item.rows is None else item.rows
@@ -178,7 +180,7 @@ def cut_out(
         parts = [outputs[f"hidden_{layer}"][row, tokens] for layer in states.layers]
         hidden = np.stack(parts, dtype=states.spec.dtype, casting="same_kind")
     return ItemResult(
-        pooled=shape_pooled(outputs["pooled"][row], selection.vector, normalize) if selection.pooled else None,
+        pooled=pooled,
         tokens=shape_rows(outputs["tokens"][row, rows], selection.rows) if selection.tokens else None,
         attention=attention,
         hidden=hidden,

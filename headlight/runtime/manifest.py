@@ -17,6 +17,7 @@ MOST_LAYERS = MOST_HEADS = 1 << 10
 WIDEST = LONGEST = 1 << 20
 MOST_IDS = (1 << 31) - 1
 MOST_PROMPTS = 1 << 10
+MOST_PROMPT_CHARACTERS = 1 << 18  # of all together: GetModel tells them in one message
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
 
@@ -243,7 +244,10 @@ def _prompts(fields: Fields) -> dict[str, str]:
         raise BundleError(f"prompts has {len(fields.values)} entries; expected at most {MOST_PROMPTS}", MANIFEST)
     for name in fields.values:
         fields.check_text(f"{name!a:.60}", name)
-    return {name: fields.prose(name, LONGEST_PROMPT) for name in fields.values}
+    prompts = {name: fields.prose(name, LONGEST_PROMPT) for name in fields.values}
+    if sum(map(len, prompts.values())) > MOST_PROMPT_CHARACTERS:
+        raise BundleError(f"prompts have more than {MOST_PROMPT_CHARACTERS} characters together", MANIFEST)
+    return prompts
 
 
 def _quality(fields: Fields) -> QualityEntry:

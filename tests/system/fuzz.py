@@ -68,6 +68,11 @@ def seeds() -> tuple[list[bytes], list[bytes]]:
         pb.EncodeRequest(inputs=inputs[:1], outputs=pb.Outputs(attention=form, hidden=HIDDEN), dry_run=dry)
         for form, dry in ((REDUCED, False), (CHOSEN, False), (CHOSEN, True))
     ]
+    vectors = pb.Outputs(
+        pooled=pb.PooledOutput(dimensions=8, normalize=False, dtypes=[pb.DATA_TYPE_FLOAT16, pb.DATA_TYPE_UBINARY]),
+        tokens=pb.TokensOutput(skip_special=True, skip_prompt=True, normalize=True, dtype=pb.DATA_TYPE_FLOAT16),
+    )
+    requests.append(pb.EncodeRequest(inputs=inputs[:1], outputs=vectors, prompt_text=f"{SECRET}: "))
     streamed = [pb.EncodeStreamRequest(id="a", encode=request) for request in requests]
     return [each.SerializeToString() for each in requests], [each.SerializeToString() for each in streamed]
 

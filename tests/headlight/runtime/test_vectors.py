@@ -23,11 +23,12 @@ from headlight.runtime.vectors import (
     load_ranges,
     packed,
     resolve_pooled,
+    resolve_rows,
     shape_pooled,
     shape_rows,
     unit_length,
 )
-from headlight.spec import PooledSpec, VectorType
+from headlight.spec import PooledSpec, TokensSpec, VectorType
 
 NUMBERS = st.floats(-100, 100, width=32)
 RANGES = np.stack([np.full(16, -0.5), np.full(16, 0.5)]).astype(np.float32)
@@ -82,20 +83,28 @@ def test_float16_is_what_numpy_makes_of_it() -> None:
 
 @given(vectors(20), st.integers(1, 20), st.booleans())
 def test_it_is_cut_first_and_scaled_then(rows: Floats, width: int, unit: bool) -> None:
-    for row in rows:
-        got = shape_pooled(row, Vector(width, unit), normalize=True)
+    wanted = [Vector(width, unit) if at % 3 else None for at in range(len(rows))]
+    for row, vector, got in zip(rows, wanted, shape_pooled(rows, wanted, normalize=True), strict=True):
+        if vector is None or got is None:
+            assert vector is None
+            assert got is None
+            continue
         cut = row[:width].astype(np.float64)
         expected = cut / max(np.linalg.norm(cut), 1e-12) if unit else cut
         assert got.dtype == np.float32
         np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-30)
-        assert not np.shares_memory(got, row)
+        assert got.base is None
+        [alone] = shape_pooled(row[None], [vector], normalize=True)
+        np.testing.assert_array_equal(alone, got)
 
 
 @pytest.mark.parametrize("normalize", [True, False])
 def test_what_is_not_said_is_as_the_model_has_it(normalize: bool) -> None:
     row = np.array([3.0, 4.0], dtype=np.float32)
     expected = np.array([0.6, 0.8], dtype=np.float32) if normalize else row
-    np.testing.assert_array_equal(shape_pooled(row, Vector(), normalize), expected)
+    [got, longer] = shape_pooled(np.stack([row, 2 * row]), [Vector(), Vector(unit=False)], normalize)
+    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(longer, 2 * row)
 
 
 def test_zeros_stay_zeros_and_large_numbers_do_not_overflow() -> None:
@@ -141,6 +150,7 @@ def test_wishes_are_resolved(spec: PooledSpec, expected: Vector) -> None:
     [
         (PooledSpec(dimensions=0), r"outputs\.pooled\.dimensions: is 0; this model's vectors have 1 \.\. 20"),
         (PooledSpec(dimensions=21), r"outputs\.pooled\.dimensions: is 21"),
+        (PooledSpec(dtypes=("int4",)), r"outputs\.pooled\.dtypes: 'int4' is none; there are float32, "),  # type: ignore[arg-type]
         (PooledSpec(dtypes=("int8", "int8")), r"outputs\.pooled\.dtypes: names one twice"),
         (PooledSpec(dtypes=("binary",)), r"outputs\.pooled\.dimensions: is 20; binary packs 8 into a byte"),
         (PooledSpec(dtypes=("ubinary",)), r"outputs\.pooled\.dimensions: is 20; ubinary"),
@@ -184,3 +194,8 @@ def test_ranges_that_are_none_are_refused(tmp_path: Path, held: dict[str, Any], 
 def test_ranges_are_read_by_width(tmp_path: Path) -> None:
     np.savez(tmp_path / "ranges.npz", int8_16=RANGES, int8_8=RANGES[:, :8])
     assert sorted(load_ranges(tmp_path / "ranges.npz", "ranges.npz", 20)) == [8, 16]
+
+
+def test_rows_have_two_types() -> None:
+    with pytest.raises(InvalidInput, match=r"outputs\.tokens\.dtype: 'int8' is none; there are float32, float16"):
+        resolve_rows(TokensSpec(dtype="int8"))  # type: ignore[arg-type]

@@ -19,11 +19,11 @@ function rowSums(weights, width) {
 }
 
 function summary(response) {
-  const pooled = floats(response.pooled.data);
+  const pooled = floats(response.pooled[0].data);
   const tokens = response.items[0].token_count;
   const sums = rowSums(floats(response.attention.data), tokens);
   return {
-    dim: Number(response.pooled.shape[1]),
+    dim: Number(response.pooled[0].shape[1]),
     norm: Math.hypot(...pooled),
     row_sum_min: Math.min(...sums),
     row_sum_max: Math.max(...sums),

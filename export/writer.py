@@ -88,7 +88,7 @@ def export_origin(
     """
     if out.exists() and not (out / MANIFEST).is_file():
         raise FileExistsError(f"{out} exists and is not a bundle; choose another --out or remove it")
-    precisions = known_precisions(precisions)
+    precisions = known_precisions(precisions, texts)
     reference = Reference(origin.encoder)
     progress("our PyTorch against transformers")
     peer = against_transformers(origin.recipe.transformer, origin.family, origin.encoder)
@@ -156,7 +156,7 @@ def _write_parts(
 
 
 def _accepts(config: EncoderConfig, has_tokenizer: bool) -> tuple[str, ...]:
-    """The kinds of input: pairs where the model can tell two texts apart."""
+    """Pairs where the model can tell two texts apart."""
     texts = ("text", "pair") if config.segments > 1 else ("text",)
     return (*(texts if has_tokenizer else ()), "ids")
 
@@ -217,8 +217,8 @@ def _source(origin: Origin) -> dict[str, Any]:
 
 
 def _entries(folder: Path) -> dict[str, FileEntry]:
-    files = (path for path in sorted(folder.iterdir()) if path.name != MANIFEST)
-    return {path.name: FileEntry(sha256=_sha256(path), bytes=path.stat().st_size) for path in files}
+    paths = [path for path in sorted(folder.iterdir()) if path.name != MANIFEST]
+    return {path.name: FileEntry(sha256=_sha256(path), bytes=path.stat().st_size) for path in paths}
 
 
 def _sha256(path: Path) -> str:

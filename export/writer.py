@@ -82,9 +82,9 @@ def export_origin(
 
     Raises:
         ValueError: a precision is unknown or does not suit the model, or the texts are none; `out` is untouched.
-        FileExistsError, OSError: `out` is something other than a bundle, or cannot be written.
+        OSError: `out` is something other than a bundle, or cannot be written.
         BundleError: the tokenizer is none, or does not fit the model; `out` is untouched.
-        ParityError: the result is outside the tolerance; `out` is untouched.
+        ParityError: outside the tolerance; `out` is untouched.
     """
     if out.exists() and not (out / MANIFEST).is_file():
         raise FileExistsError(f"{out} exists and is not a bundle; choose another --out or remove it")
@@ -124,8 +124,7 @@ def _write_parts(
     """Write graphs, weights, tokenizer and golden inputs, and describe them."""
     graphs = _write_graphs(draft, origin.encoder, progress)
     _write_golden(draft, reference)
-    has_tokenizer = origin.tokenizer is not None
-    if origin.tokenizer is not None:
+    if has_tokenizer := origin.tokenizer is not None:
         (draft / TOKENIZER).write_text(origin.tokenizer, encoding="utf-8")
     config, limits = origin.encoder.config, tolerances(own_error)
     return Manifest(

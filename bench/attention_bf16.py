@@ -56,7 +56,7 @@ def opened(path: Path, precision: str) -> Runtime:
 
     # Bound for as long as the process lives: `_run` is looked up at each batch.
     mock.patch.object(engine, "_run", _by_session(engine._run)).start()
-    with mock.patch.multiple(engine, _open_session=session, _check_interface=lambda *_: None):
+    with mock.patch.multiple(engine, _open_session=session, check_interface=lambda *_: None):
         return Runtime(path)
 
 

@@ -8,6 +8,8 @@ node whichever outputs are fetched: a caller who wants a vector must not pay for
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import logging
 import warnings
 from collections.abc import Sequence
@@ -28,13 +30,14 @@ OPSET = 20  # the first with Gelu as one operator
 
 
 class Embed(nn.Module):
-    """ids, mask and, where the model knows them, segments and pool_mask -> pooled, tokens."""
+    """ids, mask and, where the model knows them, segments and pool_mask -> pooled (before normalisation), tokens."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
-        self.encoder = encoder
-        config = encoder.config
-        optional = {"segments": config.segments > 0, "pool_mask": not config.include_prompt}
+        # What is served can be cut before it is normalised, so the graph leaves that to the runtime.
+        self.encoder = copy.copy(encoder)
+        self.encoder.config = dataclasses.replace(encoder.config, normalize=False)
+        optional = {"segments": encoder.config.segments > 0, "pool_mask": not encoder.config.include_prompt}
         self.inputs: tuple[str, ...] = ("ids", "mask", *(name for name, there in optional.items() if there))
         self.outputs: tuple[str, ...] = ("pooled", "tokens")
         self.maps: tuple[str, ...] = ()  # further ones, which do not stay

@@ -47,8 +47,8 @@ ACTIVATIONS = {
 # Arguments for loading that leave the numbers alone in float32.
 HARMLESS = {
     "model": {"add_pooling_layer", "attn_implementation", "device_map", "dtype", "low_cpu_mem_usage", "torch_dtype"},
-    "processor": {"model_max_length", "padding_side", "trust_remote_code", "use_fast"},
-    "config": {"trust_remote_code", "use_cache"},
+    "processor": {"model_max_length", "padding_side", "use_fast"},
+    "config": {"attn_implementation", "unpad_inputs", "use_cache", "use_memory_efficient_attention"},
 }
 OLD_NAMES = {"model": "model_args", "processor": "tokenizer_args", "config": "config_args"}
 
@@ -153,7 +153,7 @@ def read_transformer_settings(folder: Path) -> dict[str, Any]:
         raise Refused(f"{path}: processing_kwargs cannot be served; save the model with max_seq_length instead")
     for kind, harmless in HARMLESS.items():
         for key in (f"{kind}_kwargs", OLD_NAMES[kind]):
-            strange = sorted(set(_part(path, config, key)) - harmless)
+            strange = sorted(set(_part(path, config, key)) - harmless - {"trust_remote_code", "code_revision"})
             if strange:
                 raise Refused(f"{path}: {key} sets {strange[0]}, which cannot be served; save the model without it")
     return config

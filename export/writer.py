@@ -135,6 +135,7 @@ def _write_parts(
             layers=config.layers,
             heads=config.heads,
             dim=config.dim,
+            pooled_dim=config.pooled_dim,
             vocab_size=config.vocab_size,
             segments=config.segments,
         ),
@@ -151,6 +152,11 @@ def _write_parts(
         tokenizer=TOKENIZER if has_tokenizer else None,
         files=_entries(draft),
         source=_source(origin),
+        prompts=origin.recipe.prompts,
+        default_prompt=origin.recipe.default_prompt,
+        include_prompt=config.include_prompt,
+        dimensions=tuple(n for n in origin.recipe.dimensions if n <= config.pooled_dim),
+        similarity=origin.recipe.similarity,
     )
 
 

@@ -3,6 +3,7 @@
 from headlight.aio import AsyncClient
 from headlight.client import Client
 from headlight.description import ModelDescription
+from headlight.embeddings import Embeddings, TokenVectors, Usage
 from headlight.errors import (
     BundleError,
     DeadlineExceeded,
@@ -13,8 +14,8 @@ from headlight.errors import (
     Overloaded,
     Unavailable,
 )
-from headlight.results import Attention, AttentionMaps, Embeddings, Hidden, ModelRef, TokenList
-from headlight.spec import AttentionSpec, Run, Span
+from headlight.results import Attention, AttentionMaps, Hidden, ModelRef, TokenList
+from headlight.spec import AttentionSpec, PooledSpec, Run, Span, TokensSpec
 
 __version__ = "0.1.0"
 
@@ -35,8 +36,12 @@ __all__ = [
     "ModelRef",
     "NotFound",
     "Overloaded",
+    "PooledSpec",
     "Run",
     "Span",
     "TokenList",
+    "TokenVectors",
+    "TokensSpec",
     "Unavailable",
+    "Usage",
 ]

@@ -6,20 +6,30 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import grpc
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from headlight import stream
+from headlight import single, stream
 from headlight.channel import ClientBase, Options, Retries, seconds_left
-from headlight.convert import Input, Truncate, as_list, from_model
+from headlight.convert import Input, Prompting, Reading, as_list, from_model
 from headlight.description import ModelDescription
-from headlight.errors import MixedWeights, Overloaded, Unavailable
+from headlight.embeddings import Embeddings, TokenVectors
+from headlight.errors import InvalidInput, MixedWeights, Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight.pieces import AttentionPiece, Pieces
-from headlight.results import Attention, AttentionMaps, Embeddings, Floats, Hidden, Occlusion, TokenList
-from headlight.spec import AttentionSpec, HiddenSpec, IndicesLike, Number, TokenChoice, indices_of
+from headlight.results import Attention, AttentionMaps, Hidden, Occlusion, TokenList
+from headlight.spec import (
+    AttentionSpec,
+    HiddenSpec,
+    IndicesLike,
+    Number,
+    PooledSpec,
+    TokenChoice,
+    TokensSpec,
+    indices_of,
+)
 from headlight.work import Pooled, RequestT, ResponseT, ResultT, Tokenized, UnaryWork
 
 
@@ -48,29 +58,54 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
         await self._channel.close(None)
 
     async def encode(
-        self, texts: Iterable[Input] | str, *, head_mask: ArrayLike | None = None, truncate: Truncate = None
-    ) -> Floats:
-        """Pooled vectors, float32 [N, D]; see `Client.encode`."""
-        return (await self.encode_with_info(texts, head_mask=head_mask, truncate=truncate)).vectors
+        self,
+        texts: Iterable[Input] | str,
+        spec: PooledSpec | None = None,
+        *,
+        head_mask: ArrayLike | None = None,
+        **reading: Unpack[Reading],
+    ) -> NDArray[Any]:
+        """Pooled vectors, float32 [N, D] unless a spec says otherwise; see `Client.encode`."""
+        if spec is not None and len(spec.dtypes) > 1:
+            raise InvalidInput("spec", "names several types, and one array has one; use encode_with_info(...).by_type")
+        return (await self.encode_with_info(texts, spec, head_mask=head_mask, **reading)).vectors
 
     async def encode_with_info(
-        self, texts: Iterable[Input] | str, *, head_mask: ArrayLike | None = None, truncate: Truncate = None
+        self,
+        texts: Iterable[Input] | str,
+        spec: PooledSpec | None = None,
+        *,
+        head_mask: ArrayLike | None = None,
+        **reading: Unpack[Reading],
     ) -> Embeddings:
         """Pooled vectors, token counts and origin; see `Client.encode_with_info`."""
         deadline = self._deadline()
-        work = Pooled(await self._describe(deadline), self._model, as_list(texts), truncate, head_mask)
+        described = await self._describe(deadline)
+        work = Pooled(described, self._model, as_list(texts), spec or PooledSpec(), head_mask, reading)
         return await self._call(self._stub.Encode, work, deadline)
 
-    async def encode_tokens(self, texts: Iterable[Input] | str, *, truncate: Truncate = None) -> list[Floats]:
-        """Token vectors, float32 [n, D] for each input; see `Client.encode_tokens`."""
+    async def encode_tokens(
+        self, texts: Iterable[Input] | str, spec: TokensSpec | None = None, **reading: Unpack[Reading]
+    ) -> list[NDArray[Any]]:
+        """The vectors of tokens, [n, D] for each input; see `Client.encode_tokens`."""
         deadline = self._deadline()
-        work = stream.token_vectors(await self._describe(deadline), self._model, as_list(texts), truncate)
+        described = await self._describe(deadline)
+        work = stream.bare_token_vectors(described, self._model, as_list(texts), spec or TokensSpec(), reading)
         return await self._stream(work, deadline)
 
-    async def attend(self, text: Input, layers: IndicesLike = None, *, truncate: Truncate = None) -> Attention:
+    async def token_vectors(
+        self, texts: Iterable[Input] | str, spec: TokensSpec | None = None, **reading: Unpack[Reading]
+    ) -> list[TokenVectors]:
+        """The same with the tokens, and which of them the vectors are of; see `Client.token_vectors`."""
+        deadline = self._deadline()
+        described = await self._describe(deadline)
+        work = stream.token_vectors(described, self._model, as_list(texts), spec or TokensSpec(), reading)
+        return await self._stream(work, deadline)
+
+    async def attend(self, text: Input, layers: IndicesLike = None, **reading: Unpack[Reading]) -> Attention:
         """Whole maps of attention of one text; see `Client.attend`."""
         deadline = self._deadline()
-        work = stream.whole_attention(await self._describe(deadline), self._model, text, layers, truncate)
+        work = stream.whole_attention(await self._describe(deadline), self._model, text, layers, reading)
         return (await self._stream(work, deadline))[0]
 
     async def attention(
@@ -79,19 +114,19 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
         spec: AttentionSpec,
         *,
         head_mask: ArrayLike | None = None,
-        truncate: Truncate = None,
+        **reading: Unpack[Reading],
     ) -> list[AttentionMaps]:
         """Attention in the form that a spec says; see `Client.attention`."""
         deadline = self._deadline()
         described = await self._describe(deadline)
-        work = stream.attention_maps(described, self._model, as_list(texts), spec, truncate, head_mask)
+        work = stream.attention_maps(described, self._model, as_list(texts), spec, reading, head_mask)
         return await self._stream(work, deadline)
 
     async def attention_pieces(
-        self, text: Input, spec: AttentionSpec, *, truncate: Truncate = None
+        self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]
     ) -> AsyncIterator[AttentionPiece]:
         """Attention of one text piece by piece; see `Client.attention_pieces`."""
-        pieces = Pieces(self._model, text, spec, truncate)
+        pieces = Pieces(self._model, text, spec, reading)
         call = self._stub.EncodeStream(iter([pieces.request]), timeout=seconds_left(self._deadline()))
         try:
             with self._errors():
@@ -102,21 +137,19 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
             call.cancel()
         pieces.finish()
 
-    async def attention_bytes(self, text: Input, spec: AttentionSpec, *, truncate: Truncate = None) -> int:
+    async def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
         """The bytes of data that `attention` of one text would have; see `Client.attention_bytes`."""
-        request = stream.dry_run(self._model, text, spec, truncate)
+        request = single.dry_run(self._model, text, spec, reading)
         with self._errors():
             response = await self._stub.Encode(request, timeout=seconds_left(self._deadline()))
         return int(response.data_bytes)
 
-    async def occlusion(
-        self, text: Input, tokens: TokenChoice | None = None, *, truncate: Truncate = None
-    ) -> Occlusion:
+    async def occlusion(self, text: Input, tokens: TokenChoice | None = None, **reading: Unpack[Reading]) -> Occlusion:
         """How far the vector moves when each token is hidden; see `Client.occlusion`."""
-        request = stream.occlusion_request(self._model, text, tokens, truncate)
+        request = single.occlusion_request(self._model, text, tokens, reading)
         with self._errors():
             response = await self._stub.Occlude(request, timeout=seconds_left(self._deadline()))
-        return stream.occlusion(response)
+        return single.occlusion(response)
 
     async def hidden(
         self,
@@ -125,18 +158,18 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
         *,
         tokens: TokenChoice = "all",
         dtype: Number = "float32",
-        truncate: Truncate = None,
+        **reading: Unpack[Reading],
     ) -> Hidden:
         """Hidden states of one text; see `Client.hidden`."""
         deadline = self._deadline()
         spec = HiddenSpec(layers=indices_of("layers", layers), tokens=tokens, dtype=dtype)
-        work = stream.hidden(await self._describe(deadline), self._model, text, spec, truncate)
+        work = stream.hidden(await self._describe(deadline), self._model, text, spec, reading)
         return (await self._stream(work, deadline))[0]
 
-    async def tokenize(self, texts: Iterable[Input] | str) -> list[TokenList]:
+    async def tokenize(self, texts: Iterable[Input] | str, **prompting: Unpack[Prompting]) -> list[TokenList]:
         """The tokens of each input; see `Client.tokenize`."""
         deadline = self._deadline()
-        work = Tokenized(await self._describe(deadline), self._model, as_list(texts))
+        work = Tokenized(await self._describe(deadline), self._model, as_list(texts), prompting)
         return await self._call(self._stub.Tokenize, work, deadline)
 
     async def model(self) -> ModelDescription:

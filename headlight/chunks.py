@@ -9,7 +9,6 @@ A chunk says where it belongs twice, by meaning (item, layer, head, rows) and by
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import itertools
 import math
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.convert import dtype_of, from_bytes, malformed, native
+from headlight.coverage import Coverage
 from headlight.pb import headlight_pb2 as pb
 from headlight.wire import OUTPUT_KINDS, axes_of, grid
 
@@ -47,11 +47,11 @@ class Layout:
         """Bytes in all."""
         return self.elements * self.dtype.itemsize
 
-    def locate(self, chunk: pb.Chunk) -> int:
-        """The byte at which a chunk begins. Raises EngineError where its meaning, offset and size disagree."""
-        if chunk.item >= len(self.shapes):
-            raise malformed(f"a chunk of input {chunk.item}, of {len(self.shapes)}")
-        layers, heads, rows, width = grid(self.axes, self.shapes[chunk.item])
+    def locate(self, chunk: pb.Chunk, part: int) -> int:
+        """The byte at which a chunk of some part begins. Raises EngineError where its meaning, offset and size disagree."""
+        if part >= len(self.shapes):
+            raise malformed(f"a chunk of input {part}, of {len(self.shapes)}")
+        layers, heads, rows, width = grid(self.axes, self.shapes[part])
         some_rows = (chunk.row_begin, chunk.row_end) != (0, rows)
         if (
             chunk.layer >= layers
@@ -62,7 +62,7 @@ class Layout:
             where = f"heads {chunk.head_begin} to {chunk.head_end}, rows {chunk.row_begin} to {chunk.row_end}"
             raise malformed(f"a chunk of layer {chunk.layer}, {where}, outside its output")
         row = (chunk.layer * heads + chunk.head_begin) * rows + chunk.row_begin
-        begin = self.dtype.itemsize * (self.offsets[chunk.item] + row * width)
+        begin = self.dtype.itemsize * (self.offsets[part] + row * width)
         count = (chunk.head_end - chunk.head_begin) * (chunk.row_end - chunk.row_begin)
         if chunk.offset_bytes != begin or len(chunk.data) != self.dtype.itemsize * count * width:
             raise malformed(f"a chunk of {len(chunk.data)} bytes at {chunk.offset_bytes}, which its rows contradict")
@@ -73,12 +73,24 @@ def layouts_of(response: pb.EncodeResponse) -> dict[str, Layout]:
     """The layout of each output that a response holds or announces. Raises EngineError for one that cannot be."""
     counts = [item.token_count for item in response.items]
     layouts = {}
-    if response.HasField("pooled"):
-        layouts["pooled"] = pooled_layout(response.pooled, len(counts))
+    for at, tensor in enumerate(response.pooled):
+        layouts[pooled_key(at)] = pooled_layout(tensor, len(counts))
     for output in RAGGED_OUTPUTS:
         if response.HasField(output):
             layouts[output] = ragged_layout(output, response, counts)
     return layouts
+
+
+def pooled_key(at: int) -> str:
+    """What pooled vectors in one type are called among layouts: an output of their own for each type."""
+    return f"pooled[{at}]"
+
+
+def data_of(response: pb.EncodeResponse, output: str) -> bytes:
+    """The bytes of one of `layouts_of`."""
+    at = next((at for at in range(len(response.pooled)) if output == pooled_key(at)), None)
+    data: bytes = getattr(response, output).data if at is None else response.pooled[at].data
+    return data
 
 
 def pooled_layout(tensor: pb.Tensor, count: int) -> Layout:
@@ -102,7 +114,7 @@ def ragged_layout(output: str, response: pb.EncodeResponse, counts: Sequence[int
     for at, (shape, count) in enumerate(zip(shapes, counts, strict=True)):
         if len(shape) != len(axes):
             raise malformed(f"{output}: the shape {shape} for the axes {axes}")
-        expected = _expected(response, at, count, layers)
+        expected = _expected(output, response, at, count, layers)
         wrong = [axis for axis, size in zip(axes, shape, strict=True) if expected.get(axis, size) != size]
         if wrong:
             raise malformed(f"{output}: the shape {shape} for an input of {count} tokens; {wrong[0]} does not fit")
@@ -111,7 +123,7 @@ def ragged_layout(output: str, response: pb.EncodeResponse, counts: Sequence[int
     return Layout(dtype_of(tensor.dtype), offsets, shapes, axes, layers)
 
 
-def _expected(response: pb.EncodeResponse, at: int, count: int, layers: Sequence[int]) -> dict[str, int]:
+def _expected(output: str, response: pb.EncodeResponse, at: int, count: int, layers: Sequence[int]) -> dict[str, int]:
     """The extents that some axes must have for one input of `count` tokens."""
     told = response.attention_map
     expected = {"layer": len(layers), "pair": len(layers), "head": len(told.heads), "statistic": len(told.statistics)}
@@ -121,8 +133,8 @@ def _expected(response: pb.EncodeResponse, at: int, count: int, layers: Sequence
         ("key", places.keys, places.HasField("keys")),
     ):
         expected[axis] = len(units.starts or units.tokens) if given else count
-    hidden = response.hidden_tokens
-    expected["token"] = len(hidden[at].indices) if at < len(hidden) else count
+    chosen = response.kept_tokens if output == "tokens" else response.hidden_tokens
+    expected["token"] = len(chosen[at].indices) if at < len(chosen) else count
     return expected
 
 
@@ -135,11 +147,13 @@ class Answer:
     data: dict[str, NDArray[Any]]  # flat, as sent
 
     def part(self, output: str, index: int) -> NDArray[Any]:
-        """A view: pooled [N, D] (part 0); of each input: tokens [n, D], hidden [L, tokens, D], attention in the axes told.
+        """A view: pooled [N, D] in the type asked for in this place; of each input: tokens, hidden, attention in the axes told.
 
         Raises:
             EngineError: the answer lacks it.
         """
+        if output == "pooled":
+            output, index = pooled_key(index), 0
         if output not in self.layouts:
             raise malformed(f"it lacks {output}, which was asked for")
         layout = self.layouts[output]
@@ -151,7 +165,7 @@ def whole_answer(response: pb.EncodeResponse, inputs: int) -> Answer:
     check_items(response, inputs)
     layouts = layouts_of(response)
     data = {
-        output: from_bytes(layout.dtype, getattr(response, output).data, layout.elements)
+        output: from_bytes(layout.dtype, data_of(response, output), layout.elements)
         for output, layout in layouts.items()
     }
     return Answer(response, layouts, data)
@@ -161,30 +175,6 @@ def check_items(response: pb.EncodeResponse, inputs: int) -> None:
     """Every input has its entry."""
     if len(response.items) != inputs:
         raise malformed(f"{len(response.items)} entries for {inputs} inputs")
-
-
-class Coverage:
-    """Which bytes of a buffer have been written: disjoint, sorted, merged where they touch."""
-
-    def __init__(self) -> None:
-        self._begins: list[int] = []
-        self._ends: list[int] = []
-
-    def add(self, begin: int, end: int) -> None:
-        """Marks begin .. end-1. Raises EngineError where one of them is marked already."""
-        at = bisect.bisect_right(self._begins, begin)
-        if (at > 0 and self._ends[at - 1] > begin) or (at < len(self._begins) and self._begins[at] < end):
-            raise malformed(f"two chunks overlap in bytes {begin} to {end}")
-        first, last = at, at
-        if at > 0 and self._ends[at - 1] == begin:
-            first, begin = at - 1, self._begins[at - 1]
-        if at < len(self._begins) and self._begins[at] == end:
-            last, end = at + 1, self._ends[at]
-        self._begins[first:last], self._ends[first:last] = [begin], [end]
-
-    def is_whole(self, size: int) -> bool:
-        """Whether bytes 0 .. size-1, and no others, are marked."""
-        return self._begins == [0] and self._ends == [size]
 
 
 class Assembly:
@@ -235,10 +225,12 @@ class Assembly:
         self._header = header
 
     def _place(self, chunk: pb.Chunk) -> None:
-        output = OUTPUTS.get(chunk.output, "")
+        output, part = OUTPUTS.get(chunk.output, ""), chunk.item
+        if output == "pooled":
+            output, part = pooled_key(chunk.item), 0
         if output not in self._layouts:
             raise malformed(f"a chunk of output {chunk.output}, which was not announced")
-        begin = self._layouts[output].locate(chunk)
+        begin = self._layouts[output].locate(chunk, part)
         end = begin + len(chunk.data)
         self._covered[output].add(begin, end)
         self._buffers[output].view(np.uint8)[begin:end] = np.frombuffer(chunk.data, np.uint8)

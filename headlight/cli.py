@@ -20,7 +20,16 @@ from headlight import output, plot
 from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, NotFound, Overloaded, Unavailable
 from headlight.files import UsageError, guarded, read_lines, read_whole, screen, write_archive, write_text
 from headlight.heads_command import add_heads
-from headlight.options import add_texts, add_truncate, check_format, command, connect
+from headlight.options import (
+    add_prompt,
+    add_texts,
+    add_truncate,
+    add_vectors,
+    check_format,
+    command,
+    connect,
+    pooled_spec,
+)
 from headlight.page import attention_page
 
 T = TypeVar("T")
@@ -36,6 +45,8 @@ def parser() -> argparse.ArgumentParser:
     embed = command(commands, "embed", run_embed, "vectors of texts", formats=("text", "json", "npz"))
     add_texts(embed)
     add_truncate(embed)
+    add_prompt(embed)
+    add_vectors(embed)
 
     attend = command(commands, "attend", run_attend, "attention weights of one text", formats=("text", "json", "npz"))
     attend.add_argument("text", nargs="?", metavar="TEXT", help="none, and no --file: all of standard input")
@@ -51,11 +62,13 @@ def parser() -> argparse.ArgumentParser:
         "--html", metavar="F.html", help="write a page to explore all heads in, with any browser, offline"
     )
     attend.add_argument("--truncate", choices=("end", "start"), help="cut off this side of a text too long")
+    add_prompt(attend)
 
     add_heads(commands)
 
     tokens = command(commands, "tokens", run_tokens, "how texts fall into tokens", formats=("text", "json"))
     add_texts(tokens)
+    add_prompt(tokens)
 
     command(commands, "info", run_info, "the model, its limits, its distance from PyTorch", formats=("text", "json"))
     return top
@@ -96,9 +109,11 @@ def advice(error: UsageError | HeadlightError, target: str) -> str:
 def run_embed(arguments: argparse.Namespace) -> None:
     """`headlight embed`."""
     check_format(arguments)
-    texts = read_lines(arguments.texts, arguments.file)
+    spec, texts = pooled_spec(arguments), read_lines(arguments.texts, arguments.file)
     with connect(arguments) as client:
-        embeddings = client.encode_with_info(texts, truncate=arguments.truncate)
+        embeddings = client.encode_with_info(
+            texts, spec, truncate=arguments.truncate, prompt=arguments.prompt, prompt_name=arguments.prompt_name
+        )
     if embeddings.truncated.any():
         print(f"headlight: {embeddings.truncated.sum()} of {len(texts)} texts were cut", file=sys.stderr)
     if arguments.format == "npz":
@@ -118,7 +133,9 @@ def run_attend(arguments: argparse.Namespace) -> None:
     if layers is None and arguments.head is not None and not arguments.html:
         layers = [-1]
     with connect(arguments) as client:
-        attention = client.attend(text, layers, truncate=arguments.truncate)
+        attention = client.attend(
+            text, layers, truncate=arguments.truncate, prompt=arguments.prompt, prompt_name=arguments.prompt_name
+        )
     if arguments.head is not None:
         refused(
             "--head", functools.partial(attention.head_number, arguments.head)
@@ -164,7 +181,7 @@ def run_tokens(arguments: argparse.Namespace) -> None:
     """`headlight tokens`."""
     texts = read_lines(arguments.texts, arguments.file)
     with connect(arguments) as client:
-        lists = client.tokenize(texts)
+        lists = client.tokenize(texts, prompt=arguments.prompt, prompt_name=arguments.prompt_name)
     write_text(
         output.tokens_json(lists) if arguments.format == "json" else output.tokens_text(lists, texts), arguments.out
     )

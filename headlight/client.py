@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from collections.abc import Iterable, Iterator
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, Unpack
 
-import grpc
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from headlight import stream
-from headlight.channel import ClientBase, Options, Retries, seconds_left
-from headlight.convert import Input, Truncate, as_list, from_model
+from headlight import single, stream
+from headlight.calling import Caller
+from headlight.channel import seconds_left
+from headlight.convert import Input, Prompting, Reading, as_list
 from headlight.description import ModelDescription
-from headlight.errors import MixedWeights, Overloaded, Unavailable
-from headlight.pb import headlight_pb2 as pb
+from headlight.embeddings import Embeddings, TokenVectors
+from headlight.errors import InvalidInput
 from headlight.pieces import AttentionPiece, Pieces
-from headlight.results import Attention, AttentionMaps, Embeddings, Floats, Hidden, Occlusion, TokenList
-from headlight.spec import AttentionSpec, HiddenSpec, IndicesLike, Number, TokenChoice, indices_of
-from headlight.work import Pooled, RequestT, ResponseT, ResultT, Tokenized, UnaryWork
+from headlight.results import Attention, AttentionMaps, Hidden, Occlusion, TokenList
+from headlight.spec import (
+    AttentionSpec,
+    HiddenSpec,
+    IndicesLike,
+    Number,
+    PooledSpec,
+    TokenChoice,
+    TokensSpec,
+    indices_of,
+)
+from headlight.work import Pooled, Tokenized
 
 
-class Client(ClientBase[grpc.Channel]):
+class Client(Caller):
     """A connection to a Headlight service. Threads may share one; it closes with its `with` block, or by `close()`.
 
     An input is a text, a pair of texts (a tuple of two), or a sequence of token ids with special tokens included
@@ -41,62 +47,71 @@ class Client(ClientBase[grpc.Channel]):
         options: gRPC channel arguments, over those of `headlight.channel`.
     """
 
-    def _open(self, target: str, credentials: grpc.ChannelCredentials | None, options: Options) -> grpc.Channel:
-        if credentials is None:
-            return grpc.insecure_channel(target, options)
-        return grpc.secure_channel(target, credentials, options)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Ends the connection; calls in flight fail."""
-        self._channel.close()
-
     def encode(
-        self, texts: Iterable[Input] | str, *, head_mask: ArrayLike | None = None, truncate: Truncate = None
-    ) -> Floats:
+        self,
+        texts: Iterable[Input] | str,
+        spec: PooledSpec | None = None,
+        *,
+        head_mask: ArrayLike | None = None,
+        **reading: Unpack[Reading],
+    ) -> NDArray[Any]:
         """Pooled vectors in the order of the inputs; a long list becomes several calls.
 
         Args:
             texts: the inputs; a lone text counts as a list of one.
+            spec: how many dimensions, whether normalised, in which one type; None: whole, as the model has them, float32.
             head_mask: [layers, heads], by which what each head contributes is multiplied: 0 removes it; None: ones.
-            truncate: which side of an input too long to cut off; None: refuse it.
+            reading: truncate, prompt, prompt_name; see `headlight.convert.Reading`.
 
         Returns:
-            float32 [N, D]; [0, D] for no inputs.
+            float32 [N, D], or what the spec says; [0, D] for no inputs.
         """
-        return self.encode_with_info(texts, head_mask=head_mask, truncate=truncate).vectors
+        if spec is not None and len(spec.dtypes) > 1:
+            raise InvalidInput("spec", "names several types, and one array has one; use encode_with_info(...).by_type")
+        return self.encode_with_info(texts, spec, head_mask=head_mask, **reading).vectors
 
     def encode_with_info(
-        self, texts: Iterable[Input] | str, *, head_mask: ArrayLike | None = None, truncate: Truncate = None
+        self,
+        texts: Iterable[Input] | str,
+        spec: PooledSpec | None = None,
+        *,
+        head_mask: ArrayLike | None = None,
+        **reading: Unpack[Reading],
     ) -> Embeddings:
-        """As `encode`, with the number of tokens of each input, what was cut off, and which weights answered."""
+        """As `encode`, in any number of types, with the tokens of each input, what was cut off, and which weights answered."""
         deadline = self._deadline()
-        work = Pooled(self._describe(deadline), self._model, as_list(texts), truncate, head_mask)
+        described = self._describe(deadline)
+        work = Pooled(described, self._model, as_list(texts), spec or PooledSpec(), head_mask, reading)
         return self._call(self._stub.Encode, work, deadline)
 
-    def encode_tokens(self, texts: Iterable[Input] | str, *, truncate: Truncate = None) -> list[Floats]:
-        """The vector of each token, special ones included: float32 [n, D] for an input of n. Arguments as `encode`."""
+    def encode_tokens(
+        self, texts: Iterable[Input] | str, spec: TokensSpec | None = None, **reading: Unpack[Reading]
+    ) -> list[NDArray[Any]]:
+        """The vector of each token: float32 [n, D] for an input of n, special ones included unless the spec says otherwise."""
         deadline = self._deadline()
-        work = stream.token_vectors(self._describe(deadline), self._model, as_list(texts), truncate)
+        described = self._describe(deadline)
+        work = stream.bare_token_vectors(described, self._model, as_list(texts), spec or TokensSpec(), reading)
         return self._stream(work, deadline)
 
-    def attend(self, text: Input, layers: IndicesLike = None, *, truncate: Truncate = None) -> Attention:
+    def token_vectors(
+        self, texts: Iterable[Input] | str, spec: TokensSpec | None = None, **reading: Unpack[Reading]
+    ) -> list[TokenVectors]:
+        """As `encode_tokens`, with the tokens, and which of them the vectors are of."""
+        deadline = self._deadline()
+        described = self._describe(deadline)
+        work = stream.token_vectors(described, self._model, as_list(texts), spec or TokensSpec(), reading)
+        return self._stream(work, deadline)
+
+    def attend(self, text: Input, layers: IndicesLike = None, **reading: Unpack[Reading]) -> Attention:
         """Whole maps of attention of one text of any length: they arrive in frames that default message limits let through.
 
         Args:
             text: the input.
             layers: which, from 0, or negative from the end; None: all.
-            truncate: as in `encode`.
+            reading: as in `encode`.
         """
         deadline = self._deadline()
-        work = stream.whole_attention(self._describe(deadline), self._model, text, layers, truncate)
+        work = stream.whole_attention(self._describe(deadline), self._model, text, layers, reading)
         return self._stream(work, deadline)[0]
 
     def attention(
@@ -105,7 +120,7 @@ class Client(ClientBase[grpc.Channel]):
         spec: AttentionSpec,
         *,
         head_mask: ArrayLike | None = None,
-        truncate: Truncate = None,
+        **reading: Unpack[Reading],
     ) -> list[AttentionMaps]:
         """Attention of each input in the form that a spec says: chosen, reduced, in fewer bytes.
 
@@ -113,22 +128,22 @@ class Client(ClientBase[grpc.Channel]):
             texts: the inputs; a lone text counts as a list of one.
             spec: see `AttentionSpec.of`.
             head_mask: as in `encode`.
-            truncate: as in `encode`.
+            reading: as in `encode`.
         """
         deadline = self._deadline()
         described = self._describe(deadline)
-        work = stream.attention_maps(described, self._model, as_list(texts), spec, truncate, head_mask)
+        work = stream.attention_maps(described, self._model, as_list(texts), spec, reading, head_mask)
         return self._stream(work, deadline)
 
     def attention_pieces(
-        self, text: Input, spec: AttentionSpec, *, truncate: Truncate = None
+        self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]
     ) -> Iterator[AttentionPiece]:
         """Attention of one text piece by piece, each at most 1 MiB (or a row), in order: for more than should be in memory at once.
 
         The service sends no faster than the pieces are taken; who takes none for its `--stall-seconds` is cut. Not sent again where
         a connection is lost. Arguments as `attention`, without a head mask; not with uint8 or top_k.
         """
-        pieces = Pieces(self._model, text, spec, truncate)
+        pieces = Pieces(self._model, text, spec, reading)
         call = self._stub.EncodeStream(iter([pieces.request]), timeout=seconds_left(self._deadline()))
         try:
             with self._errors():
@@ -138,14 +153,14 @@ class Client(ClientBase[grpc.Channel]):
             call.cancel()
         pieces.finish()
 
-    def attention_bytes(self, text: Input, spec: AttentionSpec, *, truncate: Truncate = None) -> int:
-        """The bytes of data that `attention` of one text would have. Nothing is computed."""
-        request = stream.dry_run(self._model, text, spec, truncate)
+    def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
+        """The bytes of data that `attention` of one text would have. Nothing is computed. Arguments as `attention`."""
+        request = single.dry_run(self._model, text, spec, reading)
         with self._errors():
             response = self._stub.Encode(request, timeout=seconds_left(self._deadline()))
         return int(response.data_bytes)
 
-    def occlusion(self, text: Input, tokens: TokenChoice | None = None, *, truncate: Truncate = None) -> Occlusion:
+    def occlusion(self, text: Input, tokens: TokenChoice | None = None, **reading: Unpack[Reading]) -> Occlusion:
         """How far the pooled vector of one text moves when each token is hidden: what it rests on, without looking at attention.
 
         Costs an encoding for each token hidden.
@@ -153,12 +168,12 @@ class Client(ClientBase[grpc.Channel]):
         Args:
             text: the input.
             tokens: which to hide; None: all that are not special. See `headlight.spec.TokenChoice`.
-            truncate: as in `encode`.
+            reading: as in `encode`.
         """
-        request = stream.occlusion_request(self._model, text, tokens, truncate)
+        request = single.occlusion_request(self._model, text, tokens, reading)
         with self._errors():
             response = self._stub.Occlude(request, timeout=seconds_left(self._deadline()))
-        return stream.occlusion(response)
+        return single.occlusion(response)
 
     def hidden(
         self,
@@ -167,7 +182,7 @@ class Client(ClientBase[grpc.Channel]):
         *,
         tokens: TokenChoice = "all",
         dtype: Number = "float32",
-        truncate: Truncate = None,
+        **reading: Unpack[Reading],
     ) -> Hidden:
         """Hidden states of one text: 0 is the embedding output, l the output of block l.
 
@@ -176,84 +191,20 @@ class Client(ClientBase[grpc.Channel]):
             layers: which, from 0, or negative from the end; None: all.
             tokens: of which tokens; see `headlight.spec.TokenChoice`.
             dtype: "float32" or "float16".
-            truncate: as in `encode`.
+            reading: as in `encode`.
         """
         deadline = self._deadline()
         spec = HiddenSpec(layers=indices_of("layers", layers), tokens=tokens, dtype=dtype)
-        work = stream.hidden(self._describe(deadline), self._model, text, spec, truncate)
+        work = stream.hidden(self._describe(deadline), self._model, text, spec, reading)
         return self._stream(work, deadline)[0]
 
-    def tokenize(self, texts: Iterable[Input] | str) -> list[TokenList]:
-        """The tokens of each input, without running the model. Nothing is cut off."""
+    def tokenize(self, texts: Iterable[Input] | str, **prompting: Unpack[Prompting]) -> list[TokenList]:
+        """The tokens of each input, without running the model. Nothing is cut off. `prompt` and `prompt_name` as in `encode`."""
         deadline = self._deadline()
-        return self._call(
-            self._stub.Tokenize, Tokenized(self._describe(deadline), self._model, as_list(texts)), deadline
-        )
+        work = Tokenized(self._describe(deadline), self._model, as_list(texts), prompting)
+        return self._call(self._stub.Tokenize, work, deadline)
 
     def model(self) -> ModelDescription:
         """The model, what runs it, its limits, and how far it is from PyTorch. Asks the server each time."""
         self._description = None
         return self._describe(self._deadline())
-
-    def _describe(self, deadline: float | None) -> ModelDescription:
-        if self._description is None:
-            with self._errors():
-                response = self._stub.GetModel(pb.GetModelRequest(model=self._model), timeout=seconds_left(deadline))
-            self._description = from_model(response)
-        return self._description
-
-    def _call(self, method: Any, work: UnaryWork[RequestT, ResponseT, ResultT], deadline: float | None) -> ResultT:
-        pending: deque[tuple[range, RequestT, Any]] = deque()
-        retries = Retries(deadline)
-
-        def start(request: RequestT) -> Any:
-            return method.future(request, timeout=seconds_left(deadline))
-
-        def finish_first() -> None:
-            part, request, call = pending.popleft()
-            try:
-                with self._errors(part.start):
-                    work.receive(part, response_of(call))
-                retries.reset()
-            except Overloaded as error:
-                time.sleep(retries.delay(error))
-                pending.appendleft((part, request, start(request)))
-
-        try:
-            for part, request in work.requests():
-                while len(pending) == self._concurrency:
-                    finish_first()
-                pending.append((part, request, start(request)))
-            while pending:
-                finish_first()
-        finally:
-            for _, _, call in pending:
-                call.cancel()
-        return work.result()
-
-    def _stream(self, work: stream.Streamed[ResultT], deadline: float | None) -> list[ResultT]:
-        retries = Retries(deadline)
-        while unanswered := work.unanswered:
-            call = self._stub.EncodeStream(work.requests(), timeout=seconds_left(deadline))
-            try:
-                with self._errors():
-                    for frame in call:
-                        work.receive(frame)
-                break
-            except MixedWeights:
-                raise
-            except (Overloaded, Unavailable) as error:
-                if work.unanswered < unanswered:
-                    retries.reset()
-                time.sleep(retries.delay(error))
-            finally:
-                call.cancel()
-        return work.result()
-
-
-def response_of(call: Any) -> Any:
-    """The response of a call, once it is there. One that the server cancelled raises itself, as failed ones do."""
-    try:
-        return call.result()
-    except grpc.FutureCancelledError:
-        raise call from None

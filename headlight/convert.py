@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,17 +12,44 @@ from headlight.description import Limits, ModelDescription, Parity
 from headlight.errors import EngineError, InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef, TokenList
+from headlight.wire_vectors import VECTOR_NAMES, PromptWish, set_prompt
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int] | NDArray[np.integer]
 # Which side of a text too long is cut off; None: refuse it.
 Truncate = Literal["end", "start"] | None
 
+
+class Prompting(TypedDict, total=False):
+    """What is put before each text.
+
+    Keys:
+        prompt: any text; empty: nothing, not even the model's default.
+        prompt_name: one of the model's prompts, instead. Neither: its default, where it has one.
+    """
+
+    prompt: str | None
+    prompt_name: str | None
+
+
+class Reading(Prompting, total=False):
+    """How each text is read: keywords that every method of the clients takes.
+
+    Keys:
+        truncate: which side of a text too long to cut off, "end" or "start"; None: refuse it. A prompt is never cut.
+    """
+
+    truncate: Truncate
+
+
 DTYPES: dict[int, str] = {
     pb.DATA_TYPE_FLOAT32: "<f4",
     pb.DATA_TYPE_FLOAT16: "<f2",
     pb.DATA_TYPE_UINT8: "u1",
     pb.DATA_TYPE_UINT16: "<u2",
+    pb.DATA_TYPE_INT8: "i1",
+    pb.DATA_TYPE_BINARY: "i1",
+    pb.DATA_TYPE_UBINARY: "u1",
 }
 TRUNCATIONS: dict[str | None, pb.Truncation] = {
     None: pb.TRUNCATION_REFUSE,
@@ -89,6 +116,25 @@ def to_input(item: Input, field: str, head_mask: pb.HeadMask | None = None) -> p
     raise InvalidInput(field, "must be a text, a pair of texts (a tuple), or a sequence of integer ids (at least one)")
 
 
+def set_reading(
+    request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest,
+    *,
+    truncate: Truncate = None,
+    prompt: str | None = None,
+    prompt_name: str | None = None,
+) -> None:
+    """Say in a request how its texts are to be read; see `Reading`.
+
+    Raises:
+        InvalidInput: a value is none that can be sent.
+    """
+    if not isinstance(request, pb.TokenizeRequest):
+        request.truncation = to_truncation(truncate)
+    elif truncate is not None:
+        raise InvalidInput("truncate", "nothing is cut off where texts are only tokenised; leave it out")
+    set_prompt(request, PromptWish(prompt_name, prompt))
+
+
 def to_truncation(truncate: Truncate) -> pb.Truncation:
     """The contract's name for what to do with an input too long. Raises InvalidInput for any other value."""
     if truncate not in TRUNCATIONS:
@@ -97,12 +143,12 @@ def to_truncation(truncate: Truncate) -> pb.Truncation:
 
 
 def encode_request(
-    name: str, inputs: Iterable[pb.Input], outputs: pb.Outputs, truncate: Truncate, *, dry_run: bool = False
+    name: str, inputs: Iterable[pb.Input], outputs: pb.Outputs, reading: Reading, *, dry_run: bool = False
 ) -> pb.EncodeRequest:
-    """The request for some outputs of some inputs. Raises InvalidInput as `to_truncation`."""
-    return pb.EncodeRequest(
-        model=name, inputs=inputs, outputs=outputs, truncation=to_truncation(truncate), dry_run=dry_run
-    )
+    """The request for some outputs of some inputs. Raises InvalidInput as `set_reading`."""
+    request = pb.EncodeRequest(model=name, inputs=inputs, outputs=outputs, dry_run=dry_run)
+    set_reading(request, **reading)
+    return request
 
 
 def from_model_ref(ref: pb.ModelRef) -> ModelRef:
@@ -120,8 +166,9 @@ def from_token_info(info: pb.TokenInfo) -> TokenList:
         ends=tuple(info.ends),
         special=tuple(info.special),
         segments=tuple(info.segments),
+        prompt=tuple(info.prompt),
     )
-    lists = (tokens.pieces, tokens.starts, tokens.ends, tokens.special, tokens.segments)
+    lists = (tokens.pieces, tokens.starts, tokens.ends, tokens.special, tokens.segments, tokens.prompt)
     if any(len(entries) != count for entries in lists):
         raise malformed(f"the parallel lists of {count} tokens differ in length")
     return tokens
@@ -178,6 +225,14 @@ def from_model(response: pb.GetModelResponse) -> ModelDescription:
             max_stream_in_flight=limits.max_stream_in_flight,
             max_request_tokens=limits.max_request_tokens,
         ),
+        prompts={prompt.name: prompt.text for prompt in info.prompts},
+        default_prompt=info.default_prompt or None,
+        include_prompt=info.include_prompt,
+        pooled_dim=info.pooled_dim,
+        trained_dimensions=tuple(info.trained_dimensions),
+        int8_dimensions=tuple(info.int8_dimensions),
+        pooled_types=tuple(VECTOR_NAMES[number] for number in info.pooled_dtypes if number in VECTOR_NAMES),
+        similarity=info.similarity or None,
         variants=tuple((variant.provider, variant.precision) for variant in response.variants),
         parity=tuple(
             Parity(row.output, row.provider, row.precision, row.max_error, row.tolerance) for row in response.parity

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from headlight.results import ModelRef
+from headlight.spec import VectorType
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class ModelDescription:
         positions: position scheme: "rope", "sinusoidal", ...
         layers: number of blocks.
         heads: attention heads per block.
-        dim: width D of pooled, token and hidden vectors.
+        dim: width D of token and hidden vectors.
         vocab_size: size of the vocabulary.
         trained_length: tokens; the longest sequence of the training.
         max_length: tokens; the longest sequence accepted.
@@ -50,6 +51,14 @@ class ModelDescription:
         limits: what the server accepts.
         variants: (provider, precision) pairs that the bundle could run on.
         parity: measured distance from PyTorch.
+        pooled_dim: width of pooled vectors.
+        prompts: what may be put before texts, by name.
+        default_prompt: the name of the one that is, where nothing is said; None: none is.
+        include_prompt: whether the tokens of a prompt count in pooling.
+        trained_dimensions: of shortened vectors; empty: not said. Others are served all the same.
+        pooled_types: of the numbers of pooled vectors: "float32", "int8", ...
+        int8_dimensions: widths in which vectors can be had as int8.
+        similarity: how vectors are meant to be compared: "cosine", "dot", ...; None: not said.
     """
 
     name: str
@@ -71,6 +80,19 @@ class ModelDescription:
     limits: Limits
     variants: tuple[tuple[str, str], ...]
     parity: tuple[Parity, ...]
+    pooled_dim: int
+    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    default_prompt: str | None = None
+    include_prompt: bool = True
+    trained_dimensions: tuple[int, ...] = ()
+    pooled_types: tuple[VectorType, ...] = ("float32",)
+    int8_dimensions: tuple[int, ...] = ()
+    similarity: str | None = None
+
+    def prompt_text(self, prompt: str | None = None, prompt_name: str | None = None) -> str:
+        """What is put before each text, given what the caller says of it. A name that is unknown here stands for nothing."""
+        name = self.default_prompt if prompt_name is None else prompt_name
+        return self.prompts.get(name or "", "") if prompt is None else prompt
 
     @property
     def ref(self) -> ModelRef:

@@ -9,6 +9,7 @@ from typing import Any
 
 from headlight.client import Client
 from headlight.files import UsageError
+from headlight.spec import VECTOR_BITS, PooledSpec
 
 DEFAULT_TARGET = "127.0.0.1:50051"
 
@@ -44,6 +45,39 @@ def add_truncate(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--truncate", choices=("end", "start"), help="cut off this side of texts too long, instead of refusing them"
     )
+
+
+def add_prompt(made: argparse.ArgumentParser) -> None:
+    """What to put before texts."""
+    either = made.add_mutually_exclusive_group()
+    either.add_argument("--prompt-name", metavar="NAME", help="put a prompt of the model before each text: see info")
+    either.add_argument(
+        "--prompt", metavar="TEXT", help="put this before each text; '' for nothing, not even the model's default"
+    )
+
+
+def add_vectors(made: argparse.ArgumentParser) -> None:
+    """In which form vectors are wanted."""
+    made.add_argument("--dimensions", type=int, metavar="D", help="keep this many, from the first")
+    made.add_argument(
+        "--normalize",
+        action=argparse.BooleanOptionalAction,
+        help="make vectors have unit length, or not; default: as the model does",
+    )
+    made.add_argument(
+        "--dtype",
+        action="append",
+        choices=tuple(VECTOR_BITS),
+        help="type of the numbers, default float32; several times for several, with --format json or npz",
+    )
+
+
+def pooled_spec(arguments: argparse.Namespace) -> PooledSpec:
+    """The wish that the options of `add_vectors` make. Raises UsageError where it cannot be shown."""
+    dtypes = tuple(arguments.dtype or ())
+    if len(dtypes) > 1 and arguments.format not in ("json", "npz"):
+        raise UsageError("--dtype: text shows one type; use --format json or npz for several")
+    return PooledSpec(dimensions=arguments.dimensions, normalize=arguments.normalize, dtypes=dtypes)
 
 
 def connect(arguments: argparse.Namespace) -> Client:

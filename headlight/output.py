@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.description import ModelDescription
-from headlight.results import Attention, Embeddings, Floats, Hidden, TokenList
+from headlight.embeddings import Embeddings
+from headlight.results import Attention, Floats, Hidden, TokenList
 from headlight.terminal import attention_map, cells, fit, heads_table, strongest_links, visible
 
 PIECE_CELLS = 24
@@ -19,6 +20,8 @@ PIECE_CELLS = 24
 
 def numbers(array: NDArray[Any]) -> list[Any]:
     """Nested lists for JSON. The shortest decimals that read back as the same float32: 0.1, not 0.10000000149011612."""
+    if array.dtype.kind in "iu":
+        return array.tolist()  # type: ignore[no-any-return]  # of an array that has an axis
     return [float(str(entry)) if array.ndim == 1 else numbers(entry) for entry in array]
 
 
@@ -33,21 +36,24 @@ def embeddings_text(embeddings: Embeddings) -> str:
 
 
 def embeddings_json(embeddings: Embeddings) -> str:
-    """The vectors, token counts, and which weights answered."""
+    """The vectors (of several types: by type), token counts, and which weights answered."""
+    by_type = {dtype: numbers(vectors) for dtype, vectors in embeddings.by_type.items()}
     return to_json(
         {
             "model": dataclasses.asdict(embeddings.model),
             "token_counts": embeddings.token_counts.tolist(),
             "truncated": embeddings.truncated.tolist(),
-            "embeddings": numbers(embeddings.vectors),
+            "usage": embeddings.usage._asdict(),
+            "embeddings": numbers(embeddings.vectors) if len(by_type) == 1 else by_type,
         }
     )
 
 
 def embeddings_arrays(embeddings: Embeddings) -> dict[str, NDArray[Any]]:
-    """The same as arrays."""
+    """The same as arrays; vectors of several types as `embeddings_float32` and the like."""
+    several = len(embeddings.by_type) > 1
     return {
-        "embeddings": embeddings.vectors,
+        **{f"embeddings_{name}" if several else "embeddings": each for name, each in embeddings.by_type.items()},
         "token_counts": embeddings.token_counts,
         "truncated": embeddings.truncated,
         "model": np.array(to_json(dataclasses.asdict(embeddings.model))),
@@ -131,7 +137,9 @@ def token_table(tokens: TokenList, text: str) -> str:
     lines = [f"{'token':>5}  {'id':>7}  {fit('piece', PIECE_CELLS)}  {'start':>6}  {'end':>6}  text"]
     for index, piece in enumerate(tokens.pieces):
         start, end = tokens.starts[index], tokens.ends[index]
-        covered = "(special)" if tokens.special[index] else visible(text[start:end])
+        covered = visible(text[start:end])
+        if tokens.special[index] or tokens.prompt[index]:
+            covered = "(special)" if tokens.special[index] else "(prompt)"
         shown = fit(visible(piece), PIECE_CELLS)
         lines.append(f"{index:5}  {tokens.ids[index]:7}  {shown}  {start:6}  {end:6}  {covered}")
     return "\n".join(lines)
@@ -157,6 +165,8 @@ def info_text(model: ModelDescription) -> str:
         ("positions", model.positions),
         ("length", f"{model.max_length} tokens at most, trained on {model.trained_length}"),
         ("pooling", model.pooling + (", normalised" if model.normalized else "")),
+        ("vectors", vectors_line(model)),
+        ("prompts", prompts_line(model)),
         ("accepts", ", ".join(model.accepts)),
         ("gives", ", ".join(model.outputs)),
         *((name.replace("_", " "), f"{value:,}" if value else "not said") for name, value in limits.items()),
@@ -169,6 +179,27 @@ def info_text(model: ModelDescription) -> str:
         where = f"{row.provider} {row.precision}"
         lines.append(f"{row.output:<10} {where:<14} {row.max_error:9.1e} {row.tolerance:9.1e}")
     return "\n".join(lines)
+
+
+def vectors_line(model: ModelDescription) -> str:
+    """What pooled vectors can be."""
+    parts = [f"{model.pooled_dim} wide"]
+    if model.trained_dimensions:
+        parts.append(f"trained to be cut to {', '.join(map(str, model.trained_dimensions))}")
+    types = [
+        f"{name} of {', '.join(map(str, model.int8_dimensions))}" if name == "int8" else name
+        for name in model.pooled_types
+    ]
+    parts.append(f"as {', '.join(types)}")
+    return "; ".join([*parts, f"compared by {model.similarity}"] if model.similarity else parts)
+
+
+def prompts_line(model: ModelDescription) -> str:
+    """What can be put before texts, the default marked."""
+    named = [
+        f"{name} {text!r}{' (default)' if name == model.default_prompt else ''}" for name, text in model.prompts.items()
+    ]
+    return (", ".join(named) or "none") + ("" if model.include_prompt else "; not pooled")
 
 
 def info_json(model: ModelDescription) -> str:

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.chunks import OUTPUTS, Coverage, Layout, check_items, layouts_of, whole_answer
-from headlight.convert import Input, Truncate, encode_request, malformed, native, to_input
+from headlight.chunks import OUTPUTS, Layout, check_items, layouts_of, whole_answer
+from headlight.convert import Input, Reading, encode_request, malformed, native, to_input
+from headlight.coverage import Coverage
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.spec import AttentionSpec
@@ -38,7 +39,7 @@ class AttentionPiece(NamedTuple):
 class Pieces:
     """What one call asks and makes of its frames. Holds no more than one frame."""
 
-    def __init__(self, name: str, text: Input, spec: AttentionSpec, truncate: Truncate) -> None:
+    def __init__(self, name: str, text: Input, spec: AttentionSpec, reading: Reading) -> None:
         """Make the request.
 
         Raises:
@@ -49,7 +50,7 @@ class Pieces:
                 "attention", "with uint8 or top_k comes in two parts; use `attention`, or leave these out"
             )
         outputs = pb.Outputs(attention=attention_output(spec))
-        encode = encode_request(name, [to_input(text, "text")], outputs, truncate)
+        encode = encode_request(name, [to_input(text, "text")], outputs, reading)
         self.request = pb.EncodeStreamRequest(id=REQUEST_ID, encode=encode)
         self._layout: Layout | None = None
         self._covered = Coverage()
@@ -101,7 +102,7 @@ class Pieces:
     def _piece(self, layout: Layout, chunk: pb.Chunk) -> AttentionPiece:
         if OUTPUTS.get(chunk.output) != "attention":
             raise malformed(f"a chunk of output {chunk.output}, which was not asked for")
-        begin = layout.locate(chunk)
+        begin = layout.locate(chunk, chunk.item)
         self._covered.add(begin, begin + len(chunk.data))
         heads, rows = range(chunk.head_begin, chunk.head_end), range(chunk.row_begin, chunk.row_end)
         values = native(np.frombuffer(chunk.data, layout.dtype)).reshape(len(heads), len(rows), -1)

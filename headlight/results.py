@@ -35,10 +35,12 @@ class TokenList:
     Attributes:
         ids: ids in the model's vocabulary.
         pieces: the vocabulary's spelling; empty strings for ids given to a model without a tokenizer.
-        starts: code point of the text at which each begins; 0 for special tokens and inputs given as ids.
+        starts: code point of the text at which each begins, the prompt not counted; 0 for special tokens, tokens of the
+            prompt, and inputs given as ids.
         ends: code point behind its last.
         special: whether the tokenizer added it ([CLS], [SEP], ...) rather than found it in the text.
         segments: 0 for the first text, 1 for the second of a pair.
+        prompt: whether it stands for the prompt alone, and for no character of the text. Given none: False for each.
     """
 
     ids: tuple[int, ...]
@@ -47,6 +49,11 @@ class TokenList:
     ends: tuple[int, ...]
     special: tuple[bool, ...]
     segments: tuple[int, ...]
+    prompt: tuple[bool, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.prompt:
+            object.__setattr__(self, "prompt", (False,) * len(self.ids))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -68,29 +75,6 @@ class TokenList:
             covered = texts[segment][self.starts[index] : self.ends[index]] if known else ""
             labels.append(covered or piece or f"#{self.ids[index]}")
         return tuple(labels)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Embeddings:
-    """Pooled vectors and what became of each input.
-
-    Attributes:
-        vectors: float32 [N, D], in the order of the inputs.
-        token_counts: int64 [N], tokens encoded, special ones included.
-        original_token_counts: int64 [N], before truncation.
-        model: which weights answered all of them.
-    """
-
-    vectors: Floats
-    token_counts: NDArray[np.int64]
-    original_token_counts: NDArray[np.int64]
-    model: ModelRef
-
-    @property
-    def truncated(self) -> NDArray[np.bool_]:
-        """bool [N]: whether something was cut off."""
-        cut: NDArray[np.bool_] = self.token_counts != self.original_token_counts
-        return cut
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What may be asked of attention and of hidden states: values that client, runtime and service share.
+"""What may be asked of vectors, of attention and of hidden states: values that client, runtime and service share.
 
 The order in which the parts of an AttentionSpec act: special tokens are dropped; heads are reduced; layers are reduced; queries are
 selected, grouped or reduced; keys are selected and grouped; the strongest keys are kept; numbers become `dtype`.
@@ -38,6 +38,10 @@ STATISTICS = ("entropy", "special", "previous", "next", "self", "distance", "lar
 Unit = Literal["token", "word", "span"]
 Number = Literal["float32", "float16", "uint8"]
 NUMBER_BYTES: dict[str, int] = {"float32": 4, "float16": 2, "uint8": 1}
+# Of pooled vectors. int8: 256 steps between the extremes of each dimension; binary, ubinary: the sign of each, 8 to a byte.
+VectorType = Literal["float32", "float16", "int8", "binary", "ubinary"]
+VECTOR_BITS: dict[VectorType, int] = {"float32": 32, "float16": 16, "int8": 8, "binary": 1, "ubinary": 1}
+RowType = Literal["float32", "float16"]
 
 
 class Run(NamedTuple):
@@ -60,6 +64,38 @@ IndicesLike = SupportsIndex | slice | Iterable[SupportsIndex | slice] | None
 # Tokens of an input: "pooled" is the one that is the pooled vector; integers count from 0, or negative from the end.
 NamedChoice = Literal["all", "pooled", "first", "special"]
 TokenChoice = NamedChoice | tuple[int, ...] | Span
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PooledSpec:
+    """In which form pooled vectors are wanted: cut, then normalised, then in each type.
+
+    Attributes:
+        dimensions: entries kept, from the first; None: all.
+        normalize: whether what is kept is made to have unit length; None: as the model does.
+        dtypes: each once; empty: float32. int8 needs ranges in the bundle, binary and ubinary dimensions that 8 divides.
+    """
+
+    dimensions: int | None = None
+    normalize: bool | None = None
+    dtypes: tuple[VectorType, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TokensSpec:
+    """In which form the vectors of tokens are wanted.
+
+    Attributes:
+        skip_special: leave out special tokens, as late interaction does.
+        skip_prompt: leave out the tokens of the prompt.
+        normalize: make each have unit length.
+        dtype: of the numbers.
+    """
+
+    skip_special: bool = False
+    skip_prompt: bool = False
+    normalize: bool = False
+    dtype: RowType = "float32"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

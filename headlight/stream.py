@@ -8,33 +8,32 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from headlight.chunks import Answer, Assembly
 from headlight.convert import (
     Input,
-    Truncate,
-    dtype_of,
+    Reading,
     encode_request,
-    from_bytes,
     from_model_ref,
     from_token_info,
     malformed,
     to_head_mask,
     to_input,
-    to_truncation,
 )
 from headlight.description import ModelDescription
+from headlight.embeddings import TokenVectors
 from headlight.pb import headlight_pb2 as pb
-from headlight.plan import Cost, measure, request_bytes, split
-from headlight.results import Attention, AttentionMaps, Floats, Hidden, Occlusion, TokenList, Units
-from headlight.spec import AttentionSpec, HiddenSpec, IndicesLike, TokenChoice
+from headlight.plan import Cost, measure, request_bytes, rest_of, split
+from headlight.results import Attention, AttentionMaps, Hidden, TokenList, Units
+from headlight.spec import AttentionSpec, HiddenSpec, IndicesLike, TokensSpec
 from headlight.status import error_of_status
-from headlight.wire import attention_output, hidden_output, selector_of
-from headlight.work import Origin
+from headlight.wire import attention_output, hidden_output
+from headlight.wire_vectors import tokens_output
+from headlight.work import Origin, prompt_bytes
 
 ResultT = TypeVar("ResultT")
 
@@ -47,7 +46,7 @@ class Streamed(Generic[ResultT]):
         name: of the model, as the caller gave it.
         inputs: what to encode.
         outputs: what to ask for.
-        truncate: as in the clients.
+        reading: how texts are read.
         take: makes the result of one input (its index in the request) of an answer.
         bytes_per_token: of all outputs together, where that is the same for inputs of any length; 0: inputs travel
             alone.
@@ -60,23 +59,24 @@ class Streamed(Generic[ResultT]):
         name: str,
         inputs: Sequence[Input],
         outputs: pb.Outputs,
-        truncate: Truncate,
+        reading: Reading,
         take: Callable[[Answer, int], ResultT],
         bytes_per_token: int = 0,
         head_mask: ArrayLike | None = None,
     ) -> None:
-        limits, most = model.limits, sys.maxsize
+        self._base = encode_request(name, (), outputs, reading)
+        limits, most, prompt = model.limits, sys.maxsize, prompt_bytes(model, reading)
         costs = []
         for size, bound in measure(inputs, request_bytes(model)):
-            tokens = min(bound, model.max_length)
+            tokens = min(bound + prompt, model.max_length)
             costs.append(Cost(1, size, tokens, tokens * bytes_per_token))
         max_items = (limits.max_items or most) if bytes_per_token else 1
         output_bytes = limits.max_stream_output_bytes or most
-        budget = Cost(max_items, request_bytes(model), limits.max_request_tokens or most, output_bytes)
+        request = rest_of(request_bytes(model), self._base)
+        budget = Cost(max_items, request, limits.max_request_tokens or most, output_bytes)
         self._parts = list(split(costs, budget))
         self._max_bytes = limits.max_stream_output_bytes
         self._assemblies = {str(at): Assembly(len(part), self._max_bytes) for at, part in enumerate(self._parts)}
-        self._base = encode_request(name, (), outputs, truncate)
         self._inputs = inputs
         self._take = take
         self._head_mask = to_head_mask(model, head_mask)
@@ -129,18 +129,37 @@ class Streamed(Generic[ResultT]):
         return [self._results[index] for index in range(len(self._inputs))]
 
 
-def token_vectors(model: ModelDescription, name: str, inputs: Sequence[Input], truncate: Truncate) -> Streamed[Floats]:
-    """The vector of each token of any number of inputs."""
+def token_vectors(
+    model: ModelDescription, name: str, inputs: Sequence[Input], spec: TokensSpec, reading: Reading
+) -> Streamed[TokenVectors]:
+    """The vectors of the tokens of any number of inputs, and which they are."""
 
-    def take(answer: Answer, index: int) -> Floats:
+    def take(answer: Answer, index: int) -> TokenVectors:
+        tokens, kept = tokens_of(answer, index), answer.response.kept_tokens
+        places = tuple(kept[index].indices) if index < len(kept) else tuple(range(len(tokens)))
+        if places and not 0 <= min(places) <= max(places) < len(tokens):
+            raise malformed(f"vectors of tokens beyond {len(tokens)}")
+        return TokenVectors(answer.part("tokens", index), places, tokens, from_model_ref(answer.response.model))
+
+    outputs = pb.Outputs(tokens=tokens_output(spec))
+    outputs.token_info.SetInParent()
+    return Streamed(model, name, inputs, outputs, reading, take, bytes_per_token=4 * model.dim)
+
+
+def bare_token_vectors(
+    model: ModelDescription, name: str, inputs: Sequence[Input], spec: TokensSpec, reading: Reading
+) -> Streamed[NDArray[Any]]:
+    """The same as arrays alone."""
+
+    def take(answer: Answer, index: int) -> NDArray[Any]:
         return answer.part("tokens", index)
 
-    outputs = pb.Outputs(tokens=pb.TokensOutput())
-    return Streamed(model, name, inputs, outputs, truncate, take, bytes_per_token=4 * model.dim)
+    outputs = pb.Outputs(tokens=tokens_output(spec))
+    return Streamed(model, name, inputs, outputs, reading, take, bytes_per_token=4 * model.dim)
 
 
 def whole_attention(
-    model: ModelDescription, name: str, text: Input, layers: IndicesLike, truncate: Truncate
+    model: ModelDescription, name: str, text: Input, layers: IndicesLike, reading: Reading
 ) -> Streamed[Attention]:
     """The whole maps of attention of some layers of one input."""
 
@@ -152,7 +171,7 @@ def whole_attention(
 
     outputs = pb.Outputs(attention=attention_output(AttentionSpec.of(layers)))
     outputs.token_info.SetInParent()
-    return Streamed(model, name, [text], outputs, truncate, take)
+    return Streamed(model, name, [text], outputs, reading, take)
 
 
 def attention_maps(
@@ -160,40 +179,13 @@ def attention_maps(
     name: str,
     inputs: Sequence[Input],
     spec: AttentionSpec,
-    truncate: Truncate,
+    reading: Reading,
     head_mask: ArrayLike | None,
 ) -> Streamed[AttentionMaps]:
     """Attention of any number of inputs in the form that a spec says."""
     outputs = pb.Outputs(attention=attention_output(spec))
     outputs.token_info.SetInParent()
-    return Streamed(model, name, inputs, outputs, truncate, maps_of, head_mask=head_mask)
-
-
-def dry_run(name: str, text: Input, spec: AttentionSpec, truncate: Truncate) -> pb.EncodeRequest:
-    """The request that asks how large the attention of one input would be."""
-    outputs = pb.Outputs(attention=attention_output(spec))
-    return encode_request(name, [to_input(text, "text")], outputs, truncate, dry_run=True)
-
-
-def occlusion_request(name: str, text: Input, tokens: TokenChoice | None, truncate: Truncate) -> pb.OccludeRequest:
-    """The request that asks how far a vector moves when tokens are hidden; None: those that are not special.
-
-    Raises:
-        InvalidInput: an argument is none that can be sent.
-    """
-    request = pb.OccludeRequest(model=name, input=to_input(text, "text"), truncation=to_truncation(truncate))
-    if tokens is not None:
-        request.tokens.CopyFrom(selector_of("tokens", tokens) or pb.TokenSelector(named=pb.NAMED_TOKENS_ALL))
-    return request
-
-
-def occlusion(response: pb.OccludeResponse) -> Occlusion:
-    """What a response says. Raises EngineError where it does not hold together."""
-    tokens, places = from_token_info(response.item.tokens), tuple(response.tokens)
-    if list(response.moved.shape) != [len(places)] or not places or max(places) >= len(tokens):
-        raise malformed(f"distances of the shape {list(response.moved.shape)} for {len(places)} tokens")
-    moved = from_bytes(dtype_of(response.moved.dtype), response.moved.data, len(places))
-    return Occlusion(moved, places, tokens, from_model_ref(response.model))
+    return Streamed(model, name, inputs, outputs, reading, maps_of, head_mask=head_mask)
 
 
 def maps_of(answer: Answer, index: int) -> AttentionMaps:
@@ -239,7 +231,7 @@ def _units(units: pb.Units | None, count: int) -> Units:
     return Units(tuple(tokens[begin:end] for begin, end in itertools.pairwise(bounds)))
 
 
-def hidden(model: ModelDescription, name: str, text: Input, spec: HiddenSpec, truncate: Truncate) -> Streamed[Hidden]:
+def hidden(model: ModelDescription, name: str, text: Input, spec: HiddenSpec, reading: Reading) -> Streamed[Hidden]:
     """Hidden states of one input."""
 
     def take(answer: Answer, index: int) -> Hidden:
@@ -250,7 +242,7 @@ def hidden(model: ModelDescription, name: str, text: Input, spec: HiddenSpec, tr
 
     outputs = pb.Outputs(hidden=hidden_output(spec))
     outputs.token_info.SetInParent()
-    return Streamed(model, name, [text], outputs, truncate, take)
+    return Streamed(model, name, [text], outputs, reading, take)
 
 
 def tokens_of(answer: Answer, index: int) -> TokenList:

@@ -90,7 +90,7 @@ def attention_spec(message: pb.AttentionOutput) -> AttentionSpec:
         InvalidInput: an enumeration has a value that this side does not know; naming the field.
     """
     field = "outputs.attention"
-    reduce = [_known(f"{field}.reduce[{at}]", _REDUCTIONS, number) for at, number in enumerate(message.reduce)]
+    reduce = [known(f"{field}.reduce[{at}]", _REDUCTIONS, number) for at, number in enumerate(message.reduce)]
     return AttentionSpec(
         layers=_indices(message.layers, message.layer_runs),
         heads=_indices(message.heads, message.head_runs),
@@ -98,10 +98,10 @@ def attention_spec(message: pb.AttentionOutput) -> AttentionSpec:
         reduce=tuple(reduce),
         queries=token_choice(f"{field}.queries", message.queries) if message.HasField("queries") else "all",
         keys=token_choice(f"{field}.keys", message.keys) if message.HasField("keys") else "all",
-        unit=_known(f"{field}.unit", _UNITS, message.unit),
+        unit=known(f"{field}.unit", _UNITS, message.unit),
         spans=tuple(map(_span, message.spans)),
         top_k=message.top_k if message.HasField("top_k") else None,
-        dtype=_known(f"{field}.dtype", _NUMBERS, message.dtype),
+        dtype=known(f"{field}.dtype", _NUMBERS, message.dtype),
         scores=message.scores,
         drop_special=message.drop_special,
         max_bytes=message.max_bytes if message.HasField("max_bytes") else None,
@@ -114,7 +114,7 @@ def hidden_spec(message: pb.HiddenOutput) -> HiddenSpec:
     return HiddenSpec(
         layers=_indices(message.layers, message.layer_runs),
         tokens=token_choice(f"{field}.tokens", message.tokens) if message.HasField("tokens") else "all",
-        dtype=_known(f"{field}.dtype", _NUMBERS, message.dtype),
+        dtype=known(f"{field}.dtype", _NUMBERS, message.dtype),
     )
 
 
@@ -185,7 +185,8 @@ def grid(axes: Sequence[str], shape: Sequence[int]) -> tuple[int, int, int, int]
     return planes, heads, rows, width
 
 
-def _known(field: str, names: Mapping[int, T], number: int) -> T:
+def known(field: str, names: Mapping[int, T], number: int) -> T:
+    """The value that an enumeration's number stands for. Raises InvalidInput where it is none that this side knows."""
     if number not in names:
         raise InvalidInput(field, f"{number} is none that this server knows; see the contract")
     return names[number]
@@ -222,7 +223,7 @@ def token_choice(field: str, selector: pb.TokenSelector) -> TokenChoice:
     """The tokens that a selector means. Raises InvalidInput where it is empty, or has a name that this side does not know."""
     kind = selector.WhichOneof("tokens")
     if kind == "named":
-        return _known(field, _NAMED, selector.named)
+        return known(field, _NAMED, selector.named)
     if kind == "indices":
         return tuple(selector.indices.indices)
     if kind == "span":

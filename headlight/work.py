@@ -11,27 +11,33 @@ from __future__ import annotations
 import abc
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from headlight.chunks import whole_answer
 from headlight.convert import (
+    DTYPES,
     Input,
-    Truncate,
+    Prompting,
+    Reading,
     encode_request,
     from_model_ref,
     from_token_info,
     malformed,
+    set_reading,
     to_head_mask,
     to_input,
 )
 from headlight.description import ModelDescription
+from headlight.embeddings import Embeddings
 from headlight.errors import MixedWeights
 from headlight.pb import headlight_pb2 as pb
-from headlight.plan import Cost, measure, request_bytes, response_bytes, split
-from headlight.results import Embeddings, Floats, ModelRef, TokenList
+from headlight.plan import Cost, measure, request_bytes, response_bytes, rest_of, split
+from headlight.results import ModelRef, TokenList
+from headlight.spec import VECTOR_BITS, PooledSpec, VectorType
+from headlight.wire_vectors import VECTOR_TYPES, pooled_output
 
 ITEM_BYTES = 32  # of an `Item` in a response, without its tokens
 MASK_FRAMING_BYTES = 8  # tag and length of a HeadMask in an input
@@ -58,6 +64,11 @@ class Origin:
                 f"{ref.name} {ref.version} {ref.precision}); call again when the roll-out has ended"
             )
         return ref
+
+
+def prompt_bytes(model: ModelDescription, reading: Prompting) -> int:
+    """Bytes of what is put before each text: an upper bound of its tokens."""
+    return len(model.prompt_text(reading.get("prompt"), reading.get("prompt_name")).encode())
 
 
 class UnaryWork(abc.ABC, Generic[RequestT, ResponseT, ResultT]):
@@ -99,67 +110,86 @@ class Pooled(UnaryWork[pb.EncodeRequest, pb.EncodeResponse, Embeddings]):
         model: ModelDescription,
         name: str,
         inputs: Sequence[Input],
-        truncate: Truncate,
-        head_mask: ArrayLike | None = None,
+        spec: PooledSpec,
+        head_mask: ArrayLike | None,
+        reading: Reading,
     ) -> None:
+        self._base = encode_request(name, (), pb.Outputs(pooled=pooled_output(spec)), reading)
         mask = to_head_mask(model, head_mask)
         mask_bytes = 0 if mask is None else mask.ByteSize() + MASK_FRAMING_BYTES
-        item_bytes = ITEM_BYTES + 4 * model.dim
+        self._dtypes: tuple[VectorType, ...] = spec.dtypes or ("float32",)
+        self._width = spec.dimensions or model.pooled_dim
+        item_bytes = ITEM_BYTES + sum(self._width * VECTOR_BITS[dtype] // 8 for dtype in self._dtypes)
+        prompt = prompt_bytes(model, reading)
         # What is longer is refused, or cut before it counts.
         costs = [
-            Cost(1, size + mask_bytes, min(tokens, model.max_length), item_bytes)
+            Cost(1, size + mask_bytes, min(tokens + prompt, model.max_length), item_bytes)
             for size, tokens in measure(inputs, request_bytes(model))
         ]
-        limits = model.limits
-        most = sys.maxsize
-        budget = Cost(
-            limits.max_items or most, request_bytes(model), limits.max_request_tokens or most, response_bytes(model)
+        limits, most = model.limits, sys.maxsize
+        request, response = rest_of(request_bytes(model), self._base), response_bytes(model)
+        super().__init__(
+            inputs, costs, Cost(limits.max_items or most, request, limits.max_request_tokens or most, response), mask
         )
-        super().__init__(inputs, costs, budget, mask)
         self._model = model
-        self._base = encode_request(name, (), pb.Outputs(pooled=pb.PooledOutput()), truncate)
         self._origin = Origin()
-        self._vectors: Floats | None = None
-        self._counts = np.zeros((2, len(inputs)), np.int64)
+        self._vectors: dict[VectorType, NDArray[Any]] = {}
+        self._counts = np.zeros((3, len(inputs)), np.int64)
 
     def request(self, inputs: Sequence[pb.Input]) -> pb.EncodeRequest:
-        request = pb.EncodeRequest(inputs=inputs)
-        request.MergeFrom(self._base)
+        request = pb.EncodeRequest()
+        request.CopyFrom(self._base)
+        request.inputs.extend(inputs)
         return request
 
     def receive(self, part: range, response: pb.EncodeResponse) -> None:
-        vectors = whole_answer(response, len(part)).part("pooled", 0)
+        answer = whole_answer(response, len(part))
         self._origin.check(response.model)
-        if self._vectors is None:
-            self._vectors = np.empty((len(self._inputs), vectors.shape[1]), np.float32)
-        if vectors.shape[1] != self._vectors.shape[1]:
-            raise malformed(f"vectors of {self._vectors.shape[1]} and of {vectors.shape[1]} numbers")
         place = slice(part.start, part.stop)
-        self._vectors[place] = vectors
+        told = [tensor.dtype for tensor in response.pooled]
+        if told != [VECTOR_TYPES[dtype] for dtype in self._dtypes]:
+            raise malformed(f"vectors of the types {told}, and {', '.join(self._dtypes)} were asked for")
+        for at, dtype in enumerate(self._dtypes):
+            vectors = answer.part("pooled", at)
+            if dtype not in self._vectors:
+                self._vectors[dtype] = np.empty((len(self._inputs), vectors.shape[1]), vectors.dtype)
+            if vectors.shape[1] != self._vectors[dtype].shape[1]:
+                raise malformed(f"vectors of {self._vectors[dtype].shape[1]} and of {vectors.shape[1]} numbers")
+            self._vectors[dtype][place] = vectors
         self._counts[0, place] = [item.token_count for item in response.items]
-        self._counts[1, place] = [item.original_token_count for item in response.items]
+        self._counts[1, place] = [item.prompt_token_count for item in response.items]
+        self._counts[2, place] = [item.original_token_count for item in response.items]
 
     def result(self) -> Embeddings:
-        vectors = np.empty((0, self._model.dim), np.float32) if self._vectors is None else self._vectors
-        return Embeddings(vectors, self._counts[0], self._counts[1], self._origin.ref or self._model.ref)
+        for dtype in self._dtypes:
+            if dtype not in self._vectors:  # there were no inputs
+                extent = self._width * VECTOR_BITS[dtype] // 8 if VECTOR_BITS[dtype] == 1 else self._width
+                self._vectors[dtype] = np.empty((0, extent), DTYPES[VECTOR_TYPES[dtype]])
+        encoded, prompts, original = self._counts
+        return Embeddings(self._vectors, encoded, prompts, original, self._origin.ref or self._model.ref)
 
 
 class Tokenized(UnaryWork[pb.TokenizeRequest, pb.TokenizeResponse, list[TokenList]]):
     """The tokens of any number of inputs."""
 
-    def __init__(self, model: ModelDescription, name: str, inputs: Sequence[Input]) -> None:
+    def __init__(self, model: ModelDescription, name: str, inputs: Sequence[Input], prompting: Prompting) -> None:
+        self._base = pb.TokenizeRequest(model=name)
+        set_reading(self._base, **prompting)
+        prompt = prompt_bytes(model, prompting)
         costs = [
-            Cost(1, size, 0, ITEM_BYTES + TOKEN_BYTES * tokens)  # tokenising has no limit on tokens
+            Cost(1, size, 0, ITEM_BYTES + TOKEN_BYTES * (tokens + prompt))  # tokenising has no limit on tokens
             for size, tokens in measure(inputs, request_bytes(model))
         ]
-        budget = Cost(model.limits.max_items or sys.maxsize, request_bytes(model), 0, response_bytes(model))
-        super().__init__(inputs, costs, budget)
-        self._name = name
+        request = rest_of(request_bytes(model), self._base)
+        super().__init__(inputs, costs, Cost(model.limits.max_items or sys.maxsize, request, 0, response_bytes(model)))
         self._origin = Origin()
         self._tokens: dict[int, TokenList] = {}
 
     def request(self, inputs: Sequence[pb.Input]) -> pb.TokenizeRequest:
-        return pb.TokenizeRequest(model=self._name, inputs=inputs)
+        request = pb.TokenizeRequest()
+        request.CopyFrom(self._base)
+        request.inputs.extend(inputs)
+        return request
 
     def receive(self, part: range, response: pb.TokenizeResponse) -> None:
         if len(response.items) != len(part):

@@ -15,8 +15,9 @@ def mean_pool(tokens: Tensor, mask: Tensor) -> Tensor:
 
 
 def cls_pool(tokens: Tensor, mask: Tensor) -> Tensor:
-    """The first token's vector. [B, S, D] float, [B, S] bool -> [B, D]; zeros where it is padding."""
-    return tokens[:, 0] * mask[:, :1].to(tokens.dtype)
+    """The vector of the first token that counts. [B, S, D] float, [B, S] bool -> [B, D]; zeros where none does."""
+    first = mask & (mask.cumsum(dim=1) == 1)
+    return (tokens * first.unsqueeze(-1).to(tokens.dtype)).sum(dim=1)
 
 
 def last_pool(tokens: Tensor, mask: Tensor) -> Tensor:
@@ -27,8 +28,9 @@ def last_pool(tokens: Tensor, mask: Tensor) -> Tensor:
 
 
 def max_pool(tokens: Tensor, mask: Tensor) -> Tensor:
-    """The largest of each dimension, padding apart. [B, S, D] float, [B, S] bool -> [B, D]; -1e30 where all is padding."""
-    return torch.where(mask.unsqueeze(-1), tokens, MASKED).amax(dim=1)
+    """The largest of each dimension, padding apart. [B, S, D] float, [B, S] bool -> [B, D]; zeros where all is padding."""
+    largest = torch.where(mask.unsqueeze(-1), tokens, MASKED).amax(dim=1)
+    return torch.where(mask.any(dim=1, keepdim=True), largest, 0.0)
 
 
 def weighted_mean_pool(tokens: Tensor, mask: Tensor) -> Tensor:

@@ -16,19 +16,21 @@ from headlight.results import TokenList
 from headlight.runtime import Runtime
 from headlight.runtime.choice import Choice
 from headlight.runtime.items import EncodeItem, ItemResult
+from headlight.runtime.manifest import Architecture
 from headlight.runtime.shapes import attention_shape
 from headlight.runtime.units import Places, Units
 from headlight.runtime.values import Tokenized
+from headlight.runtime.vectors import AS_THEY_ARE, Vector, as_types, packed
 from headlight.spec import STATISTICS
 from headlight.wire import NUMBERS, REDUCTIONS
-from service.convert import Interface
+from headlight.wire_vectors import ROW_TYPES, VECTOR_TYPES
+from service.interface import Interface
 
 FLOAT = pb.DATA_TYPE_FLOAT32
 TAG_BYTES = 1  # of a field numbered below 16
-FRAMING_BYTES = 160  # at most: Timings, and the tags and lengths that adding data to six tensors brings
-# Outputs with data, in the order in which chunks carry them, and what each is in ItemResult.
+FRAMING_BYTES = 256  # at most: Timings, and the tags and lengths that adding data to ten tensors brings
+# Outputs with ragged data, in the order in which chunks carry them behind pooled ones, and what each is in ItemResult.
 RESULTS = {
-    "pooled": "pooled",
     "tokens": "tokens",
     "attention": "attention",
     "hidden": "hidden",
@@ -53,6 +55,7 @@ def describe(runtime: Runtime, ref: pb.ModelRef, interface: Interface, limits: p
     """The answer of GetModel."""
     manifest = runtime.bundle.manifest
     architecture = manifest.architecture
+    offer, prompts = interface.offer, interface.prompts
     info = pb.ModelInfo(
         positions=architecture.positions,
         layers=architecture.layers,
@@ -65,6 +68,14 @@ def describe(runtime: Runtime, ref: pb.ModelRef, interface: Interface, limits: p
         normalized=manifest.normalize,
         accepts=interface.accepts,
         outputs=["pooled", "tokens", *(["attention", "hidden"] if interface.attend else []), "token_info"],
+        pooled_dim=architecture.pooled_dim,
+        prompts=[pb.NamedPrompt(name=name, text=text) for name, text in prompts.by_name.items()],
+        default_prompt=prompts.default,
+        include_prompt=manifest.include_prompt,
+        trained_dimensions=manifest.dimensions,
+        similarity=manifest.similarity,
+        pooled_dtypes=[VECTOR_TYPES[dtype] for dtype in offer.dtypes],
+        int8_dimensions=sorted(offer.ranges),
     )
     parity = [
         pb.Parity(
@@ -81,7 +92,11 @@ def describe(runtime: Runtime, ref: pb.ModelRef, interface: Interface, limits: p
 
 
 def header(
-    ref: pb.ModelRef, inputs: Sequence[Tokenized], items: Sequence[EncodeItem], with_info: bool, dim: int
+    ref: pb.ModelRef,
+    inputs: Sequence[Tokenized],
+    items: Sequence[EncodeItem],
+    with_info: bool,
+    architecture: Architecture,
 ) -> pb.EncodeResponse:
     """An answer without data and timings: what became of the inputs, and of every output its type, layers, shapes and offsets.
 
@@ -90,15 +105,20 @@ def header(
         inputs: as tokenised.
         items: as they are to run, of one selection.
         with_info: whether to say what the tokens are.
-        dim: of the model's vectors.
+        architecture: of the model.
     """
+    dim = architecture.dim
     response = pb.EncodeResponse(model=ref, items=[_item(tokenized, with_info) for tokenized in inputs])
     wanted = items[0].selection
+    response.usage.CopyFrom(_usage(inputs))
     if wanted.pooled:
-        response.pooled.dtype = FLOAT
-        response.pooled.shape.extend((len(inputs), dim))
+        width = wanted.vector.width or architecture.pooled_dim
+        for dtype in wanted.vector.dtypes:
+            response.pooled.add(dtype=VECTOR_TYPES[dtype], shape=(len(inputs), packed(width, dtype)[0]))
     if wanted.tokens:
-        _ragged(response.tokens, FLOAT, (), [(len(item.ids), dim) for item in items])
+        _ragged(response.tokens, ROW_TYPES[wanted.rows.dtype], (), [(item.row_count, dim) for item in items])
+        if wanted.rows.skip_special or wanted.rows.skip_prompt:
+            response.kept_tokens.extend(pb.TokenIndices(indices=item.rows) for item in items)
     if (states := wanted.hidden) is not None:
         shapes = [
             (len(states.layers), len(item.ids) if item.states is None else len(item.states), dim) for item in items
@@ -138,11 +158,27 @@ def _units(units: Units | None) -> pb.Units | None:
     return None if units is None else pb.Units(tokens=units.tokens, starts=() if units.starts is None else units.starts)
 
 
-def fill(response: pb.EncodeResponse, results: Sequence[ItemResult]) -> None:
-    """Put the data into a header, which is the whole answer then. Results are in the order of the items."""
+def fill(response: pb.EncodeResponse, results: Sequence[ItemResult], vector: Vector = AS_THEY_ARE) -> None:
+    """Put the data into a header, which is the whole answer then.
+
+    Args:
+        response: to be filled.
+        results: in the order of the items.
+        vector: the form in which pooled vectors were asked for.
+    """
+    for tensor, array in zip(response.pooled, pooled_tensors(response, results, vector), strict=True):
+        tensor.data = raw(array).tobytes()
     for name, attribute in RESULTS.items():
         if response.HasField(name):
             getattr(response, name).data = b"".join([raw(getattr(result, attribute)).data for result in results])
+
+
+def pooled_tensors(response: pb.EncodeResponse, results: Sequence[ItemResult], vector: Vector) -> list[NDArray[Any]]:
+    """The pooled vectors [N, ...] in each type that a header announces."""
+    if not response.pooled:
+        return []
+    vectors = np.stack([result.pooled for result in results if result.pooled is not None])
+    return list(as_types(vectors, vector).values())
 
 
 def raw(array: NDArray[Any]) -> NDArray[Any]:
@@ -159,6 +195,7 @@ def token_info(info: TokenList) -> pb.TokenInfo:
         ends=info.ends,
         special=info.special,
         segments=info.segments,
+        prompt=info.prompt if any(info.prompt) else (),
     )
 
 
@@ -194,11 +231,20 @@ def _ragged(
     tensor.offsets.extend(itertools.accumulate((math.prod(shape.sizes) for shape in tensor.shapes), initial=0))
 
 
+def _usage(inputs: Sequence[Tokenized]) -> pb.Usage:
+    return pb.Usage(
+        token_count=sum(len(tokenized.ids) for tokenized in inputs),
+        prompt_token_count=sum(tokenized.prompt_length for tokenized in inputs),
+        original_token_count=sum(tokenized.original_length for tokenized in inputs),
+    )
+
+
 def _item(tokenized: Tokenized, with_info: bool) -> pb.Item:
     item = pb.Item(
         token_count=len(tokenized.ids),
         original_token_count=tokenized.original_length,
         truncated=tokenized.truncated,
+        prompt_token_count=tokenized.prompt_length,
     )
     if with_info and tokenized.info is not None:
         item.tokens.CopyFrom(token_info(tokenized.info))

@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.items import ItemResult
+from headlight.runtime.vectors import AS_THEY_ARE, Vector
 from headlight.wire import OUTPUT_KINDS, axes_of, grid
-from service.answers import RESULTS, fill, raw
+from service.answers import RESULTS, fill, pooled_tensors, raw
 
 FRAME_LIMIT_BYTES = 4 << 20  # what gRPC clients receive unless told otherwise
 CHUNK_BYTES = 1 << 20  # data per chunk; larger ones are no faster and would hold up the stream's other answers
@@ -28,7 +28,11 @@ class Place(NamedTuple):
 
 
 def frames(
-    request_id: str, header: pb.EncodeResponse, results: Sequence[ItemResult], data_bytes: int
+    request_id: str,
+    header: pb.EncodeResponse,
+    results: Sequence[ItemResult],
+    data_bytes: int,
+    vector: Vector = AS_THEY_ARE,
 ) -> Iterator[pb.EncodeStreamResponse]:
     """The frames that answer one request of a stream.
 
@@ -37,43 +41,53 @@ def frames(
         header: the answer without data, timings included; at most HEADER_LIMIT_BYTES.
         results: in the order of the items.
         data_bytes: of all results together.
+        vector: the form in which pooled vectors were asked for.
 
     Yields:
         One `response` where the data fits into a chunk; else `header`, chunks of whole rows, `end`. Each stays below
         FRAME_LIMIT_BYTES.
     """
     if data_bytes <= CHUNK_BYTES:
-        fill(header, results)
+        fill(header, results, vector)
         yield pb.EncodeStreamResponse(id=request_id, response=header)
         return
     yield pb.EncodeStreamResponse(id=request_id, header=header)
     count = 0
-    for chunk in _chunks(header, results):
+    for chunk in _chunks(header, results, vector):
         count += 1
         yield pb.EncodeStreamResponse(id=request_id, chunk=chunk)
     yield pb.EncodeStreamResponse(id=request_id, end=pb.StreamEnd(chunks=count, data_bytes=data_bytes))
 
 
-def _chunks(header: pb.EncodeResponse, results: Sequence[ItemResult]) -> Iterator[pb.Chunk]:
+def _chunks(header: pb.EncodeResponse, results: Sequence[ItemResult], vector: Vector) -> Iterator[pb.Chunk]:
     """In the order of the bytes in each output's `data`, so an offset is the sum of what went before."""
+    for at, array in enumerate(pooled_tensors(header, results, vector)):
+        yield from _pieces("pooled", at, array, axes_of("pooled", header), 0)
     for name, attribute in RESULTS.items():
         if not header.HasField(name):
             continue
-        output, offset = OUTPUT_KINDS[name], 0
-        for item, part in enumerate(_parts(name, [getattr(result, attribute) for result in results])):
-            for place, data in cut(part, axes_of(name, header)):
-                yield pb.Chunk(
-                    output=output,
-                    item=item,
-                    layer=place.layer,
-                    head_begin=place.heads.start,
-                    head_end=place.heads.stop,
-                    row_begin=place.rows.start,
-                    row_end=place.rows.stop,
-                    offset_bytes=offset,
-                    data=data,
-                )
-                offset += len(data)
+        offset, axes = 0, axes_of(name, header)
+        for item, result in enumerate(results):
+            part = getattr(result, attribute)
+            yield from _pieces(name, item, part, axes, offset)
+            offset += part.nbytes
+
+
+def _pieces(name: str, item: int, part: NDArray[Any], axes: Sequence[str], offset: int) -> Iterator[pb.Chunk]:
+    """The chunks of one tensor, whose first byte has an offset."""
+    for place, data in cut(part, axes):
+        yield pb.Chunk(
+            output=OUTPUT_KINDS[name],
+            item=item,
+            layer=place.layer,
+            head_begin=place.heads.start,
+            head_end=place.heads.stop,
+            row_begin=place.rows.start,
+            row_end=place.rows.stop,
+            offset_bytes=offset,
+            data=data,
+        )
+        offset += len(data)
 
 
 def cut(part: NDArray[Any], axes: Sequence[str]) -> Iterator[tuple[Place, bytes]]:
@@ -91,8 +105,3 @@ def cut(part: NDArray[Any], axes: Sequence[str]) -> Iterator[tuple[Place, bytes]
         for row in range(0, rows, fitting):
             some = range(row, min(rows, row + fitting))
             yield Place(layer, together, some), whole[layer, begin, row : some.stop].tobytes()
-
-
-def _parts(name: str, parts: list[NDArray[Any]]) -> list[NDArray[Any]]:
-    """One tensor for each item; pooled vectors are one altogether."""
-    return [np.stack(parts)] if name == "pooled" else parts

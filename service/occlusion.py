@@ -13,6 +13,7 @@ from headlight.runtime.choice import check_tokens, is_one_token
 from headlight.runtime.units import pooled_token, select
 from headlight.runtime.values import Ids
 from headlight.wire import has_unknown, token_choice
+from headlight.wire_vectors import prompt_wish, set_prompt
 from service.prepared import Prepared
 from service.served import ServedModel
 
@@ -50,6 +51,7 @@ async def occlude(model: ServedModel, request: pb.OccludeRequest, deadline: floa
 async def _prepare(model: ServedModel, request: pb.OccludeRequest) -> Prepared:
     outputs = pb.Outputs(pooled=pb.PooledOutput(), token_info=pb.TokenInfoOutput())
     encode = pb.EncodeRequest(inputs=[request.input], truncation=request.truncation, outputs=outputs)
+    set_prompt(encode, prompt_wish(request))
     try:
         return await model.prepare(encode)
     except InvalidInput as error:

@@ -22,7 +22,6 @@ from service.batcher import Batcher
 from service.convert import (
     EncodeInput,
     EncodeJob,
-    Interface,
     Pair,
     TokenIds,
     TokenizeJob,
@@ -31,6 +30,7 @@ from service.convert import (
     tokenize_job,
 )
 from service.groups import Answer
+from service.interface import Interface
 from service.metrics import ModelMetrics
 from service.prepared import Prepared
 from service.status import reason_of
@@ -69,6 +69,8 @@ class ServedModel:
             pooling=manifest.pooling,
             accepts=accepts,
             attend="attend" in runtime.roles,
+            offer=runtime.offer,
+            prompts=runtime.prompts,
             max_items=limits.max_items,
             max_characters=max_characters,
             max_length=manifest.max_length,
@@ -97,8 +99,10 @@ class ServedModel:
         def tokenize(left: threading.Event) -> tuple[list[Tokenized], list[EncodeItem], pb.EncodeResponse]:
             inputs = list(self._tokenized(job.tokenize, left))
             items = list(self._items(job, inputs))
-            with_info, dim = request.outputs.HasField("token_info"), self._architecture.dim
-            return inputs, items, header(self.ref, inputs, items, with_info, dim) if items else pb.EncodeResponse()
+            if not items:  # the caller has left
+                return inputs, items, pb.EncodeResponse()
+            with_info = request.outputs.HasField("token_info")
+            return inputs, items, header(self.ref, inputs, items, with_info, self._architecture)
 
         inputs, items, response = await self._off_the_loop(job.tokenize, tokenize)
         response.timings.tokenize_ns = time.monotonic_ns() - arrived_ns
@@ -212,7 +216,7 @@ class ServedModel:
 
     async def _off_the_loop(self, job: TokenizeJob, work: Callable[[threading.Event], T]) -> T:
         """The whole of `work` on a request in one go: in a thread, unless that costs more than the work itself."""
-        if sum(map(_size, job.inputs)) <= INLINE_CHARACTERS:
+        if sum(map(_size, job.inputs)) + len(job.prompt) * len(job.inputs) <= INLINE_CHARACTERS:
             return work(threading.Event())
         with self.stage("tokenize"):
             return await self._tokenizers.run(work)
@@ -247,8 +251,9 @@ class ServedModel:
         if self._runtime.tokenizer is None:
             raise RuntimeError("text was accepted without a tokenizer. This is a bug.")
         first, second = value if isinstance(value, Pair) else (value, None)
+        prompt = "" if second is not None else job.prompt
         return self._runtime.tokenizer.encode(
-            first, second, truncation=job.truncation, limit=job.limit, with_info=job.with_info
+            first, second, prompt=prompt, truncation=job.truncation, limit=job.limit, with_info=job.with_info
         )
 
 

@@ -51,7 +51,7 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
             check_unary(prepared, model.limits.max_unary_response_bytes)
             with model.hold_output(prepared) as held:
                 results = await model.compute(prepared, deadline_of(context), held)
-                fill(prepared.header, results)
+                fill(prepared.header, results, prepared.selection.vector)
                 model.finish(prepared)
                 self._leave_to(sending, model, received, held)
         return prepared.header

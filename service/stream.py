@@ -196,7 +196,8 @@ class StreamCall:
         model.finish(prepared)
         patience = Patience(self._stall_seconds)
         with model.stage("send"):
-            for frame in frames(request_id, prepared.header, results, prepared.data_bytes):
+            vector = prepared.selection.vector
+            for frame in frames(request_id, prepared.header, results, prepared.data_bytes, vector):
                 await self._write(frame, patience)
 
     async def _write(self, frame: pb.EncodeStreamResponse, patience: Patience) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
 import string
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tokenizers
 import torch
 from tokenizers import models, normalizers, pre_tokenizers, processors
@@ -101,6 +105,20 @@ def sharpened(config: EncoderConfig, seed: int = 0) -> Encoder:
             if name.endswith("attention.project_in.weight"):
                 parameter[: 2 * config.dim] *= 3.0  # the rows of Q and K
     return encoder.eval()
+
+
+def with_options(bundle: Path, target: Path, ranges: dict[str, Any] | None = None, **values: Any) -> Path:
+    """A copy of a bundle whose manifest has other values, and the ranges of int8 where some are given: `int8_d` float32 [2, d]."""
+    shutil.copytree(bundle, target)
+    path = target / "manifest.json"
+    manifest = json.loads(path.read_text())
+    if ranges is not None:
+        np.savez(target / "ranges.npz", **ranges)
+        data = (target / "ranges.npz").read_bytes()
+        manifest["files"]["ranges.npz"] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+        manifest["ranges"] = "ranges.npz"
+    path.write_text(json.dumps(manifest | values))
+    return target
 
 
 def write_checkpoint(folder: Path, config: EncoderConfig) -> Path:

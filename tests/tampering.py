@@ -116,6 +116,30 @@ def replace_and_relist(bundle: Path, name: str, data: bytes) -> None:
 
 LISTED = ("embed.onnx", "attend.onnx", "weights.bin", "tokenizer.json", "golden.npz", "parity.json")
 MANIFEST = "manifest.json"
+# Values that embedding options cannot have.
+NO_OPTIONS: list[tuple[str, object]] = [
+    ("architecture.pooled_dim", 0),
+    ("architecture.pooled_dim", "36"),
+    ("prompts", ["query: "]),
+    ("prompts", {"query": 1}),
+    ("prompts", {"query": "x" * 5000}),
+    ("prompts", {"query": "\ud800"}),
+    ("prompts", {"que\nry": "query: "}),
+    ("prompts", {"": "query: "}),
+    ("prompts", {str(number): "" for number in range(2000)}),
+    ("default_prompt", "query"),
+    ("default_prompt", 1),
+    ("include_prompt", 1),
+    ("include_prompt", None),
+    ("dimensions", 8),
+    ("dimensions", [37]),
+    ("dimensions", [0]),
+    ("dimensions", [True]),
+    ("dimensions", [8, 8]),
+    ("similarity", "cos"),
+    ("ranges", 1),
+    ("ranges", "a\nb"),
+]
 TAMPERINGS = [
     *(Tampering(f"a changed bit in {name}", name, partial(flip, name=name)) for name in LISTED),
     *(Tampering(f"{name} missing", name, partial(remove, name=name)) for name in LISTED),
@@ -158,6 +182,11 @@ TAMPERINGS = [
     Tampering("a listed name of two lines", "a\\nb", lambda b: list_as(b, "a\nb")),
     Tampering("a listed name that is no text", "a\\ud800", lambda b: list_as(b, "a\ud800")),
     Tampering("a used name of two lines", MANIFEST, lambda b: set_value(b, "golden", "a\nb")),
+    *(
+        Tampering(f"{path} of {value!r:.30}", MANIFEST, partial(set_value, path=path, value=value))
+        for path, value in NO_OPTIONS
+    ),
+    Tampering("ranges there are not", "ranges.npz", lambda b: set_value(b, "ranges", "ranges.npz")),
     Tampering("manifest cut short", MANIFEST, lambda b: replace(b, MANIFEST, (b / MANIFEST).read_bytes()[:100])),
     Tampering("manifest of brackets", MANIFEST, lambda b: replace(b, MANIFEST, b"[" * 10**6)),
     Tampering("not a bundle", MANIFEST, lambda b: (b / MANIFEST).unlink()),
@@ -177,5 +206,9 @@ MISFITS = [
     Tampering("golden ids of text", "golden.npz", lambda b: change_golden(b, "ids_0", lambda a: a.astype(str))),
     Tampering("golden ids out of range", "golden.npz", lambda b: change_golden(b, "ids_0", lambda a: a + 10**6)),
     Tampering("golden answers of text", "golden.npz", lambda b: change_golden(b, "pooled_0", lambda a: a.astype(str))),
+    Tampering("another pooled width", "embed.onnx", lambda b: add(b, "pooled_dim", 1)),
+    Tampering("prompts not to be pooled", "embed.onnx", lambda b: set_value(b, "include_prompt", value=False)),
+    Tampering("ranges that are none", "parity.json", lambda b: set_value(b, "ranges", "parity.json")),
+    Tampering("ranges of another archive", "golden.npz", lambda b: set_value(b, "ranges", "golden.npz")),
     Tampering("golden answers in another file", "weights.bin", lambda b: set_value(b, "golden", "weights.bin")),
 ]

@@ -27,6 +27,7 @@ ALLOWED = {
         "headlight.results",
         "headlight.spec",
         "headlight.wire",
+        "headlight.wire_vectors",
     ),
     "model": ("model",),
     "model.demo": ("model", "headlight"),  # shows the running service, so it calls it as a client

@@ -47,6 +47,9 @@ class DataType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DATA_TYPE_FLOAT16: _ClassVar[DataType]
     DATA_TYPE_UINT8: _ClassVar[DataType]
     DATA_TYPE_UINT16: _ClassVar[DataType]
+    DATA_TYPE_INT8: _ClassVar[DataType]
+    DATA_TYPE_BINARY: _ClassVar[DataType]
+    DATA_TYPE_UBINARY: _ClassVar[DataType]
 
 class OutputKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -83,6 +86,9 @@ DATA_TYPE_FLOAT32: DataType
 DATA_TYPE_FLOAT16: DataType
 DATA_TYPE_UINT8: DataType
 DATA_TYPE_UINT16: DataType
+DATA_TYPE_INT8: DataType
+DATA_TYPE_BINARY: DataType
+DATA_TYPE_UBINARY: DataType
 OUTPUT_KIND_UNSPECIFIED: OutputKind
 OUTPUT_KIND_POOLED: OutputKind
 OUTPUT_KIND_TOKENS: OutputKind
@@ -92,18 +98,22 @@ OUTPUT_KIND_ATTENTION_INDICES: OutputKind
 OUTPUT_KIND_ATTENTION_SCALES: OutputKind
 
 class EncodeRequest(_message.Message):
-    __slots__ = ("model", "inputs", "outputs", "truncation", "dry_run")
+    __slots__ = ("model", "inputs", "outputs", "truncation", "dry_run", "prompt_name", "prompt_text")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     INPUTS_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
     TRUNCATION_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_NAME_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TEXT_FIELD_NUMBER: _ClassVar[int]
     model: str
     inputs: _containers.RepeatedCompositeFieldContainer[Input]
     outputs: Outputs
     truncation: Truncation
     dry_run: bool
-    def __init__(self, model: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., outputs: _Optional[_Union[Outputs, _Mapping]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., dry_run: bool = ...) -> None: ...
+    prompt_name: str
+    prompt_text: str
+    def __init__(self, model: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., outputs: _Optional[_Union[Outputs, _Mapping]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., dry_run: bool = ..., prompt_name: _Optional[str] = ..., prompt_text: _Optional[str] = ...) -> None: ...
 
 class Input(_message.Message):
     __slots__ = ("text", "pair", "ids", "head_mask")
@@ -154,12 +164,26 @@ class Outputs(_message.Message):
     def __init__(self, pooled: _Optional[_Union[PooledOutput, _Mapping]] = ..., tokens: _Optional[_Union[TokensOutput, _Mapping]] = ..., attention: _Optional[_Union[AttentionOutput, _Mapping]] = ..., hidden: _Optional[_Union[HiddenOutput, _Mapping]] = ..., token_info: _Optional[_Union[TokenInfoOutput, _Mapping]] = ...) -> None: ...
 
 class PooledOutput(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("dimensions", "normalize", "dtypes")
+    DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
+    NORMALIZE_FIELD_NUMBER: _ClassVar[int]
+    DTYPES_FIELD_NUMBER: _ClassVar[int]
+    dimensions: int
+    normalize: bool
+    dtypes: _containers.RepeatedScalarFieldContainer[DataType]
+    def __init__(self, dimensions: _Optional[int] = ..., normalize: bool = ..., dtypes: _Optional[_Iterable[_Union[DataType, str]]] = ...) -> None: ...
 
 class TokensOutput(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("skip_special", "skip_prompt", "normalize", "dtype")
+    SKIP_SPECIAL_FIELD_NUMBER: _ClassVar[int]
+    SKIP_PROMPT_FIELD_NUMBER: _ClassVar[int]
+    NORMALIZE_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    skip_special: bool
+    skip_prompt: bool
+    normalize: bool
+    dtype: DataType
+    def __init__(self, skip_special: bool = ..., skip_prompt: bool = ..., normalize: bool = ..., dtype: _Optional[_Union[DataType, str]] = ...) -> None: ...
 
 class AttentionOutput(_message.Message):
     __slots__ = ("layers", "heads", "layer_runs", "head_runs", "pairs", "reduce", "queries", "keys", "unit", "spans", "top_k", "dtype", "scores", "drop_special", "max_bytes")
@@ -318,32 +342,46 @@ class Units(_message.Message):
     def __init__(self, tokens: _Optional[_Iterable[int]] = ..., starts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Item(_message.Message):
-    __slots__ = ("token_count", "original_token_count", "truncated", "tokens")
+    __slots__ = ("token_count", "original_token_count", "truncated", "tokens", "prompt_token_count")
     TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     ORIGINAL_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     token_count: int
     original_token_count: int
     truncated: bool
     tokens: TokenInfo
-    def __init__(self, token_count: _Optional[int] = ..., original_token_count: _Optional[int] = ..., truncated: bool = ..., tokens: _Optional[_Union[TokenInfo, _Mapping]] = ...) -> None: ...
+    prompt_token_count: int
+    def __init__(self, token_count: _Optional[int] = ..., original_token_count: _Optional[int] = ..., truncated: bool = ..., tokens: _Optional[_Union[TokenInfo, _Mapping]] = ..., prompt_token_count: _Optional[int] = ...) -> None: ...
+
+class Usage(_message.Message):
+    __slots__ = ("token_count", "prompt_token_count", "original_token_count")
+    TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ORIGINAL_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    token_count: int
+    prompt_token_count: int
+    original_token_count: int
+    def __init__(self, token_count: _Optional[int] = ..., prompt_token_count: _Optional[int] = ..., original_token_count: _Optional[int] = ...) -> None: ...
 
 class TokenInfo(_message.Message):
-    __slots__ = ("ids", "pieces", "starts", "ends", "special", "segments")
+    __slots__ = ("ids", "pieces", "starts", "ends", "special", "segments", "prompt")
     IDS_FIELD_NUMBER: _ClassVar[int]
     PIECES_FIELD_NUMBER: _ClassVar[int]
     STARTS_FIELD_NUMBER: _ClassVar[int]
     ENDS_FIELD_NUMBER: _ClassVar[int]
     SPECIAL_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[int]
     pieces: _containers.RepeatedScalarFieldContainer[str]
     starts: _containers.RepeatedScalarFieldContainer[int]
     ends: _containers.RepeatedScalarFieldContainer[int]
     special: _containers.RepeatedScalarFieldContainer[bool]
     segments: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, ids: _Optional[_Iterable[int]] = ..., pieces: _Optional[_Iterable[str]] = ..., starts: _Optional[_Iterable[int]] = ..., ends: _Optional[_Iterable[int]] = ..., special: _Optional[_Iterable[bool]] = ..., segments: _Optional[_Iterable[int]] = ...) -> None: ...
+    prompt: _containers.RepeatedScalarFieldContainer[bool]
+    def __init__(self, ids: _Optional[_Iterable[int]] = ..., pieces: _Optional[_Iterable[str]] = ..., starts: _Optional[_Iterable[int]] = ..., ends: _Optional[_Iterable[int]] = ..., special: _Optional[_Iterable[bool]] = ..., segments: _Optional[_Iterable[int]] = ..., prompt: _Optional[_Iterable[bool]] = ...) -> None: ...
 
 class ModelRef(_message.Message):
     __slots__ = ("name", "version", "bundle_sha256", "provider", "precision")
@@ -372,7 +410,7 @@ class Timings(_message.Message):
     def __init__(self, tokenize_ns: _Optional[int] = ..., queue_ns: _Optional[int] = ..., infer_ns: _Optional[int] = ..., total_ns: _Optional[int] = ...) -> None: ...
 
 class EncodeResponse(_message.Message):
-    __slots__ = ("model", "items", "pooled", "tokens", "attention", "hidden", "timings", "attention_map", "attention_indices", "attention_scales", "hidden_tokens", "data_bytes")
+    __slots__ = ("model", "items", "pooled", "tokens", "attention", "hidden", "timings", "attention_map", "attention_indices", "attention_scales", "hidden_tokens", "data_bytes", "kept_tokens", "usage")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     POOLED_FIELD_NUMBER: _ClassVar[int]
@@ -385,9 +423,11 @@ class EncodeResponse(_message.Message):
     ATTENTION_SCALES_FIELD_NUMBER: _ClassVar[int]
     HIDDEN_TOKENS_FIELD_NUMBER: _ClassVar[int]
     DATA_BYTES_FIELD_NUMBER: _ClassVar[int]
+    KEPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
     model: ModelRef
     items: _containers.RepeatedCompositeFieldContainer[Item]
-    pooled: Tensor
+    pooled: _containers.RepeatedCompositeFieldContainer[Tensor]
     tokens: RaggedTensor
     attention: RaggedTensor
     hidden: RaggedTensor
@@ -397,7 +437,9 @@ class EncodeResponse(_message.Message):
     attention_scales: RaggedTensor
     hidden_tokens: _containers.RepeatedCompositeFieldContainer[TokenIndices]
     data_bytes: int
-    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ..., pooled: _Optional[_Union[Tensor, _Mapping]] = ..., tokens: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden: _Optional[_Union[RaggedTensor, _Mapping]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., attention_map: _Optional[_Union[AttentionMap, _Mapping]] = ..., attention_indices: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention_scales: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden_tokens: _Optional[_Iterable[_Union[TokenIndices, _Mapping]]] = ..., data_bytes: _Optional[int] = ...) -> None: ...
+    kept_tokens: _containers.RepeatedCompositeFieldContainer[TokenIndices]
+    usage: Usage
+    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ..., pooled: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., tokens: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden: _Optional[_Union[RaggedTensor, _Mapping]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., attention_map: _Optional[_Union[AttentionMap, _Mapping]] = ..., attention_indices: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention_scales: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden_tokens: _Optional[_Iterable[_Union[TokenIndices, _Mapping]]] = ..., data_bytes: _Optional[int] = ..., kept_tokens: _Optional[_Iterable[_Union[TokenIndices, _Mapping]]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ...) -> None: ...
 
 class EncodeStreamRequest(_message.Message):
     __slots__ = ("id", "encode")
@@ -464,12 +506,16 @@ class Status(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
 
 class TokenizeRequest(_message.Message):
-    __slots__ = ("model", "inputs")
+    __slots__ = ("model", "inputs", "prompt_name", "prompt_text")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     INPUTS_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_NAME_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TEXT_FIELD_NUMBER: _ClassVar[int]
     model: str
     inputs: _containers.RepeatedCompositeFieldContainer[Input]
-    def __init__(self, model: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ...) -> None: ...
+    prompt_name: str
+    prompt_text: str
+    def __init__(self, model: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., prompt_name: _Optional[str] = ..., prompt_text: _Optional[str] = ...) -> None: ...
 
 class TokenizeResponse(_message.Message):
     __slots__ = ("model", "items")
@@ -480,16 +526,20 @@ class TokenizeResponse(_message.Message):
     def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., items: _Optional[_Iterable[_Union[TokenInfo, _Mapping]]] = ...) -> None: ...
 
 class OccludeRequest(_message.Message):
-    __slots__ = ("model", "input", "truncation", "tokens")
+    __slots__ = ("model", "input", "truncation", "tokens", "prompt_name", "prompt_text")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     TRUNCATION_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_NAME_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TEXT_FIELD_NUMBER: _ClassVar[int]
     model: str
     input: Input
     truncation: Truncation
     tokens: TokenSelector
-    def __init__(self, model: _Optional[str] = ..., input: _Optional[_Union[Input, _Mapping]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., tokens: _Optional[_Union[TokenSelector, _Mapping]] = ...) -> None: ...
+    prompt_name: str
+    prompt_text: str
+    def __init__(self, model: _Optional[str] = ..., input: _Optional[_Union[Input, _Mapping]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., tokens: _Optional[_Union[TokenSelector, _Mapping]] = ..., prompt_name: _Optional[str] = ..., prompt_text: _Optional[str] = ...) -> None: ...
 
 class OccludeResponse(_message.Message):
     __slots__ = ("model", "item", "tokens", "moved")
@@ -524,7 +574,7 @@ class GetModelResponse(_message.Message):
     def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., info: _Optional[_Union[ModelInfo, _Mapping]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., variants: _Optional[_Iterable[_Union[Variant, _Mapping]]] = ..., parity: _Optional[_Iterable[_Union[Parity, _Mapping]]] = ...) -> None: ...
 
 class ModelInfo(_message.Message):
-    __slots__ = ("positions", "layers", "heads", "dim", "vocab_size", "trained_length", "max_length", "pooling", "normalized", "accepts", "outputs")
+    __slots__ = ("positions", "layers", "heads", "dim", "vocab_size", "trained_length", "max_length", "pooling", "normalized", "accepts", "outputs", "pooled_dim", "prompts", "default_prompt", "include_prompt", "trained_dimensions", "similarity", "pooled_dtypes", "int8_dimensions")
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     LAYERS_FIELD_NUMBER: _ClassVar[int]
     HEADS_FIELD_NUMBER: _ClassVar[int]
@@ -536,6 +586,14 @@ class ModelInfo(_message.Message):
     NORMALIZED_FIELD_NUMBER: _ClassVar[int]
     ACCEPTS_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    POOLED_DIM_FIELD_NUMBER: _ClassVar[int]
+    PROMPTS_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_PROMPT_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_PROMPT_FIELD_NUMBER: _ClassVar[int]
+    TRAINED_DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
+    SIMILARITY_FIELD_NUMBER: _ClassVar[int]
+    POOLED_DTYPES_FIELD_NUMBER: _ClassVar[int]
+    INT8_DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
     positions: str
     layers: int
     heads: int
@@ -547,7 +605,23 @@ class ModelInfo(_message.Message):
     normalized: bool
     accepts: _containers.RepeatedScalarFieldContainer[str]
     outputs: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, positions: _Optional[str] = ..., layers: _Optional[int] = ..., heads: _Optional[int] = ..., dim: _Optional[int] = ..., vocab_size: _Optional[int] = ..., trained_length: _Optional[int] = ..., max_length: _Optional[int] = ..., pooling: _Optional[str] = ..., normalized: bool = ..., accepts: _Optional[_Iterable[str]] = ..., outputs: _Optional[_Iterable[str]] = ...) -> None: ...
+    pooled_dim: int
+    prompts: _containers.RepeatedCompositeFieldContainer[NamedPrompt]
+    default_prompt: str
+    include_prompt: bool
+    trained_dimensions: _containers.RepeatedScalarFieldContainer[int]
+    similarity: str
+    pooled_dtypes: _containers.RepeatedScalarFieldContainer[DataType]
+    int8_dimensions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, positions: _Optional[str] = ..., layers: _Optional[int] = ..., heads: _Optional[int] = ..., dim: _Optional[int] = ..., vocab_size: _Optional[int] = ..., trained_length: _Optional[int] = ..., max_length: _Optional[int] = ..., pooling: _Optional[str] = ..., normalized: bool = ..., accepts: _Optional[_Iterable[str]] = ..., outputs: _Optional[_Iterable[str]] = ..., pooled_dim: _Optional[int] = ..., prompts: _Optional[_Iterable[_Union[NamedPrompt, _Mapping]]] = ..., default_prompt: _Optional[str] = ..., include_prompt: bool = ..., trained_dimensions: _Optional[_Iterable[int]] = ..., similarity: _Optional[str] = ..., pooled_dtypes: _Optional[_Iterable[_Union[DataType, str]]] = ..., int8_dimensions: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class NamedPrompt(_message.Message):
+    __slots__ = ("name", "text")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    text: str
+    def __init__(self, name: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
 class Limits(_message.Message):
     __slots__ = ("max_items", "max_request_bytes", "max_unary_response_bytes", "max_stream_output_bytes", "max_stream_in_flight", "max_request_tokens")

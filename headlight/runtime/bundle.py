@@ -88,8 +88,9 @@ class Bundle:
             except OSError as error:
                 raise BundleError(f"cannot be read: {error.strerror}", name) from None
         self.file(self.manifest.golden)
-        if self.manifest.tokenizer is not None:
-            self.file(self.manifest.tokenizer)
+        for used in (self.manifest.tokenizer, self.manifest.ranges):
+            if used is not None:
+                self.file(used)
         for graph in self.manifest.graphs:
             for weights in graph.weights:
                 self.file(weights)

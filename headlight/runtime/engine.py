@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from headlight.errors import BundleError, EngineError
 from headlight.runtime.bundle import Bundle
+from headlight.runtime.interface import check_interface
 from headlight.runtime.items import EncodeItem, ItemResult
-from headlight.runtime.manifest import Architecture, Graph
-from headlight.runtime.selectors import Wanted, selected_names
+from headlight.runtime.selectors import Wanted
 from headlight.runtime.values import Ids, Role
+from headlight.runtime.vectors import shape_pooled, shape_rows
 
 # Official builds may send telemetry; the variable must stand before the library is loaded.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -61,6 +62,7 @@ class Engine:
             BundleError: the bundle has no such graph, or ONNX Runtime cannot open it.
         """
         self.architecture = bundle.manifest.architecture
+        self._normalize = bundle.manifest.normalize
         self._sessions: dict[Role, Any] = {}
         self._inputs: dict[Role, tuple[str, ...]] = {}
         roles: tuple[Role, ...] = ("embed", "attend") if attend else ("embed",)
@@ -72,7 +74,7 @@ class Engine:
             except Exception as error:  # the library raises many types; at start-up its words reach the operator alone
                 words = " ".join(str(error).split())
                 raise BundleError(f"cannot be opened by ONNX Runtime: {words:.300}", graph.file) from error
-            _check_interface(self._sessions[role], graph, self.architecture)
+            check_interface(self._sessions[role], graph, bundle.manifest)
         self.roles = frozenset(self._sessions)
 
     def run(self, items: Sequence[EncodeItem]) -> list[ItemResult]:
@@ -98,7 +100,7 @@ class Engine:
             raise _failure("ONNX Runtime failed", str(error)) from error
         if not all(np.isfinite(outputs[name]).all() for name in ("pooled", "tokens") if name in outputs):
             raise _failure("a result is not finite", f"role {role}, batch {feeds['ids'].shape}")
-        return [cut_out(outputs, row, item, wanted, unreduced) for row, item in enumerate(items)]
+        return [cut_out(outputs, row, item, wanted, unreduced, self._normalize) for row, item in enumerate(items)]
 
     def _feeds(self, role: Role, items: Sequence[EncodeItem]) -> Outputs:
         """The inputs of a graph. Those that no item sets stand for "as if the graph had no such input"."""
@@ -107,6 +109,10 @@ class Engine:
             if item.occluded is not None:
                 mask[row, item.occluded] = 0
         feeds: Outputs = {"ids": ids, "mask": mask}
+        if "pool_mask" in self._inputs[role]:
+            feeds["pool_mask"] = mask.copy()
+            for row, item in enumerate(items):
+                feeds["pool_mask"][row, : item.left_out] = 0
         if "segments" in self._inputs[role]:
             feeds["segments"], _ = pad([_zeros_unless(item.segments, item.ids) for item in items])
         if role == "attend":
@@ -144,7 +150,12 @@ def _run(session: Any, names: Sequence[str], feeds: Outputs, buffers: Outputs) -
 
 
 def cut_out(
-    outputs: Outputs, row: int, item: EncodeItem, wanted: Wanted | None, unreduced: NDArray[np.float32] | None
+    outputs: Outputs,
+    row: int,
+    item: EncodeItem,
+    wanted: Wanted | None,
+    unreduced: NDArray[np.float32] | None,
+    normalize: bool,
 ) -> ItemResult:
     """One item's share of a batch's outputs, without padding, copied so that the batch's memory is let go.
 
@@ -154,8 +165,10 @@ def cut_out(
         item: what is wanted.
         wanted: where attention or hidden states are.
         unreduced: its attention, where the graph has written that to its place.
+        normalize: whether pooled vectors have unit length unless the item says otherwise. The graph's have not.
     """
     n, selection = len(item.ids), item.selection
+    rows = slice(n) if item.rows is None else item.rows
     attention: NDArray[Any] | None = unreduced
     indices = scales = hidden = None
     if unreduced is None and wanted is not None and selection.attention is not None:
@@ -165,8 +178,8 @@ def cut_out(
         parts = [outputs[f"hidden_{layer}"][row, tokens] for layer in states.layers]
         hidden = np.stack(parts, dtype=states.spec.dtype, casting="same_kind")
     return ItemResult(
-        pooled=outputs["pooled"][row].copy() if selection.pooled else None,
-        tokens=outputs["tokens"][row, :n].copy() if selection.tokens else None,
+        pooled=shape_pooled(outputs["pooled"][row], selection.vector, normalize) if selection.pooled else None,
+        tokens=shape_rows(outputs["tokens"][row, rows], selection.rows) if selection.tokens else None,
         attention=attention,
         hidden=hidden,
         indices=indices,
@@ -176,42 +189,6 @@ def cut_out(
 
 def _zeros_unless(segments: Ids | None, ids: Ids) -> Ids:
     return np.zeros_like(ids) if segments is None else segments
-
-
-def _check_interface(session: Any, graph: Graph, architecture: Architecture) -> None:
-    """A graph must take and give what the manifest says, in the sizes of its architecture.
-
-    Raises:
-        BundleError: naming what differs.
-    """
-    outputs = {value.name: value.shape for value in session.get_outputs()}
-    inputs = {value.name for value in session.get_inputs()}
-    for what, found, declared in (("takes", inputs, graph.inputs), ("gives", outputs.keys(), graph.outputs)):
-        if found != set(declared):
-            problem = f"{what} {sorted(found)!a:.200}; the manifest says {sorted(declared)!a:.200}"
-            raise BundleError(problem, graph.file)
-    for name, expected in _shapes(graph.role, architecture).items():
-        if name not in outputs:
-            raise BundleError(f"does not give {name}, as the manifest's architecture has it", graph.file)
-        shape = outputs[name]  # numbers, and names of what varies
-        fits = len(shape) == len(expected) and not any(
-            isinstance(size, int) and fixed and size != fixed for size, fixed in zip(shape, expected, strict=True)
-        )
-        if not fits:
-            wanted = [size or "any" for size in expected]
-            problem = f"gives {name} in the shape {shape!a:.80}; the manifest's architecture makes it {wanted}"
-            raise BundleError(problem, graph.file)
-
-
-def _shapes(role: str, architecture: Architecture) -> dict[str, tuple[int, ...]]:
-    """Of each output a graph must have; 0 for what varies."""
-    layers, heads, dim = architecture.layers, architecture.heads, architecture.dim
-    shapes: dict[str, tuple[int, ...]] = {"pooled": (0, dim), "tokens": (0, 0, dim)}
-    if role == "attend":
-        shapes |= dict.fromkeys(selected_names(layers), (0, 0, 0, 0))
-        shapes |= {f"rows_{layer}": (0, heads, 0, 0) for layer in range(layers)}
-        shapes |= {f"hidden_{layer}": (0, 0, dim) for layer in range(layers + 1)}
-    return shapes
 
 
 def _open_session(path: str, threads: int, spin: bool) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from headlight.errors import BundleError
@@ -32,7 +32,7 @@ class Fields:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise BundleError(f"{self.path}{name} is {value!a:.60}; expected {kind.__name__}", MANIFEST)
         if isinstance(value, str):
-            self._check_text(name, value)
+            self.check_text(name, value)
         return value
 
     def strings(self, name: str) -> tuple[str, ...]:
@@ -41,7 +41,7 @@ class Fields:
         for value in values:
             if not isinstance(value, str):
                 raise BundleError(f"{self.path}{name} holds something that is not a string", MANIFEST)
-            self._check_text(name, value)
+            self.check_text(name, value)
         return tuple(values)
 
     def count(self, name: str, most: int, *, least: int = 1) -> int:
@@ -49,6 +49,35 @@ class Fields:
         value = self.take(name, int)
         if not least <= value <= most:
             raise BundleError(f"{self.path}{name} is {value}; expected {least} to {most}", MANIFEST)
+        return value
+
+    def counts(self, name: str, most: int) -> tuple[int, ...]:
+        """A list of different integers of 1 to `most`."""
+        values = self.take(name, list)
+        right = all(isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most for value in values)
+        if not right or len(set(values)) != len(values):
+            problem = f"{self.path}{name} is {values!a:.60}; expected different numbers of 1 to {most}"
+            raise BundleError(problem, MANIFEST)
+        return tuple(values)
+
+    def text_or_null(self, name: str) -> str | None:
+        """A string, or None for null. The name must be there."""
+        return None if self.values.get(name, "") is None else self.take(name, str)
+
+    def one_of_or_null(self, name: str, choices: Iterable[str]) -> str | None:
+        """One of some strings, or None for null. The name must be there."""
+        value = self.text_or_null(name)
+        if value is not None and value not in choices:
+            have = ", ".join(choices) or "none"
+            raise BundleError(f"{self.path}{name} is {value!a:.60}; expected null or one of {have:.200}", MANIFEST)
+        return value
+
+    def prose(self, name: str, most: int) -> str:
+        """A string of up to `most` characters of any kind that UTF-8 can express, line breaks included."""
+        value = self.values.get(name)
+        if not isinstance(value, str) or len(value) > most or not _is_unicode(value):
+            problem = f"{self.path}{name!a:.60} is {value!a:.60}; expected a text of at most {most} characters"
+            raise BundleError(problem, MANIFEST)
         return value
 
     def child(self, name: str) -> Fields:
@@ -59,7 +88,17 @@ class Fields:
         """A list of objects."""
         return [Fields(value, f"{self.path}{name}[{i}].") for i, value in enumerate(self.take(name, list))]
 
-    def _check_text(self, name: str, value: str) -> None:
+    def check_text(self, name: str, value: str) -> None:
+        """Raises BundleError unless a value is fit to be printed."""
         if not 1 <= len(value) <= LONGEST_TEXT or not value.isprintable():
             problem = f"{self.path}{name} is {value!a:.60}; expected 1 to {LONGEST_TEXT} printable characters"
             raise BundleError(problem, MANIFEST)
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text has no half of a surrogate pair, which JSON can spell."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -8,12 +8,16 @@ from typing import Any, TypeVar
 
 from headlight.errors import BundleError
 from headlight.runtime.fields import MANIFEST, Fields
+from headlight.runtime.prompts import LONGEST_PROMPT
 
-FORMAT_VERSION = 2  # 1: the graph `attend` gave whole maps of attention alone
+# 1: the graph `attend` gave whole maps of attention alone; 2: graphs normalised pooled vectors, and there were no prompts
+FORMAT_VERSION = 3
 # Far beyond any model, and small enough that sizes computed of them fit in 64 bits.
 MOST_LAYERS = MOST_HEADS = 1 << 10
 WIDEST = LONGEST = 1 << 20
 MOST_IDS = (1 << 31) - 1
+MOST_PROMPTS = 1 << 10
+SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,6 +28,7 @@ class Architecture:
     layers: int
     heads: int
     dim: int
+    pooled_dim: int  # of the pooled vector, which a layer behind pooling can make another than `dim`
     vocab_size: int
     segments: int = 0  # token types; 0: the graphs have no input for them
 
@@ -116,6 +121,12 @@ class Manifest:
     tokenizer: str | None
     files: Mapping[str, FileEntry]
     source: Mapping[str, Any]  # where it came from; informative
+    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)  # put before texts, by name
+    default_prompt: str | None = None  # the name of one, for callers that say nothing
+    include_prompt: bool = True  # whether the tokens of a prompt count in pooling
+    dimensions: tuple[int, ...] = ()  # widths that shortened vectors were trained for
+    similarity: str | None = None  # one of SIMILARITIES; informative
+    ranges: str | None = None  # file of the ranges of int8
     quality: tuple[QualityEntry, ...] = ()  # of each precision, where there is one beside fp32
     format_version: int = FORMAT_VERSION
 
@@ -163,11 +174,12 @@ class Manifest:
         if top.take("format_version", int) != FORMAT_VERSION:
             have = top.values["format_version"]
             raise BundleError(f"format_version is {have}; this runtime reads {FORMAT_VERSION}: export again", MANIFEST)
-        tokenizer = top.values.get("tokenizer")
+        architecture = _architecture(top.child("architecture"))
+        prompts = _prompts(top.child("prompts"))
         return cls(
             name=top.take("name", str),
             version=top.take("version", str),
-            architecture=_architecture(top.child("architecture")),
+            architecture=architecture,
             trained_length=top.count("trained_length", LONGEST),
             max_length=top.count("max_length", LONGEST),
             pooling=top.take("pooling", str),
@@ -181,10 +193,16 @@ class Manifest:
                 _floats(ParityEntry, fields, ("output", "provider", "precision")) for fields in top.children("parity")
             ),
             golden=top.take("golden", str),
-            tokenizer=None if tokenizer is None else top.take("tokenizer", str),
+            tokenizer=top.text_or_null("tokenizer"),
             files=_files(top.child("files")),
             source=top.take("source", dict),
-            quality=tuple(_quality(fields) for fields in top.children("quality")) if "quality" in top.values else (),
+            prompts=prompts,
+            default_prompt=top.one_of_or_null("default_prompt", prompts),
+            include_prompt=top.take("include_prompt", bool),
+            dimensions=top.counts("dimensions", architecture.pooled_dim),
+            similarity=top.one_of_or_null("similarity", SIMILARITIES),
+            ranges=top.text_or_null("ranges"),
+            quality=tuple(_quality(fields) for fields in top.children("quality")),
         )
 
 
@@ -194,6 +212,7 @@ def _architecture(fields: Fields) -> Architecture:
         layers=fields.count("layers", MOST_LAYERS),
         heads=fields.count("heads", MOST_HEADS),
         dim=fields.count("dim", WIDEST),
+        pooled_dim=fields.count("pooled_dim", WIDEST),
         vocab_size=fields.count("vocab_size", MOST_IDS),
         segments=fields.count("segments", MOST_IDS, least=0),
     )
@@ -217,6 +236,14 @@ def _floats(kind: type[N], fields: Fields, texts: Iterable[str]) -> N:
             if not 0 <= values[field.name] < float("inf"):
                 raise BundleError(f"{fields.path}{field.name} is {values[field.name]}; expected at least 0", MANIFEST)
     return kind(**values)
+
+
+def _prompts(fields: Fields) -> dict[str, str]:
+    if len(fields.values) > MOST_PROMPTS:
+        raise BundleError(f"prompts has {len(fields.values)} entries; expected at most {MOST_PROMPTS}", MANIFEST)
+    for name in fields.values:
+        fields.check_text(f"{name!a:.60}", name)
+    return {name: fields.prose(name, LONGEST_PROMPT) for name in fields.values}
 
 
 def _quality(fields: Fields) -> QualityEntry:

@@ -54,7 +54,7 @@ def _check_arrays(arrays: Mapping[str, NDArray[Any]], index: int, bundle: Bundle
     manifest = bundle.manifest
     layers, heads, dim = (getattr(manifest.architecture, name) for name in ("layers", "heads", "dim"))
     n = arrays[f"ids_{index}"].size
-    shapes = {"ids": (n,), "segments": (n,), "pooled": (dim,), "tokens": (n, dim)}
+    shapes = {"ids": (n,), "segments": (n,), "pooled": (manifest.architecture.pooled_dim,), "tokens": (n, dim)}
     shapes |= {"attention": (layers, heads, n, n), "hidden": (layers + 1, n, dim)}
     for output, shape in shapes.items():
         array = arrays.get(f"{output}_{index}")

@@ -144,6 +144,8 @@ def pooling_weights(choice: Choice, places: Places) -> Floats:
         weights[pooled_token(choice.pooling, places.length)] = 1
         return weights
     kept = ~places.special if choice.spec.drop_special and places.special is not None else np.ones_like(weights, bool)
+    if kept[places.left_out :].any():
+        kept[: places.left_out] = False
     weights[kept] = np.float32(1) / np.float32(kept.sum())
     return weights
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TypeGuard, cast
+from typing import cast
 
 import numpy as np
 
@@ -14,15 +15,16 @@ from headlight.results import TokenList
 from headlight.runtime.bundle import Bundle
 from headlight.runtime.choice import resolve_attention, resolve_hidden
 from headlight.runtime.engine import Engine
+from headlight.runtime.inputs import Input, checked_ids, is_pair
 from headlight.runtime.items import EncodeItem, ItemResult, Selection, everything, item_of
 from headlight.runtime.parity import check_golden, check_vocabulary
 from headlight.runtime.plan import plan
+from headlight.runtime.prompts import Prompt, Prompts
 from headlight.runtime.tokenizer import Tokenizer, Truncation
 from headlight.runtime.values import Floats, Ids, Tokenized
-from headlight.spec import AttentionSpec, HiddenSpec
+from headlight.runtime.vectors import Offer, as_types, load_ranges, resolve_pooled, resolve_rows
+from headlight.spec import AttentionSpec, HiddenSpec, PooledSpec, TokensSpec
 
-# One input: a text, a pair of texts seen together, or token ids, special tokens included.
-Input = str | tuple[str, str] | Sequence[int]
 PROVIDERS = ("cpu",)
 PRECISIONS = ("fp32", "bf16", "fp16", "int8")
 
@@ -70,9 +72,23 @@ class Runtime:
             self.bundle, provider=self.provider, precision=precision, threads=threads, spin=spin, attend=attend
         )
         manifest = self.bundle.manifest
-        tokenizer = manifest.tokenizer
-        self.tokenizer = Tokenizer(self.bundle.file(tokenizer), manifest.max_length) if tokenizer else None
+        self.prompts = Prompts(manifest.prompts, manifest.default_prompt)
+        self.offer = Offer(manifest.architecture.pooled_dim, manifest.normalize, self._ranges())
+        self.tokenizer = self._tokenizer()
         self._check_tokenizer()
+
+    def _ranges(self) -> dict[int, Floats]:
+        manifest = self.bundle.manifest
+        if manifest.ranges is None:
+            return {}
+        return load_ranges(self.bundle.file(manifest.ranges), manifest.ranges, manifest.architecture.pooled_dim)
+
+    def _tokenizer(self) -> Tokenizer | None:
+        manifest = self.bundle.manifest
+        if manifest.tokenizer is None:
+            return None
+        path = self.bundle.file(manifest.tokenizer)
+        return Tokenizer(path, manifest.max_length, include_prompt=manifest.include_prompt)
 
     def _check_tokenizer(self) -> None:
         """One that has more ids, or marks more segments, than the model knows would index beyond its tables."""
@@ -111,26 +127,14 @@ class Runtime:
             InvalidInput: none, too many, or one that is not in the vocabulary; `field` is empty, or "segments" where these do
                 not fit, for the caller to complete.
         """
-        manifest = self.bundle.manifest
-        if not 1 <= len(ids) <= manifest.max_length:
-            raise InvalidInput("", f"has {len(ids)} ids; send 1 to {manifest.max_length}")
-        array = _checked("", "id", ids, manifest.architecture.vocab_size)
-        types = np.zeros_like(array)
-        if len(segments):
-            if not manifest.architecture.segments:
-                raise InvalidInput("segments", "this model was trained without segments; leave it empty")
-            if len(segments) != len(ids):
-                raise InvalidInput(
-                    "segments", f"has {len(segments)} entries for {len(ids)} ids; send one of each, or none"
-                )
-            types = _checked("segments", "segment", segments, manifest.architecture.segments)
+        array, types = checked_ids(self.bundle.manifest, ids, segments)
         return Tokenized(array, len(array), self._info(array, types) if with_info else None, types)
 
     def select(
         self,
         *,
-        pooled: bool = True,
-        tokens: bool = False,
+        pooled: bool | PooledSpec = True,
+        tokens: bool | TokensSpec = False,
         attention: AttentionSpec | None = None,
         hidden: HiddenSpec | None = None,
     ) -> Selection:
@@ -142,20 +146,24 @@ class Runtime:
         manifest = self.bundle.manifest
         architecture, pooling = manifest.architecture, manifest.pooling
         return Selection(
-            pooled,
-            tokens,
+            pooled is not False,
+            tokens is not False,
             None if attention is None else resolve_attention(attention, architecture, pooling),
             None if hidden is None else resolve_hidden(hidden, architecture, pooling),
+            resolve_pooled(pooled if isinstance(pooled, PooledSpec) else PooledSpec(), self.offer),
+            resolve_rows(tokens if isinstance(tokens, TokensSpec) else TokensSpec()),
         )
 
     def encode(
         self,
         inputs: Iterable[Input],
         *,
-        pooled: bool = True,
-        tokens: bool = False,
+        pooled: bool | PooledSpec = True,
+        tokens: bool | TokensSpec = False,
         attention: AttentionSpec | None = None,
         hidden: HiddenSpec | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
         head_mask: Floats | None = None,
         truncation: Truncation = "refuse",
     ) -> list[ItemResult]:
@@ -163,7 +171,9 @@ class Runtime:
 
         Args:
             inputs: any number.
-            pooled, tokens, attention, hidden: what to return of each.
+            pooled, tokens, attention, hidden: what to return of each, and in which form.
+            prompt_name: of what to put before each text, one of `prompts`; None: the model's default, if it has one.
+            prompt: the text itself; empty: none.
             head_mask: float32 [L, H], by which what each head contributes is multiplied: 0 removes it. None: ones.
             truncation: what to do with a text of more than max_length tokens.
 
@@ -174,15 +184,23 @@ class Runtime:
             InvalidInput: an input cannot be encoded (`field` begins with "inputs[i]"), or the outputs cannot be had of it.
         """
         selection = self.select(pooled=pooled, tokens=tokens, attention=attention, hidden=hidden)
+        before = self.prompts.choose(prompt_name, prompt)
         items = [
-            self.item(self._tokenize(i, value, truncation, selection.needs_tokens), selection, head_mask)
+            self.item(self._tokenize(i, value, truncation, selection.needs_tokens, before), selection, head_mask)
             for i, value in enumerate(inputs)
         ]
         squared = any(item.role == "attend" for item in items)
         results: dict[int, ItemResult] = {}
         for rows in plan([len(item.ids) for item in items], squared=squared):
             results.update(zip(rows, self.engine.run([items[row] for row in rows]), strict=True))
-        return [results[row] for row in range(len(items))]
+        ordered = [results[row] for row in range(len(items))]
+        if not isinstance(pooled, PooledSpec):
+            return ordered
+        vector = selection.vector
+        return [
+            dataclasses.replace(each, by_type=as_types(each.pooled, vector)) if each.pooled is not None else each
+            for each in ordered
+        ]
 
     def item(self, tokenized: Tokenized, selection: Selection, head_mask: Floats | None = None) -> EncodeItem:
         """One input as the engine takes it. Raises InvalidInput where it has not the tokens that the selection names."""
@@ -196,10 +214,12 @@ class Runtime:
             if "attend" in self.roles:
                 self.engine.run([EncodeItem(ids, everything(self.bundle.manifest.architecture))])
 
-    def _tokenize(self, index: int, value: Input, truncation: Truncation, with_info: bool) -> Tokenized:
+    def _tokenize(self, index: int, value: Input, truncation: Truncation, with_info: bool, prompt: Prompt) -> Tokenized:
         try:
             if isinstance(value, str):
-                return self._texts().encode(value, truncation=truncation, with_info=with_info)
+                tokenizer = self._texts()
+                return tokenizer.encode(value, prompt=prompt.text, truncation=truncation, with_info=with_info)
+            prompt.check_kind("pairs" if is_pair(value) else "ids")
             if is_pair(value):
                 if "pair" not in self.bundle.manifest.accepts:
                     raise InvalidInput("", "is a pair of texts, which the model was not trained on; send one text")
@@ -218,23 +238,6 @@ class Runtime:
         values, zeros = tuple(ids.tolist()), (0,) * len(ids)
         pieces = self.tokenizer.pieces(values) if self.tokenizer else ()
         return TokenList(values, pieces, zeros, zeros, (False,) * len(ids), tuple(segments.tolist()))
-
-
-def is_pair(value: Input) -> TypeGuard[tuple[str, str]]:
-    """Whether an input is two texts to be seen together."""
-    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)
-
-
-def _checked(field: str, what: str, values: Sequence[int], count: int) -> Ids:
-    """The values as int64 [n]. Raises InvalidInput for `field` unless each is in 0 .. count-1."""
-    try:
-        array = np.fromiter(values, dtype=np.int64, count=len(values))
-    except (OverflowError, TypeError, ValueError):
-        raise InvalidInput(field, "holds something that is not a 64-bit integer") from None
-    wrong = np.flatnonzero((array < 0) | (array >= count))
-    if len(wrong):
-        raise InvalidInput(field, f"{what} {array[wrong[0]]} at {wrong[0]} is not in 0 .. {count - 1}")
-    return array
 
 
 def choose_provider(name: str) -> str:

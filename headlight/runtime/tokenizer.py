@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import tokenizers
+from numpy.typing import NDArray
 
 from headlight.errors import BundleError, InvalidInput
 from headlight.results import TokenList
@@ -20,12 +22,13 @@ DIRECTIONS = {"cut_end": "right", "cut_start": "left"}
 class Tokenizer:
     """A bundle's tokenizer.json. Thread-safe; lets other threads run while it works."""
 
-    def __init__(self, path: Path, max_length: int) -> None:
+    def __init__(self, path: Path, max_length: int, *, include_prompt: bool = True) -> None:
         """Load.
 
         Args:
             path: tokenizer.json.
             max_length: tokens, special ones included, that truncation leaves.
+            include_prompt: whether the tokens of prompts count in pooling.
 
         Raises:
             BundleError: the file is not one the tokenizers library reads.
@@ -38,6 +41,8 @@ class Tokenizer:
         for name, direction in DIRECTIONS.items():
             self._cutting[name] = self._load(path)
             self._cutting[name].enable_truncation(max_length, direction=direction)
+        self._include_prompt = include_prompt
+        self._prompt_ids = functools.lru_cache(maxsize=64)(self._count_prompt)
 
     @staticmethod
     def _load(path: Path) -> tokenizers.Tokenizer:
@@ -53,6 +58,7 @@ class Tokenizer:
         text: str,
         second: str | None = None,
         *,
+        prompt: str = "",
         truncation: Truncation = "refuse",
         limit: bool = True,
         with_info: bool = False,
@@ -62,6 +68,7 @@ class Tokenizer:
         Args:
             text: at least one character.
             second: the other text of a pair, at least one character. Truncation cuts whichever is longer.
+            prompt: what to put before a lone text. Truncation leaves it whole, and offsets count the text without it.
             truncation: what to do beyond max_length tokens.
             limit: False to accept any length and never truncate.
             with_info: also return pieces and offsets.
@@ -73,6 +80,8 @@ class Tokenizer:
         for field, part in (("first" if second is not None else "", text), ("second", second)):
             if part == "":
                 raise InvalidInput(field, "is empty; send at least one character")
+        if prompt:
+            return self._with_prompt(prompt, text, truncation if limit else None, with_info)
         encoding = self._plain.encode(text, second)
         length = len(encoding)
         if limit and length > self.max_length:
@@ -86,6 +95,46 @@ class Tokenizer:
         segments = np.asarray(encoding.type_ids, dtype=np.int64)
         told = (_info(encoding), segments, _words(encoding)) if with_info else (None, segments)
         return Tokenized(ids, length, *told)
+
+    def _with_prompt(self, prompt: str, text: str, truncation: Truncation | None, with_info: bool) -> Tokenized:
+        """As `encode` of one text; `truncation` None: any length."""
+        encoding = self._plain.encode(prompt + text)
+        length = len(encoding)
+        special = np.array(encoding.special_tokens_mask, dtype=np.bool_)
+        ends = np.array([end for _, end in encoding.offsets], dtype=np.int64)
+        # A token that has characters of both belongs to the text.
+        beyond = np.flatnonzero(~special & (ends > len(prompt)))
+        of_prompt = ~special & (np.arange(length) < (beyond[0] if len(beyond) else length))
+        kept = np.arange(length)
+        if truncation is not None and length > self.max_length:
+            kept = self._cut(special | of_prompt, truncation)
+        ids = np.asarray(encoding.ids, dtype=np.int64)[kept]
+        if not len(ids):
+            raise InvalidInput("", "holds no token that the model knows")
+        segments = np.asarray(encoding.type_ids, dtype=np.int64)[kept]
+        info = words = None
+        if with_info:
+            info = _without_prompt(_info(encoding), len(prompt), of_prompt, kept)
+            words = np.unique(_words(encoding)[kept], return_inverse=True)[1].astype(np.int64)
+        left_out = 0 if self._include_prompt else min(self._prompt_ids(prompt), len(ids) - 1)
+        return Tokenized(ids, length, info, segments, words, int(of_prompt.sum()), left_out)
+
+    def _cut(self, stays: NDArray[np.bool_], truncation: Truncation) -> Ids:
+        """The tokens that are left of too many, where some must stay: int64 [max_length]."""
+        length, own = len(stays), np.flatnonzero(~stays)
+        if truncation == "refuse":
+            have = f"has {length} tokens with its prompt, the model takes {self.max_length}"
+            raise InvalidInput("", f"{have}; shorten it or ask for truncation")
+        room = self.max_length - (length - len(own))
+        if room < 1:
+            have = f"its prompt and special tokens are {length - len(own)} tokens, the model takes {self.max_length}"
+            raise InvalidInput("", f"{have}; shorten the prompt")
+        return np.sort(np.concatenate([np.flatnonzero(stays), own[:room] if truncation == "cut_end" else own[-room:]]))
+
+    def _count_prompt(self, prompt: str) -> int:
+        """How many tokens sentence-transformers takes a prompt for: all of it tokenised alone, less a special one at its end."""
+        special = self._plain.encode(prompt).special_tokens_mask
+        return len(special) - int(bool(special) and special[-1] == 1)
 
     @property
     def ids(self) -> int:
@@ -111,6 +160,23 @@ def _info(encoding: tokenizers.Encoding) -> TokenList:
         ends=tuple(end for _, end in offsets),
         special=special,
         segments=tuple(encoding.type_ids),
+    )
+
+
+def _without_prompt(info: TokenList, characters: int, of_prompt: NDArray[np.bool_], kept: Ids) -> TokenList:
+    """The tokens kept of a prompt of so many characters and a text, their offsets counted in the text."""
+
+    def moved(offsets: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(max(0, offsets[at] - characters) for at in kept)
+
+    return TokenList(
+        ids=tuple(info.ids[at] for at in kept),
+        pieces=tuple(info.pieces[at] for at in kept),
+        starts=moved(info.starts),
+        ends=moved(info.ends),
+        special=tuple(info.special[at] for at in kept),
+        segments=tuple(info.segments[at] for at in kept),
+        prompt=tuple(of_prompt[kept].tolist()),
     )
 
 

@@ -13,6 +13,7 @@ from headlight.errors import InvalidInput
 from headlight.results import TokenList
 from headlight.runtime.choice import ATTENTION, HIDDEN, Choice, States, is_one_token
 from headlight.runtime.values import Ids, Tokenized
+from headlight.runtime.vectors import TOKENS, Rows
 from headlight.spec import Span, TokenChoice
 
 MOST_KEYS = 1 << 16  # that an index of 16 bits can tell apart
@@ -48,12 +49,14 @@ class Places:
     Attributes:
         queries, keys: None: every token by itself, in order.
         special: bool [length], where it matters; else None.
+        left_out: tokens at the start that pooling leaves out.
     """
 
     length: int
     queries: Units | None = None
     keys: Units | None = None
     special: NDArray[np.bool_] | None = None
+    left_out: int = 0
 
     def count(self, axis: Units | None) -> int:
         """Units on an axis."""
@@ -68,7 +71,7 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
     """
     spec, length = choice.spec, len(tokenized.ids)
     if not choice.needs_tokens and spec.queries == spec.keys == "all" and not (spec.top_k and length > MOST_KEYS):
-        return Places(length)
+        return Places(length, left_out=tokenized.left_out)
     # What is special is not known of ids: all that statistics lose by it is one of their numbers.
     unknown = "statistics" in spec.reduce and tokenized.words is None and not spec.drop_special
     info = _info(tokenized) if choice.needs_tokens and not unknown else None
@@ -89,13 +92,36 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
     of_one = is_one_token(choice.pooling) and spec.reduction("queries") is not None
     if spec.drop_special and of_one and special is not None and special[pooled_token(choice.pooling, length)]:
         raise InvalidInput(f"{ATTENTION}.drop_special", "would drop the pooled token, whose row is asked for")
-    return Places(length, sides[0], sides[1], special)
+    return Places(length, sides[0], sides[1], special, tokenized.left_out)
 
 
 def place_states(states: States, tokenized: Tokenized, pooling: str) -> Ids | None:
     """The tokens of one input whose hidden states are wanted: int64 [m]; None: all. Raises InvalidInput as `place`."""
     info = _info(tokenized) if states.needs_tokens else None
     return select(f"{HIDDEN}.tokens", states.spec.tokens, len(tokenized.ids), info, pooling)
+
+
+def place_rows(rows: Rows, tokenized: Tokenized) -> Ids | None:
+    """The tokens of one input whose vectors are wanted: int64 [m]; None: all.
+
+    Raises:
+        InvalidInput: there is none, or an input of ids cannot tell.
+    """
+    if not (rows.skip_special or rows.skip_prompt):
+        return None
+    info = tokenized.info
+    if rows.skip_special and (info is None or tokenized.words is None):
+        raise InvalidInput(f"{TOKENS}.skip_special", "what is special is known of texts alone; send texts, not ids")
+    if info is None:
+        raise RuntimeError("tokens were chosen without knowing them. This is a bug.")
+    left = np.ones(len(info), dtype=np.bool_)
+    if rows.skip_special:
+        left &= ~np.array(info.special)
+    if rows.skip_prompt:
+        left &= ~np.array(info.prompt)
+    if not left.any():
+        raise InvalidInput(TOKENS, "what is to be skipped leaves no token of this input; skip less")
+    return np.flatnonzero(left)
 
 
 def select(field: str, wanted: TokenChoice, length: int, info: TokenList | None, pooling: str) -> Ids | None:

@@ -21,6 +21,8 @@ class Tokenized:
 
     segments: int64 [n]; None: zeros.
     words: int64 [n], a number for each word, rising by 1; every special token has its own. None where `info` is, and for ids.
+    prompt_length: how many of the ids stand for the prompt alone.
+    left_out: ids at the start that pooling leaves out, of models that are not to pool their prompts.
     """
 
     ids: Ids
@@ -28,6 +30,8 @@ class Tokenized:
     info: TokenList | None
     segments: Ids | None = None
     words: Ids | None = None
+    prompt_length: int = 0
+    left_out: int = 0
 
     @property
     def truncated(self) -> bool:

@@ -16,7 +16,7 @@ from headlight.runtime.manifest import Architecture
 from headlight.runtime.values import Floats
 from tests.factory import small_config, small_tokenizer
 
-SHAPE = Architecture(positions="none", layers=1, heads=1, dim=2, vocab_size=64)
+SHAPE = Architecture(positions="none", layers=1, heads=1, dim=2, pooled_dim=2, vocab_size=64)
 
 
 class Pretender:

@@ -11,7 +11,9 @@ import numpy as np
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import Floats
+from headlight.runtime.vectors import as_type
 from headlight.spec import STATISTICS
+from headlight.wire_vectors import VECTOR_NAMES
 from tests.attention_reference import Text, statistics
 
 CLS, SEP = 1, 2
@@ -83,6 +85,7 @@ def answer(request: pb.EncodeRequest, max_length: int, ref: pb.ModelRef = REF) -
         kept = list(info.ids)[:max_length]
         ids_of.append(kept)
         entry = response.items.add(token_count=len(kept), original_token_count=len(info.ids))
+        entry.prompt_token_count = 2 * (request.WhichOneof("prompt") is not None)
         entry.truncated = len(kept) != len(info.ids)
         if request.outputs.HasField("token_info"):
             entry.tokens.CopyFrom(info)
@@ -90,11 +93,16 @@ def answer(request: pb.EncodeRequest, max_length: int, ref: pb.ModelRef = REF) -
     if outputs.HasField("pooled") or not outputs.ListFields():
         masks = [list(item.head_mask.values) for item in request.inputs]
         pooled = np.stack([pooled_of(ids, mask) for ids, mask in zip(ids_of, masks, strict=True)])
-        response.pooled.CopyFrom(
-            pb.Tensor(dtype=pb.DATA_TYPE_FLOAT32, shape=pooled.shape, data=pooled.astype("<f4").tobytes())
-        )
+        pooled = pooled[:, : outputs.pooled.dimensions or DIM]
+        for dtype in outputs.pooled.dtypes or [pb.DATA_TYPE_FLOAT32]:
+            made = as_type(pooled, VECTOR_NAMES[dtype], np.stack([np.zeros(DIM), np.ones(DIM)]).astype(np.float32))
+            response.pooled.add(dtype=dtype, shape=made.shape, data=made.tobytes())
     if outputs.HasField("tokens"):
-        response.tokens.CopyFrom(ragged([hidden_of(ids, [LAYERS])[0] for ids in ids_of], []))
+        vectors = [hidden_of(ids, [LAYERS])[0] for ids in ids_of]
+        if outputs.tokens.skip_special:
+            response.kept_tokens.extend(pb.TokenIndices(indices=range(1, len(ids) - 1)) for ids in ids_of)
+            vectors = [vector[1:-1] for vector in vectors]
+        response.tokens.CopyFrom(ragged(vectors, []))
     if outputs.HasField("attention"):
         layers = [layer % LAYERS for layer in outputs.attention.layers] or list(range(LAYERS))
         maps = [attention_of(ids, layers) for ids in ids_of]
@@ -142,7 +150,9 @@ def frames_of(request_id: str, response: pb.EncodeResponse, rows_per_chunk: int 
         return [pb.EncodeStreamResponse(id=request_id, response=response)]
     header = pb.EncodeResponse()
     header.CopyFrom(response)
-    for field in ("pooled", "tokens", "attention", "hidden"):
+    for tensor in header.pooled:
+        tensor.ClearField("data")
+    for field in ("tokens", "attention", "hidden"):
         if header.HasField(field):
             getattr(header, field).ClearField("data")
     chunks = list(chunks_of(response, rows_per_chunk))[::-1]
@@ -156,11 +166,10 @@ def frames_of(request_id: str, response: pb.EncodeResponse, rows_per_chunk: int 
 
 def chunks_of(response: pb.EncodeResponse, rows_per_chunk: int) -> Iterator[pb.Chunk]:
     counts = [item.token_count for item in response.items]
-    if response.HasField("pooled"):
-        count, dim = response.pooled.shape
-        yield from matrix_chunks(
-            pb.Chunk(output=pb.OUTPUT_KIND_POOLED, head_end=1), response.pooled.data, 0, count, dim, rows_per_chunk
-        )
+    for at, pooled in enumerate(response.pooled):
+        count, dim = pooled.shape
+        base = pb.Chunk(output=pb.OUTPUT_KIND_POOLED, item=at, head_end=1)
+        yield from matrix_chunks(base, pooled.data, 0, count, dim, rows_per_chunk)
     kinds = {
         "tokens": pb.OUTPUT_KIND_TOKENS,
         "attention": pb.OUTPUT_KIND_ATTENTION,
@@ -169,8 +178,11 @@ def chunks_of(response: pb.EncodeResponse, rows_per_chunk: int) -> Iterator[pb.C
     for field, kind in kinds.items():
         if response.HasField(field):
             tensor = getattr(response, field)
-            for item, count in enumerate(counts):
+            for item, every in enumerate(counts):
+                count = every
                 begin, end = tensor.offsets[item : item + 2]
+                if field == "tokens" and response.kept_tokens:
+                    count = len(response.kept_tokens[item].indices)
                 heads = HEADS if field == "attention" else 1
                 width = count if field == "attention" else DIM
                 assert end - begin == max(1, len(tensor.layers)) * heads * count * width

@@ -47,6 +47,8 @@ class FakeServicer(HeadlightServiceServicer):
             layers=LAYERS,
             heads=HEADS,
             dim=DIM,
+            pooled_dim=DIM,
+            prompts=[pb.NamedPrompt(name="query", text="find: ")],
             vocab_size=1000,
             trained_length=16,
             max_length=self.max_length,

@@ -9,8 +9,8 @@ import pytest
 
 from headlight import AttentionSpec, Client
 from headlight.errors import InvalidInput
+from headlight.single import occlusion_request
 from headlight.spec import HiddenSpec
-from headlight.stream import occlusion_request
 from headlight.wire import attention_output, hidden_output, selector_of
 
 
@@ -23,7 +23,7 @@ def test_numbers_of_numpy_choose_layers_as_those_of_python(client: Client, layer
 def test_tokens_may_be_an_array() -> None:
     output = hidden_output(HiddenSpec(tokens=np.array([2, 0])))  # type: ignore[arg-type] # what callers write
     assert list(output.tokens.indices.indices) == [2, 0]
-    assert list(occlusion_request("", "one", np.array([1]), None).tokens.indices.indices) == [1]  # type: ignore[arg-type]
+    assert list(occlusion_request("", "one", np.array([1]), {}).tokens.indices.indices) == [1]  # type: ignore[arg-type]
     assert selector_of("tokens", "all") is None
 
 

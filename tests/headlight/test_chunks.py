@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headlight.chunks import Answer, Assembly, Coverage, whole_answer
+from headlight.chunks import Answer, Assembly, whole_answer
+from headlight.coverage import Coverage
 from headlight.errors import EngineError
 from headlight.pb import headlight_pb2 as pb
 from headlight.stream import maps_of
@@ -95,9 +96,9 @@ def edit(change: Callable[[Frames], object]) -> Callable[[Frames], Frames]:
         pytest.param(edit(lambda frames: frames[-1].end.ClearField("chunks")), id="wrong count of chunks"),
         pytest.param(edit(lambda frames: frames[-1].end.ClearField("data_bytes")), id="wrong count of bytes"),
         pytest.param(edit(lambda frames: frames[0].header.items.pop()), id="an input without an entry"),
-        pytest.param(edit(lambda frames: frames[0].header.pooled.shape.append(1)), id="three axes"),
-        pytest.param(edit(lambda frames: frames[0].header.pooled.ClearField("shape")), id="no axes"),
-        pytest.param(edit(lambda frames: frames[0].header.pooled.ClearField("dtype")), id="no type"),
+        pytest.param(edit(lambda frames: frames[0].header.pooled[0].shape.append(1)), id="three axes"),
+        pytest.param(edit(lambda frames: frames[0].header.pooled[0].ClearField("shape")), id="no axes"),
+        pytest.param(edit(lambda frames: frames[0].header.pooled[0].ClearField("dtype")), id="no type"),
         pytest.param(edit(lambda frames: frames[0].header.tokens.offsets.pop()), id="too few offsets"),
         pytest.param(edit(lambda frames: frames[0].header.tokens.offsets.reverse()), id="falling offsets"),
         pytest.param(edit(lambda frames: frames[0].header.tokens.layers.append(1)), id="tokens with layers"),
@@ -123,14 +124,14 @@ def test_frames_that_break_the_contract_are_refused(change: Callable[[Frames], F
 
 def test_memory_is_not_reserved_beyond_the_servers_own_limit() -> None:
     header = frames_of("a", response_to(["one"]))[0]
-    header.header.pooled.shape[1] = 2**50
+    header.header.pooled[0].shape[1] = 2**50
     with pytest.raises(EngineError, match="limit of 1000"):
         assemble([header], 1, max_bytes=1000)
 
 
 def test_a_whole_answer_is_checked_as_well() -> None:
     response = response_to(["one"])
-    response.pooled.data += b"1234"
+    response.pooled[0].data += b"1234"
     with pytest.raises(EngineError, match="announced"):
         whole_answer(response, 1)
     with pytest.raises(EngineError, match="lacks tokens"):

@@ -20,7 +20,7 @@ def whole() -> pb.EncodeResponse:
 
 
 def taken(frames: Frames) -> list[AttentionPiece]:
-    pieces = Pieces("", "one two three", AttentionSpec(layers=(2, 0)), None)
+    pieces = Pieces("", "one two three", AttentionSpec(layers=(2, 0)), {})
     found = [piece for frame in frames for piece in pieces.receive(frame)]
     pieces.finish()
     return found

@@ -55,7 +55,7 @@ def test_a_wish_that_no_message_can_hold(values: dict[str, Any], message: str) -
 
 @pytest.mark.parametrize(("values", "message"), NAMES)
 def test_names_are_checked_without_a_service_too(values: dict[str, Any], message: str) -> None:
-    architecture = Architecture(positions="rope", layers=2, heads=3, dim=36, vocab_size=90)
+    architecture = Architecture(positions="rope", layers=2, heads=3, dim=36, pooled_dim=36, vocab_size=90)
     with pytest.raises(InvalidInput) as refused:
         resolve_attention(AttentionSpec(**values), architecture, "mean")
     assert str(refused.value) == message

@@ -9,11 +9,12 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from model.attention import MultiHeadAttention
 from model.block import FeedForward
 from model.config import Dense, EncoderConfig
 from model.encoder import Encoder
 from model.norms import RMSNorm, build_norm
-from model.positions import Learned, Rope
+from model.positions import Learned, Nowhere, Rope
 
 Build = Callable[..., Encoder]
 Config = Callable[..., EncoderConfig]
@@ -138,3 +139,92 @@ def test_a_dense_layer_maps_what_pooling_yields_before_it_is_normalised(encoder:
     out = model(IDS)
     expected = out.tokens.mean(dim=1) @ dense.weight.T
     torch.testing.assert_close(out.pooled, functional.normalize(expected, dim=1))
+
+
+def test_shared_keys_and_values_are_those_of_a_model_that_repeats_them(config: Config) -> None:
+    shared = MultiHeadAttention(config(dim=24, heads=6, kv_heads=2))
+    whole = MultiHeadAttention(config(dim=24, heads=6))
+    with torch.no_grad():
+        for part in ("weight", "bias"):
+            query, key, value = getattr(shared.project_in, part).split(shared.widths)
+            # Head h of the queries uses the keys and values of head h // 3.
+            repeated = [rows.view(2, 4, -1).repeat_interleave(3, dim=0).reshape(24, -1) for rows in (key, value)]
+            rows = torch.cat([query.reshape(24, -1), *repeated])
+            getattr(whole.project_in, part).copy_(rows.view_as(getattr(whole.project_in, part)))
+    whole.project_out.load_state_dict(shared.project_out.state_dict())
+    x, scheme = torch.randn(2, 5, 24), Nowhere(config())
+    for fused in (True, False):
+        ours, maps = shared(x, None, scheme, (), fused=fused)
+        theirs, expected = whole(x, None, scheme, (), fused=fused)
+        torch.testing.assert_close(ours, theirs)
+        if maps is not None and expected is not None:
+            torch.testing.assert_close(maps.weights, expected.weights)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_local_layer_sees_its_window_and_a_global_one_all(causal: bool, encoder: Build) -> None:
+    model = encoder(window=2, local_layers=(1,), causal=causal)
+    out = model(torch.arange(9)[None], fused=False)
+    place = torch.arange(9)
+    ahead = place - place[:, None]
+    near = (ahead.abs() <= 2) & ((ahead <= 0) if causal else torch.ones_like(ahead, dtype=torch.bool))
+    assert torch.equal(out.attention[1][0].gt(0).all(dim=0), near)
+    assert torch.equal(
+        out.attention[0][0].gt(0).all(dim=0), (ahead <= 0) if causal else torch.ones(9, 9, dtype=torch.bool)
+    )
+    torch.testing.assert_close(model(torch.arange(9)[None]).tokens, out.tokens)
+
+
+def test_local_layers_turn_by_their_own_theta(encoder: Build) -> None:
+    model = encoder(window=3, local_layers=(0, 1), rope_theta=500.0, rope_local_theta=10000.0, rope_scaling=None)
+    plain = encoder(window=3, local_layers=(0, 1))
+    plain.load_state_dict(model.state_dict())
+    assert torch.equal(model(IDS).tokens, plain(IDS).tokens)
+
+
+@pytest.mark.parametrize("kind", ["head", "whole"])
+def test_norms_of_queries_and_keys_take_their_lengths_away(kind: str, config: Config) -> None:
+    attention = MultiHeadAttention(config(qk_norm=kind, norm_type="rms", norm_eps=1e-12))
+    x, scheme = torch.randn(1, 4, 16), Nowhere(config())
+    _, before = attention(x, None, scheme, (), fused=False)
+    with torch.no_grad():
+        attention.project_in.weight[:32] *= 7.0
+        attention.project_in.bias[:32] *= 7.0
+    _, after = attention(x, None, scheme, (), fused=False)
+    torch.testing.assert_close(before.scores, after.scores)
+
+
+def test_narrow_embeddings_are_widened_behind_their_norm(encoder: Build) -> None:
+    model = encoder(embedding_dim=6, norm="post", positions="learned", segments=2)
+    assert model.embedding.weight.shape[1] == 6
+    [first, *_] = model(IDS).hidden
+    places = torch.arange(6)
+    x = model.embed(IDS, None) + model.positions.prepare(places)[0]
+    torch.testing.assert_close(first, model.embedding_project(model.embedding_norm(x)))
+
+
+def test_values_turn_where_the_config_says_so(config: Config) -> None:
+    scheme = Rope(config())
+    state = scheme.prepare(torch.tensor([[5]]))
+    turned, plain = MultiHeadAttention(config(rope_values=True)), MultiHeadAttention(config())
+    plain.load_state_dict(turned.state_dict())
+    x = torch.randn(1, 1, 16)  # alone, a token gives back its own value
+    value = plain.project_in(x)[..., 32:].view(1, 1, 2, 8).transpose(1, 2)
+    expected = turned.project_out(scheme.rotate(value, state).transpose(1, 2).flatten(2))
+    torch.testing.assert_close(turned(x, None, scheme, state, fused=False)[0], expected)
+    assert not torch.allclose(plain(x, None, scheme, state, fused=False)[0], expected)
+
+
+def test_tokens_that_pooling_leaves_out_still_take_part_in_attention(encoder: Build) -> None:
+    model = encoder()
+    counted = torch.tensor([[0, 0, 1, 1, 1, 1]] * 2)
+    out = model(IDS, pool_mask=counted)
+    assert torch.equal(out.tokens, model(IDS).tokens)
+    torch.testing.assert_close(out.pooled, functional.normalize(out.tokens[:, 2:].mean(dim=1), dim=1))
+
+
+def test_the_first_block_may_go_without_its_norm_and_embeddings_with_one(encoder: Build) -> None:
+    model = encoder(first_norm=False, embedding_norm=True)
+    names = set(model.state_dict())
+    assert "blocks.0.attention_norm.weight" not in names
+    assert {"blocks.1.attention_norm.weight", "embedding_norm.weight"} <= names

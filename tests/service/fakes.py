@@ -14,10 +14,12 @@ from headlight.errors import BundleError, EngineError, InvalidInput
 from headlight.results import TokenList
 from headlight.runtime.items import EncodeItem, ItemResult, Selection
 from headlight.runtime.manifest import Architecture, Manifest, ParityEntry
+from headlight.runtime.prompts import Prompts
 from headlight.runtime.shapes import attention_shape
 from headlight.runtime.values import Tokenized
+from headlight.runtime.vectors import Offer
 
-ARCHITECTURE = Architecture(positions="rope", layers=3, heads=2, dim=4, vocab_size=100)
+ARCHITECTURE = Architecture(positions="rope", layers=3, heads=2, dim=4, pooled_dim=4, vocab_size=100)
 FAILURE = "the model failed; see error id 123 in the server's log"
 LAYERS, HEADS, DIM, VOCABULARY = ARCHITECTURE.layers, ARCHITECTURE.heads, ARCHITECTURE.dim, ARCHITECTURE.vocab_size
 MAX_LENGTH = 2000
@@ -59,8 +61,8 @@ def result(item: EncodeItem) -> ItemResult:
     choice, states = wanted.attention, wanted.hidden
     shape = () if choice is None else attention_shape(choice, item.where)
     return ItemResult(
-        pooled=fill(DIM) if wanted.pooled else None,
-        tokens=fill(n, DIM) if wanted.tokens else None,
+        pooled=fill(wanted.vector.width or DIM) if wanted.pooled else None,
+        tokens=narrow(fill(item.row_count, DIM), wanted.rows.dtype) if wanted.tokens else None,
         attention=None if choice is None else narrow(fill(*shape), choice.spec.dtype),
         hidden=None if states is None else narrow(fill(len(states.layers), n, DIM), states.spec.dtype),
         indices=narrow(fill(*shape), "uint16") if choice is not None and choice.spec.top_k else None,
@@ -111,10 +113,12 @@ class FakeTokenizer:
         text: str,
         second: str | None = None,
         *,
+        prompt: str = "",
         truncation: str = "refuse",
         limit: bool = True,
         with_info: bool = False,
     ) -> Tokenized:
+        text, prompted = prompt + text, len(prompt.split())
         self.texts.append(text)
         if second == "":
             raise InvalidInput("second", "is empty; send at least one character")
@@ -128,7 +132,7 @@ class FakeTokenizer:
             words = words[:MAX_LENGTH]
         ids = np.array([len(word) % VOCABULARY for word in words], dtype=np.int64)
         segments = (np.arange(len(ids)) >= len(text.split())).astype(np.int64)
-        return Tokenized(ids, length, info(ids.tolist()) if with_info else None, segments)
+        return Tokenized(ids, length, info(ids.tolist()) if with_info else None, segments, prompt_length=prompted)
 
 
 def info(ids: Sequence[int]) -> TokenList:
@@ -151,6 +155,8 @@ class FakeRuntime:
         self.roles = frozenset({"embed", "attend"} if attend else {"embed"})
         self.tokenizer = FakeTokenizer() if tokenizer else None
         self.engine = FakeEngine()
+        self.prompts = Prompts(self.bundle.manifest.prompts, self.bundle.manifest.default_prompt)
+        self.offer = Offer(DIM, self.bundle.manifest.normalize)
 
     def check_ids(self, ids: Sequence[int], segments: Sequence[int] = (), *, with_info: bool = False) -> Tokenized:
         if not len(ids) or max(ids) >= VOCABULARY or min(ids) < 0:

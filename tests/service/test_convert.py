@@ -12,7 +12,11 @@ from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.choice import resolve_indices
 from headlight.runtime.items import Selection
-from service.convert import TRUNCATIONS, Interface, Pair, TokenIds, encode_job, selection, tokenize_job
+from headlight.runtime.prompts import Prompts
+from headlight.runtime.vectors import Offer
+from service.convert import TRUNCATIONS, Pair, TokenIds, encode_job, tokenize_job
+from service.interface import Interface
+from service.outputs import selection
 from tests.service.fakes import ARCHITECTURE
 
 
@@ -22,6 +26,8 @@ def interface(**changes: Any) -> Interface:
         "pooling": "mean",
         "accepts": ("text", "ids"),
         "attend": True,
+        "offer": Offer(4, True),
+        "prompts": Prompts({"query": "q: "}),
         "max_items": 4,
     }
     values |= {"max_characters": 9, "max_length": 6, "max_tokens": 10, "max_tokenized": 15}

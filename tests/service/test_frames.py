@@ -11,6 +11,7 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.choice import resolve_attention, states, whole
 from headlight.runtime.items import EncodeItem, Selection
 from headlight.runtime.values import Tokenized
+from headlight.runtime.vectors import Vector
 from headlight.spec import AttentionSpec
 from headlight.wire import OUTPUT_KINDS
 from service import frames as module
@@ -18,14 +19,14 @@ from service.answers import fill, header
 from service.frames import CHUNK_BYTES, FRAME_LIMIT_BYTES, HEADER_LIMIT_BYTES, frames
 from tests.service.fakes import ARCHITECTURE, DIM, HEADS, LAYERS, result
 
-FIELDS = {number: name for name, number in OUTPUT_KINDS.items()}
+FIELDS: dict[int, str] = {number: name for name, number in OUTPUT_KINDS.items()}
 
 
 def answer(lengths: list[int], selection: Selection) -> tuple[pb.EncodeResponse, list[Any], int]:
     """Header, results and bytes of data."""
     items = [EncodeItem(np.full(n, 1 + n % 7, dtype=np.int64), selection) for n in lengths]
     inputs = [Tokenized(each.ids, len(each.ids), None) for each in items]
-    response = header(pb.ModelRef(name="m"), inputs, items, False, DIM)
+    response = header(pb.ModelRef(name="m"), inputs, items, False, ARCHITECTURE)
     sizes = [sum(each.output_bytes(ARCHITECTURE).values()) for each in items]
     return response, [result(each) for each in items], sum(sizes)
 
@@ -34,15 +35,17 @@ def reassemble(sent: list[pb.EncodeStreamResponse]) -> pb.EncodeResponse:
     """As a client would, blindly; checks each chunk's meaning on the way."""
     whole, chunks, end = sent[0].header, [frame.chunk for frame in sent[1:-1]], sent[-1].end
     assert (end.chunks, end.data_bytes) == (len(chunks), sum(len(chunk.data) for chunk in chunks))
-    buffers = {kind: bytearray() for kind in FIELDS}
+    # Pooled vectors in each type are an output of their own; the parts of other outputs lie end to end in one.
+    buffers: dict[tuple[int, int], bytearray] = {}
     for chunk in chunks:
-        assert chunk.offset_bytes == len(buffers[chunk.output]), "in order, without gaps"
+        own = buffers.setdefault((chunk.output, chunk.item * (chunk.output == pb.OUTPUT_KIND_POOLED)), bytearray())
+        assert chunk.offset_bytes == len(own), "in order, without gaps"
         assert chunk.row_end > chunk.row_begin
         assert len(chunk.data) % (chunk.row_end - chunk.row_begin) == 0
-        buffers[chunk.output] += chunk.data
-    for kind, name in FIELDS.items():
-        if whole.HasField(name):
-            getattr(whole, name).data = bytes(buffers[kind])
+        own += chunk.data
+    for (kind, at), data in buffers.items():
+        tensor = whole.pooled[at] if kind == pb.OUTPUT_KIND_POOLED else getattr(whole, FIELDS[kind])
+        tensor.data = bytes(data)
     return whole
 
 
@@ -60,11 +63,18 @@ OTHER_FORMS = st.sampled_from(
         AttentionSpec(top_k=3, dtype="uint8", heads=(1, 0)),
     ]
 )
+RANGES = np.array([[0, 0, 0, 0], [1, 1000, 10**5, 10**6]], dtype=np.float32)
+VECTORS = [
+    Vector(),
+    Vector(3, False, ("float16",)),
+    Vector(4, True, ("int8", "float32", "float16"), RANGES),
+]
 selections = st.builds(
     Selection,
     pooled=st.booleans(),
     tokens=st.booleans(),
     attention=st.none() | (SPECS | OTHER_FORMS).map(lambda spec: resolve_attention(spec, ARCHITECTURE, "mean")),
+    vector=st.sampled_from(VECTORS),
     hidden=st.none() | st.lists(st.integers(0, LAYERS), unique=True, min_size=1).map(states),
 )
 
@@ -75,10 +85,10 @@ def test_frames_reassemble_exactly(lengths: list[int], selection: Selection, chu
     response, results, size = answer(lengths, selection)
     expected = pb.EncodeResponse()
     expected.CopyFrom(response)
-    fill(expected, results)
+    fill(expected, results, selection.vector)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "CHUNK_BYTES", chunk_bytes)
-        sent = list(frames("id", response, results, size))
+        sent = list(frames("id", response, results, size, selection.vector))
     assert {frame.id for frame in sent} == {"id"}
     if size <= chunk_bytes:
         assert [frame.response for frame in sent] == [expected]

@@ -37,10 +37,10 @@ async def test_every_output_arrives_as_the_engine_gave_it(serve: Serve) -> None:
     selection = Selection(tokens=True, attention=whole((2, 0), HEADS), hidden=states(range(LAYERS + 1)))
     items = [EncodeItem(np.array(values), selection) for values in (ids, [4] * 300)]
     expected = [result(item) for item in items]
-    assert list(response.pooled.shape) == [2, 4]
+    assert list(response.pooled[0].shape) == [2, 4]
     for name in ("pooled", "tokens", "attention", "hidden"):
         data = b"".join(getattr(each, name).tobytes() for each in expected)
-        assert getattr(response, name).data == data
+        assert (response.pooled[0] if name == "pooled" else getattr(response, name)).data == data
     assert list(response.attention.layers) == [2, 0]
     assert list(response.attention.offsets) == [0, 2 * HEADS * 25, 2 * HEADS * (25 + 90000)]
     assert list(response.hidden.layers) == [0, 1, 2, 3]
@@ -59,7 +59,7 @@ async def test_token_info_alone_needs_no_engine(serve: Serve) -> None:
         outputs = pb.Outputs(token_info=pb.TokenInfoOutput())
         response = await service.stub.Encode(request(text_of(3), outputs=outputs))
         assert list(response.items[0].tokens.pieces) == ["piece4"] * 3
-        assert not response.HasField("pooled")
+        assert not response.pooled
         assert service.engine.batches == []
 
 

@@ -70,6 +70,6 @@ def request(*batch: Known, **fields: Any) -> pb.EncodeRequest:
 
 def check_vectors(answer: pb.EncodeResponse, batch: list[Known]) -> None:
     """Raises Wrong unless the answer holds the vector of each."""
-    vectors = np.frombuffer(answer.pooled.data, "<f4").reshape(answer.pooled.shape)
+    vectors = np.frombuffer(answer.pooled[0].data, "<f4").reshape(answer.pooled[0].shape)
     for known, vector in zip(batch, vectors, strict=True):
         known.check_pooled(vector)

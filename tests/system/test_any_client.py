@@ -50,7 +50,7 @@ def everything_of(stub: pb_grpc.HeadlightServiceStub, length: int) -> tuple[pb.E
 def sizes_of(header: pb.EncodeResponse) -> dict[int, int]:
     """Bytes of each output, by kind."""
     return {
-        pb.OUTPUT_KIND_POOLED: 4 * int(np.prod(header.pooled.shape)),
+        pb.OUTPUT_KIND_POOLED: 4 * int(np.prod(header.pooled[0].shape)),
         pb.OUTPUT_KIND_TOKENS: 4 * header.tokens.offsets[-1],
         pb.OUTPUT_KIND_ATTENTION: 4 * header.attention.offsets[-1],
         pb.OUTPUT_KIND_HIDDEN: 4 * header.hidden.offsets[-1],

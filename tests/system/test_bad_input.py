@@ -141,9 +141,9 @@ def neighbour(service: Service) -> Iterator[None]:
         with grpc.insecure_channel(service.target) as own:
             good = pb.EncodeRequest(inputs=[pb.Input(text="join two paths")])
             stub = pb_grpc.HeadlightServiceStub(own)
-            expected = stub.Encode(good).pooled.data
+            expected = stub.Encode(good).pooled[0].data
             while not done.wait(0.01):
-                got = stub.Encode(good, timeout=30).pooled.data
+                got = stub.Encode(good, timeout=30).pooled[0].data
                 if np.abs(np.frombuffer(got, "<f4") - np.frombuffer(expected, "<f4")).max() > 1e-6:
                     wrong.append("another answer")
 

@@ -133,7 +133,7 @@ def test_one_masked_input_among_others(small: Small) -> None:
     inputs = [pb.Input(ids=plain), pb.Input(ids=other, head_mask=mask), pb.Input(ids=other)]
     with grpc.insecure_channel(service.target) as channel:
         answer = pb_grpc.HeadlightServiceStub(channel).Encode(pb.EncodeRequest(inputs=inputs), timeout=60)
-    vectors = np.frombuffer(answer.pooled.data, "<f4").reshape(3, -1)
+    vectors = np.frombuffer(answer.pooled[0].data, "<f4").reshape(3, -1)
     with torch.inference_mode():
         alone, whole = (encoder(torch.tensor([ids])).pooled[0].numpy() for ids in ([7, 9, 30], [8, 12]))
     assert np.abs(vectors[0] - alone).max() <= 1e-5

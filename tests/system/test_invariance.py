@@ -56,6 +56,6 @@ def test_pooled_asked_together_with_attention_is_the_same(rope: Service) -> None
         plain = stub.Encode(pb.EncodeRequest(inputs=inputs))
         both = pb.Outputs(pooled=pb.PooledOutput(), attention=pb.AttentionOutput(layers=[-1]))
         attended = stub.Encode(pb.EncodeRequest(inputs=inputs, outputs=both))
-    difference = np.frombuffer(plain.pooled.data, "<f4") - np.frombuffer(attended.pooled.data, "<f4")
+    difference = np.frombuffer(plain.pooled[0].data, "<f4") - np.frombuffer(attended.pooled[0].data, "<f4")
     assert np.abs(difference).max() <= 1e-6
     assert list(attended.attention.layers) == [2]

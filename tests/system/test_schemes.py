@@ -57,7 +57,7 @@ def ask(
     answer = stub.Encode(request, timeout=60)
     found: list[dict[str, Floats]] = [{} for _ in inputs]
     if pooled:
-        vectors = np.frombuffer(answer.pooled.data, "<f4").reshape(tuple(answer.pooled.shape))
+        vectors = np.frombuffer(answer.pooled[0].data, "<f4").reshape(tuple(answer.pooled[0].shape))
         for row, vector in zip(found, vectors, strict=True):
             row["pooled"] = vector
     for name in ("tokens", "attention", "hidden"):
@@ -174,7 +174,7 @@ def test_pairs_and_segments_are_served_where_the_model_knows_them(small: Small) 
                 client.encode([("one", "two")])
             return
         request = pb.EncodeRequest(inputs=[pb.Input(ids=pb.TokenIds(ids=ids.tolist(), segments=segments.tolist()))])
-        answer = np.frombuffer(stub.Encode(request).pooled.data, "<f4")
+        answer = np.frombuffer(stub.Encode(request).pooled[0].data, "<f4")
         assert distance("pooled", answer, pytorch(encoder, ids, segments).pooled[0].numpy()) <= 1e-5
         assert "pair" in client.model().accepts
         [tokens] = client.tokenize([("one", "two")])

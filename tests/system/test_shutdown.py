@@ -34,7 +34,7 @@ async def test_sigterm_under_load_loses_no_admitted_request() -> None:
                     except grpc.aio.AioRpcError as error:
                         refusals.append(error)
                         return
-                    vectors = np.frombuffer(answer.pooled.data, "<f4").reshape(answer.pooled.shape)
+                    vectors = np.frombuffer(answer.pooled[0].data, "<f4").reshape(answer.pooled[0].shape)
                     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-5)
                     answered += 1
                     if answered >= 3 * CALLERS:

@@ -14,7 +14,7 @@ from headlight.runtime.manifest import Architecture
 from headlight.runtime.selectors import Wanted
 from headlight.runtime.values import Ids
 
-ALL = everything(Architecture(positions="rope", layers=2, heads=3, dim=36, vocab_size=90))
+ALL = everything(Architecture(positions="rope", layers=2, heads=3, dim=36, pooled_dim=36, vocab_size=90))
 
 
 def ids_of(length: int, seed: int = 0) -> Ids:

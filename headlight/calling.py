@@ -1,0 +1,102 @@
+"""How the blocking client waits: its channel, calls in flight together, and what is sent again."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+
+from headlight import stream
+from headlight.channel import ClientBase, Options, Retries, seconds_left
+from headlight.convert import from_model
+from headlight.description import ModelDescription
+from headlight.errors import MixedWeights, Overloaded, Unavailable
+from headlight.pb import headlight_pb2 as pb
+from headlight.work import RequestT, ResponseT, ResultT, UnaryWork
+
+
+class Caller(ClientBase[grpc.Channel]):
+    """Does the work of `headlight.work` and `headlight.stream` over a blocking channel."""
+
+    def _open(self, target: str, credentials: grpc.ChannelCredentials | None, options: Options) -> grpc.Channel:
+        if credentials is None:
+            return grpc.insecure_channel(target, options)
+        return grpc.secure_channel(target, credentials, options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connection; calls in flight fail."""
+        self._channel.close()
+
+    def _describe(self, deadline: float | None) -> ModelDescription:
+        if self._description is None:
+            with self._errors():
+                response = self._stub.GetModel(pb.GetModelRequest(model=self._model), timeout=seconds_left(deadline))
+            self._description = from_model(response)
+        return self._description
+
+    def _call(self, method: Any, work: UnaryWork[RequestT, ResponseT, ResultT], deadline: float | None) -> ResultT:
+        pending: deque[tuple[range, RequestT, Any]] = deque()
+        retries = Retries(deadline)
+
+        def start(request: RequestT) -> Any:
+            return method.future(request, timeout=seconds_left(deadline))
+
+        def finish_first() -> None:
+            part, request, call = pending.popleft()
+            try:
+                with self._errors(part.start):
+                    work.receive(part, response_of(call))
+                retries.reset()
+            except Overloaded as error:
+                time.sleep(retries.delay(error))
+                pending.appendleft((part, request, start(request)))
+
+        try:
+            for part, request in work.requests():
+                while len(pending) == self._concurrency:
+                    finish_first()
+                pending.append((part, request, start(request)))
+            while pending:
+                finish_first()
+        finally:
+            for _, _, call in pending:
+                call.cancel()
+        return work.result()
+
+    def _stream(self, work: stream.Streamed[ResultT], deadline: float | None) -> list[ResultT]:
+        retries = Retries(deadline)
+        while unanswered := work.unanswered:
+            call = self._stub.EncodeStream(work.requests(), timeout=seconds_left(deadline))
+            try:
+                with self._errors():
+                    for frame in call:
+                        work.receive(frame)
+                break
+            except MixedWeights:
+                raise
+            except (Overloaded, Unavailable) as error:
+                if work.unanswered < unanswered:
+                    retries.reset()
+                time.sleep(retries.delay(error))
+            finally:
+                call.cancel()
+        return work.result()
+
+
+def response_of(call: Any) -> Any:
+    """The response of a call, once it is there. One that the server cancelled raises itself, as failed ones do."""
+    try:
+        return call.result()
+    except grpc.FutureCancelledError:
+        raise call from None

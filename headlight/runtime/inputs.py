@@ -1,0 +1,47 @@
+"""What may be encoded, and the checks of what comes as ids: no tokenizer has seen them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeGuard
+
+import numpy as np
+
+from headlight.errors import InvalidInput
+from headlight.runtime.manifest import Manifest
+from headlight.runtime.values import Ids
+
+# One input: a text, a pair of texts seen together, or token ids, special tokens included.
+Input = str | tuple[str, str] | Sequence[int]
+
+
+def is_pair(value: Input) -> TypeGuard[tuple[str, str]]:
+    """Whether an input is two texts to be seen together."""
+    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)
+
+
+def checked_ids(manifest: Manifest, ids: Sequence[int], segments: Sequence[int]) -> tuple[Ids, Ids]:
+    """Ids and their segments (none: zeros) as int64 [n] twice. Raises InvalidInput; see `Runtime.check_ids`."""
+    if not 1 <= len(ids) <= manifest.max_length:
+        raise InvalidInput("", f"has {len(ids)} ids; send 1 to {manifest.max_length}")
+    array = _checked("", "id", ids, manifest.architecture.vocab_size)
+    types = np.zeros_like(array)
+    if len(segments):
+        if not manifest.architecture.segments:
+            raise InvalidInput("segments", "this model was trained without segments; leave it empty")
+        if len(segments) != len(ids):
+            raise InvalidInput("segments", f"has {len(segments)} entries for {len(ids)} ids; send one of each, or none")
+        types = _checked("segments", "segment", segments, manifest.architecture.segments)
+    return array, types
+
+
+def _checked(field: str, what: str, values: Sequence[int], count: int) -> Ids:
+    """The values as int64 [n]. Raises InvalidInput for `field` unless each is in 0 .. count-1."""
+    try:
+        array = np.fromiter(values, dtype=np.int64, count=len(values))
+    except (OverflowError, TypeError, ValueError):
+        raise InvalidInput(field, "holds something that is not a 64-bit integer") from None
+    wrong = np.flatnonzero((array < 0) | (array >= count))
+    if len(wrong):
+        raise InvalidInput(field, f"{what} {array[wrong[0]]} at {wrong[0]} is not in 0 .. {count - 1}")
+    return array

@@ -1,0 +1,48 @@
+"""What the client methods of one unary call ask, and what they make of the answer."""
+
+from __future__ import annotations
+
+from headlight.convert import (
+    Input,
+    Reading,
+    dtype_of,
+    encode_request,
+    from_bytes,
+    from_model_ref,
+    from_token_info,
+    malformed,
+    set_reading,
+    to_input,
+)
+from headlight.pb import headlight_pb2 as pb
+from headlight.results import Occlusion
+from headlight.spec import AttentionSpec, TokenChoice
+from headlight.wire import attention_output, selector_of
+
+
+def dry_run(name: str, text: Input, spec: AttentionSpec, reading: Reading) -> pb.EncodeRequest:
+    """The request that asks how large the attention of one input would be."""
+    outputs = pb.Outputs(attention=attention_output(spec))
+    return encode_request(name, [to_input(text, "text")], outputs, reading, dry_run=True)
+
+
+def occlusion_request(name: str, text: Input, tokens: TokenChoice | None, reading: Reading) -> pb.OccludeRequest:
+    """The request that asks how far a vector moves when tokens are hidden; None: those that are not special.
+
+    Raises:
+        InvalidInput: an argument is none that can be sent.
+    """
+    request = pb.OccludeRequest(model=name, input=to_input(text, "text"))
+    set_reading(request, **reading)
+    if tokens is not None:
+        request.tokens.CopyFrom(selector_of("tokens", tokens) or pb.TokenSelector(named=pb.NAMED_TOKENS_ALL))
+    return request
+
+
+def occlusion(response: pb.OccludeResponse) -> Occlusion:
+    """What a response says. Raises EngineError where it does not hold together."""
+    tokens, places = from_token_info(response.item.tokens), tuple(response.tokens)
+    if list(response.moved.shape) != [len(places)] or not places or max(places) >= len(tokens):
+        raise malformed(f"distances of the shape {list(response.moved.shape)} for {len(places)} tokens")
+    moved = from_bytes(dtype_of(response.moved.dtype), response.moved.data, len(places))
+    return Occlusion(moved, places, tokens, from_model_ref(response.model))

@@ -1,0 +1,107 @@
+"""Wishes about vectors and prompts, between values (`headlight.spec`) and messages; see `headlight.wire`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from headlight.errors import InvalidInput
+from headlight.pb import headlight_pb2 as pb
+from headlight.spec import PooledSpec, RowType, TokensSpec, VectorType
+from headlight.wire import known
+
+VECTOR_TYPES: Mapping[VectorType, pb.DataType] = {
+    "float32": pb.DATA_TYPE_FLOAT32,
+    "float16": pb.DATA_TYPE_FLOAT16,
+    "int8": pb.DATA_TYPE_INT8,
+    "binary": pb.DATA_TYPE_BINARY,
+    "ubinary": pb.DATA_TYPE_UBINARY,
+}
+ROW_TYPES: Mapping[RowType, pb.DataType] = {"float32": pb.DATA_TYPE_FLOAT32, "float16": pb.DATA_TYPE_FLOAT16}
+VECTOR_NAMES: dict[int, VectorType] = {number: name for name, number in VECTOR_TYPES.items()}
+_ROW_NAMES: dict[int, RowType] = {
+    pb.DATA_TYPE_UNSPECIFIED: "float32",
+    **{number: name for name, number in ROW_TYPES.items()},
+}
+
+
+class PromptWish(NamedTuple):
+    """What is to be put before texts: one of the model's prompts by name, or a text (empty: nothing). Neither: its default."""
+
+    name: str | None = None
+    text: str | None = None
+
+
+def pooled_spec(message: pb.PooledOutput) -> PooledSpec:
+    """The wish that a message holds. Raises InvalidInput where a type is none that this side knows."""
+    field = "outputs.pooled.dtypes"
+    return PooledSpec(
+        dimensions=message.dimensions if message.HasField("dimensions") else None,
+        normalize=message.normalize if message.HasField("normalize") else None,
+        dtypes=tuple(known(f"{field}[{at}]", VECTOR_NAMES, number) for at, number in enumerate(message.dtypes)),
+    )
+
+
+def tokens_spec(message: pb.TokensOutput) -> TokensSpec:
+    """The same of token vectors."""
+    return TokensSpec(
+        skip_special=message.skip_special,
+        skip_prompt=message.skip_prompt,
+        normalize=message.normalize,
+        dtype=known("outputs.tokens.dtype", _ROW_NAMES, message.dtype),
+    )
+
+
+def pooled_output(spec: PooledSpec) -> pb.PooledOutput:
+    """The message of a wish.
+
+    Raises:
+        InvalidInput: a value is none that the contract knows, or does not fit its type.
+    """
+    try:
+        message = pb.PooledOutput(dtypes=[VECTOR_TYPES[dtype] for dtype in spec.dtypes])
+        if spec.dimensions is not None:
+            message.dimensions = spec.dimensions
+        if spec.normalize is not None:
+            message.normalize = spec.normalize
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput("pooled", f"cannot be asked for: {error}; see headlight.spec.PooledSpec") from None
+    return message
+
+
+def tokens_output(spec: TokensSpec) -> pb.TokensOutput:
+    """The same of token vectors. Raises InvalidInput as `pooled_output`."""
+    try:
+        message = pb.TokensOutput(
+            skip_special=spec.skip_special, skip_prompt=spec.skip_prompt, normalize=spec.normalize
+        )
+        if spec.dtype != "float32":
+            message.dtype = ROW_TYPES[spec.dtype]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput("tokens", f"cannot be asked for: {error}; see headlight.spec.TokensSpec") from None
+    return message
+
+
+def prompt_wish(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest) -> PromptWish:
+    """What a request says of prompts."""
+    kind = request.WhichOneof("prompt")
+    return PromptWish(
+        request.prompt_name if kind == "prompt_name" else None, request.prompt_text if kind == "prompt_text" else None
+    )
+
+
+def set_prompt(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest, wish: PromptWish) -> None:
+    """Say it in a request.
+
+    Raises:
+        InvalidInput: a name and a text are both given, or one is no text.
+    """
+    if wish.name is not None and wish.text is not None:
+        raise InvalidInput("prompt", "and prompt_name are both given; give one of them")
+    try:
+        if wish.name is not None:
+            request.prompt_name = wish.name
+        if wish.text is not None:
+            request.prompt_text = wish.text
+    except (TypeError, ValueError):  # a lone surrogate among the latter
+        raise InvalidInput("prompt", "and prompt_name must be texts that UTF-8 can express") from None

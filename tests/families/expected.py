@@ -1,0 +1,47 @@
+"""What somebody else's code gives for one text."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Expected:
+    """Of n tokens, float64.
+
+    Attributes:
+        tokens: [n, D], behind the last norm.
+        attention: [L, H, n, n].
+        hidden: [L or L + 1, n, D]: the embeddings, then what each block gives, the last one left out where theirs is normed.
+    """
+
+    tokens: NDArray[np.float64]
+    attention: NDArray[np.float64]
+    hidden: NDArray[np.float64]
+
+
+class Transformers:
+    """A model of transformers, in float32 and eager mode."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        layers = model.config.num_hidden_layers
+        self.shape = (layers, model.config.num_attention_heads, layers)
+
+    def outputs(self, ids: NDArray[np.int64], segments: NDArray[np.int64] | None = None) -> Expected:
+        """Of one text alone, without padding."""
+        inputs: dict[str, Any] = {"input_ids": torch.from_numpy(ids)[None]}
+        if segments is not None:
+            inputs["token_type_ids"] = torch.from_numpy(segments)[None]
+        with torch.inference_mode():
+            out = self.model(**inputs, output_attentions=True, output_hidden_states=True)
+        return Expected(
+            out.last_hidden_state[0].double().numpy(),
+            torch.cat(out.attentions).double().numpy(),
+            torch.cat(out.hidden_states[:-1]).double().numpy(),
+        )

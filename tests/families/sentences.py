@@ -1,0 +1,79 @@
+"""Folders that sentence-transformers itself writes, around a small random BERT with a tokenizer of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+import transformers
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
+from torch import nn
+
+from tests.factory import VOCABULARY, small_tokenizer
+from tests.families.models import sharpen
+
+# Ours, and theirs.
+POOLING = {
+    "mean": "mean",
+    "cls": "cls",
+    "max": "max",
+    "last": "lasttoken",
+    "weighted_mean": "weightedmean",
+    "mean_sqrt_len": "mean_sqrt_len_tokens",
+}
+PROMPTS = {"query": "find this: ", "passage": "a text: "}
+SPECIAL = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+DIM, WIDTH = 36, 24
+
+
+def write_transformer(folder: Path) -> Path:
+    """A BERT as transformers saves it, its attention sharpened."""
+    torch.manual_seed(1)
+    sizes = {"hidden_size": DIM, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 50}
+    config = transformers.BertConfig(vocab_size=len(VOCABULARY), max_position_embeddings=64, **sizes)
+    config._attn_implementation = "eager"
+    model = transformers.BertModel(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+        sharpen(model, 0.7)
+    model.save_pretrained(folder)
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=small_tokenizer(), model_max_length=64, **SPECIAL)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def write_sentences(
+    folder: Path,
+    *,
+    pooling: str = "mean",
+    dense: bool = False,
+    normalize: bool = False,
+    include_prompt: bool = True,
+    prompts: Mapping[str, str] | None = None,
+    default_prompt: str | None = None,
+) -> SentenceTransformer:
+    """A folder at folder / "model", and what its library makes of it.
+
+    Args:
+        folder: created.
+        pooling: our word.
+        dense: two layers behind pooling.
+        normalize: unit length at the end.
+        include_prompt: pooling counts the tokens of a prompt.
+        prompts, default_prompt: by name, and the one that is put before texts unasked.
+    """
+    modules: list[nn.Module] = [Transformer(str(write_transformer(folder / "transformer")), max_seq_length=48)]
+    modules.append(Pooling(DIM, pooling_mode=POOLING[pooling], include_prompt=include_prompt))
+    if dense:
+        torch.manual_seed(2)
+        modules.append(Dense(DIM, 40, activation_function=nn.Tanh()))
+        modules.append(Dense(40, WIDTH, bias=False, activation_function=nn.Identity()))
+    if normalize:
+        modules.append(Normalize())
+    named = {"prompts": dict(prompts or {}), "default_prompt_name": default_prompt}
+    model = SentenceTransformer(modules=modules, device="cpu", **named)
+    model.save(str(folder / "model"))
+    return SentenceTransformer(str(folder / "model"), device="cpu", model_kwargs={"attn_implementation": "eager"})

@@ -1,0 +1,91 @@
+"""From a model of somebody else's code to a running service, and how far its answers are from that code's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import grpc
+import numpy as np
+from numpy.typing import NDArray
+
+from export.origin import read_origin
+from export.reference import BASE_TOLERANCE
+from export.writer import export_origin
+from headlight import Client
+from headlight.pb import headlight_pb2_grpc as pb_grpc
+from headlight.runtime.parity import distance
+from tests.families.expected import Expected, Transformers
+from tests.families.jina import Jina
+from tests.families.models import MODELS, VOCABULARY, make
+from tests.system.processes import Service
+from tests.system.test_schemes import ask
+
+NAMES = (*MODELS, "jina_bert")
+LENGTHS = (1, 2, 7, 40, 96)  # beyond every window, up to the longest accepted
+CAUSAL = ("llama", "mistral", "qwen")
+Ids = NDArray[np.int64]
+
+
+class Theirs(Protocol):
+    """A model of somebody else's code."""
+
+    shape: tuple[int, int, int]  # layers, heads, hidden states that can be compared
+
+    def outputs(self, ids: Ids, segments: Ids | None = None) -> Expected:
+        """See `Expected`."""
+
+
+@contextmanager
+def imported(name: str, folder: Path) -> Iterator[tuple[Service, Theirs]]:
+    """A model of NAMES, saved as its makers do, exported by us and served; and that model."""
+    theirs: Jina | Transformers
+    if name == "jina_bert":
+        theirs = Jina()
+        theirs.save(folder / "model")
+    else:
+        theirs = Transformers(make(name))
+        theirs.model.save_pretrained(folder / "model")
+    pooling = "last" if pools_last(name) else "mean"
+    export_origin(read_origin(folder / "model", pooling=pooling, ids_only=True), folder / "bundle")
+    with Service(folder / "bundle") as service:
+        yield service, theirs
+
+
+def pools_last(name: str) -> bool:
+    """Whether a model is causal, and exported with the last token for its vector."""
+    return name.startswith(CAUSAL) or name == "llama3"
+
+
+def sentence(length: int, seed: int = 0) -> Ids:
+    """int64 [length] random ids, no padding id among them."""
+    return np.random.default_rng([seed, length]).integers(3, VOCABULARY, size=length, dtype=np.int64)
+
+
+def distances(service: Service, theirs: Theirs, name: str, ids: Ids, segments: Ids | None = None) -> dict[str, float]:
+    """How far each output over the wire is from theirs; pooled over the vector's length."""
+    layers, heads, states = theirs.shape
+    wanted = {"attention": range(layers), "hidden": range(states)}
+    with grpc.insecure_channel(service.target) as channel:
+        [got] = ask(pb_grpc.HeadlightServiceStub(channel), [(ids, segments)], wanted, heads)
+    expected = theirs.outputs(ids, segments)
+    found = {
+        output: distance(output, got[output], getattr(expected, output)) for output in ("attention", "hidden", "tokens")
+    }
+    pooled = expected.tokens[-1] if pools_last(name) else expected.tokens.mean(axis=0)
+    return found | {"pooled": float(np.abs(got["pooled"] - pooled).max() / np.linalg.norm(pooled))}
+
+
+def limits() -> dict[str, float]:
+    """The tolerances of the design, twice: ours is so far from float64 at the most, and theirs is float32 too."""
+    return {name: 2 * value for name, value in BASE_TOLERANCE.items()}
+
+
+def moved_by_mates(client: Client) -> float:
+    """The largest change of a text's vector between alone and among longer and shorter ones, over the vector's length."""
+    texts = [sentence(length, seed) for seed, length in enumerate((3, 40, 96, 17, 1, 64, 9, 30))]
+    together = client.encode(texts)
+    alone = np.concatenate([client.encode([text]) for text in texts])
+    return float((np.abs(together - alone).max(axis=1) / np.linalg.norm(alone, axis=1)).max())

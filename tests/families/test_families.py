@@ -1,0 +1,61 @@
+"""Each family, from a folder that its own code wrote to answers over the wire, against that code in eager mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import grpc
+import pytest
+import torch
+import transformers
+
+from headlight import Client
+from tests.families.models import MODELS, entropy_of, make, random_ids
+from tests.families.serving import LENGTHS, NAMES, Theirs, distances, imported, limits, moved_by_mates, sentence
+from tests.system.processes import Service
+
+transformers.logging.set_verbosity_error()
+
+SEGMENTED = ("bert", "nomic_bert", "jina_bert", "roformer", "roformer-values", "linear", "dynamic")
+Served = tuple[str, Service, Theirs]
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Each family in turn: its name, a service, and the model it came from."""
+    with imported(request.param, tmp_path_factory.mktemp(request.param)) as (service, theirs):
+        yield request.param, service, theirs
+
+
+def test_every_output_is_theirs(served: Served) -> None:
+    name, service, theirs = served
+    for length in LENGTHS:
+        for output, error in distances(service, theirs, name, sentence(length)).items():
+            assert error <= limits()[output], (output, length)
+
+
+def test_second_texts_have_their_token_type(served: Served) -> None:
+    name, service, theirs = served
+    ids = sentence(40)
+    segments = (ids > ids.mean()).astype(ids.dtype)
+    if name not in SEGMENTED:
+        with pytest.raises(grpc.RpcError, match="segment"):
+            distances(service, theirs, name, ids, segments)
+        return
+    for output, error in distances(service, theirs, name, ids, segments).items():
+        assert error <= limits()[output], output
+
+
+def test_a_vector_does_not_depend_on_batch_mates(served: Served) -> None:
+    _, service, _ = served
+    with Client(service.target) as client:
+        assert moved_by_mates(client) <= 1e-6
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_attention_of_the_models_is_far_from_uniform(name: str) -> None:
+    """Else the comparison would hide a wrong scale."""
+    ids = random_ids(64, 5)
+    with torch.inference_mode():
+        weights = make(name)(ids, output_attentions=True).attentions
+    assert max(entropy_of(maps) for maps in weights) < 0.75 * 4.1589  # ln 64

@@ -1,0 +1,96 @@
+"""Folders of sentence-transformers, served, against that library itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import transformers
+from numpy.typing import NDArray
+from sentence_transformers.util.quantization import quantize_embeddings
+
+from export.origin import read_origin
+from export.writer import export_origin
+from headlight import Client, InvalidInput, PooledSpec
+from tests.families.sentences import DIM, POOLING, PROMPTS, WIDTH, write_sentences
+from tests.system.processes import Service
+
+transformers.logging.set_verbosity_error()
+
+TEXTS = ["a", "what is this?", "One of the LONGER texts of them all.", "short one", "x" * 80]  # the last is cut
+FORMS: dict[str, dict[str, Any]] = {pooling: {"pooling": pooling} for pooling in POOLING}
+FORMS |= {
+    "normalized": {"normalize": True},
+    "dense": {"dense": True, "pooling": "cls"},
+    "dense, normalized": {"dense": True, "normalize": True},
+}
+
+
+def served(folder: Path) -> Service:
+    """A service of the folder that sentence-transformers wrote."""
+    export_origin(read_origin(folder / "model"), folder / "bundle")
+    return Service(folder / "bundle")
+
+
+def check(got: NDArray[np.float32], expected: NDArray[np.float32]) -> None:
+    """Cosine, and the largest difference over the vector's length, as the project promises."""
+    lengths = np.linalg.norm(expected, axis=1)
+    cosine = (got * expected).sum(axis=1) / np.linalg.norm(got, axis=1) / lengths
+    assert cosine.min() >= 0.999999
+    assert (np.abs(got - expected).max(axis=1) / lengths).max() <= 1e-5
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_vectors_are_those_of_the_library(form: str, tmp_path: Path) -> None:
+    theirs = write_sentences(tmp_path, **FORMS[form])
+    expected = theirs.encode(TEXTS)
+    with served(tmp_path) as service, Client(service.target) as client:
+        got = client.encode(TEXTS, truncate="end")
+    assert got.shape == (len(TEXTS), WIDTH if "dense" in form else DIM)
+    check(got, expected)
+
+
+def test_prompts_by_name_by_text_and_unasked(tmp_path: Path) -> None:
+    theirs = write_sentences(tmp_path, prompts=PROMPTS, default_prompt="passage")
+    with served(tmp_path) as service, Client(service.target) as client:
+        check(client.encode(TEXTS[:3]), theirs.encode(TEXTS[:3]))
+        check(client.encode(TEXTS[:3], prompt_name="query"), theirs.encode(TEXTS[:3], prompt_name="query"))
+        check(client.encode(TEXTS[:3], prompt="see "), theirs.encode(TEXTS[:3], prompt="see "))
+        check(client.encode(TEXTS, prompt_name="query", truncate="end"), theirs.encode(TEXTS, prompt_name="query"))
+        with pytest.raises(InvalidInput, match="prompt_name.*passage, query"):
+            client.encode(TEXTS, prompt_name="none")
+
+
+@pytest.mark.parametrize("pooling", POOLING)
+def test_prompts_that_pooling_leaves_out(pooling: str, tmp_path: Path) -> None:
+    theirs = write_sentences(tmp_path, prompts=PROMPTS, pooling=pooling, include_prompt=False)
+    with served(tmp_path) as service, Client(service.target) as client:
+        got = client.encode(TEXTS[:4], prompt_name="query")
+        check(got, theirs.encode(TEXTS[:4], prompt_name="query"))
+        assert np.abs(got - client.encode(TEXTS[:4])).max() > 1e-3
+        alone = np.concatenate([client.encode([text], prompt_name="query") for text in TEXTS[:4]])
+    assert np.abs(got - alone).max() <= 1e-6 * np.linalg.norm(alone, axis=1).max()
+
+
+@pytest.mark.parametrize("dimensions", [1, 8, 17])
+def test_shorter_vectors(dimensions: int, tmp_path: Path) -> None:
+    theirs = write_sentences(tmp_path, dense=True, normalize=True)
+    expected = theirs.encode(TEXTS, truncate_dim=dimensions, normalize_embeddings=True)
+    with served(tmp_path) as service, Client(service.target) as client:
+        check(client.encode(TEXTS, PooledSpec(dimensions=dimensions), truncate="end"), expected)
+
+
+def test_the_types_of_vectors(tmp_path: Path) -> None:
+    theirs = write_sentences(tmp_path)
+    expected = theirs.encode(TEXTS[:4], truncate_dim=32)
+    with served(tmp_path) as service, Client(service.target) as client:
+        kinds = client.encode_with_info(
+            TEXTS[:4], PooledSpec(dimensions=32, dtypes=("float32", "binary", "ubinary"))
+        ).by_type
+    check(kinds["float32"], expected)
+    clear = np.abs(expected) > 1e-5  # elsewhere a rounding decides the sign
+    assert clear.all()
+    for kind in ("binary", "ubinary"):
+        assert np.array_equal(kinds[kind], quantize_embeddings(expected, kind))

@@ -29,17 +29,26 @@ GOLDEN_TEXTS, GOLDEN_LONGEST = 4, 48  # texts added to the golden inputs; tokens
 Save = Callable[[Manifest], Manifest]
 
 
-def known_precisions(asked: Iterable[str]) -> tuple[str, ...]:
-    """Each precision once, without fp32, which is always there.
+def known_precisions(asked: Iterable[str], texts: Path | None = None) -> tuple[str, ...]:
+    """Each precision once, without fp32, which is always there. Said before anything is traced, which takes long.
+
+    Args:
+        asked: as given.
+        texts: the file to judge them by.
 
     Raises:
-        ValueError: there is no such precision; the message lists those there are.
+        ValueError: there is no such precision (the message lists those there are), or none to judge by the texts.
+        FileNotFoundError: there is no file of texts.
     """
     wanted = dict.fromkeys(asked)
     wanted.pop("fp32", None)
     for precision in wanted:
         if precision not in PRECISIONS:
             raise ValueError(f"--precision {precision}: choose of {', '.join(PRECISIONS)}; fp32 is always written")
+    if texts is not None and not wanted:
+        raise ValueError("--texts is what precisions are judged by; name one with --precision, or leave it out")
+    if texts is not None and not texts.is_file():
+        raise FileNotFoundError(f"{texts} is no file; --texts takes one of a text a line")
     return tuple(wanted)
 
 

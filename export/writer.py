@@ -82,13 +82,13 @@ def export_origin(
 
     Raises:
         ValueError: a precision is unknown or does not suit the model, or the texts are none; `out` is untouched.
-        FileExistsError, OSError: `out` is something other than a bundle, or cannot be written.
+        OSError: `out` is something other than a bundle, or cannot be written.
         BundleError: the tokenizer is none, or does not fit the model; `out` is untouched.
-        ParityError: the result is outside the tolerance; `out` is untouched.
+        ParityError: outside the tolerance; `out` is untouched.
     """
     if out.exists() and not (out / MANIFEST).is_file():
         raise FileExistsError(f"{out} exists and is not a bundle; choose another --out or remove it")
-    precisions = known_precisions(precisions)
+    precisions = known_precisions(precisions, texts)
     reference = Reference(origin.encoder)
     progress("our PyTorch against transformers")
     peer = against_transformers(origin.recipe.transformer, origin.family, origin.encoder)
@@ -124,8 +124,7 @@ def _write_parts(
     """Write graphs, weights, tokenizer and golden inputs, and describe them."""
     graphs = _write_graphs(draft, origin.encoder, progress)
     _write_golden(draft, reference)
-    has_tokenizer = origin.tokenizer is not None
-    if origin.tokenizer is not None:
+    if has_tokenizer := origin.tokenizer is not None:
         (draft / TOKENIZER).write_text(origin.tokenizer, encoding="utf-8")
     config, limits = origin.encoder.config, tolerances(own_error)
     return Manifest(
@@ -162,7 +161,7 @@ def _write_parts(
 
 
 def _accepts(config: EncoderConfig, has_tokenizer: bool) -> tuple[str, ...]:
-    """The kinds of input: pairs where the model can tell two texts apart."""
+    """Pairs where the model can tell two texts apart."""
     texts = ("text", "pair") if config.segments > 1 else ("text",)
     return (*(texts if has_tokenizer else ()), "ids")
 
@@ -223,8 +222,8 @@ def _source(origin: Origin) -> dict[str, Any]:
 
 
 def _entries(folder: Path) -> dict[str, FileEntry]:
-    files = (path for path in sorted(folder.iterdir()) if path.name != MANIFEST)
-    return {path.name: FileEntry(sha256=_sha256(path), bytes=path.stat().st_size) for path in files}
+    paths = [path for path in sorted(folder.iterdir()) if path.name != MANIFEST]
+    return {path.name: FileEntry(sha256=_sha256(path), bytes=path.stat().st_size) for path in paths}
 
 
 def _sha256(path: Path) -> str:

@@ -1,10 +1,7 @@
-"""Graphs in fewer bits, of every scheme of positions, and what is declared and refused of them."""
+"""Other precisions of every scheme of positions, served."""
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +9,12 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
 
-from export import variants, writer
-from export.precision import PRECISIONS, convert
-from export.variants import known_precisions
+from export.precision import PRECISIONS
 from export.writer import export_checkpoint
 from headlight import AttentionSpec
-from headlight.errors import BundleError
 from headlight.runtime import EncodeItem, Runtime, Selection
-from headlight.runtime.bundle import Bundle
-from headlight.runtime.engine import _open_session
 from headlight.runtime.items import everything
 from headlight.runtime.parity import distances
 from model.checkpoint import load_checkpoint
@@ -32,59 +24,6 @@ from service.config import Config
 from service.loading import load
 from tests.conftest import MakeBundle
 from tests.factory import SCHEMES, small_config, write_checkpoint
-from tests.tampering import relist, rewrite
-
-TEXTS = [
-    f"{'abcdefghij'[i % 10] * (1 + i % 7)} {i} {'xyzuv'[: 1 + i % 5]} ({i * 37 % 101}) {'lm ' * (i % 9)}"
-    for i in range(40)
-]
-Export = Callable[..., writer.Exported]
-
-
-@pytest.fixture(scope="module")
-def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("texts") / "texts.txt"
-    path.write_text("\n".join(TEXTS), encoding="utf-8")
-    return path
-
-
-@pytest.fixture(scope="module")
-def make_variants(
-    make_bundle: MakeBundle, make_checkpoint: MakeBundle, texts: Path, tmp_path_factory: pytest.TempPathFactory
-) -> MakeBundle:
-    """A key of KINDS -> a bundle in all precisions; its graphs are those of make_bundle, for tracing takes seconds."""
-    made: dict[str, Path] = {}
-
-    def make(kind: str) -> Path:
-        if kind not in made:
-            made[kind] = tmp_path_factory.mktemp("variants") / kind
-            traced = make_bundle(kind)
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(writer, "trace", lambda _, role: onnx.load(traced / f"{role}.onnx"))
-                export_checkpoint(make_checkpoint(kind), made[kind], precisions=PRECISIONS, texts=texts)
-        return made[kind]
-
-    return make
-
-
-@pytest.fixture
-def export(
-    make_bundle: MakeBundle, make_checkpoint: MakeBundle, texts: Path, monkeypatch: pytest.MonkeyPatch
-) -> Export:
-    """Export the rotary model once more, graphs taken from make_bundle."""
-    traced = make_bundle("rope")
-    monkeypatch.setattr(writer, "trace", lambda _, role: onnx.load(traced / f"{role}.onnx"))
-
-    def run(out: Path, *precisions: str, **options: Any) -> writer.Exported:
-        return export_checkpoint(make_checkpoint("rope"), out, precisions=precisions, **{"texts": texts} | options)
-
-    return run
-
-
-@pytest.fixture
-def copied(make_variants: MakeBundle, tmp_path: Path) -> Path:
-    """The rotary bundle in all precisions, to be changed."""
-    return Path(shutil.copytree(make_variants("rope"), tmp_path / "copy"))
 
 
 def items(runtime: Runtime, lengths: tuple[int, ...], selection: Selection) -> list[EncodeItem]:
@@ -202,132 +141,3 @@ def test_weights_are_stored_in_fewer_bits_and_angles_are_exact(make_variants: Ma
         assert sum(tensor.data_type == kind for tensor in large) >= 8  # four in each of two layers
     full = (bundle / "weights.bin").stat().st_size
     assert (bundle / "weights.int8.bin").stat().st_size < full
-
-
-def test_what_is_wished_for_is_named_and_nothing_else_is_chosen(bundle_path: Path, make_variants: MakeBundle) -> None:
-    assert Runtime(make_variants("rope"), threads=1).precision == "fp32"
-    with pytest.raises(BundleError, match=r"no embed graph for cpu/int8; the bundle has cpu/fp32$"):
-        Runtime(bundle_path, precision="int8")
-    with pytest.raises(BundleError, match="the bundle has cpu/bf16, cpu/fp16, cpu/fp32, cpu/int8"):
-        Runtime(make_variants("rope"), precision="int4")
-    served = load(Config(bundle=make_variants("rope"), precision="int8"))
-    assert served.precision == "int8"
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_outside_the_declared_tolerance_the_service_does_not_start(precision: str, copied: Path) -> None:
-    def tighten(manifest: dict[str, Any]) -> None:
-        for tolerance in manifest["tolerances"]:
-            if tolerance["precision"] == precision:
-                tolerance["attention"] = 1e-9
-
-    rewrite(copied, tighten)
-    with pytest.raises(BundleError, match=f"attend.{precision}.onnx: golden attention is off by .* on cpu/{precision}"):
-        load(Config(bundle=copied, precision=precision))
-    load(Config(bundle=copied))  # fp32 has its own
-
-
-def test_damaged_int8_weights_do_not_pass_the_gate_though_all_digests_agree(copied: Path) -> None:
-    name = "weights.int8.bin"
-    data = np.frombuffer((copied / name).read_bytes(), dtype=np.uint8).copy()
-    data[len(data) // 2 :] = 0
-    (copied / name).write_bytes(data.tobytes())
-    relist(copied, name)
-    with pytest.raises(BundleError, match=r"int8\.onnx"):
-        load(Config(bundle=copied, precision="int8"))
-
-
-def test_a_conversion_that_breaks_the_model_is_not_written(
-    export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The faults: scales of 0, and scales that are no numbers."""
-
-    def broken(value: float) -> Callable[..., None]:
-        def wrong(model: onnx.ModelProto, *others: Any) -> None:
-            convert(model, *others)
-            for tensor in model.graph.initializer:
-                if tensor.name.endswith(".scales"):
-                    numbers = np.full_like(numpy_helper.to_array(tensor), value)
-                    tensor.CopyFrom(numpy_helper.from_array(numbers, tensor.name))
-
-        return wrong
-
-    for value, problem in ((0.0, "whose cosine with fp32 is"), (float("nan"), "not finite")):
-        monkeypatch.setattr(variants, "convert", broken(value))
-        with pytest.raises(ValueError, match=f"int8 gives .*{problem}.*leave --precision int8 out"):
-            export(tmp_path / "out", "int8")
-        assert list(tmp_path.iterdir()) == []
-
-
-def test_a_weight_that_float16_has_not_is_refused() -> None:
-    model = product_of(np.full((4, 3), 1e6, dtype=np.float32))
-    with pytest.raises(ValueError, match=r"w holds a number that float16 has not"):
-        convert(model, "fp16", ())
-    convert(product_of(np.full((4, 3), 1e6, dtype=np.float32)), "bf16", ())
-
-
-def test_precisions_are_known_by_name() -> None:
-    assert known_precisions(["int8", "fp32", "fp16", "int8"]) == ("int8", "fp16")
-    with pytest.raises(ValueError, match="--precision int4: choose of bf16, fp16, int8; fp32 is always written"):
-        known_precisions(["int4"])
-
-
-def product_of(weight: np.ndarray[Any, Any]) -> onnx.ModelProto:
-    """y = x w, x [2, n, K]."""
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, "n", weight.shape[0]])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, "n", weight.shape[1]])
-    node = helper.make_node("MatMul", ["x", "w"], ["y"])
-    graph = helper.make_graph([node], "g", [x], [y], initializer=[numpy_helper.from_array(weight, "w")])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_product_is_what_its_formula_says(precision: str, tmp_path: Path) -> None:
-    random = np.random.default_rng(0)
-    x = random.standard_normal((2, 5, 64)).astype(np.float32)
-    x[0, 1], x[1, 2] = 0, 1000 * x[1, 2]  # a row of zeros has no largest; a large one costs the others nothing
-    weight = random.standard_normal((64, 7)).astype(np.float32)
-    model = product_of(weight)
-    convert(model, precision, ())
-    onnx.save(model, tmp_path / "g.onnx")
-    [y] = _open_session(str(tmp_path / "g.onnx"), 1, False).run(["y"], {"x": x})
-    if precision == "int8":
-        s, t = np.abs(x).max(-1, keepdims=True) / 127, np.abs(weight).max(0) / 127
-        expected = (np.rint(x / np.maximum(s, 1e-30)) @ np.rint(weight / t)) * s * t
-    else:
-        kind = torch.bfloat16 if precision == "bf16" else torch.float16
-        expected = x @ torch.from_numpy(weight).to(kind).float().numpy()
-    scale = np.maximum(np.abs(x).max(-1, keepdims=True), 1)
-    # A number half-way between two steps may go either way; that is a step of its row, times a weight.
-    np.testing.assert_allclose(
-        y / scale, expected / scale, atol=0.03 if precision == "int8" else 1e-2 * (precision == "fp16") + 1e-5
-    )
-    assert (y[0, 1] == 0).all()
-
-
-def test_the_report_says_what_each_precision_costs(make_variants: MakeBundle) -> None:
-    bundle = make_variants("rope")
-    report, manifest = json.loads((bundle / "parity.json").read_text()), Bundle(bundle).manifest
-    assert [found["precision"] for found in report["quality"]] == ["fp32", *PRECISIONS]
-    assert [found.precision for found in manifest.quality] == ["fp32", *PRECISIONS]
-    for entry, found in zip(manifest.quality, report["quality"], strict=True):
-        assert (entry.texts, entry.count, entry.real_text) == ("lines of texts.txt", 40, True)
-        assert 0.9 <= entry.cosine_min <= entry.cosine_p1 <= entry.cosine_mean <= 1 + 1e-6
-        assert 0 <= entry.nearest_kept <= 1
-        assert 0 <= entry.ten_nearest_kept <= 1
-        assert found["max_error"].keys() == {"pooled", "tokens", "attention", "hidden"}
-    exact, rough = manifest.quality[0], manifest.quality[-1]
-    assert (exact.nearest_kept, exact.ten_nearest_kept) == (1, 1)
-    assert rough.cosine_mean < exact.cosine_mean
-    for precision in PRECISIONS:
-        rows = [row for row in report["rows"] if row["precision"] == precision]
-        assert {row["output"] for row in rows} == {"pooled", "tokens", "attention", "hidden"}
-        assert all(row["max_error"] <= row["tolerance"] for row in rows)
-        for provider in ("cpu", "openvino"):
-            assert manifest.tolerance(provider, precision).pooled < 1
-
-
-def test_without_precisions_the_bundle_is_as_before(bundle_path: Path) -> None:
-    manifest = Bundle(bundle_path).manifest
-    assert manifest.variants == (("cpu", "fp32"),)
-    assert manifest.quality == ()

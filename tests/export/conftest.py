@@ -1,0 +1,68 @@
+"""Bundles in all precisions. Their graphs are those of `make_bundle`, for tracing takes seconds."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from export import writer
+from export.precision import PRECISIONS
+from export.writer import export_checkpoint
+from tests.conftest import MakeBundle
+
+TEXTS = [
+    f"{'abcdefghij'[i % 10] * (1 + i % 7)} {i} {'xyzuv'[: 1 + i % 5]} ({i * 37 % 101}) {'lm ' * (i % 9)}"
+    for i in range(40)
+]
+Export = Callable[..., writer.Exported]
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("texts") / "texts.txt"
+    path.write_text("\n".join(TEXTS), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def make_variants(
+    make_bundle: MakeBundle, make_checkpoint: MakeBundle, texts: Path, tmp_path_factory: pytest.TempPathFactory
+) -> MakeBundle:
+    """A key of KINDS -> a bundle in all precisions; its graphs are those of make_bundle, for tracing takes seconds."""
+    made: dict[str, Path] = {}
+
+    def make(kind: str) -> Path:
+        if kind not in made:
+            made[kind] = tmp_path_factory.mktemp("variants") / kind
+            traced = make_bundle(kind)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(writer, "trace", lambda _, role: onnx.load(traced / f"{role}.onnx"))
+                export_checkpoint(make_checkpoint(kind), made[kind], precisions=PRECISIONS, texts=texts)
+        return made[kind]
+
+    return make
+
+
+@pytest.fixture
+def export(
+    make_bundle: MakeBundle, make_checkpoint: MakeBundle, texts: Path, monkeypatch: pytest.MonkeyPatch
+) -> Export:
+    """Export the rotary model once more, graphs taken from make_bundle."""
+    traced = make_bundle("rope")
+    monkeypatch.setattr(writer, "trace", lambda _, role: onnx.load(traced / f"{role}.onnx"))
+
+    def run(out: Path, *precisions: str, **options: Any) -> writer.Exported:
+        return export_checkpoint(make_checkpoint("rope"), out, precisions=precisions, **{"texts": texts} | options)
+
+    return run
+
+
+@pytest.fixture
+def copied(make_variants: MakeBundle, tmp_path: Path) -> Path:
+    """The rotary bundle in all precisions, to be changed."""
+    return Path(shutil.copytree(make_variants("rope"), tmp_path / "copy"))

@@ -1,0 +1,59 @@
+"""A reduced precision, from the command that writes it to the answers of the service that was told to serve it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headlight import Client
+from headlight.runtime import Runtime
+from tests.factory import kind_config, write_checkpoint
+from tests.system.processes import ROOT, Service
+
+TEXTS = [f"{'some words of text '[: 3 + i % 16]}{i}" for i in range(30)]
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A bundle of fp32, fp16 and int8, and what the exporter printed."""
+    folder = tmp_path_factory.mktemp("precision")
+    write_checkpoint(folder / "checkpoint", kind_config("sinusoidal"))
+    (folder / "texts").write_text("\n".join(TEXTS), encoding="utf-8")
+    options = ["--precision", "fp16", "--precision", "int8", "--texts", str(folder / "texts")]
+    command = [sys.executable, "-m", "export", str(folder / "checkpoint"), "--out", str(folder / "bundle"), *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder / "bundle", done.stdout
+
+
+def test_the_exporter_shows_what_each_precision_keeps(exported: tuple[Path, str]) -> None:
+    lines = exported[1].splitlines()
+    [begin] = [i for i, line in enumerate(lines) if line.startswith("against fp32 on 30 texts: lines of texts")]
+    assert [line.split()[0] for line in lines[begin + 2 : begin + 5]] == ["fp32", "fp16", "int8"]
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_every_answer_says_which_precision_it_came_from(exported: tuple[Path, str], precision: str) -> None:
+    bundle, _ = exported
+    exact = np.stack(
+        [result.pooled for result in Runtime(bundle, threads=1).encode(TEXTS) if result.pooled is not None]
+    )
+    with Service(bundle, "--precision", precision, "--threads", "1") as service, Client(service.target) as client:
+        vectors, attention, model = client.encode(TEXTS), client.attend(TEXTS[0]), client.model()
+    assert {model.precision, attention.model.precision} == {precision}
+    assert set(model.variants) == {("cpu", "fp32"), ("cpu", "fp16"), ("cpu", "int8")}
+    assert precision in {row.precision for row in model.parity}
+    assert (vectors * exact).sum(-1).min() > 0.99
+    np.testing.assert_allclose(attention.weights.sum(-1), 1, atol=1e-5)
+
+
+def test_what_the_bundle_has_not_is_refused_with_what_it_has(exported: tuple[Path, str]) -> None:
+    command = [sys.executable, "-m", "service", "--check", "--bundle", str(exported[0]), "--precision", "bf16"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (3, "")
+    [line] = done.stderr.splitlines()
+    assert "no embed graph for cpu/bf16; the bundle has cpu/fp16, cpu/fp32, cpu/int8" in line

@@ -1,0 +1,47 @@
+"""A bundle that is being written, beside its place, and the one move that puts it there."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from headlight.runtime.fields import MANIFEST
+from headlight.runtime.manifest import FileEntry, Manifest
+
+BLOCK = 1 << 20  # bytes read at once
+
+
+def save(folder: Path, manifest: Manifest) -> Manifest:
+    """Write the manifest into the folder, and return it, all files as they now are listed in it."""
+    paths = [path for path in sorted(folder.iterdir()) if path.name != MANIFEST]
+    entries = {path.name: FileEntry(sha256=sha256([path]), bytes=path.stat().st_size) for path in paths}
+    manifest = dataclasses.replace(manifest, files=entries)
+    (folder / MANIFEST).write_text(json.dumps(manifest.to_json(), indent=1) + "\n", encoding="utf-8")
+    return manifest
+
+
+def sha256(paths: Iterable[Path]) -> str:
+    """Hex digest of files, one behind the other."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            while block := file.read(BLOCK):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def put_in_place(out: Path, draft: Path) -> None:
+    """Move the draft to `out`; an old bundle there is gone only once the new one stands."""
+    if not out.exists():
+        draft.rename(out)
+        return
+    old = draft.with_name("old")
+    out.rename(old)
+    try:
+        draft.rename(out)
+    except OSError:
+        old.rename(out)
+        raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -39,13 +38,3 @@ def test_its_service_needs_little_more_than_the_weights(minilm: Path, tmp_path: 
             with Client(service.target) as client:
                 client.encode(["one text", "and another"])
         assert resident(full) - resident(bare) <= 1.6 * weights
-
-
-def test_its_service_is_soon_ready(minilm: Path) -> None:
-    """The second start, files being in the page cache: the log says what each start took."""
-    took = []
-    for _ in range(3):
-        begin = time.monotonic()
-        with Service(minilm):
-            took.append(time.monotonic() - begin)
-    assert min(took) < 2

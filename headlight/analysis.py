@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from typing import Unpack
 
 import numpy as np
 
 from headlight.client import Client
-from headlight.convert import Input, Truncate, as_list
+from headlight.convert import Input, Reading, as_list
 from headlight.errors import InvalidInput, MixedWeights
 from headlight.heads import Head, Link, classify, stronger, strongest
 from headlight.results import Floats, ModelRef
@@ -60,7 +61,7 @@ class Analysis:
 
 
 def analyse(
-    client: Client, texts: Iterable[Input] | str, *, ablate: bool = False, truncate: Truncate = None
+    client: Client, texts: Iterable[Input] | str, *, ablate: bool = False, **reading: Unpack[Reading]
 ) -> Analysis:
     """The kind and the strongest link of each head over some texts, and with `ablate` its importance.
 
@@ -68,14 +69,14 @@ def analyse(
         client: runs each text twice, and with `ablate` once more for each head and once with all.
         texts: inputs as of `Client.encode`. What is special is not known of ids: on them alone no head is "delimiter".
         ablate: whether to measure importance.
-        truncate: as in `Client.encode`.
+        reading: as in `Client.encode`.
 
     Raises:
         InvalidInput: there are no texts, or none has two tokens.
         HeadlightError: what the client's methods raise; MixedWeights also where weights changed between two calls.
     """
     inputs = some(texts)
-    statistics = client.attention(inputs, AttentionSpec(reduce=("statistics",)), truncate=truncate)
+    statistics = client.attention(inputs, AttentionSpec(reduce=("statistics",)), **reading)
     heads = classify(statistics)
     # Of so many in a row, one is neither special nor the token itself, unless there is none.
     enough = AttentionSpec(top_k=max(sum(maps.tokens.special) for maps in statistics) + 2)
@@ -83,12 +84,12 @@ def analyse(
     links: list[Link | None] = [None] * len(heads)
     for begin in range(0, len(inputs), TEXTS_AT_ONCE):
         part = inputs[begin : begin + TEXTS_AT_ONCE]
-        largest = client.attention(part, enough, truncate=truncate)
+        largest = client.attention(part, enough, **reading)
         for text, (given, maps) in enumerate(zip(part, largest, strict=True), begin):
             found = strongest(maps, maps.tokens.labels(words_of(given)), text)
             links = [stronger(held, new) for held, new in zip(links, found, strict=True)]
             answered.append(maps.model)
-    moved = importance(client, inputs, truncate=truncate) if ablate else None
+    moved = importance(client, inputs, **reading) if ablate else None
     return Analysis(
         heads=tuple(dataclasses.replace(head, link=link) for head, link in zip(heads, links, strict=True)),
         token_counts=tuple(len(maps.tokens) for maps in statistics),
@@ -97,13 +98,13 @@ def analyse(
     )
 
 
-def importance(client: Client, texts: Iterable[Input] | str, *, truncate: Truncate = None) -> Importance:
+def importance(client: Client, texts: Iterable[Input] | str, **reading: Unpack[Reading]) -> Importance:
     """How far the vectors of texts move when each head in turn contributes nothing.
 
     Args:
         client: encodes all texts once with all heads, and once for each head.
         texts: inputs as of `Client.encode`.
-        truncate: as in `Client.encode`.
+        reading: as in `Client.encode`.
 
     Raises:
         InvalidInput: there are no texts.
@@ -112,12 +113,12 @@ def importance(client: Client, texts: Iterable[Input] | str, *, truncate: Trunca
     inputs = some(texts)
     described = client.model()
     shape = (described.layers, described.heads)
-    whole = client.encode_with_info(inputs, truncate=truncate)
+    whole = client.encode_with_info(inputs, **reading)
     moved = np.zeros((2, *shape), np.float32)
     for layer, head in np.ndindex(shape):
         mask = np.ones(shape, np.float32)
         mask[layer, head] = 0
-        without = client.encode_with_info(inputs, head_mask=mask, truncate=truncate)
+        without = client.encode_with_info(inputs, head_mask=mask, **reading)
         same_weights([whole.model, without.model])
         moved[:, layer, head] = distances(whole.vectors, without.vectors)
     return Importance(moved[0], moved[1], whole.vectors, whole.model)

@@ -29,6 +29,7 @@ from headlight.options import (
     command,
     connect,
     pooled_spec,
+    reading,
 )
 from headlight.page import attention_page
 
@@ -111,9 +112,7 @@ def run_embed(arguments: argparse.Namespace) -> None:
     check_format(arguments)
     spec, texts = pooled_spec(arguments), read_lines(arguments.texts, arguments.file)
     with connect(arguments) as client:
-        embeddings = client.encode_with_info(
-            texts, spec, truncate=arguments.truncate, prompt=arguments.prompt, prompt_name=arguments.prompt_name
-        )
+        embeddings = client.encode_with_info(texts, spec, **reading(arguments))
     if embeddings.truncated.any():
         print(f"headlight: {embeddings.truncated.sum()} of {len(texts)} texts were cut", file=sys.stderr)
     if arguments.format == "npz":
@@ -133,9 +132,7 @@ def run_attend(arguments: argparse.Namespace) -> None:
     if layers is None and arguments.head is not None and not arguments.html:
         layers = [-1]
     with connect(arguments) as client:
-        attention = client.attend(
-            text, layers, truncate=arguments.truncate, prompt=arguments.prompt, prompt_name=arguments.prompt_name
-        )
+        attention = client.attend(text, layers, **reading(arguments))
     if arguments.head is not None:
         refused(
             "--head", functools.partial(attention.head_number, arguments.head)

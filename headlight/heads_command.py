@@ -15,7 +15,7 @@ from headlight import output
 from headlight.analysis import Analysis, analyse
 from headlight.files import read_lines, write_archive, write_text
 from headlight.heads import CALLED, FAINT, UNIFORM, Head, Link
-from headlight.options import add_texts, add_truncate, check_format, command, connect
+from headlight.options import add_prompt, add_texts, add_truncate, check_format, command, connect, reading
 from headlight.spec import STATISTICS
 from headlight.terminal import LABEL_CELLS, bar, cells, fit, visible
 
@@ -29,6 +29,7 @@ def add_heads(commands: Any) -> None:
     made = command(commands, "heads", run_heads, "what each attention head does", formats=("text", "json", "npz"))
     add_texts(made)
     add_truncate(made)
+    add_prompt(made)
     made.add_argument(
         "--importance",
         action="store_true",
@@ -41,7 +42,7 @@ def run_heads(arguments: argparse.Namespace) -> None:
     check_format(arguments)
     texts = read_lines(arguments.texts, arguments.file)
     with connect(arguments) as client:
-        analysis = analyse(client, texts, ablate=arguments.importance, truncate=arguments.truncate)
+        analysis = analyse(client, texts, ablate=arguments.importance, **reading(arguments))
     if arguments.format == "npz":
         write_archive(heads_arrays(analysis), arguments.out)
     else:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headlight.client import Client
+from headlight.convert import Reading
 from headlight.files import UsageError
 from headlight.spec import VECTOR_BITS, PooledSpec
 
@@ -54,6 +55,11 @@ def add_prompt(made: argparse.ArgumentParser) -> None:
     either.add_argument(
         "--prompt", metavar="TEXT", help="put this before each text; '' for nothing, not even the model's default"
     )
+
+
+def reading(arguments: argparse.Namespace) -> Reading:
+    """What the options of `add_truncate` and `add_prompt` say."""
+    return Reading(truncate=arguments.truncate, prompt=arguments.prompt, prompt_name=arguments.prompt_name)
 
 
 def add_vectors(made: argparse.ArgumentParser) -> None:

@@ -38,7 +38,8 @@ def _halve(block: Floats) -> NDArray[np.float16]:
     bits = block.view(np.uint32)
     magnitudes = bits & ~SIGN
     normal = (magnitudes - REBIAS + ((magnitudes >> SHIFT) & ONE)) >> SHIFT
-    small = np.rint(np.abs(block) * np.float32(2**24)).astype(np.uint32)  # of the steps between the smallest
+    # Of the steps between the smallest; larger numbers, which take `normal`, would leave 32 bits.
+    small = np.rint(np.minimum(np.abs(block), np.float32(1)) * np.float32(2**24)).astype(np.uint32)
     halves = np.where(magnitudes < SMALLEST_NORMAL, small, normal) | ((bits & SIGN) >> SIGN_SHIFT)
     as_float: NDArray[np.float16] = halves.astype(np.uint16).view(np.float16)
     return as_float

@@ -170,6 +170,9 @@ def test_the_command_line_sends_options(
     assert servicer.encoded[0].outputs.pooled == pb.PooledOutput(
         dimensions=8, normalize=False, dtypes=[pb.DATA_TYPE_INT8]
     )
+    assert main(["heads", "--target", target, "one two three", "--prompt-name", "query", "--importance"]) == 0
+    assert {request.prompt_name for request in servicer.encoded} == {"query"}
+    capsys.readouterr()
     several = ("--dtype", "ubinary", "--dtype", "float32")
     assert main([*own, *several]) == 2
     assert "--dtype: text shows one type" in capsys.readouterr().err

@@ -54,3 +54,8 @@ def test_rows_without_weight_survive_eight_bits() -> None:
     values, scales = quantise(np.zeros((2, 3), dtype=np.float32))
     assert not values.any()
     assert not scales.any()
+
+
+def test_large_numbers_give_no_warning() -> None:
+    numbers = np.array([255.9, 300.0, -65000.0, 1e-7], dtype=np.float32)
+    np.testing.assert_array_equal(halve(numbers), numbers.astype(np.float16))

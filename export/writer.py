@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import json
 import tempfile
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ import numpy as np
 import onnx
 import torch
 
+from export.draft import entries, replace, save, write_manifest
 from export.graphs import GRAPHS, OPSET, trace
 from export.origin import Origin, read_origin
 from export.peers import against_transformers
@@ -26,7 +26,7 @@ from export.variants import add_variants, known_precisions
 from export.weights import share_weights
 from headlight.runtime import Runtime
 from headlight.runtime.fields import MANIFEST
-from headlight.runtime.manifest import Architecture, FileEntry, Graph, Manifest, Tolerance
+from headlight.runtime.manifest import Architecture, Graph, Manifest, Tolerance
 from model.checkpoint import TOKENIZER
 from model.config import EncoderConfig
 from model.encoder import Encoder
@@ -100,7 +100,7 @@ def export_origin(
         draft.mkdir()
         manifest = _write_parts(draft, origin, reference, own_error, progress)
         manifest = dataclasses.replace(manifest, name=name or out.name, version=version or origin.weights_sha256[:12])
-        _write_manifest(draft, manifest)
+        write_manifest(draft, manifest)
         runtime = Runtime(draft, provider=PROVIDER, precision=PRECISION)
         result = Exported(measure(runtime, reference, progress), own_error, peer)
         failed = [row for row in result.rows if not row.passed]
@@ -109,12 +109,12 @@ def export_origin(
             message = f"{worst.output} is off by {worst.max_error:.3g} ({worst.case}), tolerance {worst.tolerance:.3g}"
             raise ParityError(message, result)
         if precisions:
-            save = functools.partial(_save, draft)
-            manifest, rows, quality = add_variants(draft, manifest, reference, precisions, texts, save, progress)
+            keep = functools.partial(save, draft)
+            manifest, rows, quality = add_variants(draft, manifest, reference, precisions, texts, keep, progress)
             result = dataclasses.replace(result, variants=rows, quality=quality)
         _write_report(draft, result)
-        _save(draft, dataclasses.replace(manifest, parity=summary([*result.rows, *result.variants])))
-        _replace(out, draft)
+        save(draft, dataclasses.replace(manifest, parity=summary([*result.rows, *result.variants])))
+        replace(out, draft)
     return result
 
 
@@ -150,7 +150,7 @@ def _write_parts(
         parity=(),
         golden=GOLDEN,
         tokenizer=TOKENIZER if has_tokenizer else None,
-        files=_entries(draft),
+        files=entries(draft),
         source=_source(origin),
         prompts=origin.recipe.prompts,
         default_prompt=origin.recipe.default_prompt,
@@ -219,38 +219,3 @@ def _source(origin: Origin) -> dict[str, Any]:
 
     versions = {"torch": torch.__version__, "onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__}
     return {"family": origin.family, "weights_sha256": origin.weights_sha256, "opset": OPSET, "versions": versions}
-
-
-def _entries(folder: Path) -> dict[str, FileEntry]:
-    paths = [path for path in sorted(folder.iterdir()) if path.name != MANIFEST]
-    return {path.name: FileEntry(sha256=_sha256(path), bytes=path.stat().st_size) for path in paths}
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _save(folder: Path, manifest: Manifest) -> Manifest:
-    """Write the manifest, all files as they now are in it."""
-    manifest = dataclasses.replace(manifest, files=_entries(folder))
-    _write_manifest(folder, manifest)
-    return manifest
-
-
-def _write_manifest(folder: Path, manifest: Manifest) -> None:
-    (folder / MANIFEST).write_text(json.dumps(manifest.to_json(), indent=1) + "\n", encoding="utf-8")
-
-
-def _replace(out: Path, draft: Path) -> None:
-    """Move the draft into place; an old bundle is gone only once the new one stands."""
-    if not out.exists():
-        draft.rename(out)
-        return
-    old = draft.with_name("old")
-    out.rename(old)
-    try:
-        draft.rename(out)
-    except OSError:
-        old.rename(out)
-        raise

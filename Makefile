@@ -5,10 +5,12 @@ VENV := .venv
 PROTO_VENV := .venv-proto
 ADAPTERS_VENV := .venv-adapters
 BENCH_VENV := .venv-bench
+FAMILIES_VENV := .venv-families
 PY := $(VENV)/bin/python
 PROTO_PY := $(PROTO_VENV)/bin/python
 ADAPTERS_PY := $(ADAPTERS_VENV)/bin/python
 BENCH_PY := $(BENCH_VENV)/bin/python
+FAMILIES_PY := $(FAMILIES_VENV)/bin/python
 
 # ONNX Runtime's Linux builds may report usage to their maker. Nothing here does.
 export ORT_DISABLE_TELEMETRY := 1
@@ -24,6 +26,7 @@ SETUP := $(VENV)/.installed
 PROTO_SETUP := $(PROTO_VENV)/.installed
 ADAPTERS_SETUP := $(ADAPTERS_VENV)/.installed
 BENCH_SETUP := $(BENCH_VENV)/.installed
+FAMILIES_SETUP := $(FAMILIES_VENV)/.installed
 
 MODELS := docs-rope docs-sinusoidal
 MANIFESTS := $(MODELS:%=build/bundles/%/manifest.json)
@@ -32,10 +35,10 @@ EXPORT_SOURCES := $(filter-out model/demo.py,$(wildcard model/*.py)) $(wildcard 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup proto proto-check train evaluate export run demo test adapters system soak lint format bench clean
+.PHONY: help setup proto proto-check train evaluate export run demo test adapters families families-table system soak lint format bench clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(SETUP) ## create .venv with the pinned dependencies
 
@@ -96,7 +99,8 @@ SITE_PACKAGES := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 # (torch above all) and add just those of a list.
 $(ADAPTERS_SETUP): tests/adapters/requirements.txt
 $(BENCH_SETUP): bench/openvino.txt
-$(ADAPTERS_SETUP) $(BENCH_SETUP): %/.installed: $(SETUP)
+$(FAMILIES_SETUP): tests/families/requirements.txt
+$(ADAPTERS_SETUP) $(BENCH_SETUP) $(FAMILIES_SETUP): %/.installed: $(SETUP)
 	@test -x $*/bin/python || $(PY) -m venv $*
 	@$(PY) $(SITE_PACKAGES) >"$$($*/bin/python $(SITE_PACKAGES))/venv.pth"
 	@echo "Installing $(filter %.txt,$^) into $*; the first time takes some minutes."
@@ -105,6 +109,12 @@ $(ADAPTERS_SETUP) $(BENCH_SETUP): %/.installed: $(SETUP)
 
 adapters: $(ADAPTERS_SETUP) ## the adapters against BertViz, TransformerLens, LIT and Hugging Face
 	$(ADAPTERS_PY) -m pytest tests/adapters
+
+families: $(FAMILIES_SETUP) ## imported models against transformers and sentence-transformers, over the wire
+	$(FAMILIES_PY) -m pytest tests/families
+
+families-table: $(FAMILIES_SETUP) ## the same as a table of distances; writes bench/results/families.md
+	$(FAMILIES_PY) -W ignore -m bench.families
 
 system: $(SETUP) $(MANIFESTS) ## real processes, real clients; installs the Debian packages they need
 	tests/system/require.sh node npm prometheus promtool chromium

@@ -46,6 +46,11 @@ def main() -> int:
         type=Path,
         help="file of a text a line to judge precisions by; default: docstrings of Python's library",
     )
+    parser.add_argument(
+        "--calibration",
+        type=Path,
+        help="file of a text a line, whose vectors set the ranges of int8 vectors; default: the bundle has none",
+    )
     options = parser.parse_args()
     print(f"exporting {options.checkpoint}", flush=True)
     try:
@@ -63,6 +68,10 @@ def main() -> int:
     print(table(result.rows, result.own_error))
     if result.quality:
         print("\n" + quality_table(result.quality))
+    if (cut := result.truncate_dim) is not None:
+        print(
+            f"\nThe folder's own library cuts vectors to {cut} numbers unless told otherwise; here callers ask for dimensions={cut}."
+        )
     print(f"\nwrote {options.out}")
     return 0
 
@@ -81,6 +90,7 @@ def _export(options: argparse.Namespace) -> Exported:
             version=options.version,
             precisions=options.precision,
             texts=options.texts,
+            calibration=options.calibration,
             progress=progress,
         )
     finally:

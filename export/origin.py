@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from pathlib import Path
 
 from torch import Tensor
 
+from export.draft import sha256
 from export.families import FAMILIES, family_of
 from export.families.source import Config
 from export.folder import Refused, read_config, read_tensors
@@ -67,15 +67,16 @@ def read_origin(
             f"{recipe.transformer} has no tokenizer; save it there with tokenizer.save_pretrained(...), "
             "or export with --ids-only for callers who send token ids"
         )
+    digest = sha256(sorted(recipe.transformer.glob("*.safetensors")))
     finished = _finish(encoder, recipe, max_length)
-    return Origin(finished, tokenizer, family, _digest(recipe.transformer), recipe)
+    return Origin(finished, tokenizer, family, digest, recipe)
 
 
 def _read_own(folder: Path) -> Origin:
     encoder = load_checkpoint(folder)
     tokenizer = (folder / TOKENIZER).read_text(encoding="utf-8") if (folder / TOKENIZER).is_file() else None
     recipe = Recipe(transformer=folder, pooling=encoder.config.pooling, normalize=encoder.config.normalize)
-    return Origin(encoder, tokenizer, OURS, _sha256((folder / WEIGHTS,)), recipe)
+    return Origin(encoder, tokenizer, OURS, sha256([folder / WEIGHTS]), recipe)
 
 
 def _with_pooling(recipe: Recipe, config: dict[str, object], built: EncoderConfig, asked: str | None) -> Recipe:
@@ -127,17 +128,3 @@ def _finish(encoder: Encoder, recipe: Recipe, asked: int | None) -> Encoder:
 
 def _named(name: str, weight: Tensor, bias: Tensor | None) -> dict[str, Tensor]:
     return {f"{name}.weight": weight} | ({} if bias is None else {f"{name}.bias": bias})
-
-
-def _digest(folder: Path) -> str:
-    return _sha256(sorted(folder.glob("*.safetensors")))
-
-
-def _sha256(paths: list[Path] | tuple[Path, ...]) -> str:
-    """Of files, one behind the other."""
-    digest = hashlib.sha256()
-    for path in paths:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()

@@ -14,12 +14,13 @@ import numpy as np
 import onnx
 import torch
 
-from export.draft import entries, replace, save, write_manifest
+from export.draft import put_in_place, save
 from export.graphs import GRAPHS, OPSET, trace
 from export.origin import Origin, read_origin
 from export.peers import against_transformers
 from export.progress import Progress, silent
 from export.quality import Quality
+from export.ranges import read_texts, write_ranges
 from export.reference import Reference, random_ids, random_segments, tolerances
 from export.report import SEED, Row, measure, summary
 from export.variants import add_variants, known_precisions
@@ -51,6 +52,7 @@ class Exported:
     rows: list[Row]
     own_error: dict[str, float]
     transformers: dict[str, Any] | None = None  # our PyTorch against theirs; see `export.peers`
+    truncate_dim: int | None = None  # to which a folder's own library cuts vectors unasked
     variants: tuple[Row, ...] = ()  # the same in other precisions, where they were asked for
     quality: tuple[Quality, ...] = ()  # of each, fp32 first
 
@@ -68,6 +70,7 @@ def export_origin(
     version: str | None = None,
     precisions: Sequence[str] = (),
     texts: Path | None = None,
+    calibration: Path | None = None,
     progress: Progress = silent,
 ) -> Exported:
     """Turn an encoder and its tokenizer into a bundle directory.
@@ -78,6 +81,7 @@ def export_origin(
         name, version: of the model; None: the last part of `out`, the first 12 digits of the SHA-256 of the weights.
         precisions: to write beside fp32, each of export.precision.PRECISIONS.
         texts: a file of a text a line, to judge these by; None: docstrings of Python's own library.
+        calibration: a file of a text a line, whose vectors set the ranges of int8; None: the bundle has no int8 vectors.
         progress: told each step, before it begins.
 
     Raises:
@@ -89,6 +93,9 @@ def export_origin(
     if out.exists() and not (out / MANIFEST).is_file():
         raise FileExistsError(f"{out} exists and is not a bundle; choose another --out or remove it")
     precisions = known_precisions(precisions, texts)
+    calibrating = None if calibration is None else read_texts(calibration)
+    if calibrating is not None and origin.tokenizer is None:
+        raise ValueError("--calibration needs a tokenizer; a bundle for token ids alone has none")
     reference = Reference(origin.encoder)
     progress("our PyTorch against transformers")
     peer = against_transformers(origin.recipe.transformer, origin.family, origin.encoder)
@@ -100,21 +107,25 @@ def export_origin(
         draft.mkdir()
         manifest = _write_parts(draft, origin, reference, own_error, progress)
         manifest = dataclasses.replace(manifest, name=name or out.name, version=version or origin.weights_sha256[:12])
-        write_manifest(draft, manifest)
+        save(draft, manifest)
         runtime = Runtime(draft, provider=PROVIDER, precision=PRECISION)
-        result = Exported(measure(runtime, reference, progress), own_error, peer)
+        result = Exported(measure(runtime, reference, progress), own_error, peer, origin.recipe.truncate_dim)
         failed = [row for row in result.rows if not row.passed]
         if failed:
             worst = max(failed, key=lambda row: row.max_error / row.tolerance)
             message = f"{worst.output} is off by {worst.max_error:.3g} ({worst.case}), tolerance {worst.tolerance:.3g}"
             raise ParityError(message, result)
+        if calibrating is not None:
+            progress("calibrating int8 vectors")
+            widths = (origin.encoder.config.pooled_dim, *manifest.dimensions)
+            manifest = dataclasses.replace(manifest, ranges=write_ranges(draft, runtime, calibrating, widths))
         if precisions:
-            keep = functools.partial(save, draft)
-            manifest, rows, quality = add_variants(draft, manifest, reference, precisions, texts, keep, progress)
+            saving = functools.partial(save, draft)
+            manifest, rows, quality = add_variants(draft, manifest, reference, precisions, texts, saving, progress)
             result = dataclasses.replace(result, variants=rows, quality=quality)
         _write_report(draft, result)
         save(draft, dataclasses.replace(manifest, parity=summary([*result.rows, *result.variants])))
-        replace(out, draft)
+        put_in_place(out, draft)
     return result
 
 
@@ -150,7 +161,7 @@ def _write_parts(
         parity=(),
         golden=GOLDEN,
         tokenizer=TOKENIZER if has_tokenizer else None,
-        files=entries(draft),
+        files={},
         source=_source(origin),
         prompts=origin.recipe.prompts,
         default_prompt=origin.recipe.default_prompt,

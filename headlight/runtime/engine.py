@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from headlight.errors import BundleError, EngineError
 from headlight.runtime.bundle import Bundle
 from headlight.runtime.interface import check_interface
-from headlight.runtime.items import EncodeItem, ItemResult
+from headlight.runtime.items import EncodeItem, ItemResult, Selection
 from headlight.runtime.selectors import Wanted
 from headlight.runtime.values import Floats, Ids, Role
 from headlight.runtime.vectors import shape_pooled, shape_rows
@@ -103,6 +103,14 @@ class Engine:
         vectors = [item.selection.vector if item.selection.pooled else None for item in items]
         pooled = shape_pooled(outputs["pooled"], vectors, self._normalize)
         return [cut_out(outputs, row, item, pooled[row], wanted, unreduced) for row, item in enumerate(items)]
+
+    def shrink(self) -> None:
+        """Give back the memory that batches before needed. Not for every batch: the next would have to ask for it again."""
+        options = onnxruntime.RunOptions()
+        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+        item = EncodeItem(np.zeros(1, dtype=np.int64), Selection())
+        # The arena is that of all sessions.
+        self._sessions["embed"].run(["pooled"], self._feeds("embed", [item]), options)
 
     def _feeds(self, role: Role, items: Sequence[EncodeItem]) -> Outputs:
         """The inputs of a graph. Those that no item sets stand for "as if the graph had no such input"."""

@@ -213,6 +213,7 @@ class Runtime:
             self.engine.run([EncodeItem(ids, Selection(tokens=True))])
             if "attend" in self.roles:
                 self.engine.run([EncodeItem(ids, everything(self.bundle.manifest.architecture))])
+        self.engine.shrink()  # what warming up needed, most requests will not
 
     def _tokenize(self, index: int, value: Input, truncation: Truncation, with_info: bool, prompt: Prompt) -> Tokenized:
         try:

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from export.folder import Refused
-from export.tokenization import pad_id
 from tests.vocabularies import CLS, SEP, UNK, WORDS, load, tokenizer_refusal, vocabulary, words
 
 
@@ -22,7 +21,6 @@ def test_a_vocabulary_becomes_a_tokenizer_as_bert_has_it(tmp_path: Path) -> None
     two = tokenizer.encode("hello", "nothing")
     assert two.ids == [CLS, 5, SEP, UNK, SEP]
     assert two.type_ids == [0, 0, 0, 1, 1]
-    assert pad_id(tmp_path) is None  # nobody names it
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_prompts_by_name_by_text_and_unasked(tmp_path: Path) -> None:
         check(client.encode(TEXTS[:3], prompt_name="query"), theirs.encode(TEXTS[:3], prompt_name="query"))
         check(client.encode(TEXTS[:3], prompt="see "), theirs.encode(TEXTS[:3], prompt="see "))
         check(client.encode(TEXTS, prompt_name="query", truncate="end"), theirs.encode(TEXTS, prompt_name="query"))
-        with pytest.raises(InvalidInput, match="prompt_name.*passage, query"):
+        with pytest.raises(InvalidInput, match=r"prompt_name.*passage, query"):
             client.encode(TEXTS, prompt_name="none")
 
 

@@ -1,0 +1,53 @@
+"""The ranges of int8 vectors: what the model gives for texts like those that it will see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from headlight.runtime import Runtime
+from headlight.runtime.values import Floats
+from headlight.spec import PooledSpec
+
+RANGES = "ranges.npz"
+FEWEST = 100  # texts; of fewer, what comes later falls outside too often
+
+
+def read_texts(path: Path) -> list[str]:
+    """The lines of a file that are not empty.
+
+    Raises:
+        ValueError: it is not UTF-8, or holds fewer than FEWEST.
+        OSError: it cannot be read.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise ValueError(f"--calibration {path} is not UTF-8 text; give a file of a text a line") from None
+    texts = [line for line in lines if line.strip()]
+    if len(texts) < FEWEST:
+        raise ValueError(f"--calibration {path} holds {len(texts)} texts; give at least {FEWEST}, a text a line")
+    return texts
+
+
+def write_ranges(folder: Path, runtime: Runtime, texts: Sequence[str], widths: Sequence[int]) -> str:
+    """Write the least and the largest value of each dimension over the vectors of the texts, for each width.
+
+    Args:
+        folder: of the bundle.
+        runtime: that serves it, with a tokenizer.
+        texts: of the kind that will be asked for.
+        widths: of vectors: all of them, and those that shorter ones were trained for.
+
+    Returns:
+        The file's name.
+    """
+    arrays: dict[str, Floats] = {}
+    for width in sorted(set(widths)):
+        results = runtime.encode(texts, pooled=PooledSpec(dimensions=width), truncation="cut_end")
+        vectors = np.stack([result.pooled for result in results if result.pooled is not None])
+        arrays[f"int8_{width}"] = np.stack((vectors.min(axis=0), vectors.max(axis=0))).astype(np.float32)
+    np.savez(folder / RANGES, **arrays)  # type: ignore[arg-type]  # its stub takes the second argument for a flag
+    return RANGES

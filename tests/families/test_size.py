@@ -1,0 +1,40 @@
+"""A model of the size that many embed with: how long its export takes, and what its service needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.minilm import make
+from export.origin import read_origin
+from export.writer import export_checkpoint, export_origin
+from headlight import Client
+from tests.factory import small_config, write_checkpoint
+from tests.system.processes import Service
+
+
+@pytest.fixture(scope="module")
+def minilm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its bundle."""
+    folder = tmp_path_factory.mktemp("minilm")
+    origin = read_origin(make(folder))
+    export_origin(origin, folder / "bundle")
+    return folder / "bundle"
+
+
+def resident(service: Service) -> int:
+    """Bytes, a page that is mapped twice counted once."""
+    lines = Path(f"/proc/{service.process.pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+def test_its_service_needs_little_more_than_the_weights(minilm: Path, tmp_path: Path) -> None:
+    """Beyond what a service of a model of some kilobytes needs."""
+    export_checkpoint(write_checkpoint(tmp_path / "checkpoint", small_config()), tmp_path / "bundle")
+    weights = (minilm / "weights.bin").stat().st_size
+    with Service(tmp_path / "bundle") as bare, Service(minilm) as full:  # at once: what both map counts half in both
+        for service in (bare, full):
+            with Client(service.target) as client:
+                client.encode(["one text", "and another"])
+        assert resident(full) - resident(bare) <= 1.6 * weights

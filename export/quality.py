@@ -11,9 +11,9 @@ import numpy as np
 from export.passages import Passages
 from headlight.errors import EngineError
 from headlight.runtime.items import EncodeItem, ItemResult, Selection, everything
-from headlight.runtime.manifest import QualityEntry
 from headlight.runtime.parity import OUTPUTS, distance
 from headlight.runtime.plan import plan
+from headlight.runtime.quality import QualityEntry
 from headlight.runtime.runtime import Runtime
 from headlight.runtime.values import Floats
 

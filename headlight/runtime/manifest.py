@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from headlight.errors import BundleError
 from headlight.runtime.fields import MANIFEST, Fields
 from headlight.runtime.prompts import LONGEST_PROMPT
+from headlight.runtime.quality import QualityEntry, quality_entry
 
 # 1: the graph `attend` gave whole maps of attention alone; 2: graphs normalised pooled vectors, and there were no prompts
 FORMAT_VERSION = 3
@@ -76,23 +77,6 @@ class ParityEntry:
     precision: str
     max_error: float
     tolerance: float
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class QualityEntry:
-    """How near a precision is to fp32 on one provider: vectors of texts, and which texts are near to which."""
-
-    provider: str
-    precision: str
-    texts: str  # what they were
-    count: int  # of texts
-    real_text: bool  # False: random ids, which tell nothing of neighbours
-    cosine_mean: float
-    cosine_p1: float  # the first percentile
-    cosine_min: float
-    nearest_kept: float  # share of the texts whose nearest other text is the same
-    ten_nearest_kept: float  # share of the ten nearest that are among the ten
-    batch_drift: float  # max |Δ| of a text's vector between alone and among others
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -203,7 +187,7 @@ class Manifest:
             dimensions=top.counts("dimensions", architecture.pooled_dim),
             similarity=top.one_of_or_null("similarity", SIMILARITIES),
             ranges=top.text_or_null("ranges"),
-            quality=tuple(_quality(fields) for fields in top.children("quality")),
+            quality=tuple(quality_entry(fields) for fields in top.children("quality")),
         )
 
 
@@ -248,17 +232,6 @@ def _prompts(fields: Fields) -> dict[str, str]:
     if sum(map(len, prompts.values())) > MOST_PROMPT_CHARACTERS:
         raise BundleError(f"prompts have more than {MOST_PROMPT_CHARACTERS} characters together", MANIFEST)
     return prompts
-
-
-def _quality(fields: Fields) -> QualityEntry:
-    values: dict[str, Any] = {name: fields.take(name, str) for name in ("provider", "precision", "texts")}
-    values |= {"count": fields.count("count", MOST_IDS), "real_text": fields.take("real_text", bool)}
-    for field in dataclasses.fields(QualityEntry):
-        if field.name not in values:
-            values[field.name] = fields.take(field.name, float)
-            if not -2 < values[field.name] < float("inf"):  # of cosines, which rounding may take a little beyond -1
-                raise BundleError(f"{fields.path}{field.name} is {values[field.name]}; expected a number", MANIFEST)
-    return QualityEntry(**values)
 
 
 def _files(fields: Fields) -> dict[str, FileEntry]:

@@ -114,7 +114,7 @@ families: $(FAMILIES_SETUP) ## imported models against transformers and sentence
 	$(FAMILIES_PY) -m pytest tests/families
 
 families-table: $(FAMILIES_SETUP) ## the same as a table of distances; writes bench/results/families.md
-	$(FAMILIES_PY) -W ignore -m bench.families
+	$(FAMILIES_PY) -W ignore -m tests.families.table
 
 system: $(SETUP) $(MANIFESTS) ## real processes, real clients; installs the Debian packages they need
 	tests/system/require.sh node npm prometheus promtool chromium

@@ -31,7 +31,7 @@ ALLOWED = {
     ),
     "model": ("model",),
     "model.demo": ("model", "headlight"),  # shows the running service, so it calls it as a client
-    "export": ("export", "model", "headlight.runtime", "headlight.errors"),
+    "export": ("export", "model", "headlight.runtime", "headlight.errors", "headlight.spec"),
     "bench": PACKAGES,
 }
 

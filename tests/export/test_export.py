@@ -123,7 +123,7 @@ def test_the_command_says_in_one_line_what_is_wrong(tmp_path: Path) -> None:
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
     assert line.startswith("export: ")
-    assert "config.json is missing" in line
+    assert "is not a folder; give the folder" in line
 
 
 @pytest.mark.usefixtures("traced_before")

@@ -21,6 +21,14 @@ SIZES: dict[str, Any] = {
 }
 ROTARY = SIZES | {"hidden_size": 36}  # heads of 12: pairs
 GROUPED = ROTARY | {"num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8, "pad_token_id": 0}
+DISTILBERT: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "dim": 30,
+    "n_layers": 3,
+    "n_heads": 3,
+    "hidden_dim": 44,
+    "max_position_embeddings": 96,
+}
 
 
 def rope(kind: str, **values: Any) -> dict[str, Any]:
@@ -35,17 +43,8 @@ LLAMA3 = rope("llama3", factor=8.0, original_max_position_embeddings=24, low_fre
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("Bert", SIZES | {"hidden_act": "gelu_new"}),
     "roberta": ("XLMRoberta", SIZES | {"pad_token_id": 1, "type_vocab_size": 1, "max_position_embeddings": 98}),
-    "distilbert": (
-        "DistilBert",
-        {
-            "vocab_size": VOCABULARY,
-            "dim": 30,
-            "n_layers": 3,
-            "n_heads": 3,
-            "hidden_dim": 44,
-            "max_position_embeddings": 96,
-        },
-    ),
+    "distilbert": ("DistilBert", DISTILBERT),
+    "distilbert-sinusoidal": ("DistilBert", DISTILBERT | {"sinusoidal_pos_embds": True, "n_layers": 2}),
     "roformer": ("RoFormer", ROTARY | {"embedding_size": 20}),
     "roformer-values": ("RoFormer", ROTARY | {"rotary_value": True, "num_hidden_layers": 2}),
     "modernbert": (
@@ -66,7 +65,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def make(name: str, seed: int = 0, *, entropy: float = 0.7) -> Any:
+def make(name: str, seed: int = 0, *, entropy: float = 0.6) -> Any:
     """The model of a key of MODELS, in evaluation mode, its attention computed in plain operations.
 
     Biases, gains and token types are random, and queries and keys grow until the mean entropy of attention is below `entropy` times

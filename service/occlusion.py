@@ -8,10 +8,9 @@ import numpy as np
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
-from headlight.results import TokenList
 from headlight.runtime.choice import check_tokens, is_one_token
 from headlight.runtime.units import pooled_token, select
-from headlight.runtime.values import Ids
+from headlight.runtime.values import Ids, Tokenized
 from headlight.wire import has_unknown, token_choice
 from headlight.wire_vectors import prompt_wish, set_prompt
 from service.prepared import Prepared
@@ -36,7 +35,7 @@ async def occlude(model: ServedModel, request: pb.OccludeRequest, deadline: floa
         raise InvalidInput("tokens", "asks for something that this server does not know; it is older than the client")
     prepared = await _prepare(model, request)
     [item], [tokenized] = prepared.items, prepared.inputs
-    hidden = _hidden(request, model.pooling, len(item.ids), tokenized.info)
+    hidden = _hidden(request, model.pooling, tokenized)
     holes = [dataclasses.replace(item, occluded=int(token)) for token in hidden]
     step = max(1, model.limits.max_request_tokens // WAVES // len(item.ids))
     vectors = []
@@ -58,18 +57,19 @@ async def _prepare(model: ServedModel, request: pb.OccludeRequest) -> Prepared:
         raise InvalidInput(error.field.replace("inputs[0]", "input"), error.problem) from None
 
 
-def _hidden(request: pb.OccludeRequest, pooling: str, length: int, info: TokenList | None) -> Ids:
+def _hidden(request: pb.OccludeRequest, pooling: str, tokenized: Tokenized) -> Ids:
     """The tokens to hide: int64 [m], m >= 1."""
+    info, length = tokenized.info, len(tokenized.ids)
+    vector = pooled_token(pooling, length, tokenized.left_out)
     if info is None:
         raise RuntimeError("an input was prepared without its tokens. This is a bug.")
     choice = token_choice("tokens", request.tokens) if request.HasField("tokens") else None
     tokens = np.flatnonzero(~np.array(info.special))
     if choice is not None:
         check_tokens("tokens", choice, pooling)
-        chosen = select("tokens", choice, length, info, pooling)
+        chosen = select("tokens", choice, length, info, vector)
         tokens = np.arange(length) if chosen is None else chosen
     if is_one_token(pooling):
-        vector = pooled_token(pooling, length)
         if choice not in (None, "all") and vector in tokens:
             raise InvalidInput("tokens", f"token {vector} is the pooled vector; hide others")
         tokens = tokens[tokens != vector]

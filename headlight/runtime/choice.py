@@ -116,6 +116,8 @@ def resolve_attention(spec: AttentionSpec, architecture: Architecture, pooling: 
         check_tokens(f"{ATTENTION}.{name}", choice, pooling)
     if spec.reduction("queries") == "pooled_row":
         check_tokens(f"{ATTENTION}.reduce", "pooled", pooling)
+    if spec.reduction("queries") == "pooling_weights" and pooling == "max":
+        raise InvalidInput(f"{ATTENTION}.reduce", "this model pools by max, where no token has a weight; leave it out")
     if spec.pairs:
         layers, heads = _pairs(spec, architecture)
         return Choice(spec, layers, heads, pooling)
@@ -200,7 +202,7 @@ def check_tokens(field: str, choice: TokenChoice, pooling: str) -> None:
     if isinstance(choice, str):
         check_name(field, choice, get_args(NamedChoice))
     if choice == "pooled" and not is_one_token(pooling):
-        weights = field in (f"{ATTENTION}.queries", f"{ATTENTION}.reduce")
+        weights = field in (f"{ATTENTION}.queries", f"{ATTENTION}.reduce") and pooling != "max"
         remedy = "use reduce pooling_weights" if weights else "name other tokens"
         raise InvalidInput(field, f"this model pools by {pooling}: no one token is its vector; {remedy}")
     if choice == ():

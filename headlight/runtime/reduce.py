@@ -133,7 +133,7 @@ def _grouped_queries(choice: Choice, places: Places, source: Source, maps: Float
 def row_tokens(choice: Choice, places: Places) -> Ids:
     """The tokens whose rows are wanted: int64 [m]."""
     if choice.spec.reduction("queries") == "pooled_row":
-        return np.array([pooled_token(choice.pooling, places.length)])
+        return np.array([pooled_token(choice.pooling, places.length, places.left_out)])
     return np.arange(places.length) if places.queries is None else places.queries.tokens
 
 
@@ -141,12 +141,14 @@ def pooling_weights(choice: Choice, places: Places) -> Floats:
     """The weights with which the model pools the tokens left: float32 [n], of sum 1."""
     weights = np.zeros(places.length, dtype=np.float32)
     if is_one_token(choice.pooling):
-        weights[pooled_token(choice.pooling, places.length)] = 1
+        weights[pooled_token(choice.pooling, places.length, places.left_out)] = 1
         return weights
     kept = ~places.special if choice.spec.drop_special and places.special is not None else np.ones_like(weights, bool)
     if kept[places.left_out :].any():
         kept[: places.left_out] = False
-    weights[kept] = np.float32(1) / np.float32(kept.sum())
+    # The i-th token counts i times where pooling weighs by place.
+    counts = np.arange(1, places.length + 1) if choice.pooling == "weighted_mean" else np.ones(places.length)
+    weights[kept] = counts[kept] / counts[kept].sum()
     return weights
 
 

@@ -76,10 +76,11 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
     unknown = "statistics" in spec.reduce and tokenized.words is None and not spec.drop_special
     info = _info(tokenized) if choice.needs_tokens and not unknown else None
     special = np.array(info.special) if info is not None else None
+    vector = pooled_token(choice.pooling, length, tokenized.left_out)
     sides = []
     for name, wanted in (("queries", spec.queries), ("keys", spec.keys)):
         field = f"{ATTENTION}.{name}"
-        tokens = select(field, wanted, length, info, choice.pooling)
+        tokens = select(field, wanted, length, info, vector)
         if spec.drop_special and special is not None and tokens is None:
             tokens = np.flatnonzero(~special)
         elif spec.drop_special and special is not None and tokens is not None:
@@ -90,7 +91,7 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
     if spec.top_k and (sides[1] or Units(tokenized.ids)).count > MOST_KEYS:
         raise InvalidInput(f"{ATTENTION}.top_k", f"chooses among at most {MOST_KEYS} keys; choose fewer keys")
     of_one = is_one_token(choice.pooling) and spec.reduction("queries") is not None
-    if spec.drop_special and of_one and special is not None and special[pooled_token(choice.pooling, length)]:
+    if spec.drop_special and of_one and special is not None and special[vector]:
         raise InvalidInput(f"{ATTENTION}.drop_special", "would drop the pooled token, whose row is asked for")
     return Places(length, sides[0], sides[1], special, tokenized.left_out)
 
@@ -98,7 +99,10 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
 def place_states(states: States, tokenized: Tokenized, pooling: str) -> Ids | None:
     """The tokens of one input whose hidden states are wanted: int64 [m]; None: all. Raises InvalidInput as `place`."""
     info = _info(tokenized) if states.needs_tokens else None
-    return select(f"{HIDDEN}.tokens", states.spec.tokens, len(tokenized.ids), info, pooling)
+    length = len(tokenized.ids)
+    return select(
+        f"{HIDDEN}.tokens", states.spec.tokens, length, info, pooled_token(pooling, length, tokenized.left_out)
+    )
 
 
 def place_rows(rows: Rows, tokenized: Tokenized) -> Ids | None:
@@ -124,8 +128,8 @@ def place_rows(rows: Rows, tokenized: Tokenized) -> Ids | None:
     return np.flatnonzero(left)
 
 
-def select(field: str, wanted: TokenChoice, length: int, info: TokenList | None, pooling: str) -> Ids | None:
-    """int64 [m], the tokens that a selector names, in its order; None: all.
+def select(field: str, wanted: TokenChoice, length: int, info: TokenList | None, vector: int) -> Ids | None:
+    """int64 [m], the tokens that a selector names, in its order; None: all. `vector`: the token that "pooled" means.
 
     Raises:
         InvalidInput: it names none, one twice, or one that is not there.
@@ -135,7 +139,7 @@ def select(field: str, wanted: TokenChoice, length: int, info: TokenList | None,
     if wanted == "first":
         return np.zeros(1, dtype=np.int64)
     if wanted == "pooled":
-        return np.array([pooled_token(pooling, length)])
+        return np.array([vector])
     if wanted == "special":
         tokens = np.flatnonzero(info.special) if info is not None else np.zeros(0, dtype=np.int64)
         if not len(tokens):
@@ -178,9 +182,9 @@ def within(field: str, span: Span, characters: Characters) -> Ids:
     return tokens
 
 
-def pooled_token(pooling: str, length: int) -> int:
-    """The token that is the pooled vector, of a model that has one."""
-    return 0 if pooling == "cls" else length - 1
+def pooled_token(pooling: str, length: int, left_out: int = 0) -> int:
+    """The token that is the pooled vector, of a model that has one. `left_out`: tokens at the start that pooling leaves out."""
+    return left_out if pooling == "cls" else length - 1
 
 
 def _group(choice: Choice, tokens: Ids | None, tokenized: Tokenized, info: TokenList | None) -> Units | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from headlight.description import Limits, ModelDescription, Parity
+from headlight.description import Limits, ModelDescription, Parity, Quality
 from headlight.errors import EngineError, InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef, TokenList
@@ -236,5 +237,9 @@ def from_model(response: pb.GetModelResponse) -> ModelDescription:
         variants=tuple((variant.provider, variant.precision) for variant in response.variants),
         parity=tuple(
             Parity(row.output, row.provider, row.precision, row.max_error, row.tolerance) for row in response.parity
+        ),
+        quality=tuple(
+            Quality(**{field.name: getattr(row, field.name) for field in dataclasses.fields(Quality)})
+            for row in response.quality
         ),
     )

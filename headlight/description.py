@@ -33,6 +33,23 @@ class Parity:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Quality:
+    """How near pooled vectors of one precision are to those of fp32, as the exporter measured it."""
+
+    provider: str
+    precision: str
+    texts: str  # what was embedded
+    count: int  # of texts
+    real_text: bool  # False: random ids, which tell nothing of neighbours
+    cosine_mean: float  # with the vector of fp32
+    cosine_p1: float  # the first percentile
+    cosine_min: float
+    nearest_kept: float  # share of the texts whose nearest other text is the same
+    ten_nearest_kept: float  # share of the ten nearest that are among the ten
+    batch_drift: float  # max |Δ| of a text's vector between alone and among others
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class ModelDescription:
     """A model and its service.
 
@@ -51,6 +68,7 @@ class ModelDescription:
         limits: what the server accepts.
         variants: (provider, precision) pairs that the bundle could run on.
         parity: measured distance from PyTorch.
+        quality: of precisions beside fp32; empty: the bundle has none.
         pooled_dim: width of pooled vectors.
         prompts: what may be put before texts, by name.
         default_prompt: the name of the one that is, where nothing is said; None: none is.
@@ -81,6 +99,7 @@ class ModelDescription:
     variants: tuple[tuple[str, str], ...]
     parity: tuple[Parity, ...]
     pooled_dim: int
+    quality: tuple[Quality, ...] = ()
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     default_prompt: str | None = None
     include_prompt: bool = True

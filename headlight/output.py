@@ -178,6 +178,14 @@ def info_text(model: ModelDescription) -> str:
     for row in model.parity:
         where = f"{row.provider} {row.precision}"
         lines.append(f"{row.output:<10} {where:<14} {row.max_error:9.1e} {row.tolerance:9.1e}")
+    if model.quality:
+        lines += ["", "Precisions beside fp32", f"{'on':<14} {'cosine':>9} {'least':>9} {'nearest':>9} {'of ten':>9}"]
+    for found in model.quality:
+        where = f"{found.provider} {found.precision}"
+        kept = (
+            f"{100 * found.nearest_kept:8.1f}% {100 * found.ten_nearest_kept:8.1f}%" if found.real_text else "not said"
+        )
+        lines.append(f"{where:<14} {found.cosine_mean:9.6f} {found.cosine_min:9.6f} {kept}")
     return "\n".join(lines)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Sequence
@@ -88,7 +89,8 @@ def describe(runtime: Runtime, ref: pb.ModelRef, interface: Interface, limits: p
         for entry in manifest.parity
     ]
     variants = [pb.Variant(provider=provider, precision=precision) for provider, precision in manifest.variants]
-    return pb.GetModelResponse(model=ref, info=info, limits=limits, variants=variants, parity=parity)
+    quality = [pb.Quality(**dataclasses.asdict(entry)) for entry in manifest.quality]
+    return pb.GetModelResponse(model=ref, info=info, limits=limits, variants=variants, parity=parity, quality=quality)
 
 
 def header(

@@ -560,18 +560,20 @@ class GetModelRequest(_message.Message):
     def __init__(self, model: _Optional[str] = ...) -> None: ...
 
 class GetModelResponse(_message.Message):
-    __slots__ = ("model", "info", "limits", "variants", "parity")
+    __slots__ = ("model", "info", "limits", "variants", "parity", "quality")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     INFO_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     VARIANTS_FIELD_NUMBER: _ClassVar[int]
     PARITY_FIELD_NUMBER: _ClassVar[int]
+    QUALITY_FIELD_NUMBER: _ClassVar[int]
     model: ModelRef
     info: ModelInfo
     limits: Limits
     variants: _containers.RepeatedCompositeFieldContainer[Variant]
     parity: _containers.RepeatedCompositeFieldContainer[Parity]
-    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., info: _Optional[_Union[ModelInfo, _Mapping]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., variants: _Optional[_Iterable[_Union[Variant, _Mapping]]] = ..., parity: _Optional[_Iterable[_Union[Parity, _Mapping]]] = ...) -> None: ...
+    quality: _containers.RepeatedCompositeFieldContainer[Quality]
+    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., info: _Optional[_Union[ModelInfo, _Mapping]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., variants: _Optional[_Iterable[_Union[Variant, _Mapping]]] = ..., parity: _Optional[_Iterable[_Union[Parity, _Mapping]]] = ..., quality: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ...) -> None: ...
 
 class ModelInfo(_message.Message):
     __slots__ = ("positions", "layers", "heads", "dim", "vocab_size", "trained_length", "max_length", "pooling", "normalized", "accepts", "outputs", "pooled_dim", "prompts", "default_prompt", "include_prompt", "trained_dimensions", "similarity", "pooled_dtypes", "int8_dimensions")
@@ -660,3 +662,29 @@ class Parity(_message.Message):
     max_error: float
     tolerance: float
     def __init__(self, output: _Optional[str] = ..., provider: _Optional[str] = ..., precision: _Optional[str] = ..., max_error: _Optional[float] = ..., tolerance: _Optional[float] = ...) -> None: ...
+
+class Quality(_message.Message):
+    __slots__ = ("provider", "precision", "texts", "count", "real_text", "cosine_mean", "cosine_p1", "cosine_min", "nearest_kept", "ten_nearest_kept", "batch_drift")
+    PROVIDER_FIELD_NUMBER: _ClassVar[int]
+    PRECISION_FIELD_NUMBER: _ClassVar[int]
+    TEXTS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    REAL_TEXT_FIELD_NUMBER: _ClassVar[int]
+    COSINE_MEAN_FIELD_NUMBER: _ClassVar[int]
+    COSINE_P1_FIELD_NUMBER: _ClassVar[int]
+    COSINE_MIN_FIELD_NUMBER: _ClassVar[int]
+    NEAREST_KEPT_FIELD_NUMBER: _ClassVar[int]
+    TEN_NEAREST_KEPT_FIELD_NUMBER: _ClassVar[int]
+    BATCH_DRIFT_FIELD_NUMBER: _ClassVar[int]
+    provider: str
+    precision: str
+    texts: str
+    count: int
+    real_text: bool
+    cosine_mean: float
+    cosine_p1: float
+    cosine_min: float
+    nearest_kept: float
+    ten_nearest_kept: float
+    batch_drift: float
+    def __init__(self, provider: _Optional[str] = ..., precision: _Optional[str] = ..., texts: _Optional[str] = ..., count: _Optional[int] = ..., real_text: bool = ..., cosine_mean: _Optional[float] = ..., cosine_p1: _Optional[float] = ..., cosine_min: _Optional[float] = ..., nearest_kept: _Optional[float] = ..., ten_nearest_kept: _Optional[float] = ..., batch_drift: _Optional[float] = ...) -> None: ...

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from headlight import Client
+from headlight.output import info_text
 from headlight.runtime import Runtime
 from tests.factory import kind_config, write_checkpoint
 from tests.system.processes import ROOT, Service
@@ -47,6 +48,11 @@ def test_every_answer_says_which_precision_it_came_from(exported: tuple[Path, st
     assert {model.precision, attention.model.precision} == {precision}
     assert set(model.variants) == {("cpu", "fp32"), ("cpu", "fp16"), ("cpu", "int8")}
     assert precision in {row.precision for row in model.parity}
+    [fp32, *others] = model.quality
+    assert (fp32.precision, fp32.nearest_kept, fp32.count) == ("fp32", 1, 30)
+    assert fp32.cosine_min == pytest.approx(1)
+    assert {found.precision for found in others} == {"fp16", "int8"}
+    assert f"cpu {precision}" in info_text(model).partition("Precisions beside fp32")[2]
     assert (vectors * exact).sum(-1).min() > 0.99
     np.testing.assert_allclose(attention.weights.sum(-1), 1, atol=1e-5)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from typing import Any
 
@@ -35,11 +36,19 @@ class Transformers:
 
     def outputs(self, ids: NDArray[np.int64], segments: NDArray[np.int64] | None = None) -> Expected:
         """Of one text alone, without padding."""
+        return self._run(self.model, ids, segments)
+
+    def exact(self, ids: NDArray[np.int64], segments: NDArray[np.int64] | None = None) -> Expected:
+        """The same in float64, as far as its code lets itself be told."""
+        return self._run(copy.deepcopy(self.model).double(), ids, segments)
+
+    @staticmethod
+    def _run(model: Any, ids: NDArray[np.int64], segments: NDArray[np.int64] | None) -> Expected:
         inputs: dict[str, Any] = {"input_ids": torch.from_numpy(ids)[None]}
         if segments is not None:
             inputs["token_type_ids"] = torch.from_numpy(segments)[None]
         with torch.inference_mode():
-            out = self.model(**inputs, output_attentions=True, output_hidden_states=True)
+            out = model(**inputs, output_attentions=True, output_hidden_states=True)
         return Expected(
             out.last_hidden_state[0].double().numpy(),
             torch.cat(out.attentions).double().numpy(),

@@ -94,6 +94,8 @@ class Jina:
             attention.append(weights)
         return Expected(x, np.stack(attention), np.stack(hidden))
 
+    exact = outputs  # it is float64 already
+
     def _attend(self, at: str, x: Array) -> tuple[Array, Array]:
         n, heads = len(x), SIZES["heads"]
         query, key, value = (

@@ -65,7 +65,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def make(name: str, seed: int = 0, *, entropy: float = 0.6) -> Any:
+def make(name: str, seed: int = 0, *, entropy: float = 0.62) -> Any:
     """The model of a key of MODELS, in evaluation mode, its attention computed in plain operations.
 
     Biases, gains and token types are random, and queries and keys grow until the mean entropy of attention is below `entropy` times
@@ -85,14 +85,14 @@ def make(name: str, seed: int = 0, *, entropy: float = 0.6) -> Any:
             elif "token_type" in key:
                 parameter.normal_(std=0.5)
             else:
-                parameter.mul_(4.0)
+                parameter.mul_(3.0)
         sharpen(model, entropy)
     return model
 
 
 def sharpen(model: Any, entropy: float) -> None:
     """Scale what queries and keys are made of until attention is as sharp as wanted, in every layer's mean."""
-    length = 40
+    length = 64
     ids = random_ids(length, 1)
     for _ in range(40):
         worst = max(entropy_of(weights) for weights in model(ids, output_attentions=True).attentions)
@@ -101,7 +101,7 @@ def sharpen(model: Any, entropy: float) -> None:
         for key, parameter in model.named_parameters():
             if is_query_or_key(key):
                 rows = 2 * parameter.shape[0] // 3 if "Wqkv" in key else parameter.shape[0]
-                parameter[:rows] *= 1.3
+                parameter[:rows] *= 1.15
     raise AssertionError("attention did not get sharp")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from export.origin import read_origin
-from export.reference import BASE_TOLERANCE
+from export.reference import tolerances
 from export.writer import export_origin
 from headlight import Client
 from headlight.pb import headlight_pb2_grpc as pb_grpc
@@ -36,6 +36,9 @@ class Theirs(Protocol):
 
     def outputs(self, ids: Ids, segments: Ids | None = None) -> Expected:
         """See `Expected`."""
+
+    def exact(self, ids: Ids, segments: Ids | None = None) -> Expected:
+        """The same in float64."""
 
 
 @contextmanager
@@ -78,9 +81,13 @@ def distances(service: Service, theirs: Theirs, name: str, ids: Ids, segments: I
     return found | {"pooled": float(np.abs(got["pooled"] - pooled).max() / np.linalg.norm(pooled))}
 
 
-def limits() -> dict[str, float]:
-    """The tolerances of the design, twice: ours is so far from float64 at the most, and theirs is float32 too."""
-    return {name: 2 * value for name, value in BASE_TOLERANCE.items()}
+def limits(theirs: Theirs, ids: Ids, segments: Ids | None = None) -> dict[str, float]:
+    """The design's tolerances: the floors of fp32, or four times what their own float32 is from their float64."""
+    ours, exact = theirs.outputs(ids, segments), theirs.exact(ids, segments)
+    own = {
+        name: distance(name, getattr(ours, name), getattr(exact, name)) for name in ("attention", "hidden", "tokens")
+    }
+    return tolerances({"pooled": 0.0} | own)
 
 
 def moved_by_mates(client: Client) -> float:

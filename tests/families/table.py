@@ -81,8 +81,8 @@ def main() -> None:
         "gains and token types random too, attention sharpened; saved by save_pretrained, exported, served, asked over the wire. The "
         "largest distance from transformers in eager mode (jina_bert: from a NumPy reference) over texts of "
         f"{', '.join(map(str, LENGTHS))} tokens: of attention weights absolute, of hidden states and token vectors over max(1, RMS of "
-        "the row), of the pooled vector over its length. Behind it, how far any of eight texts in one request moved from being alone in "
-        "one; and what attention may be off: 1e-5, or four times what their own float32 is off their float64 where that is more. "
+        "the row), of the pooled vector over its length. Behind it, how far any of eight texts in one request moved from being alone "
+        "in one; and what attention may be off: 1e-5, or four times what their own float32 is off their float64 where that is more. "
         "linear, dynamic, yarn and llama3 are scalings of rotary positions.",
         "",
         "| | attention | hidden | tokens | pooled | moved by batch-mates | attention may be |",

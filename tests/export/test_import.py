@@ -120,6 +120,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         configure(position_embedding_type="relative_key"),
         "position_embedding_type is 'relative_key'",
     ),
+    "a decoder": (configure(is_decoder=True), "is_decoder is True, which makes it causal"),
     "activation": (configure(hidden_act="mish"), "activation 'mish' cannot be served; served are "),
     "wrong shape": (
         configure(intermediate_size=41),

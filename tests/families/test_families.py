@@ -11,6 +11,7 @@ import pytest
 import torch
 import transformers
 
+from export.folder import Refused
 from export.origin import read_origin
 from export.peers import against_transformers
 from headlight import Client
@@ -112,3 +113,15 @@ def test_the_words_of_nomics_own_code_are_read(tmp_path: Path) -> None:
         torch.testing.assert_close(encoder(ids).tokens, model(ids).last_hidden_state, atol=2e-5, rtol=0)
     assert encoder.config.max_length == sizes["max_position_embeddings"]
     assert against_transformers(tmp_path, "nomic_bert", encoder) is None
+
+
+def test_a_folder_that_transformers_cannot_open_is_refused_in_one_line(tmp_path: Path) -> None:
+    """Whatever it raises there."""
+    model = make("modernbert")
+    model.save_pretrained(tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    del values["rope_parameters"]
+    (tmp_path / "config.json").write_text(json.dumps(values | {"local_rope_theta": None}), encoding="utf-8")
+    encoder = read_origin(tmp_path, ids_only=True).encoder
+    with pytest.raises(Refused, match=r"transformers .* cannot open .* \(TypeError: .*; correct the folder"):
+        against_transformers(tmp_path, "modernbert", encoder)

@@ -12,7 +12,7 @@ from export.progress import Lines
 from export.quality import table as quality_table
 from export.report import table
 from export.writer import Exported, ParityError, export_origin
-from headlight.errors import BundleError
+from headlight.errors import HeadlightError
 
 
 def main() -> int:
@@ -55,7 +55,7 @@ def main() -> int:
     print(f"exporting {options.checkpoint}", flush=True)
     try:
         result = _export(options)
-    except (OSError, ValueError, BundleError) as error:
+    except (OSError, ValueError, HeadlightError) as error:
         print(f"export: {error}", file=sys.stderr)
         return 2
     except ParityError as error:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from export.folder import Refused, read_config
 from export.reference import lengths_to_try, random_ids, tolerances
 from headlight.runtime.parity import distance
 from model.encoder import Encoder
@@ -16,6 +17,7 @@ from model.encoder import Encoder
 SEED = 40
 LONGEST = 128  # tokens; what differs in wiring differs in short texts
 OURS = ("headlight", "jina_bert")  # families that transformers has no code for
+GPT2_WORD = "n_embd"  # in configs of NomicBERT's own code, of which transformers reads the tensors and not the sizes
 
 
 def against_transformers(folder: Path, family: str, encoder: Encoder) -> dict[str, Any] | None:
@@ -31,14 +33,19 @@ def against_transformers(folder: Path, family: str, encoder: Encoder) -> dict[st
         model.
 
     Raises:
+        Refused: transformers cannot open the folder.
         ValueError: a distance is outside the fp32 tolerance: the folder has been read wrongly, and must not be served.
     """
-    if family in OURS or importlib.util.find_spec("transformers") is None:
+    if family in OURS or importlib.util.find_spec("transformers") is None or GPT2_WORD in read_config(folder):
         return None
     import transformers  # noqa: PLC0415  (an optional dependency, and seconds to import)
 
     transformers.logging.set_verbosity_error()
-    model = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+    try:
+        model = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+    except Exception as problem:  # of any type, for what it does not understand
+        words = f"({type(problem).__name__}: {problem!s:.200}); correct the folder, or export where it is not installed"
+        raise Refused(f"transformers {transformers.__version__} cannot open {folder} {words}") from problem
     worst = dict.fromkeys(("tokens", "attention", "hidden"), 0.0)
     for length in (length for length in lengths_to_try(encoder.config) if length <= LONGEST):
         for output, error in _distances(model, encoder, length):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ def tokenizer_json(folder: Path, *, lower_case: bool) -> str | None:
     if (folder / TOKENIZER).is_file():
         tokenizer = _read(folder / TOKENIZER)
         apply_settings(tokenizer, folder, settings)
+        _check_end(tokenizer, folder, settings)
     elif (folder / VOCAB).is_file():
         tokenizer = build(folder, settings)
     else:
@@ -62,6 +64,15 @@ def _read(path: Path) -> tokenizers.Tokenizer:
         return tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises bare Exception
         raise Refused(f"{path} is not one that the tokenizers library reads ({error}); fetch it anew") from error
+
+
+def _check_end(tokenizer: tokenizers.Tokenizer, folder: Path, settings: Mapping[str, Any]) -> None:
+    """Raises Refused where code, and not tokenizer.json, would put a token behind each text: of decoders often the one pooled."""
+    if settings.get("add_eos_token") is True and tokenizer.encode("a").special_tokens_mask[-1:] != [1]:
+        raise Refused(
+            f"{folder}: {TOKENIZER_CONFIG} says add_eos_token, and {TOKENIZER} puts nothing behind a text; add the token to its "
+            "post_processor, or set add_eos_token to false if the model was trained without"
+        )
 
 
 def _lower_case_first(tokenizer: tokenizers.Tokenizer) -> None:

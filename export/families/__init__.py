@@ -42,7 +42,7 @@ FAMILIES: dict[str, Convert] = {
     "eurobert": llama.eurobert,
     "jina_bert": jina_bert.convert,
     "llama": llama.llama,
-    "mistral": llama.llama,
+    "mistral": llama.mistral,
     "modernbert": modernbert.convert,
     "nomic_bert": nomic_bert.convert,
     "qwen2": llama.qwen2,

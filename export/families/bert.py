@@ -40,7 +40,8 @@ def table(config: Config, weights: Weights, longest: int | None, *, unused: int)
 
 
 def common(config: Config) -> dict[str, Any]:
-    """What BERT's offspring has in common."""
+    """What BERT's offspring has in common. Raises Refused for a decoder."""
+    config.demand("is_decoder", (False,), "which makes it causal; this family is served as an encoder alone")
     return shared(config) | {
         "norm": "post",
         "norm_eps": config.get(float, "layer_norm_eps", default=1e-12),

@@ -26,6 +26,7 @@ def convert(
     theta: float,
     biases: bool | None = None,
     qk_norm: bool = False,
+    windows: bool = False,
 ) -> Encoder:
     """See `export.families.Convert`.
 
@@ -35,7 +36,9 @@ def convert(
         theta: where config.json says none.
         biases: True: Q, K and V have biases and the projection behind them has none; None: as attention_bias says, both.
         qk_norm: each head's queries and keys are normed.
+        windows: layers may be local, as config.json says; other families leave sliding_window unread.
     """
+    _check_code(config, causal)
     weights = Weights(tensors, ("model.",), IDLE)
     both = config.get(bool, "attention_bias", default=False)
     ffn_bias = config.get(bool, "mlp_bias", default=False)
@@ -45,7 +48,7 @@ def convert(
     )
     built = EncoderConfig(
         **shared(config),
-        **_window(config),
+        **(_window(config) if windows else {}),
         head_width=config.get(int, "head_dim", default=0),
         kv_heads=config.get(int, "num_key_value_heads", default=0),
         norm="pre",
@@ -85,13 +88,26 @@ def _move_block(weights: Weights, built: EncoderConfig, ours: str, layer: str) -
         weights.move_linear(f"{ours}.feed_forward.{part}", f"{layer}.mlp.{part}_proj", bias=built.ffn_bias)
 
 
+def _check_code(config: Config, causal: bool) -> None:
+    """Raises Refused for a decoder with code of its own, which mostly is there to let tokens see those behind them."""
+    own = config.values.get("auto_map")
+    said = any(config.values.get(name) is not None for name in ("is_causal", "use_bidirectional_attention"))
+    if causal and not said and isinstance(own, dict) and "AutoModel" in own:
+        raise Refused(
+            "config.json: auto_map has an AutoModel of the folder's own code, which is never run, and nothing says whether it "
+            "is causal; look there, and add is_causal true or false"
+        )
+
+
 def _window(config: Config) -> dict[str, Any]:
-    """Local layers: those that layer_types names, or all where sliding_window is set and may be used."""
+    """Where sliding_window is set and may be used, those that layer_types names are local, or all from max_window_layers on."""
     layers = config.get(int, "num_hidden_layers")
     width = config.values.get("sliding_window")
     if not width or not config.get(bool, "use_sliding_window", default=True):
         return {}
-    kinds = config.values.get("layer_types") or ["sliding_attention"] * layers
+    whole = min(config.get(int, "max_window_layers", default=0), layers)
+    usual = ["full_attention"] * whole + ["sliding_attention"] * (layers - whole)
+    kinds = config.values.get("layer_types") or usual
     if len(kinds) != layers or not {*kinds} <= {"full_attention", "sliding_attention"}:
         raise Refused(
             f"config.json: layer_types must name full_attention or sliding_attention for each of {layers} layers"
@@ -103,5 +119,6 @@ def _window(config: Config) -> dict[str, Any]:
 
 eurobert = functools.partial(convert, causal=False, theta=250_000.0)
 llama = functools.partial(convert, causal=True, theta=10_000.0)
-qwen2 = functools.partial(convert, causal=True, theta=10_000.0, biases=True)
-qwen3 = functools.partial(convert, causal=True, theta=10_000.0, qk_norm=True)
+mistral = functools.partial(llama, windows=True)
+qwen2 = functools.partial(llama, windows=True, biases=True)
+qwen3 = functools.partial(llama, windows=True, qk_norm=True)

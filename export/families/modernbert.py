@@ -79,9 +79,10 @@ def _local_layers(config: Config) -> tuple[int, ...]:
 def _turning(config: Config, trained: int, longest: int) -> dict[str, Any]:
     """The rope_ fields, which global and local layers have of their own."""
     thetas = {GLOBAL: ("global_rope_theta", 160_000.0), LOCAL: ("local_rope_theta", 10_000.0)}
-    fields = {}
+    fields: dict[str, dict[str, Any]] = {}
     for kind, (name, default) in thetas.items():
-        theta = config.get(float, name, default=default)
+        null = kind == LOCAL and name in config.values  # where it is: as global layers
+        theta = config.get(float, name, default=fields[GLOBAL]["rope_theta"] if null else default)
         fields[kind] = rotary(config, default_theta=theta, trained=trained, longest=longest, kind=kind)
     if fields[LOCAL]["rope_scaling"] is not None:
         raise Refused("config.json: scaled rope in local layers cannot be served; scale full_attention alone")

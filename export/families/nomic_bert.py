@@ -15,6 +15,7 @@ from model.encoder import Encoder
 
 IDLE = ("pooler.", "cls.", "lm_head.", "embeddings.position_ids", "rotary_emb.")
 DEMANDS = {
+    "causal": (False,),
     "prenorm": (False,),
     "use_rms_norm": (False,),
     "rotary_emb_interleaved": (False,),

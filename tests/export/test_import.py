@@ -120,6 +120,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         configure(position_embedding_type="relative_key"),
         "position_embedding_type is 'relative_key'",
     ),
+    "a decoder": (configure(is_decoder=True), "is_decoder is True, which makes it causal"),
     "activation": (configure(hidden_act="mish"), "activation 'mish' cannot be served; served are "),
     "wrong shape": (
         configure(intermediate_size=41),
@@ -212,6 +213,28 @@ def test_what_can_be_served_is_and_keeps_its_word(
     spec = PooledSpec(dtypes=("int8",))
     assert runtime.select(pooled=spec).vector.ranges is not None
     assert list(out.parent.glob(".bundle-*")) == []
+
+
+def test_texts_that_cannot_be_encoded_are_said_in_one_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Behind a prompt that leaves them no room, which shows when the graphs stand."""
+    modules = [
+        {"path": path, "type": f"sentence_transformers.models.{kind}"}
+        for path, kind in (("", "Transformer"), ("1_Pooling", "Pooling"))
+    ]
+    prompts = {"prompts": {"long": "a " * ROWS}, "default_prompt_name": "long"}
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}', encoding="utf-8")
+    (folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts), encoding="utf-8")
+    texts = folder.parent / "texts"
+    texts.write_text("text\n" * 120, encoding="utf-8")
+    out = folder.parent / "out" / "bundle"
+    monkeypatch.setattr(sys, "argv", ["export", str(folder), "--out", str(out), "--calibration", str(texts)])
+    assert main() == 2
+    assert "inputs[0]: its prompt and special tokens are 42 tokens, the model takes 40" in capsys.readouterr().err
+    assert not list(out.parent.glob("*"))
 
 
 @pytest.mark.parametrize(

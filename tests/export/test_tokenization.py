@@ -35,6 +35,19 @@ def test_a_damaged_tokenizer_is_refused(tmp_path: Path, content: bytes) -> None:
     assert "is not one that the tokenizers library reads" in tokenizer_refusal(tmp_path)
 
 
+def test_an_end_that_only_code_would_add_is_refused(tmp_path: Path) -> None:
+    """Decoders are pooled there."""
+    tokenizer = bytewise()
+    (tmp_path / "tokenizer_config.json").write_text('{"add_eos_token": true, "eos_token": "<end>"}')
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    assert load(tmp_path).encode("a").tokens[-1] == "<end>"
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    assert "says add_eos_token" in tokenizer_refusal(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"add_eos_token": false, "eos_token": "<end>"}')
+    assert len(load(tmp_path).encode("a").ids) == 1
+
+
 def test_truncation_and_padding_are_taken_out(tmp_path: Path) -> None:
     tokenizer = bytewise()
     tokenizer.enable_truncation(4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import pytest
 import torch
 import transformers
 
+from export.folder import Refused
 from export.origin import read_origin
+from export.peers import against_transformers
 from headlight import Client
-from tests.families.models import MODELS, entropy_of, make, random_ids
+from tests.families.models import MODELS, VOCABULARY, entropy_of, make, random_ids
 from tests.families.serving import LENGTHS, NAMES, Theirs, distances, imported, limits, moved_by_mates, sentence
 from tests.system.processes import Service
 
@@ -79,3 +82,49 @@ def test_a_dynamic_scaling_is_fixed_for_the_longest_text(tmp_path: Path) -> None
         torch.testing.assert_close(long(ids).tokens, tokens, atol=2e-5, rtol=0)
         assert not torch.allclose(long(short).tokens, plain(short).tokens, atol=1e-3)
     assert (long.config.max_length, plain.config.max_length) == (longest, trained)
+
+
+def test_the_words_of_nomics_own_code_are_read(tmp_path: Path) -> None:
+    """As in published configs, of which transformers would take the sizes for its defaults."""
+    model = make("nomic_bert")
+    model.save_pretrained(tmp_path)
+    sizes = MODELS["nomic_bert"][1]
+    words = {
+        "model_type": "nomic_bert",
+        "activation_function": "swiglu",
+        "layer_norm_epsilon": 1e-12,
+        "max_trained_positions": sizes["max_position_embeddings"],
+        "n_embd": sizes["hidden_size"],
+        "n_head": sizes["num_attention_heads"],
+        "n_inner": sizes["intermediate_size"],
+        "n_layer": sizes["num_hidden_layers"],
+        "n_positions": 8192,
+        "prenorm": False,
+        "qkv_proj_bias": False,
+        "rotary_emb_base": 1000,
+        "rotary_emb_fraction": 1.0,
+        "rotary_emb_interleaved": False,
+        "rotary_emb_scale_base": None,
+        "rotary_scaling_factor": None,
+        "type_vocab_size": 2,
+        "vocab_size": VOCABULARY,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(words), encoding="utf-8")
+    encoder = read_origin(tmp_path, ids_only=True).encoder
+    ids = random_ids(40, 3)
+    with torch.inference_mode():
+        torch.testing.assert_close(encoder(ids).tokens, model(ids).last_hidden_state, atol=2e-5, rtol=0)
+    assert encoder.config.max_length == sizes["max_position_embeddings"]
+    assert against_transformers(tmp_path, "nomic_bert", encoder) is None
+
+
+def test_a_folder_that_transformers_cannot_open_is_refused_in_one_line(tmp_path: Path) -> None:
+    """Whatever it raises there."""
+    model = make("modernbert")
+    model.save_pretrained(tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    del values["rope_parameters"]
+    (tmp_path / "config.json").write_text(json.dumps(values | {"local_rope_theta": None}), encoding="utf-8")
+    encoder = read_origin(tmp_path, ids_only=True).encoder
+    with pytest.raises(Refused, match=r"transformers .* cannot open .* \(TypeError: .*; correct the folder"):
+        against_transformers(tmp_path, "modernbert", encoder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,16 @@ OURS = ("headlight", "jina_bert")  # families that transformers has no code for
 GPT2_WORD = "n_embd"  # in configs of NomicBERT's own code, of which transformers reads the tensors and not the sizes
 
 
-def against_transformers(folder: Path, family: str, encoder: Encoder) -> dict[str, Any] | None:
+def against_transformers(
+    folder: Path, family: str, encoder: Encoder, own_error: Mapping[str, float]
+) -> dict[str, Any] | None:
     """The largest distance of our encoder from transformers in eager mode, in float32, over random texts.
 
     Args:
         folder: of config.json and weights.
         family: a key of `export.families.FAMILIES`.
         encoder: ours.
+        own_error: of PyTorch in float32, by output; see `Reference.own_error`.
 
     Returns:
         version, and by output ("tokens", "attention", "hidden") the distance; None: transformers is not installed or has no such
@@ -34,7 +37,7 @@ def against_transformers(folder: Path, family: str, encoder: Encoder) -> dict[st
 
     Raises:
         Refused: transformers cannot open the folder.
-        ValueError: a distance is outside the fp32 tolerance: the folder has been read wrongly, and must not be served.
+        ValueError: a distance is outside four times the fp32 tolerance: the folder has been read wrongly, and must not be served.
     """
     if family in OURS or importlib.util.find_spec("transformers") is None or GPT2_WORD in read_config(folder):
         return None
@@ -50,7 +53,7 @@ def against_transformers(folder: Path, family: str, encoder: Encoder) -> dict[st
     for length in (length for length in lengths_to_try(encoder.config) if length <= LONGEST):
         for output, error in _distances(model, encoder, length):
             worst[output] = max(worst[output], error)
-    limits = tolerances(dict.fromkeys(("pooled", "tokens", "attention", "hidden"), 0.0))
+    limits = tolerances(own_error)
     for output, error in worst.items():
         if not error <= 4 * limits[output]:  # two implementations in float32, each with its own rounding
             raise ValueError(

@@ -115,7 +115,7 @@ def test_the_words_of_nomics_own_code_are_read(tmp_path: Path) -> None:
     with torch.inference_mode():
         torch.testing.assert_close(encoder(ids).tokens, model(ids).last_hidden_state, atol=2e-5, rtol=0)
     assert encoder.config.max_length == sizes["max_position_embeddings"]
-    assert against_transformers(tmp_path, "nomic_bert", encoder) is None
+    assert against_transformers(tmp_path, "nomic_bert", encoder, {}) is None
 
 
 def test_a_folder_that_transformers_cannot_open_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -127,4 +127,4 @@ def test_a_folder_that_transformers_cannot_open_is_refused_in_one_line(tmp_path:
     (tmp_path / "config.json").write_text(json.dumps(values | {"local_rope_theta": None}), encoding="utf-8")
     encoder = read_origin(tmp_path, ids_only=True).encoder
     with pytest.raises(Refused, match=r"transformers .* cannot open .* \(TypeError: .*; correct the folder"):
-        against_transformers(tmp_path, "modernbert", encoder)
+        against_transformers(tmp_path, "modernbert", encoder, {})

@@ -97,10 +97,10 @@ def export_origin(
     if calibrating is not None and origin.tokenizer is None:
         raise ValueError("--calibration needs a tokenizer; a bundle for token ids alone has none")
     reference = Reference(origin.encoder)
-    progress("our PyTorch against transformers")
-    peer = against_transformers(origin.recipe.transformer, origin.family, origin.encoder)
     progress("PyTorch against its float64")
     own_error = reference.own_error(SEED)
+    progress("our PyTorch against transformers")
+    peer = against_transformers(origin.recipe.transformer, origin.family, origin.encoder, own_error)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
         draft = Path(folder) / "bundle"

@@ -67,11 +67,19 @@ def _read(path: Path) -> tokenizers.Tokenizer:
 
 
 def _check_end(tokenizer: tokenizers.Tokenizer, folder: Path, settings: Mapping[str, Any]) -> None:
-    """Raises Refused where code, and not tokenizer.json, would put a token behind each text: of decoders often the one pooled."""
-    if settings.get("add_eos_token") is True and tokenizer.encode("a").special_tokens_mask[-1:] != [1]:
+    """Raises Refused where the settings want a token behind each text, of decoders often the one pooled, and the tokenizer has none.
+
+    transformers added it until version 5, whatever tokenizer.json said, and since then does not.
+    """
+    special = tokenizer.encode("a").special_tokens_mask
+    if settings.get("add_eos_token") is True and special[-1:] != [1]:
+        begins = special[:1] == [1] or settings.get("add_bos_token") is True
+        saved = (
+            f"AutoTokenizer.from_pretrained(folder, add_bos_token={begins}, add_eos_token=True).save_pretrained(folder)"
+        )
         raise Refused(
-            f"{folder}: {TOKENIZER_CONFIG} says add_eos_token, and {TOKENIZER} puts nothing behind a text; add the token to its "
-            "post_processor, or set add_eos_token to false if the model was trained without"
+            f"{folder}: {TOKENIZER_CONFIG} says add_eos_token, and {TOKENIZER} puts nothing behind a text; "
+            f"save it with: {saved}, or set add_eos_token to false if the model was trained without"
         )
 
 

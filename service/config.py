@@ -89,7 +89,8 @@ class Config:
     max_stream_output_bytes: int | None = field(
         default=None,
         metadata=option(
-            at_least(1024), "bytes of results one stream may hold (default: all outputs of one longest text, or 64 MiB)"
+            at_least(1024),
+            "bytes of results one stream may hold (default: all outputs of one longest text, at least 64 MiB and at most 1 GiB)",
         ),
     )
     max_stream_in_flight: int = field(

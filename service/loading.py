@@ -17,7 +17,7 @@ from service.metrics import Metrics, ModelMetrics
 from service.served import ServedModel
 from service.threads import Threads
 
-LEAST_STREAM_OUTPUT_BYTES = 64 << 20
+LEAST_STREAM_OUTPUT_BYTES, MOST_STREAM_OUTPUT_BYTES = 64 << 20, 1 << 30  # unless told otherwise
 CHARACTERS_PER_TOKEN = 64  # some 4 are usual; so many that only nonsense, or a text far too long, has more
 STREAMS_HELD = 4  # full ones that the process holds results for at once, unless told otherwise
 
@@ -48,14 +48,16 @@ def load(config: Config) -> Runtime:
 def limits(config: Config, manifest: Manifest) -> pb.Limits:
     """What GetModel tells of the limits.
 
-    Unless told otherwise, a stream may hold everything the model can say about one text of the maximum length. It may never
-    hold more than the whole process: what can never be served is refused for good, not asked to come back.
+    Unless told otherwise, a stream may hold everything the model can say about one text of the maximum length, up to a GiB: of
+    8,192 tokens, 24 layers of 16 heads are 96. It may never hold more than the whole process: what can never be served is refused
+    for good, not asked to come back.
     """
     architecture = manifest.architecture
     wanted = everything(architecture) if config.attention == "on" else Selection(True, True)
     longest = EncodeItem(np.zeros(manifest.max_length, dtype=np.int64), wanted)
     needed = sum(longest.output_bytes(architecture).values())
-    of_stream = config.max_stream_output_bytes or max(needed, LEAST_STREAM_OUTPUT_BYTES)
+    usual = min(max(needed, LEAST_STREAM_OUTPUT_BYTES), MOST_STREAM_OUTPUT_BYTES)
+    of_stream = config.max_stream_output_bytes or usual
     of_all = config.max_output_bytes or STREAMS_HELD * of_stream
     return pb.Limits(
         max_items=config.max_items,

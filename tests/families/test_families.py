@@ -14,7 +14,9 @@ import transformers
 from export.folder import Refused
 from export.origin import read_origin
 from export.peers import against_transformers
+from export.reference import Reference
 from headlight import Client
+from headlight.runtime.parity import OUTPUTS
 from tests.families.models import MODELS, VOCABULARY, entropy_of, make, random_ids
 from tests.families.serving import LENGTHS, NAMES, Theirs, distances, imported, limits, moved_by_mates, sentence
 from tests.system.processes import Service
@@ -22,6 +24,7 @@ from tests.system.processes import Service
 transformers.logging.set_verbosity_error()
 
 SEGMENTED = ("bert", "nomic_bert", "jina_bert", "roformer", "roformer-values", "linear", "dynamic")
+EXACT = dict.fromkeys(OUTPUTS, 0.0)
 Served = tuple[str, Service, Theirs]
 
 
@@ -115,7 +118,7 @@ def test_the_words_of_nomics_own_code_are_read(tmp_path: Path) -> None:
     with torch.inference_mode():
         torch.testing.assert_close(encoder(ids).tokens, model(ids).last_hidden_state, atol=2e-5, rtol=0)
     assert encoder.config.max_length == sizes["max_position_embeddings"]
-    assert against_transformers(tmp_path, "nomic_bert", encoder, {}) is None
+    assert against_transformers(tmp_path, "nomic_bert", encoder, EXACT) is None
 
 
 def test_a_folder_that_transformers_cannot_open_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -127,4 +130,22 @@ def test_a_folder_that_transformers_cannot_open_is_refused_in_one_line(tmp_path:
     (tmp_path / "config.json").write_text(json.dumps(values | {"local_rope_theta": None}), encoding="utf-8")
     encoder = read_origin(tmp_path, ids_only=True).encoder
     with pytest.raises(Refused, match=r"transformers .* cannot open .* \(TypeError: .*; correct the folder"):
-        against_transformers(tmp_path, "modernbert", encoder, {})
+        against_transformers(tmp_path, "modernbert", encoder, EXACT)
+
+
+def test_what_rounding_does_to_large_biases_is_not_taken_for_a_wrong_reading(tmp_path: Path) -> None:
+    """Qwen2's keys have some: scores of thousands, of which float32 keeps three digits behind the point."""
+    model = make("qwen2")
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("q_proj.bias", "k_proj.bias")):
+                parameter.normal_(std=40.0, generator=torch.Generator().manual_seed(1))
+    model.save_pretrained(tmp_path)
+    encoder = read_origin(tmp_path, pooling="last", ids_only=True).encoder
+    own_error = Reference(encoder).own_error(1)
+    assert own_error["attention"] > 1e-5
+    assert against_transformers(tmp_path, "qwen2", encoder, own_error) is not None
+    with torch.no_grad():
+        encoder.get_parameter("blocks.0.feed_forward.down.weight").mul_(1.01)
+    with pytest.raises(ValueError, match="this folder is read wrongly"):
+        against_transformers(tmp_path, "qwen2", encoder, own_error)

@@ -15,13 +15,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from export.__main__ import main
-from export.families.source import Config
-from export.families.words import activation
 from export.folder import Refused
 from export.origin import read_origin
 from headlight.runtime import Runtime
 from headlight.spec import PooledSpec
 from tests.factory import VOCABULARY
+from tests.folders import chain
 
 DIM, FFN, ROWS = 24, 40, 40
 CONFIG: dict[str, Any] = {
@@ -219,14 +218,9 @@ def test_texts_that_cannot_be_encoded_are_said_in_one_line(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Behind a prompt that leaves them no room, which shows when the graphs stand."""
-    modules = [
-        {"path": path, "type": f"sentence_transformers.models.{kind}"}
-        for path, kind in (("", "Transformer"), ("1_Pooling", "Pooling"))
-    ]
+    chain(folder, "Transformer", "Pooling")
+    configure()(folder)
     prompts = {"prompts": {"long": "a " * ROWS}, "default_prompt_name": "long"}
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}', encoding="utf-8")
-    (folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
     (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts), encoding="utf-8")
     texts = folder.parent / "texts"
     texts.write_text("text\n" * 120, encoding="utf-8")
@@ -247,10 +241,3 @@ def test_texts_that_cannot_be_encoded_are_said_in_one_line(
 def test_options_that_do_not_fit(folder: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(Refused, match=message):
         read_origin(folder, **options)
-
-
-def test_words_for_one_activation_mean_the_same() -> None:
-    found = {
-        word: activation(Config({"hidden_act": word})) for word in ("gelu", "gelu_new", "gelu_pytorch_tanh", "swish")
-    }
-    assert found == {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "swish": "silu"}

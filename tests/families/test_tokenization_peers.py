@@ -30,7 +30,6 @@ from transformers import (
     XLMRobertaTokenizer,
 )
 
-from export.folder import Refused
 from export.tokenization import tokenizer_json
 
 TEXTS = (
@@ -246,23 +245,3 @@ MAKERS: tuple[Callable[[Path], Any], ...] = (roberta, xlm_roberta, qwen, modernb
 def test_a_saved_tokenizer(tmp_path: Path, make: Callable[[Path], Any]) -> None:
     make(tmp_path).save_pretrained(tmp_path)
     agree(tmp_path)
-
-
-def test_an_end_that_settings_alone_tell_is_there_once_saved_as_the_refusal_says(tmp_path: Path) -> None:
-    """E5-Mistral's folder: its tokenizer.json puts nothing behind a text."""
-    tokenizer = llama(tmp_path)
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A", pair="<s> $A <s>:1 $B:1", special_tokens=[("<s>", 1)]
-    )
-    tokenizer.save_pretrained(tmp_path)
-    path = tmp_path / "tokenizer_config.json"
-    settings = json.loads(path.read_text()) | {"add_eos_token": True, "add_bos_token": True}
-    path.write_text(json.dumps(settings | {"tokenizer_class": "LlamaTokenizer"}))
-    with pytest.raises(Refused, match=r"from_pretrained\(folder, add_bos_token=True, add_eos_token=True\)"):
-        tokenizer_json(tmp_path, lower_case=False)
-    AutoTokenizer.from_pretrained(tmp_path, add_bos_token=True, add_eos_token=True).save_pretrained(tmp_path)
-    agree(tmp_path)
-    text = tokenizer_json(tmp_path, lower_case=False)
-    assert text is not None
-    ids = tokenizers.Tokenizer.from_str(text).encode("hello world").ids
-    assert (ids[0], ids[-1]) == (1, 2)

@@ -98,14 +98,10 @@ class MultiHeadAttention(nn.Module):
         # Q, K and V in one product: rows [Q; K; V].
         self.project_in = nn.Linear(config.dim, sum(self.widths), bias=config.attention_bias)
         self.project_out = nn.Linear(self.widths[0], config.dim, bias=config.attention_out_bias)
-        self.norm_whole = config.qk_norm == "whole"
-        self.query_norm, self.key_norm = (self._build_norm(config, width) for width in self.widths[:2])
+        normed = config.qk_norm == "head"
+        self.query_norm = build_norm(config, config.head_dim) if normed else nn.Identity()
+        self.key_norm = build_norm(config, config.head_dim) if normed else nn.Identity()
         self.turn_values = config.rope_values
-
-    def _build_norm(self, config: EncoderConfig, width: int) -> nn.Module:
-        if config.qk_norm == "none":
-            return nn.Identity()
-        return build_norm(config, width if self.norm_whole else config.head_dim)
 
     def forward(
         self,
@@ -131,11 +127,8 @@ class MultiHeadAttention(nn.Module):
             [B, S, D], and the maps [B, H, S, S] or None where fused: of every head, whatever the mask makes of it.
         """
         query, key, value = self.project_in(x).split(self.widths, dim=-1)  # [B, S, H d], and twice [B, S, key heads d]
-        if self.norm_whole:
-            query, key = self.query_norm(query), self.key_norm(key)
         query, key, value = self._split(query), self._split(key), self._split(value)
-        if not self.norm_whole:
-            query, key = self.query_norm(query), self.key_norm(key)
+        query, key = self.query_norm(query), self.key_norm(key)
         query, key = positions.rotate(query, state), positions.rotate(key, state)
         if self.turn_values:
             value = positions.rotate(value, state)

@@ -17,7 +17,7 @@ DENSE_ACTIVATIONS = (*ACTIVATIONS, "tanh", "sigmoid", "identity")
 CHOICES = {
     "norm": ("pre", "post"),
     "norm_type": ("layer", "rms"),
-    "qk_norm": ("none", "head", "whole"),
+    "qk_norm": ("none", "head"),
     "ffn": ("plain", "gated"),
     "activation": ACTIVATIONS,
     "alibi": ("symmetric", "signed"),
@@ -69,9 +69,7 @@ class EncoderConfig:
     norm_eps: float = 1e-5
     embedding_norm: bool = False  # for norm "pre": embeddings are normed; for "post" they always are
     first_norm: bool = True  # for norm "pre": the first block norms what its attention reads
-    qk_norm: str = (
-        "none"  # queries and keys are normed before positions: "head" each head by itself, "whole" all heads together
-    )
+    qk_norm: str = "none"  # "head": queries and keys are normed before positions, each head by itself
     attention_bias: bool = True  # the projections to Q, K and V have biases
     attention_out_bias: bool = True  # the projection behind the heads has one
     causal: bool = False  # a token sees itself and those before it, none behind it

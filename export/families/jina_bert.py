@@ -23,11 +23,9 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
     weights = Weights(tensors, bert.PREFIXES, bert.IDLE)
     # Its makers trained with 512 tokens and serve max_position_embeddings, 8,192.
     trained = config.get(int, "max_position_embeddings")
-    normed = "encoder.layer.0.attention.self.layer_norm_q.weight" in weights
     built = EncoderConfig(
         **bert.common(config),
         positions="alibi",
-        qk_norm="whole" if normed else "none",
         ffn="plain" if gate == "original" else "gated",
         ffn_bias=gate == "original",
         activation=GATES.get(gate, "gelu"),
@@ -39,9 +37,6 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
     )
     for at in range(built.layers):
         ours, layer = f"blocks.{at}", f"encoder.layer.{at}"
-        if normed:
-            weights.move_norm(f"{ours}.attention.query_norm", f"{layer}.attention.self.layer_norm_q")
-            weights.move_norm(f"{ours}.attention.key_norm", f"{layer}.attention.self.layer_norm_k")
         bert.move_attention(weights, ours, layer)
         if gate == "original":
             bert.move_feed_forward(weights, ours, layer)

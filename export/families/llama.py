@@ -26,7 +26,7 @@ def convert(
     theta: float,
     biases: bool | None = None,
     qk_norm: bool = False,
-    windows: bool = False,
+    windows: tuple[bool, int] | None = None,
 ) -> Encoder:
     """See `export.families.Convert`.
 
@@ -36,7 +36,8 @@ def convert(
         theta: where config.json says none.
         biases: True: Q, K and V have biases and the projection behind them has none; None: as attention_bias says, both.
         qk_norm: each head's queries and keys are normed.
-        windows: layers may be local, as config.json says; other families leave sliding_window unread.
+        windows: layers may be local, as config.json says, and where it does not: whether sliding_window is used, from which layer on.
+            None: the family leaves sliding_window unread.
     """
     _check_code(config, causal)
     weights = Weights(tensors, ("model.",), IDLE)
@@ -48,7 +49,7 @@ def convert(
     )
     built = EncoderConfig(
         **shared(config),
-        **(_window(config) if windows else {}),
+        **({} if windows is None else _window(config, *windows)),
         head_width=config.get(int, "head_dim", default=0),
         kv_heads=config.get(int, "num_key_value_heads", default=0),
         norm="pre",
@@ -61,7 +62,7 @@ def convert(
         ffn="gated",
         ffn_bias=ffn_bias,
         ffn_out_bias=ffn_bias,
-        activation=activation(config),
+        activation=activation(config, default="silu"),
         positions="rope",
         **rotary(config, default_theta=theta, trained=trained, longest=longest or trained),
         pooling="last" if causal else "mean",
@@ -99,13 +100,13 @@ def _check_code(config: Config, causal: bool) -> None:
         )
 
 
-def _window(config: Config) -> dict[str, Any]:
+def _window(config: Config, used: bool, begin: int) -> dict[str, Any]:
     """Where sliding_window is set and may be used, those that layer_types names are local, or all from max_window_layers on."""
     layers = config.get(int, "num_hidden_layers")
     width = config.values.get("sliding_window")
-    if not width or not config.get(bool, "use_sliding_window", default=True):
+    if not width or not config.get(bool, "use_sliding_window", default=used):
         return {}
-    whole = min(config.get(int, "max_window_layers", default=0), layers)
+    whole = min(config.get(int, "max_window_layers", default=begin), layers)
     usual = ["full_attention"] * whole + ["sliding_attention"] * (layers - whole)
     kinds = config.values.get("layer_types") or usual
     if len(kinds) != layers or not {*kinds} <= {"full_attention", "sliding_attention"}:
@@ -119,6 +120,6 @@ def _window(config: Config) -> dict[str, Any]:
 
 eurobert = functools.partial(convert, causal=False, theta=250_000.0)
 llama = functools.partial(convert, causal=True, theta=10_000.0)
-mistral = functools.partial(llama, windows=True)
-qwen2 = functools.partial(llama, windows=True, biases=True)
-qwen3 = functools.partial(llama, windows=True, qk_norm=True)
+mistral = functools.partial(llama, windows=(True, 0))
+qwen2 = functools.partial(llama, windows=(False, 28), biases=True)
+qwen3 = functools.partial(llama, windows=(False, 28), qk_norm=True)

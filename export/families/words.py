@@ -19,9 +19,9 @@ ACTIVATIONS = {
 }
 
 
-def activation(config: Config, *names: str) -> str:
-    """Our word for the activation that config.json names, by default under "hidden_act"."""
-    word = config.get(str, *(names or ("hidden_act",)), default="gelu")
+def activation(config: Config, name: str = "hidden_act", *, default: str = "gelu") -> str:
+    """Our word for the activation that config.json names. `default`: of the family, where the file says nothing."""
+    word = config.get(str, name, default=default)
     if word not in ACTIVATIONS:
         raise Refused(
             f"config.json: activation {word!a:.40} cannot be served; served are {', '.join(sorted(ACTIVATIONS))}"

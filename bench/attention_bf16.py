@@ -116,7 +116,7 @@ def _cosine(a: Any, b: Any) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--out", type=Path, default=Path("bench/results/attention_bf16.md"))
     options = parser.parse_args()
     random.seed(0)

@@ -57,6 +57,11 @@ def read_origin(
     recipe = read_recipe(folder)
     config = read_config(recipe.transformer)
     if "model_type" not in config and "positions" in config:
+        if pooling is not None or max_length is not None or ids_only:
+            raise Refused(
+                f"--pooling, --max-length and --ids-only are for folders of others; {folder} is a checkpoint of ours, "
+                "whose config.json says them"
+            )
         return _read_own(folder)
     family = family_of(config)
     encoder = FAMILIES[family](Config(config), read_tensors(recipe.transformer), max_length)

@@ -19,7 +19,7 @@ from export.folder import Refused
 from export.origin import read_origin
 from headlight.runtime import Runtime
 from headlight.spec import PooledSpec
-from tests.factory import VOCABULARY
+from tests.factory import VOCABULARY, small_config, write_checkpoint
 from tests.folders import chain
 
 DIM, FFN, ROWS = 24, 40, 40
@@ -241,3 +241,11 @@ def test_texts_that_cannot_be_encoded_are_said_in_one_line(
 def test_options_that_do_not_fit(folder: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(Refused, match=message):
         read_origin(folder, **options)
+
+
+def test_a_checkpoint_of_ours_says_itself_what_options_say_of_others(tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "ours", small_config())
+    assert read_origin(checkpoint).family == "headlight"
+    for options in ({"pooling": "cls"}, {"max_length": 9}, {"ids_only": True}):
+        with pytest.raises(Refused, match=r"whose config\.json says them"):
+            read_origin(checkpoint, **options)

@@ -21,7 +21,7 @@ import grpc
 import numpy as np
 
 from bench.encoder import bundle
-from bench.measuring import Contestants, machine, medians
+from bench.measuring import Contestants, machine, medians, publish
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.runtime import EncodeItem, Runtime
@@ -185,9 +185,7 @@ def main() -> None:
         "",
         f"After 50 requests for vectors alone the service says `{metric}`.",
     ]
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text("\n".join(report) + "\n", encoding="utf-8")
-    print("\n".join(report))
+    publish(options.out, report)
 
 
 if __name__ == "__main__":

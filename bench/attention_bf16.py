@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from bench.attention import SHAPES, contestants, random_ids
 from bench.encoder import bundle
-from bench.measuring import machine, medians
+from bench.measuring import machine, medians, publish
 from headlight.runtime import ItemResult, Runtime, engine
 from headlight.runtime.values import Tokenized
 from headlight.spec import AttentionSpec
@@ -139,8 +139,7 @@ def main() -> None:
         "",
         *error_lines(plain, fast),
     ]
-    options.out.write_text("\n".join(report) + "\n", encoding="utf-8")
-    print("\n".join(report))
+    publish(options.out, report)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.measuring import Contestants, machine, medians
+from bench.measuring import Contestants, machine, medians, publish
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.choice import whole
 from headlight.runtime.plan import plan
@@ -99,9 +99,7 @@ def main() -> None:
         "",
         *batching_table(runtime, options.rounds),
     ]
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text("\n".join(report) + "\n", encoding="utf-8")
-    print("\n".join(report))
+    publish(options.out, report)
 
 
 if __name__ == "__main__":

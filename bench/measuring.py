@@ -40,3 +40,11 @@ def processor() -> str:
     """What the kernel calls this machine's CPU."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def publish(out: Path, report: Iterable[str]) -> None:
+    """Write the lines of a report to a file, and show them."""
+    text = "\n".join(report)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(text + "\n", encoding="utf-8")
+    print(text)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.embed_vs_attend import random_ids, run_all
 from bench.encoder import bundle
-from bench.measuring import Contestants, machine, medians
+from bench.measuring import Contestants, machine, medians, publish
 from export.passages import passages
 from export.precision import PRECISIONS
 from export.writer import export_checkpoint
@@ -151,8 +151,7 @@ def main() -> None:
         "",
         *speed_table(larger, options.rounds),
     ]
-    options.out.write_text("\n".join(report) + "\n", encoding="utf-8")
-    print("\n".join(report))
+    publish(options.out, report)
 
 
 if __name__ == "__main__":

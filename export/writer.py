@@ -110,11 +110,7 @@ def export_origin(
         save(draft, manifest)
         runtime = Runtime(draft, provider=PROVIDER, precision=PRECISION)
         result = Exported(measure(runtime, reference, progress), own_error, peer, origin.recipe.truncate_dim)
-        failed = [row for row in result.rows if not row.passed]
-        if failed:
-            worst = max(failed, key=lambda row: row.max_error / row.tolerance)
-            message = f"{worst.output} is off by {worst.max_error:.3g} ({worst.case}), tolerance {worst.tolerance:.3g}"
-            raise ParityError(message, result)
+        _check_passed(result)
         if calibrating is not None:
             progress("calibrating int8 vectors")
             widths = (origin.encoder.config.pooled_dim, *manifest.dimensions)
@@ -127,6 +123,15 @@ def export_origin(
         save(draft, dataclasses.replace(manifest, parity=summary([*result.rows, *result.variants])))
         put_in_place(out, draft)
     return result
+
+
+def _check_passed(result: Exported) -> None:
+    """Raises ParityError, naming the worst, where a row in fp32 is outside its tolerance."""
+    failed = [row for row in result.rows if not row.passed]
+    if failed:
+        worst = max(failed, key=lambda row: row.max_error / row.tolerance)
+        message = f"{worst.output} is off by {worst.max_error:.3g} ({worst.case}), tolerance {worst.tolerance:.3g}"
+        raise ParityError(message, result)
 
 
 def _write_parts(

@@ -18,15 +18,15 @@ IDLE = ("pooler.", "cls.", "classifier.", "embeddings.position_ids", "embeddings
 
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
     """See `export.families.Convert`."""
+    weights = Weights(tensors, PREFIXES, IDLE)
+    return table(config, weights, unused=0)
+
+
+def table(config: Config, weights: Weights, *, unused: int) -> Encoder:
+    """An encoder with a table of positions, the first `unused` rows of which stand for no place in a text."""
     config.demand(
         "position_embedding_type", ("absolute",), "which this family does not have; only absolute ones are served"
     )
-    weights = Weights(tensors, PREFIXES, IDLE)
-    return table(config, weights, longest, unused=0)
-
-
-def table(config: Config, weights: Weights, longest: int | None, *, unused: int) -> Encoder:
-    """An encoder with a table of positions, the first `unused` rows of which stand for no place in a text."""
     rows = config.get(int, "max_position_embeddings") - unused
     kept = slice(unused, unused + rows)
     move_embeddings(weights, "embeddings.word_embeddings", "embeddings.token_type_embeddings", "embeddings.LayerNorm")

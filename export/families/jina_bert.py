@@ -47,9 +47,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
 
 def _move_gated(weights: Weights, ours: str, theirs: str) -> None:
     """One matrix of two halves, the first of which is activated."""
-    name = f"{theirs}.gated_layers.weight"
-    gate, up = weights.take(name).chunk(2)
-    weights.join(f"{ours}.feed_forward.gate.weight", name, [gate])
-    weights.join(f"{ours}.feed_forward.up.weight", name, [up])
+    feed_forward = f"{ours}.feed_forward"
+    weights.move_halves(f"{feed_forward}.gate.weight", f"{feed_forward}.up.weight", f"{theirs}.gated_layers.weight")
     weights.move_linear(f"{ours}.feed_forward.down", f"{theirs}.wo")
     weights.move_norm(f"{ours}.feed_forward_norm", f"{theirs}.layernorm")

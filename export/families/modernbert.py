@@ -56,10 +56,8 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         weights.move_linear(f"{ours}.attention.project_out", f"{layer}.attn.Wo", bias=attention_bias)
         weights.move_norm(f"{ours}.feed_forward_norm", f"{layer}.mlp_norm", bias=norm_bias)
         for part in ("weight", "bias") if ffn_bias else ("weight",):
-            name = f"{layer}.mlp.Wi.{part}"
-            gate, up = weights.take(name).chunk(2)  # the first half is activated
-            weights.join(f"{ours}.feed_forward.gate.{part}", name, [gate])
-            weights.join(f"{ours}.feed_forward.up.{part}", name, [up])
+            gate, up = f"{ours}.feed_forward.gate.{part}", f"{ours}.feed_forward.up.{part}"
+            weights.move_halves(gate, up, f"{layer}.mlp.Wi.{part}")  # the first half is activated
         weights.move_linear(f"{ours}.feed_forward.down", f"{layer}.mlp.Wo", bias=ffn_bias)
     return weights.build(built)
 

@@ -11,9 +11,6 @@ from model.encoder import Encoder
 
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
     """See `export.families.Convert`."""
-    config.demand(
-        "position_embedding_type", ("absolute",), "which this family does not have; only absolute ones are served"
-    )
     weights = Weights(tensors, ("roberta.", "camembert."), (*bert.IDLE, "lm_head."))
     # The first token stands at pad_token_id + 1; the rows before it are for padding.
-    return bert.table(config, weights, longest, unused=config.get(int, "pad_token_id", default=1) + 1)
+    return bert.table(config, weights, unused=config.get(int, "pad_token_id", default=1) + 1)

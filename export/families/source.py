@@ -95,6 +95,11 @@ class Weights:
         self.state[ours] = torch.cat(list(parts))
         self._origin[ours] = origin
 
+    def move_halves(self, first: str, second: str, theirs: str) -> None:
+        """Put the upper half of the rows of theirs into the place of one of ours, the lower half into that of another."""
+        for ours, half in zip((first, second), self.take(theirs).chunk(2), strict=True):
+            self.join(ours, theirs, [half])
+
     def move_linear(
         self, ours: str, *theirs: str, bias: bool = True, change: Callable[[Tensor], Tensor] | None = None
     ) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import transformers
 
-from bench.measuring import machine
+from bench.measuring import machine, publish
 from bench.minilm import make
 from export.origin import read_origin
 from export.writer import export_checkpoint, export_origin
@@ -91,8 +91,7 @@ def main() -> None:
         "",
         *size,
     ]
-    options.out.write_text("\n".join(report) + "\n", encoding="utf-8")
-    print("\n".join(report))
+    publish(options.out, report)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, Not
 from headlight.files import UsageError, guarded, read_lines, read_whole, screen, write_archive, write_text
 from headlight.heads_command import add_heads
 from headlight.options import (
+    add_priority,
     add_prompt,
     add_texts,
     add_truncate,
@@ -48,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     add_truncate(embed)
     add_prompt(embed)
     add_vectors(embed)
+    add_priority(embed, several=True)
 
     attend = command(commands, "attend", run_attend, "attention weights of one text", formats=("text", "json", "npz"))
     attend.add_argument("text", nargs="?", metavar="TEXT", help="none, and no --file: all of standard input")
@@ -64,6 +66,7 @@ def parser() -> argparse.ArgumentParser:
     )
     attend.add_argument("--truncate", choices=("end", "start"), help="cut off this side of a text too long")
     add_prompt(attend)
+    add_priority(attend, several=False)
 
     add_heads(commands)
 

@@ -61,7 +61,7 @@ class Client(Caller):
             texts: the inputs; a lone text counts as a list of one.
             spec: how many dimensions, whether normalised, in which one type; None: whole, as the model has them, float32.
             head_mask: [layers, heads], by which what each head contributes is multiplied: 0 removes it; None: ones.
-            reading: truncate, prompt, prompt_name; see `headlight.convert.Reading`.
+            reading: truncate, prompt, prompt_name, priority; see `headlight.convert.Reading`.
 
         Returns:
             float32 [N, D], or what the spec says; [0, D] for no inputs.

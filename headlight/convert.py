@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from headlight.description import Limits, ModelDescription, Parity, Quality
 from headlight.errors import EngineError, InvalidInput
 from headlight.pb import headlight_pb2 as pb
+from headlight.priority import Priority, to_priority
 from headlight.results import ModelRef, TokenList
 from headlight.wire_vectors import VECTOR_NAMES, PromptWish, set_prompt
 
@@ -34,13 +35,15 @@ class Prompting(TypedDict, total=False):
 
 
 class Reading(Prompting, total=False):
-    """How each text is read: keywords that every method of the clients takes.
+    """How each text is read, and how soon: keywords that every method of the clients takes.
 
     Keys:
         truncate: which side of a text too long to cut off, "end" or "start"; None: refuse it. A prompt is never cut.
+        priority: "interactive", or "bulk" for what may wait until nobody else does; None: "interactive".
     """
 
     truncate: Truncate
+    priority: Priority | None
 
 
 DTYPES: dict[int, str] = {
@@ -123,14 +126,16 @@ def set_reading(
     truncate: Truncate = None,
     prompt: str | None = None,
     prompt_name: str | None = None,
+    priority: Priority | None = None,
 ) -> None:
-    """Say in a request how its texts are to be read; see `Reading`.
+    """Say in a request how its texts are to be read, and how soon; see `Reading`.
 
     Raises:
         InvalidInput: a value is none that can be sent.
     """
     if not isinstance(request, pb.TokenizeRequest):
         request.truncation = to_truncation(truncate)
+        request.priority = to_priority(priority)
     elif truncate is not None:
         raise InvalidInput("truncate", "nothing is cut off where texts are only tokenised; leave it out")
     set_prompt(request, PromptWish(prompt_name, prompt))

@@ -15,7 +15,16 @@ from headlight import output
 from headlight.analysis import Analysis, analyse
 from headlight.files import read_lines, write_archive, write_text
 from headlight.heads import CALLED, FAINT, UNIFORM, Head, Link
-from headlight.options import add_prompt, add_texts, add_truncate, check_format, command, connect, reading
+from headlight.options import (
+    add_priority,
+    add_prompt,
+    add_texts,
+    add_truncate,
+    check_format,
+    command,
+    connect,
+    reading,
+)
 from headlight.spec import STATISTICS
 from headlight.terminal import LABEL_CELLS, bar, cells, fit, visible
 
@@ -30,6 +39,7 @@ def add_heads(commands: Any) -> None:
     add_texts(made)
     add_truncate(made)
     add_prompt(made)
+    add_priority(made, several=True)
     made.add_argument(
         "--importance",
         action="store_true",

@@ -10,6 +10,7 @@ from typing import Any
 from headlight.client import Client
 from headlight.convert import Reading
 from headlight.files import UsageError
+from headlight.priority import PRIORITIES, Priority
 from headlight.spec import VECTOR_BITS, PooledSpec
 
 DEFAULT_TARGET = "127.0.0.1:50051"
@@ -57,9 +58,30 @@ def add_prompt(made: argparse.ArgumentParser) -> None:
     )
 
 
+def add_priority(made: argparse.ArgumentParser, *, several: bool) -> None:
+    """How soon the answer is wanted."""
+    usual = "bulk for texts from a file or standard input, else interactive" if several else "interactive"
+    made.add_argument(
+        "--priority", choices=PRIORITIES, help=f"bulk lets everybody else's requests go first; default: {usual}"
+    )
+
+
 def reading(arguments: argparse.Namespace) -> Reading:
-    """What the options of `add_truncate` and `add_prompt` say."""
-    return Reading(truncate=arguments.truncate, prompt=arguments.prompt, prompt_name=arguments.prompt_name)
+    """What the options of `add_truncate`, `add_prompt` and `add_priority` say."""
+    return Reading(
+        truncate=arguments.truncate,
+        prompt=arguments.prompt,
+        prompt_name=arguments.prompt_name,
+        priority=_priority(arguments),
+    )
+
+
+def _priority(arguments: argparse.Namespace) -> Priority | None:
+    """What was asked for, else bulk for a list that nobody typed."""
+    if arguments.priority is None and "texts" in arguments and not arguments.texts:
+        return "bulk"
+    asked: Priority | None = arguments.priority
+    return asked
 
 
 def add_vectors(made: argparse.ArgumentParser) -> None:

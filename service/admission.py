@@ -12,13 +12,15 @@ import math
 from types import TracebackType
 
 from headlight.errors import DeadlineExceeded, Overloaded
+from headlight.priority import Priority
 from service.frames import CHUNK_BYTES
 
 MEMORY = 0.9  # weight of the past at each batch in the estimate of the token rate: some ten batches count
 SHORTEST_RETRY_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 30.0
 FIRST_RETRY_SECONDS = 1.0  # before any batch has shown a rate
-RESERVE = 8  # one part in so many of the bytes of results is kept for answers of at most CHUNK_BYTES
+# One part in so many is kept: of the bytes of results for answers of at most CHUNK_BYTES, of the queue for what is not bulk.
+RESERVE = 8
 
 
 class Shortage(enum.StrEnum):
@@ -51,21 +53,30 @@ class Pool:
         held: how much of it is given out.
     """
 
-    __slots__ = ("held", "limit")
+    __slots__ = ("_whole", "held", "limit")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, whole: Pool | None = None) -> None:
+        """Nothing is given out; what will be counts for `whole` too, where this is a part of it."""
         self.held = 0
         self.limit = limit
+        self._whole = whole
 
     @property
     def free(self) -> int:
         """How much can still be given out."""
-        return self.limit - self.held
+        free = self.limit - self.held
+        return free if self._whole is None else min(free, self._whole.free)
 
     def take(self, amount: int) -> Permit:
         """A permit; the caller has seen to it that so much is free."""
-        self.held += amount
+        self.hold(amount)
         return Permit(self, amount)
+
+    def hold(self, amount: int) -> None:
+        """Count so much more as given out; less, where negative."""
+        self.held += amount
+        if self._whole is not None:
+            self._whole.hold(amount)
 
 
 class Permit:
@@ -87,7 +98,7 @@ class Permit:
 
     def give_back(self) -> None:
         """Give back what is left of it."""
-        self._pool.held -= self.amount
+        self._pool.hold(-self.amount)
         self.amount = 0
 
     def split(self, amount: int) -> Permit:
@@ -110,19 +121,30 @@ class Admission:
     Attributes:
         requests: bytes of the messages being dealt with.
         tokens: queued or running.
+        bulk: those of them that are bulk's.
         outputs: bytes of results computed or about to be, and of answers not yet sent.
     """
 
-    def __init__(self, *, max_tokens: int, max_request_bytes: int, max_output_bytes: int, streams: int = 1) -> None:
+    def __init__(
+        self,
+        *,
+        max_tokens: int,
+        max_request_bytes: int,
+        max_output_bytes: int,
+        max_bulk_tokens: int | None = None,
+        streams: int = 1,
+    ) -> None:
         """Nothing is admitted yet.
 
         Args:
             max_tokens: tokens that may be queued or running at once.
             max_request_bytes: bytes of all requests at once.
             max_output_bytes: bytes of all results at once.
+            max_bulk_tokens: of `max_tokens`, how many bulk may have; None: all.
             streams: batches that run at the same time.
         """
         self.requests, self.tokens, self.outputs = Pool(max_request_bytes), Pool(max_tokens), Pool(max_output_bytes)
+        self.bulk = Pool(max_tokens if max_bulk_tokens is None else max_bulk_tokens, self.tokens)
         self._streams = streams
         self._recent_tokens = 0.0
         self._recent_seconds = 0.0
@@ -148,12 +170,13 @@ class Admission:
             raise self._shed(used, Shortage.REQUEST_BYTES, self._retry_seconds(0))
         return self.requests.take(size)
 
-    def admit(self, tokens: int, patience_seconds: float = math.inf) -> Permit:
+    def admit(self, tokens: int, patience_seconds: float = math.inf, priority: Priority = "interactive") -> Permit:
         """A permit to queue so many tokens.
 
         Args:
             tokens: of the request.
             patience_seconds: until its caller's deadline.
+            priority: what is interactive does not wait for bulk, and finds room where bulk has all that it may have.
 
         Raises:
             Shed: the queue is full, or would not come to these tokens in time. With the time after which half the queue,
@@ -162,14 +185,20 @@ class Admission:
         """
         if patience_seconds <= 0:
             raise DeadlineExceeded("the deadline has passed before the work was queued")
-        if tokens > self.tokens.free:
-            used = f"the queue is full ({self.tokens.held} of {self.tokens.limit} tokens, {tokens} asked for)"
+        pool = self.bulk if priority == "bulk" else self.tokens
+        if tokens > pool.free:
+            # Either may be what is short: the queue, or bulk's part of it.
+            full, of = (
+                (pool, " for bulk") if tokens > pool.limit - pool.held and pool is self.bulk else (self.tokens, "")
+            )
+            used = f"the queue is full{of} ({full.held} of {full.limit} tokens, {tokens} asked for)"
             raise self._shed(used, Shortage.QUEUE_TOKENS, self._retry_seconds(tokens))
-        wait = self.backlog_seconds
+        before = self.tokens.held if priority == "bulk" else self.tokens.held - self.bulk.held
+        wait = before * self._seconds_per_token
         if wait > patience_seconds:
             late = f"the queue is {wait:.2f} s long, and the deadline is in {patience_seconds:.2f} s"
             raise self._shed(late, Shortage.DEADLINE, _bounded(wait - patience_seconds))
-        return self.tokens.take(tokens)
+        return pool.take(tokens)
 
     def hold_output(self, size: int, field: str, remedy: str) -> Permit:
         """A permit for the bytes of a request's results, before they are computed.

@@ -11,10 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from headlight.errors import DeadlineExceeded, HeadlightError, Unavailable
+from headlight.priority import Priority
 from headlight.runtime.items import EncodeItem, ItemResult
+from headlight.runtime.rounding import AS_LONG, Rounding
 from service.admission import Permit
 from service.groups import Answer, Group, Slot
-from service.lanes import Batch, Budget, Entry, LaneKey, Lanes
+from service.lanes import Batch, Budget, Entry, LaneKey
+from service.policy import Lanes
 
 log = logging.getLogger("service.batcher")
 EXPIRED = "the deadline passed in the queue; what had not started never will"
@@ -36,6 +39,7 @@ class BatchReport(NamedTuple):
     """One batch that ran, for metrics and for the estimate of the rate."""
 
     lane: LaneKey
+    priority: Priority
     items: int
     tokens: int
     padded_tokens: int
@@ -51,6 +55,8 @@ class Batcher:
         budgets: Mapping[LaneKey, Budget],
         *,
         streams: int = 1,
+        bulk_seconds: float = math.inf,
+        rounding: Rounding = AS_LONG,
         observe: Callable[[BatchReport], None] = lambda report: None,
         on_cancel: Callable[[LaneKey, str], None] = lambda lane, stage: None,
         clock: Callable[[], float] = time.monotonic,
@@ -61,13 +67,17 @@ class Batcher:
             engines: by model name.
             budgets: one for each lane: a model and a role its engine has.
             streams: batches in the engines at the same time.
+            bulk_seconds: that a batch of bulk should take.
+            rounding: of the engines' batches.
             observe: told of every batch that succeeded.
             on_cancel: told of every request whose caller left: in "queue", or in "infer" where all its items had started.
             clock: seconds, monotonic.
         """
         self._engines = engines
-        self._lanes: Lanes[Slot] = Lanes(budgets)
+        self._lanes: Lanes[Slot] = Lanes(budgets, bulk_seconds=bulk_seconds)
+        self._rounding = rounding
         self._streams = asyncio.Semaphore(streams)
+        self._idle = streams  # that run no batch
         self._threads = ThreadPoolExecutor(streams, thread_name_prefix="engine")
         self._observe = observe
         self._on_cancel = on_cancel
@@ -84,6 +94,7 @@ class Batcher:
         items: Sequence[EncodeItem],
         deadline: float = math.inf,
         outputs: Permit | None = None,
+        priority: Priority = "interactive",
     ) -> Answer:
         """Queue the items of one request, all of one role, and wait for their results.
 
@@ -94,6 +105,7 @@ class Batcher:
             items: at least one.
             deadline: on the clock; what has not started by then never will.
             outputs: the permit for their results.
+            priority: how soon they are wanted.
 
         Raises:
             DeadlineExceeded: before all of them were started.
@@ -105,7 +117,7 @@ class Batcher:
         if not permit.amount:
             raise RuntimeError("the permit has been given back already. This is a bug.")
         lane = LaneKey(model, items[0].role)
-        group = self._enqueue(lane, items, deadline)
+        group = self._enqueue(lane, items, deadline, priority)
         expiry = self._expire_at(deadline, group)
         try:
             return await group.future
@@ -135,12 +147,13 @@ class Batcher:
                 while True:
                     await self._work.wait()
                     await self._streams.acquire()
-                    batch = self._lanes.take(self._clock())
+                    batch = self._lanes.take(self._clock(), self._idle)
                     for entry in batch.expired:
                         entry.value.group.fail(DeadlineExceeded(EXPIRED))
                     for entry in batch.entries:
                         entry.value.group.begun(entry.length)
                     if batch.entries:
+                        self._idle -= 1
                         batches.create_task(self._execute(batch))
                         continue
                     self._streams.release()
@@ -149,11 +162,14 @@ class Batcher:
         finally:
             self._close()
 
-    def _enqueue(self, lane: LaneKey, items: Sequence[EncodeItem], deadline: float) -> Group:
+    def _enqueue(self, lane: LaneKey, items: Sequence[EncodeItem], deadline: float, priority: Priority) -> Group:
         group = Group(asyncio.get_running_loop().create_future(), [None] * len(items), len(items))
         now = self._clock()
-        for place, item in enumerate(items):
-            entry = Entry(lane, Slot(group, place, item), len(item.ids), now, deadline)
+        # All are of one age. From the longest, batches cut them in order of length, and none is left with a mixture of both ends.
+        for place, item in sorted(enumerate(items), key=lambda placed: -len(placed[1].ids)):
+            length = len(item.ids)
+            slot, size = Slot(group, place, item), self._rounding.up(length)
+            entry = Entry(lane, slot, length, size, now, deadline, priority)
             group.entries.append(entry)
             self._lanes.add(entry)
         self._waiting.add(group)
@@ -197,6 +213,7 @@ class Batcher:
             self._deliver(batch, results, started)
             self._failures[model] = 0
         finally:
+            self._idle += 1
             self._streams.release()
 
     def _deliver(self, batch: Batch[Slot], results: list[ItemResult], started: float) -> None:
@@ -207,8 +224,9 @@ class Batcher:
             group, place, _ = entry.value
             group.queue_ns = max(group.queue_ns, int((started - entry.arrived) * 1e9))
             group.deliver(place, result)
-        count = len(batch.entries)
-        self._observe(BatchReport(batch.entries[0].lane, count, batch.total, count * batch.longest, seconds))
+        first, count = batch.entries[0], len(batch.entries)
+        self._lanes.ran(batch, seconds)
+        self._observe(BatchReport(first.lane, first.priority, count, batch.total, batch.padded, seconds))
 
     async def _failed(self, model: str, batch: Batch[Slot], error: Exception) -> None:
         """Fail the groups of a batch, and find out whether the engine is to blame."""

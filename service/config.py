@@ -123,6 +123,13 @@ class Config:
         default=1024,
         metadata=option(at_least(1), "padded tokens per batch; on CPU 512 to 2048 is best, less waits less"),
     )
+    bulk_batch_ms: float = field(
+        default=25.0,
+        metadata=option(
+            between(1, 60000),
+            "milliseconds that a batch of bulk may take, which is what others wait for under a bulk flood; more is a little faster",
+        ),
+    )
     attend_batch_cost: int = field(
         default=1 << 18,
         metadata=option(at_least(1), "count × longest² per batch with attention, which bounds its memory"),
@@ -130,6 +137,12 @@ class Config:
     max_padding: float = field(
         default=0.2,
         metadata=option(between(0, 1), "share of a batch that may be padding; 0 batches equal lengths only"),
+    )
+    round_lengths: int = field(
+        default=1,
+        metadata=option(
+            at_least(1), "tokens; batches are padded to a multiple of it: 8 where each new shape is compiled, else 1"
+        ),
     )
     drain_delay_seconds: float = field(
         default=0.0,

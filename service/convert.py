@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
+from headlight.priority import Priority, priority_of
 from headlight.runtime.items import Selection
 from headlight.runtime.prompts import Prompt
 from headlight.runtime.tokenizer import Truncation
@@ -61,6 +62,7 @@ class EncodeJob:
     tokenize: TokenizeJob
     selection: Selection
     head_masks: list[Floats | None]  # of each input
+    priority: Priority
 
 
 def encode_job(request: pb.EncodeRequest, interface: Interface) -> EncodeJob:
@@ -72,13 +74,13 @@ def encode_job(request: pb.EncodeRequest, interface: Interface) -> EncodeJob:
     truncation = TRUNCATIONS.get(request.truncation)
     if truncation is None:
         raise InvalidInput("truncation", f"{request.truncation} is none that this server knows; see enum Truncation")
-    outputs = request.outputs
+    priority, outputs = priority_of(request.priority), request.outputs
     most, prompt = interface.max_tokens, interface.prompts.choose(*prompt_wish(request))
     inputs = _inputs(request.inputs, interface, most, prompt)
     wanted = selection(outputs, interface)
     with_info = outputs.HasField("token_info") or wanted.needs_tokens
     job = TokenizeJob(inputs, with_info, most, truncation, prompt=prompt.text)
-    return EncodeJob(job, wanted, head_masks(request.inputs, interface))
+    return EncodeJob(job, wanted, head_masks(request.inputs, interface), priority)
 
 
 def tokenize_job(request: pb.TokenizeRequest, interface: Interface) -> TokenizeJob:

@@ -1,8 +1,8 @@
-"""The batch policy: which waiting items run next, together. Plain data: no event loop, no clock (`now` is passed in).
+"""One queue: which of its waiting items run next, together. Plain data: no event loop, no clock (`now` is passed in).
 
-A lane holds the items that one graph of one model can serve together. A batch starts from the lane's oldest item, so
-nothing starves, and grows by items of the nearest lengths, so little is padding. Adding, discarding and taking cost the
-same however many items wait.
+A lane holds the items of one priority that one graph of one model can serve together (`service.policy` chooses between
+lanes). A batch starts from the lane's oldest item, so nothing starves, and grows by items of the nearest lengths, so little is
+padding. Adding, discarding and taking cost the same however many items wait.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import bisect
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Mapping
 from typing import Generic, NamedTuple, TypeVar
 
+from headlight.priority import Priority
 from headlight.runtime.values import Role
 
 T = TypeVar("T")
@@ -39,8 +39,13 @@ class Budget:
     squares: int | None = None
     max_padding: float = 1.0
 
+    def within(self, tokens: int, squares: int | None = None) -> Budget:
+        """The same, and no more than so many tokens, and so many squares."""
+        squares = min((bound for bound in (self.squares, squares) if bound is not None), default=None)
+        return Budget(min(self.tokens, tokens), squares, self.max_padding)
+
     def admits(self, count: int, longest: int, total: int) -> bool:
-        """Whether `count` items of `total` tokens, padded to `longest`, may be one batch."""
+        """Whether `count` items that alone take `total` tokens may be one batch, each padded to `longest`."""
         padded = count * longest
         if padded > self.tokens or (self.squares is not None and padded * longest > self.squares):
             return False
@@ -54,8 +59,10 @@ class Entry(Generic[T]):
     lane: LaneKey
     value: T
     length: int  # tokens
+    size: int  # tokens that it takes alone: its length, rounded as batches are
     arrived: float  # seconds on the caller's monotonic clock
     deadline: float  # on the same clock; infinity for none
+    priority: Priority = "interactive"
 
 
 @dataclasses.dataclass(slots=True)
@@ -64,30 +71,43 @@ class Batch(Generic[T]):
 
     entries: list[Entry[T]] = dataclasses.field(default_factory=list)
     expired: list[Entry[T]] = dataclasses.field(default_factory=list)
-    longest: int = 0  # tokens
-    total: int = 0  # tokens, padding excluded
+    longest: int = 0  # tokens that each item is padded to
+    sizes: int = 0  # tokens that the items would take alone
+
+    @property
+    def total(self) -> int:
+        """Tokens, padding excluded."""
+        return sum(entry.length for entry in self.entries)
+
+    @property
+    def padded(self) -> int:
+        """Tokens, padding included."""
+        return len(self.entries) * self.longest
 
     def add(self, entry: Entry[T]) -> None:
         self.entries.append(entry)
-        self.longest = max(self.longest, entry.length)
-        self.total += entry.length
+        self.longest = max(self.longest, entry.size)
+        self.sizes += entry.size
 
-    def has_room(self, budget: Budget, length: int) -> bool:
-        """Whether an item of this length may join."""
-        return budget.admits(len(self.entries) + 1, max(self.longest, length), self.total + length)
+    def has_room(self, budget: Budget, size: int) -> bool:
+        """Whether an item of this size may join."""
+        return budget.admits(len(self.entries) + 1, max(self.longest, size), self.sizes + size)
 
 
 class Lane(Generic[T]):
-    """The waiting items of one graph, by age and by length.
+    """The waiting items of one graph and one priority, by age and by size.
 
     Ordered dictionaries rather than deques, so that an item whose caller has gone leaves at once, wherever it stands.
+
+    Attributes:
+        waiting: tokens that the items would take alone.
     """
 
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
+    def __init__(self) -> None:
+        self.waiting = 0
         self._by_age: OrderedDict[Entry[T], None] = OrderedDict()
-        self._by_length: dict[int, OrderedDict[Entry[T], None]] = {}
-        self._lengths: list[int] = []  # the keys of _by_length, sorted
+        self._by_size: dict[int, OrderedDict[Entry[T], None]] = {}
+        self._sizes: list[int] = []  # the keys of _by_size, sorted
 
     def __len__(self) -> int:
         return len(self._by_age)
@@ -100,10 +120,11 @@ class Lane(Generic[T]):
     def add(self, entry: Entry[T]) -> None:
         """Queue an item behind all others."""
         self._by_age[entry] = None
-        bucket = self._by_length.get(entry.length)
+        self.waiting += entry.size
+        bucket = self._by_size.get(entry.size)
         if bucket is None:
-            bucket = self._by_length[entry.length] = OrderedDict()
-            bisect.insort(self._lengths, entry.length)
+            bucket = self._by_size[entry.size] = OrderedDict()
+            bisect.insort(self._sizes, entry.size)
         bucket[entry] = None
 
     def discard(self, entry: Entry[T]) -> bool:
@@ -111,43 +132,44 @@ class Lane(Generic[T]):
         if entry not in self._by_age:
             return False
         del self._by_age[entry]
-        bucket = self._by_length[entry.length]
+        self.waiting -= entry.size
+        bucket = self._by_size[entry.size]
         del bucket[entry]
         if not bucket:
-            del self._by_length[entry.length]
-            del self._lengths[bisect.bisect_left(self._lengths, entry.length)]
+            del self._by_size[entry.size]
+            del self._sizes[bisect.bisect_left(self._sizes, entry.size)]
         return True
 
-    def take(self, now: float) -> Batch[T]:
+    def take(self, now: float, budget: Budget) -> Batch[T]:
         """Remove and return the next batch: the oldest item and what goes well with it. Empty where nothing waits."""
         batch: Batch[T] = Batch()
         while (seed := self.oldest) is not None and not batch.entries:
             self._move(seed, batch, now)
         if batch.entries:
-            self._grow(batch, now)
+            self._grow(batch, now, budget)
         return batch
 
-    def _grow(self, batch: Batch[T], now: float) -> None:
-        """Fill from the buckets outward from the seed's length.
+    def _grow(self, batch: Batch[T], now: float, budget: Budget) -> None:
+        """Fill from the buckets outward from the seed's size.
 
-        A side ends at the first length that does not fit: those behind it would need more room still, or more padding.
+        A side ends at the first size that does not fit: those behind it would need more room still, or more padding.
         """
         centre = batch.longest
-        lengths = self._lengths.copy()  # emptied buckets leave the original while we walk
-        above = bisect.bisect_left(lengths, centre)
+        sizes = self._sizes.copy()  # emptied buckets leave the original while we walk
+        above = bisect.bisect_left(sizes, centre)
         below = above - 1
-        while below >= 0 or above < len(lengths):
-            upward = below < 0 or (above < len(lengths) and lengths[above] - centre <= centre - lengths[below])
-            emptied = self._fill(lengths[above if upward else below], batch, now)
+        while below >= 0 or above < len(sizes):
+            upward = below < 0 or (above < len(sizes) and sizes[above] - centre <= centre - sizes[below])
+            emptied = self._fill(sizes[above if upward else below], batch, now, budget)
             if upward:
-                above = above + 1 if emptied else len(lengths)
+                above = above + 1 if emptied else len(sizes)
             else:
                 below = below - 1 if emptied else -1
 
-    def _fill(self, length: int, batch: Batch[T], now: float) -> bool:
-        """Move entries of one length to the batch, oldest first, while they fit; True where none is left."""
-        while (bucket := self._by_length.get(length)) is not None:
-            if not batch.has_room(self._budget, length):
+    def _fill(self, size: int, batch: Batch[T], now: float, budget: Budget) -> bool:
+        """Move entries of one size to the batch, oldest first, while they fit; True where none is left."""
+        while (bucket := self._by_size.get(size)) is not None:
+            if not batch.has_room(budget, size):
                 return False
             self._move(next(iter(bucket)), batch, now)
         return True
@@ -158,28 +180,3 @@ class Lane(Generic[T]):
             batch.expired.append(entry)
         else:
             batch.add(entry)
-
-
-class Lanes(Generic[T]):
-    """All lanes of a process; each batch comes from the lane whose head has waited longest."""
-
-    def __init__(self, budgets: Mapping[LaneKey, Budget]) -> None:
-        self._lanes: dict[LaneKey, Lane[T]] = {key: Lane(budget) for key, budget in budgets.items()}
-
-    def __len__(self) -> int:
-        return sum(map(len, self._lanes.values()))
-
-    def add(self, entry: Entry[T]) -> None:
-        """Queue an item in its lane."""
-        self._lanes[entry.lane].add(entry)
-
-    def discard(self, entry: Entry[T]) -> bool:
-        """Remove an item; False where it is not waiting (any more)."""
-        return self._lanes[entry.lane].discard(entry)
-
-    def take(self, now: float) -> Batch[T]:
-        """Remove and return the next batch; empty where nothing waits."""
-        heads = [(head.arrived, lane) for lane in self._lanes.values() if (head := lane.oldest) is not None]
-        if not heads:
-            return Batch()
-        return min(heads, key=lambda pair: pair[0])[1].take(now)

@@ -9,7 +9,8 @@ import numpy as np
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import EncodeItem, Manifest, Runtime, Selection
 from headlight.runtime.items import everything
-from service.admission import Admission, largest_output
+from headlight.runtime.rounding import Rounding
+from service.admission import RESERVE, Admission, largest_output
 from service.batcher import Batcher, BatchReport, Engine
 from service.config import Config, ConfigError
 from service.lanes import Budget, LaneKey
@@ -36,6 +37,7 @@ def load(config: Config) -> Runtime:
         threads=config.threads,
         sha256=config.bundle_sha256,
         attend=config.attention == "on",
+        round_lengths=config.round_lengths,
     )
     longest = runtime.bundle.manifest.max_length
     if config.max_request_tokens < longest:
@@ -86,6 +88,8 @@ def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Thr
         {manifest.name: Engine(runtime.engine.run, runtime.check_golden)},
         budgets(manifest.name, runtime.roles, config),
         streams=config.streams,
+        bulk_seconds=config.bulk_batch_ms / 1000,
+        rounding=Rounding(config.round_lengths, manifest.max_length),
         observe=lambda report: _observe(report, own, admission),
         on_cancel=lambda lane, stage: own.cancelled[stage].inc(),
     )
@@ -111,8 +115,11 @@ def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Thr
 
 
 def _admission(config: Config, told: pb.Limits) -> Admission:
+    # Bulk may fill the queue but for a part; one request of the largest size must be served where the queue is empty.
+    bulk = max(config.max_queue_tokens - config.max_queue_tokens // RESERVE, config.max_request_tokens)
     return Admission(
         max_tokens=config.max_queue_tokens,
+        max_bulk_tokens=bulk,
         max_request_bytes=config.max_queue_bytes,
         max_output_bytes=config.max_output_bytes or STREAMS_HELD * told.max_stream_output_bytes,
         streams=config.streams,
@@ -123,6 +130,7 @@ def _gauges(admission: Admission) -> dict[str, Callable[[], float]]:
     """What is asked at each scrape: one for each of metrics.GAUGES."""
     return {
         "queue_tokens": lambda: admission.tokens.held,
+        "queue_bulk_tokens": lambda: admission.bulk.held,
         "backlog_seconds": lambda: admission.backlog_seconds,
         "held_request_bytes": lambda: admission.requests.held,
         "held_output_bytes": lambda: admission.outputs.held,
@@ -141,6 +149,7 @@ def _observe(report: BatchReport, metrics: ModelMetrics, admission: Admission) -
     admission.worked_off(report.tokens, report.seconds)
     metrics.batch_items.observe(report.items)
     metrics.batch_tokens.observe(report.tokens)
+    metrics.batch_seconds[report.priority].observe(report.seconds)
     metrics.padding_ratio.observe(1 - report.tokens / report.padded_tokens)
     if report.lane.role == "attend":
         metrics.attend_runs.inc()

@@ -17,6 +17,7 @@ from prometheus_client import (
 )
 
 from headlight.errors import Code
+from headlight.priority import PRIORITIES, Priority
 from service.admission import Shortage
 
 STAGES = ("tokenize", "queue", "infer", "total")
@@ -37,6 +38,7 @@ TOKENS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)  # a short text to 
 RATIOS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)  # 0: exact lengths; 0.2: the default limit
 GAUGES = {  # asked at each scrape
     "queue_tokens": "Tokens admitted and not yet answered, running ones included.",
+    "queue_bulk_tokens": "Those of headlight_queue_tokens that are bulk's.",
     "backlog_seconds": "How long the tokens admitted will take, at the rate of the last batches.",
     "held_request_bytes": "Bytes of the requests being dealt with.",
     "held_output_bytes": "Bytes of results being computed or sent.",
@@ -47,13 +49,14 @@ GAUGES = {  # asked at each scrape
 class ModelMetrics:
     """The series of one model, looked up once: finding a label costs more than counting."""
 
-    texts: Counter
-    tokens: Counter
+    texts: dict[Priority, Counter]
+    tokens: dict[Priority, Counter]
     batch_items: Histogram
     batch_tokens: Histogram
+    batch_seconds: dict[Priority, Histogram]
     padding_ratio: Histogram
     attend_runs: Counter
-    stage_seconds: dict[str, Histogram]
+    stage_seconds: dict[Priority, dict[str, Histogram]]
     output_bytes: dict[str, Counter]
     rejected: dict[str, Counter]
     cancelled: dict[str, Counter]
@@ -96,6 +99,13 @@ class Metrics:
         self._batch_tokens = Histogram(
             "headlight_batch_tokens", "Tokens in a batch, padding excluded.", ["model"], buckets=TOKENS, registry=r
         )
+        self._batch_seconds = Histogram(
+            "headlight_batch_seconds",
+            "Time of a batch in the model.",
+            ["model", "priority"],
+            buckets=SECONDS,
+            registry=r,
+        )
         self._padding = Histogram(
             "headlight_padding_ratio", "Share of a batch that is padding.", ["model"], buckets=RATIOS, registry=r
         )
@@ -104,11 +114,12 @@ class Metrics:
         )
 
     def _define_requests(self) -> None:
-        r = self.registry
-        self._texts = Counter("headlight_texts", "Inputs encoded.", ["model"], registry=r)
-        self._tokens = Counter("headlight_tokens", "Tokens encoded, padding excluded.", ["model"], registry=r)
+        r, labels = self.registry, ["model", "priority"]
+        self._texts = Counter("headlight_texts", "Inputs encoded.", labels, registry=r)
+        self._tokens = Counter("headlight_tokens", "Tokens encoded, padding excluded.", labels, registry=r)
+        # By priority, for what waits in bulk would drown those who are waited for.
         self._stages = Histogram(
-            "headlight_stage_seconds", "Time of a request by stage.", ["model", "stage"], buckets=SECONDS, registry=r
+            "headlight_stage_seconds", "Time of a request by stage.", [*labels, "stage"], buckets=SECONDS, registry=r
         )
         self._output_bytes = Counter(
             "headlight_output_bytes", "Bytes of results computed, by output.", ["model", "output"], registry=r
@@ -124,13 +135,17 @@ class Metrics:
     def of(self, model: str) -> ModelMetrics:
         """The series of a model; they exist from here on, at zero."""
         return ModelMetrics(
-            texts=self._texts.labels(model),
-            tokens=self._tokens.labels(model),
+            texts={priority: self._texts.labels(model, priority) for priority in PRIORITIES},
+            tokens={priority: self._tokens.labels(model, priority) for priority in PRIORITIES},
             batch_items=self._batch_items.labels(model),
             batch_tokens=self._batch_tokens.labels(model),
+            batch_seconds={priority: self._batch_seconds.labels(model, priority) for priority in PRIORITIES},
             padding_ratio=self._padding.labels(model),
             attend_runs=self._attend_runs.labels(model),
-            stage_seconds={stage: self._stages.labels(model, stage) for stage in STAGES},
+            stage_seconds={
+                priority: {stage: self._stages.labels(model, priority, stage) for stage in STAGES}
+                for priority in PRIORITIES
+            },
             output_bytes={output: self._output_bytes.labels(model, output) for output in OUTPUTS},
             rejected={reason: self._rejected.labels(model, reason) for reason in REASONS},
             cancelled={stage: self._cancelled.labels(model, stage) for stage in CANCEL_STAGES},

@@ -40,7 +40,7 @@ async def occlude(model: ServedModel, request: pb.OccludeRequest, deadline: floa
     step = max(1, model.limits.max_request_tokens // WAVES // len(item.ids))
     vectors = []
     for wave in ([item], *(holes[begin : begin + step] for begin in range(0, len(holes), step))):
-        answer = await model.run(wave, deadline)
+        answer = await model.run(wave, deadline, priority=prepared.priority)
         vectors += [result.pooled for result in answer.results if result.pooled is not None]
     moved = np.linalg.norm(np.stack(vectors[1:]) - vectors[0], axis=1).astype("<f4")
     tensor = pb.Tensor(dtype=pb.DATA_TYPE_FLOAT32, shape=[len(moved)], data=moved.tobytes())
@@ -49,7 +49,9 @@ async def occlude(model: ServedModel, request: pb.OccludeRequest, deadline: floa
 
 async def _prepare(model: ServedModel, request: pb.OccludeRequest) -> Prepared:
     outputs = pb.Outputs(pooled=pb.PooledOutput(), token_info=pb.TokenInfoOutput())
-    encode = pb.EncodeRequest(inputs=[request.input], truncation=request.truncation, outputs=outputs)
+    encode = pb.EncodeRequest(
+        inputs=[request.input], truncation=request.truncation, outputs=outputs, priority=request.priority
+    )
     set_prompt(encode, prompt_wish(request))
     try:
         return await model.prepare(encode)

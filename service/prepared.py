@@ -7,6 +7,7 @@ from typing import Any
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
+from headlight.priority import Priority
 from headlight.runtime.choice import Choice
 from headlight.runtime.items import EncodeItem, Selection
 from headlight.runtime.shapes import attention_bytes
@@ -25,6 +26,7 @@ class Prepared:
         header: the answer without data.
         sizes: bytes of data of each item, by output.
         arrived_ns: on time.monotonic_ns.
+        priority: how soon it is wanted.
     """
 
     inputs: list[Tokenized]
@@ -32,6 +34,7 @@ class Prepared:
     header: pb.EncodeResponse
     sizes: list[dict[str, int]]
     arrived_ns: int
+    priority: Priority = "interactive"
 
     @property
     def selection(self) -> Selection:

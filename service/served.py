@@ -13,6 +13,7 @@ import grpc
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
+from headlight.priority import Priority
 from headlight.runtime import Runtime
 from headlight.runtime.items import EncodeItem, ItemResult, item_of
 from headlight.runtime.values import Tokenized
@@ -108,7 +109,7 @@ class ServedModel:
         response.timings.tokenize_ns = time.monotonic_ns() - arrived_ns
         sizes = [item.output_bytes(self._architecture) for item in items]
         response.data_bytes = sum(sum(size.values()) for size in sizes)
-        return Prepared(inputs, items, response, sizes, arrived_ns)
+        return Prepared(inputs, items, response, sizes, arrived_ns, job.priority)
 
     def hold_output(self, prepared: Prepared) -> Permit:
         """A permit for the bytes of the answer, of which a process holds only so many. Leave it once they are sent.
@@ -145,24 +146,30 @@ class ServedModel:
         metrics, timings = self._metrics, prepared.header.timings
         if not prepared.data_bytes:  # token_info alone
             return [ItemResult() for _ in prepared.items]
-        results, timings.queue_ns, timings.infer_ns = await self.run(prepared.items, deadline, held)
+        results, timings.queue_ns, timings.infer_ns = await self.run(prepared.items, deadline, held, prepared.priority)
         for name, size in prepared.output_bytes.items():
             if size:
                 metrics.output_bytes[name].inc(size)
         return results
 
-    async def run(self, items: Sequence[EncodeItem], deadline: float, held: Permit | None = None) -> Answer:
+    async def run(
+        self,
+        items: Sequence[EncodeItem],
+        deadline: float,
+        held: Permit | None = None,
+        priority: Priority = "interactive",
+    ) -> Answer:
         """Run items of one role; see `compute`."""
         tokens = sum(len(item.ids) for item in items)
-        with self._admission.admit(tokens, deadline - time.monotonic()) as permit:
-            answer = await self._batcher.submit(permit, self.name, items, deadline, held)
-        self._metrics.texts.inc(len(items))
-        self._metrics.tokens.inc(tokens)
+        with self._admission.admit(tokens, deadline - time.monotonic(), priority) as permit:
+            answer = await self._batcher.submit(permit, self.name, items, deadline, held, priority)
+        self._metrics.texts[priority].inc(len(items))
+        self._metrics.tokens[priority].inc(tokens)
         return answer
 
     def finish(self, prepared: Prepared) -> None:
         """Note the total time; what follows is only copying and sending."""
-        timings, seconds = prepared.header.timings, self._metrics.stage_seconds
+        timings, seconds = prepared.header.timings, self._metrics.stage_seconds[prepared.priority]
         timings.total_ns = time.monotonic_ns() - prepared.arrived_ns
         seconds["tokenize"].observe(timings.tokenize_ns * 1e-9)
         seconds["queue"].observe(timings.queue_ns * 1e-9)

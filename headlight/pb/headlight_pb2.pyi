@@ -7,6 +7,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Priority(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PRIORITY_UNSPECIFIED: _ClassVar[Priority]
+    PRIORITY_INTERACTIVE: _ClassVar[Priority]
+    PRIORITY_BULK: _ClassVar[Priority]
+
 class Truncation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     TRUNCATION_UNSPECIFIED: _ClassVar[Truncation]
@@ -60,6 +66,9 @@ class OutputKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OUTPUT_KIND_HIDDEN: _ClassVar[OutputKind]
     OUTPUT_KIND_ATTENTION_INDICES: _ClassVar[OutputKind]
     OUTPUT_KIND_ATTENTION_SCALES: _ClassVar[OutputKind]
+PRIORITY_UNSPECIFIED: Priority
+PRIORITY_INTERACTIVE: Priority
+PRIORITY_BULK: Priority
 TRUNCATION_UNSPECIFIED: Truncation
 TRUNCATION_REFUSE: Truncation
 TRUNCATION_CUT_END: Truncation
@@ -98,7 +107,7 @@ OUTPUT_KIND_ATTENTION_INDICES: OutputKind
 OUTPUT_KIND_ATTENTION_SCALES: OutputKind
 
 class EncodeRequest(_message.Message):
-    __slots__ = ("model", "inputs", "outputs", "truncation", "dry_run", "prompt_name", "prompt_text")
+    __slots__ = ("model", "inputs", "outputs", "truncation", "dry_run", "prompt_name", "prompt_text", "priority")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     INPUTS_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
@@ -106,6 +115,7 @@ class EncodeRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     PROMPT_NAME_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TEXT_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
     model: str
     inputs: _containers.RepeatedCompositeFieldContainer[Input]
     outputs: Outputs
@@ -113,7 +123,8 @@ class EncodeRequest(_message.Message):
     dry_run: bool
     prompt_name: str
     prompt_text: str
-    def __init__(self, model: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., outputs: _Optional[_Union[Outputs, _Mapping]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., dry_run: bool = ..., prompt_name: _Optional[str] = ..., prompt_text: _Optional[str] = ...) -> None: ...
+    priority: Priority
+    def __init__(self, model: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., outputs: _Optional[_Union[Outputs, _Mapping]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., dry_run: bool = ..., prompt_name: _Optional[str] = ..., prompt_text: _Optional[str] = ..., priority: _Optional[_Union[Priority, str]] = ...) -> None: ...
 
 class Input(_message.Message):
     __slots__ = ("text", "pair", "ids", "head_mask")
@@ -526,20 +537,22 @@ class TokenizeResponse(_message.Message):
     def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., items: _Optional[_Iterable[_Union[TokenInfo, _Mapping]]] = ...) -> None: ...
 
 class OccludeRequest(_message.Message):
-    __slots__ = ("model", "input", "truncation", "tokens", "prompt_name", "prompt_text")
+    __slots__ = ("model", "input", "truncation", "tokens", "prompt_name", "prompt_text", "priority")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     TRUNCATION_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     PROMPT_NAME_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TEXT_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
     model: str
     input: Input
     truncation: Truncation
     tokens: TokenSelector
     prompt_name: str
     prompt_text: str
-    def __init__(self, model: _Optional[str] = ..., input: _Optional[_Union[Input, _Mapping]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., tokens: _Optional[_Union[TokenSelector, _Mapping]] = ..., prompt_name: _Optional[str] = ..., prompt_text: _Optional[str] = ...) -> None: ...
+    priority: Priority
+    def __init__(self, model: _Optional[str] = ..., input: _Optional[_Union[Input, _Mapping]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., tokens: _Optional[_Union[TokenSelector, _Mapping]] = ..., prompt_name: _Optional[str] = ..., prompt_text: _Optional[str] = ..., priority: _Optional[_Union[Priority, str]] = ...) -> None: ...
 
 class OccludeResponse(_message.Message):
     __slots__ = ("model", "item", "tokens", "moved")

@@ -16,6 +16,7 @@ from headlight.errors import BundleError, EngineError
 from headlight.runtime.bundle import Bundle
 from headlight.runtime.interface import check_interface
 from headlight.runtime.items import EncodeItem, ItemResult, Selection
+from headlight.runtime.rounding import AS_LONG, Rounding
 from headlight.runtime.selectors import Wanted
 from headlight.runtime.values import Floats, Ids, Role
 from headlight.runtime.vectors import shape_pooled, shape_rows
@@ -28,10 +29,12 @@ log = logging.getLogger("headlight.engine")
 Outputs = dict[str, NDArray[Any]]
 
 
-def pad(sequences: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Right-pad to the longest. Returns ids int64 [B, S] (padding 0) and mask int64 [B, S] (1 for a token)."""
+def pad(
+    sequences: Sequence[NDArray[np.int64]], rounding: Rounding = AS_LONG
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Right-pad to the longest, rounded. Returns ids int64 [B, S] (padding 0) and mask int64 [B, S] (1 for a token)."""
     longest = max(len(sequence) for sequence in sequences)
-    ids = np.zeros((len(sequences), longest), dtype=np.int64)
+    ids = np.zeros((len(sequences), rounding.up(longest)), dtype=np.int64)
     mask = np.zeros_like(ids)
     for row, sequence in enumerate(sequences):
         ids[row, : len(sequence)] = sequence
@@ -47,7 +50,15 @@ class Engine:
     """
 
     def __init__(
-        self, bundle: Bundle, *, provider: str, precision: str, threads: int, spin: bool = False, attend: bool = True
+        self,
+        bundle: Bundle,
+        *,
+        provider: str,
+        precision: str,
+        threads: int,
+        spin: bool = False,
+        attend: bool = True,
+        round_lengths: int = 1,
     ) -> None:
         """Open the graphs.
 
@@ -57,12 +68,14 @@ class Engine:
             threads: threads that work on one batch.
             spin: let idle threads spin for work: some 8 % faster for a lone caller, costly to everything else on the machine.
             attend: also load the graph that returns attention and hidden states.
+            round_lengths: pad batches to a multiple of so many tokens, within what the model takes.
 
         Raises:
             BundleError: the bundle has no such graph, or ONNX Runtime cannot open it.
         """
         self.architecture = bundle.manifest.architecture
         self._normalize = bundle.manifest.normalize
+        self._rounding = Rounding(round_lengths, bundle.manifest.max_length)
         self._sessions: dict[Role, Any] = {}
         self._inputs: dict[Role, tuple[str, ...]] = {}
         roles: tuple[Role, ...] = ("embed", "attend") if attend else ("embed",)
@@ -114,7 +127,7 @@ class Engine:
 
     def _feeds(self, role: Role, items: Sequence[EncodeItem]) -> Outputs:
         """The inputs of a graph. Those that no item sets stand for "as if the graph had no such input"."""
-        ids, mask = pad([item.ids for item in items])
+        ids, mask = pad([item.ids for item in items], self._rounding)
         for row, item in enumerate(items):
             if item.occluded is not None:
                 mask[row, item.occluded] = 0
@@ -124,7 +137,7 @@ class Engine:
             for row, item in enumerate(items):
                 feeds["pool_mask"][row, : item.left_out] = 0
         if "segments" in self._inputs[role]:
-            feeds["segments"], _ = pad([_zeros_unless(item.segments, item.ids) for item in items])
+            feeds["segments"], _ = pad([_zeros_unless(item.segments, item.ids) for item in items], self._rounding)
         if role == "attend":
             ones = np.ones((self.architecture.layers, self.architecture.heads), dtype=np.float32)
             feeds["head_mask"] = np.stack([ones if item.head_mask is None else item.head_mask for item in items])

@@ -49,6 +49,7 @@ class Runtime:
         spin: bool = False,
         sha256: str | None = None,
         attend: bool = True,
+        round_lengths: int = 1,
     ) -> None:
         """Verify the bundle and open it.
 
@@ -60,6 +61,7 @@ class Runtime:
             spin: see Engine.
             sha256: the digest that the manifest must have.
             attend: False to do without attention and hidden states, and without the memory of their graph.
+            round_lengths: see Engine.
 
         Raises:
             BundleError: the bundle is damaged, altered, or has nothing for the provider and precision.
@@ -69,7 +71,13 @@ class Runtime:
         self.precision = precision
         threads = threads or len(os.sched_getaffinity(0))
         self.engine = Engine(
-            self.bundle, provider=self.provider, precision=precision, threads=threads, spin=spin, attend=attend
+            self.bundle,
+            provider=self.provider,
+            precision=precision,
+            threads=threads,
+            spin=spin,
+            attend=attend,
+            round_lengths=round_lengths,
         )
         manifest = self.bundle.manifest
         self.prompts = Prompts(manifest.prompts, manifest.default_prompt)

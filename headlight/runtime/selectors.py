@@ -106,9 +106,9 @@ class Wanted:
     def unreduced(self) -> NDArray[np.float32] | None:
         """Where the graph can write the answer of a lone item itself, which saves a copy of it: [layers, heads, n, n] to be filled.
 
-        None where there are several items, or maps do not stay as they are.
+        None where there are several items, the item is padded, or maps do not stay as they are.
         """
-        if self._batch != 1 or not self._wishes:
+        if self._batch != 1 or not self._wishes or self._wishes[0].places.length != self._longest:
             return None
         choice, places = self._wishes[0].choice, self._wishes[0].places
         as_it_is = AttentionSpec(layers=choice.spec.layers, heads=choice.spec.heads, max_bytes=choice.spec.max_bytes)

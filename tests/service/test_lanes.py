@@ -9,17 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.lanes import Batch, Budget, Entry, Lane, LaneKey, Lanes
+from service.lanes import Batch, Budget, Entry, Lane, LaneKey
+from service.policy import Lanes
 
 EMBED, ATTEND = LaneKey("m", "embed"), LaneKey("m", "attend")
 
 
-def entry(length: int, arrived: float = 0.0, deadline: float = math.inf, lane: LaneKey = EMBED) -> Entry[int]:
-    return Entry(lane, 0, length, arrived, deadline)
+def entry(
+    length: int, arrived: float = 0.0, deadline: float = math.inf, lane: LaneKey = EMBED, size: int | None = None
+) -> Entry[int]:
+    return Entry(lane, 0, length, size or length, arrived, deadline)
 
 
-def lane_of(lengths: Sequence[int], budget: Budget) -> tuple[Lane[int], list[Entry[int]]]:
-    lane: Lane[int] = Lane(budget)
+def lane_of(lengths: Sequence[int]) -> tuple[Lane[int], list[Entry[int]]]:
+    lane: Lane[int] = Lane()
     entries = [entry(length, arrived=place) for place, length in enumerate(lengths)]
     for each in entries:
         lane.add(each)
@@ -31,46 +34,59 @@ def lengths_of(batch: Batch[int]) -> list[int]:
 
 
 def test_the_oldest_and_what_is_nearest_to_it_in_length() -> None:
-    lane, _ = lane_of([10, 30, 11, 9, 50], Budget(tokens=33))
-    assert lengths_of(lane.take(0)) == [10, 11, 9]
-    assert lengths_of(lane.take(0)) == [30]
-    assert lengths_of(lane.take(0)) == [50]  # larger than the whole budget: alone
-    assert lengths_of(lane.take(0)) == []
+    lane, _ = lane_of([10, 30, 11, 9, 50])
+    budget = Budget(tokens=33)
+    assert lengths_of(lane.take(0, budget)) == [10, 11, 9]
+    assert lengths_of(lane.take(0, budget)) == [30]
+    assert lengths_of(lane.take(0, budget)) == [50]  # larger than the whole budget: alone
+    assert lengths_of(lane.take(0, budget)) == []
 
 
 def test_padding_is_bounded_even_where_the_budget_is_not() -> None:
-    lane, _ = lane_of([100, 10, 90], Budget(tokens=10**6, max_padding=0.1))
-    assert lengths_of(lane.take(0)) == [100, 90]
-    assert lengths_of(lane.take(0)) == [10]
+    lane, _ = lane_of([100, 10, 90])
+    budget = Budget(tokens=10**6, max_padding=0.1)
+    assert lengths_of(lane.take(0, budget)) == [100, 90]
+    assert lengths_of(lane.take(0, budget)) == [10]
 
 
 def test_squares_bound_a_lane_that_returns_attention() -> None:
-    lane, _ = lane_of([8] * 10, Budget(tokens=10**6, squares=3 * 64))
-    assert lengths_of(lane.take(0)) == [8, 8, 8]
+    lane, _ = lane_of([8] * 10)
+    assert lengths_of(lane.take(0, Budget(tokens=10**6, squares=3 * 64))) == [8, 8, 8]
 
 
 def test_zero_padding_batches_equal_lengths_only() -> None:
-    lane, _ = lane_of([4, 5, 4, 4, 5], Budget(tokens=100, max_padding=0))
-    assert lengths_of(lane.take(0)) == [4, 4, 4]
-    assert lengths_of(lane.take(0)) == [5, 5]
+    lane, _ = lane_of([4, 5, 4, 4, 5])
+    budget = Budget(tokens=100, max_padding=0)
+    assert lengths_of(lane.take(0, budget)) == [4, 4, 4]
+    assert lengths_of(lane.take(0, budget)) == [5, 5]
+
+
+def test_rounded_lengths_are_what_counts_and_true_ones_what_is_told() -> None:
+    lane: Lane[int] = Lane()
+    for length in (3, 8, 5, 9):
+        lane.add(entry(length, size=-(-length // 8) * 8))
+    assert lane.waiting == 8 + 8 + 8 + 16
+    batch = lane.take(0, Budget(tokens=24, max_padding=0))  # of one size, none is padded for another's sake
+    assert (lengths_of(batch), batch.longest, batch.total, batch.padded) == ([3, 8, 5], 8, 16, 24)
+    assert lane.waiting == 16
 
 
 def test_expired_entries_come_back_apart_and_cost_nothing() -> None:
-    lane: Lane[int] = Lane(Budget(tokens=20))
+    lane: Lane[int] = Lane()
     late, alive = entry(10, deadline=5), [entry(10), entry(10)]
     for each in (late, *alive):
         lane.add(each)
-    batch = lane.take(5)
+    batch = lane.take(5, Budget(tokens=20))
     assert batch.expired == [late]
     assert batch.entries == alive
 
 
 def test_a_lane_of_expired_entries_yields_them_all() -> None:
-    lane: Lane[int] = Lane(Budget(tokens=20))
+    lane: Lane[int] = Lane()
     entries = [entry(length, deadline=1) for length in (3, 4, 5)]
     for each in entries:
         lane.add(each)
-    batch = lane.take(2)
+    batch = lane.take(2, Budget(tokens=20))
     assert (batch.entries, batch.expired, len(lane)) == ([], entries, 0)
 
 
@@ -110,14 +126,14 @@ takes = st.tuples(st.just("take"), st.just(0), st.just(0))
 @settings(max_examples=300, deadline=None)
 @given(budgets, st.lists(arrivals | arrivals | cancels | takes, max_size=120))
 def test_nothing_is_lost_run_twice_or_over_budget(budget: Budget, story: list[tuple[str, int, float]]) -> None:
-    lane: Lane[int] = Lane(budget)
+    lane: Lane[int] = Lane()
     added: list[Entry[int]] = []
     waiting: list[Entry[int]] = []  # the model: a plain list in order of arrival
     ran: list[Entry[int]] = []
     dropped: list[Entry[int]] = []
 
     def take(now: float) -> None:
-        batch = lane.take(now)
+        batch = lane.take(now, budget)
         alive = [each for each in waiting if each.deadline > now]
         if alive:
             assert batch.entries[0] is alive[0], "the oldest is in the batch"
@@ -158,10 +174,10 @@ def test_nothing_is_lost_run_twice_or_over_budget(budget: Budget, story: list[tu
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(1, 64), min_size=1, max_size=80), budgets)
 def test_no_entry_waits_longer_than_there_are_entries_before_it(lengths: list[int], budget: Budget) -> None:
-    lane, entries = lane_of(lengths, budget)
+    lane, entries = lane_of(lengths)
     last = entries[-1]
     for now in range(len(lengths)):
-        if last in lane.take(now).entries:
+        if last in lane.take(now, budget).entries:
             return
         lane.add(entry(last.length + 1 + now % 3))  # whatever comes later cannot push it back
     pytest.fail("starved")
@@ -209,7 +225,8 @@ def test_the_cost_of_an_entry_is_flat_from_a_hundred_to_ten_thousand() -> None:
     """Adding, taking or cancelling: counted in operations, each of which costs the same however many entries wait."""
 
     def calls_per_entry(count: int) -> float:
-        lane: Lane[int] = Lane(Budget(tokens=1024, max_padding=0.2))
+        lane: Lane[int] = Lane()
+        budget = Budget(tokens=1024, max_padding=0.2)
         # Of as many different lengths in both, for those are bounded by the model and cost a little each.
         entries = [entry(1 + (place * 37) % 64, arrived=place) for place in range(count)]
 
@@ -218,7 +235,7 @@ def test_the_cost_of_an_entry_is_flat_from_a_hundred_to_ten_thousand() -> None:
                 lane.add(each)
             for each in entries[::5]:
                 lane.discard(each)
-            while lane.take(0).entries:
+            while lane.take(0, budget).entries:
                 pass
 
         return calls_made(work) / count

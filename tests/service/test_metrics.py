@@ -3,6 +3,7 @@ from __future__ import annotations
 from prometheus_client import Metric
 
 from headlight.errors import Code
+from headlight.priority import PRIORITIES
 from service import metrics as module
 from service.admission import Shortage
 from service.config import Config
@@ -37,6 +38,8 @@ def test_every_series_of_a_model_is_there_from_the_start() -> None:
     outputs = {sample.labels["output"] for sample in found["headlight_output_bytes"].samples}
     reasons = {sample.labels["reason"] for sample in found["headlight_rejected"].samples}
     assert stages == set(STAGES)
+    for name in ("texts", "tokens", "batch_seconds", "stage_seconds"):
+        assert {sample.labels["priority"] for sample in found[f"headlight_{name}"].samples} == set(PRIORITIES), name
     assert outputs == set(OUTPUTS)
     assert reasons == set(REASONS)
     assert {sample.labels["stage"] for sample in found["headlight_cancelled"].samples} == set(CANCEL_STAGES)

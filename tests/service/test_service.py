@@ -49,8 +49,8 @@ async def test_every_output_arrives_as_the_engine_gave_it(serve: Serve) -> None:
     assert (response.model.name, response.model.bundle_sha256) == ("fake", "ab" * 32)
     times = response.timings
     assert times.total_ns >= times.tokenize_ns + times.queue_ns
-    assert service.sample("headlight_texts_total", model="fake") == 2
-    assert service.sample("headlight_tokens_total", model="fake") == 305
+    assert service.sample("headlight_texts_total", model="fake", priority="interactive") == 2
+    assert service.sample("headlight_tokens_total", model="fake", priority="interactive") == 305
     assert service.sample("headlight_queue_tokens", model="fake") == 0
 
 

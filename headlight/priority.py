@@ -1,0 +1,36 @@
+"""How soon an answer is wanted: between names and the numbers of the contract. Client and service use the same."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from headlight.errors import InvalidInput
+from headlight.pb import headlight_pb2 as pb
+
+# Interactive goes first wherever both wait; see `Priority` in the contract.
+Priority = Literal["interactive", "bulk"]
+PRIORITIES: tuple[Priority, ...] = ("interactive", "bulk")
+NUMBERS: dict[str | None, pb.Priority] = {
+    None: pb.PRIORITY_UNSPECIFIED,
+    "interactive": pb.PRIORITY_INTERACTIVE,
+    "bulk": pb.PRIORITY_BULK,
+}
+_NAMES: dict[int, Priority] = {
+    pb.PRIORITY_UNSPECIFIED: "interactive",
+    pb.PRIORITY_INTERACTIVE: "interactive",
+    pb.PRIORITY_BULK: "bulk",
+}
+
+
+def to_priority(name: Priority | None) -> pb.Priority:
+    """The contract's number for a name; None: whatever the server does. Raises InvalidInput for any other value."""
+    if name not in NUMBERS:
+        raise InvalidInput("priority", 'must be None, "interactive" or "bulk"')
+    return NUMBERS[name]
+
+
+def priority_of(number: int) -> Priority:
+    """The name for a number that came. Raises InvalidInput for one that this side does not know."""
+    if number not in _NAMES:
+        raise InvalidInput("priority", f"{number} is none that this server knows; see enum Priority, or leave it out")
+    return _NAMES[number]

@@ -136,8 +136,8 @@ def set_reading(
     if not isinstance(request, pb.TokenizeRequest):
         request.truncation = to_truncation(truncate)
         request.priority = to_priority(priority)
-    elif truncate is not None:
-        raise InvalidInput("truncate", "nothing is cut off where texts are only tokenised; leave it out")
+    elif said := "truncate" if truncate is not None else "priority" if priority is not None else "":
+        raise InvalidInput(said, "means nothing where texts are only tokenised; leave it out")
     set_prompt(request, PromptWish(prompt_name, prompt))
 
 

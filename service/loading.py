@@ -83,7 +83,7 @@ def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Thr
     manifest = runtime.bundle.manifest
     own = metrics.of(manifest.name)
     told = limits(config, manifest)
-    admission = _admission(config, told)
+    admission = make_admission(config, told)
     batcher = Batcher(
         {manifest.name: Engine(runtime.engine.run, runtime.check_golden)},
         budgets(manifest.name, runtime.roles, config),
@@ -114,7 +114,8 @@ def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Thr
     return model, batcher
 
 
-def _admission(config: Config, told: pb.Limits) -> Admission:
+def make_admission(config: Config, told: pb.Limits) -> Admission:
+    """The permits that the options allow."""
     # Bulk may fill the queue but for a part; one request of the largest size must be served where the queue is empty.
     bulk = max(config.max_queue_tokens - config.max_queue_tokens // RESERVE, config.max_request_tokens)
     return Admission(

@@ -7,7 +7,9 @@ import contextlib
 import math
 from collections.abc import AsyncIterator
 
+from headlight.priority import Priority
 from headlight.runtime.items import EncodeItem
+from headlight.runtime.rounding import AS_LONG, Rounding
 from service.admission import Admission
 from service.batcher import Batcher, BatchReport, Engine
 from service.groups import Answer
@@ -30,7 +32,7 @@ class Clock:
 class Setup:
     """A batcher over a fake engine, with its task running."""
 
-    def __init__(self, streams: int = 1, tokens: int = 64) -> None:
+    def __init__(self, streams: int = 1, tokens: int = 64, rounding: Rounding = AS_LONG) -> None:
         self.engine, self.clock, self.reports = FakeEngine(), Clock(), list[BatchReport]()
         self.admission = Admission(max_tokens=10**6, max_request_bytes=0, max_output_bytes=10**9)
         self.left: list[str] = []
@@ -39,20 +41,23 @@ class Setup:
             {"m": Engine(self.engine.run, self.engine.probe)},
             budgets,
             streams=streams,
+            rounding=rounding,
             observe=self.reports.append,
             on_cancel=lambda lane, stage: self.left.append(stage),
             clock=self.clock,
         )
         self.task = asyncio.create_task(self.batcher.run())
 
-    async def submit(self, *items: EncodeItem, deadline: float = math.inf) -> Answer:
+    async def submit(
+        self, *items: EncodeItem, deadline: float = math.inf, priority: Priority = "interactive"
+    ) -> Answer:
         """As ServedModel does it; each token has BYTES_PER_TOKEN of results."""
         tokens = sum(len(each.ids) for each in items)
         with (
             self.admission.hold_output(tokens * BYTES_PER_TOKEN, "outputs.pooled", "") as held,
             self.admission.admit(tokens) as permit,
         ):
-            return await self.batcher.submit(permit, "m", items, deadline, held)
+            return await self.batcher.submit(permit, "m", items, deadline, held, priority)
 
     @property
     def held(self) -> tuple[int, int]:
@@ -65,8 +70,8 @@ class Setup:
 
 
 @contextlib.asynccontextmanager
-async def running(streams: int = 1, tokens: int = 64) -> AsyncIterator[Setup]:
-    setup = Setup(streams, tokens)
+async def running(streams: int = 1, tokens: int = 64, rounding: Rounding = AS_LONG) -> AsyncIterator[Setup]:
+    setup = Setup(streams, tokens, rounding)
     try:
         yield setup
     finally:

@@ -138,3 +138,34 @@ def test_bytes_of_requests_and_of_results_are_counted_apart() -> None:
         assert "1 of these 4 layers would fit; wait, or ask" in refused.value.message
         assert refused.value.shortage is Shortage.OUTPUT_BYTES
     assert (admission.requests.held, admission.outputs.held) == (0, 0)
+
+
+def test_bulk_leaves_room_for_what_is_interactive() -> None:
+    admission = admission_of(1000, max_bulk_tokens=800)
+    with admission.admit(800, priority="bulk") as bulk:
+        assert (admission.bulk.held, admission.tokens.held) == (800, 800)
+        with pytest.raises(Shed, match=r"full for bulk \(800 of 800 tokens, 1 asked for\)") as refused:
+            admission.admit(1, priority="bulk")
+        assert refused.value.shortage is Shortage.QUEUE_TOKENS
+        with admission.admit(200), pytest.raises(Shed, match=r"full \(1000 of 1000 tokens, 1 asked for\)"):
+            admission.admit(1)
+        with bulk.split(300):
+            assert (admission.bulk.held, admission.tokens.held) == (800, 800)
+        assert (admission.bulk.held, admission.tokens.held) == (500, 500)
+    assert (admission.bulk.held, admission.tokens.held) == (0, 0)
+
+
+def test_bulk_is_refused_where_interactive_fills_the_queue() -> None:
+    admission = admission_of(1000, max_bulk_tokens=800)
+    with admission.admit(900), pytest.raises(Shed, match=r"full \(900 of 1000 tokens, 200 asked for\)"):
+        admission.admit(200, priority="bulk")
+
+
+def test_what_is_interactive_does_not_expect_to_wait_for_bulk() -> None:
+    admission = admission_of(1000)
+    admission.worked_off(100, 1.0)
+    with admission.admit(500, priority="bulk"):
+        with admission.admit(50, patience_seconds=0.1):
+            pass
+        with pytest.raises(Shed, match=r"5\.00 s long"):
+            admission.admit(50, patience_seconds=0.1, priority="bulk")

@@ -54,6 +54,7 @@ def test_every_reason_is_a_code_or_a_shortage_and_none_is_both() -> None:
 def test_every_target_and_default_limit_is_the_edge_of_a_bucket() -> None:
     assert {0.01, 0.05} <= set(module.SECONDS), "a refusal; an item cancelled out of the queue"
     assert Config.batch_tokens in module.TOKENS
+    assert Config.bulk_batch_ms / 1000 in module.SECONDS
     assert Config.max_padding in module.RATIOS
 
 

@@ -37,7 +37,7 @@ def test_metrics_tell_of_the_work_done() -> None:
             client.encode([secret])
         log = list(service.log)
     for line in (
-        'headlight_texts_total{model="docs-rope"} 3.0',
+        'headlight_texts_total{model="docs-rope",priority="interactive"} 3.0',
         'headlight_attend_runs_total{model="docs-rope"} 1.0',
         'grpc_code="OK",grpc_method="Encode"',
         'grpc_code="NOT_FOUND"',

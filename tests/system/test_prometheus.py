@@ -101,7 +101,7 @@ def series(service: Service) -> set[str]:
 
 
 def test_prometheus_reads_what_was_counted(service: Service, prometheus: Prometheus) -> None:
-    texts = 'headlight_texts_total{model="docs-rope"}'
+    texts = 'headlight_texts_total{model="docs-rope",priority="interactive"}'
     before = next(float(line.split()[-1]) for line in exposition(service).splitlines() if line.startswith(texts))
     with Client(service.target) as client:
         client.encode(["one", "two words"])
@@ -110,7 +110,12 @@ def test_prometheus_reads_what_was_counted(service: Service, prometheus: Prometh
     [target] = prometheus.get("targets")["activeTargets"]
     assert (target["health"], target["lastError"]) == ("up", "")
     assert prometheus.value('headlight_attend_runs_total{model="docs-rope"}') >= 1
-    assert prometheus.value("histogram_quantile(0.5, headlight_stage_seconds_bucket{stage='total'})") > 0
+    assert (
+        prometheus.value(
+            "histogram_quantile(0.5, headlight_stage_seconds_bucket{stage='total',priority='interactive'})"
+        )
+        > 0
+    )
     ours = prometheus.get("query", query='{__name__=~"headlight_.+"}')["result"]
     assert all(found["metric"]["model"] == "docs-rope" for found in ours)
 

@@ -16,13 +16,15 @@ SERIES = {
         for name in ("started_total", "handling_seconds_bucket")
     },
     "grpc_server_handled_total": "grpc_type grpc_service grpc_method grpc_code",
-    "headlight_texts_total": "model",
-    "headlight_tokens_total": "model",
+    "headlight_texts_total": "model priority",
+    "headlight_tokens_total": "model priority",
     "headlight_batch_items_bucket": "model",
     "headlight_batch_tokens_bucket": "model",
+    "headlight_batch_seconds_bucket": "model priority",
     "headlight_padding_ratio_bucket": "model",
-    "headlight_stage_seconds_bucket": "model stage",
+    "headlight_stage_seconds_bucket": "model priority stage",
     "headlight_queue_tokens": "model",
+    "headlight_queue_bulk_tokens": "model",
     "headlight_backlog_seconds": "model",
     "headlight_held_request_bytes": "model",
     "headlight_held_output_bytes": "model",
@@ -33,6 +35,9 @@ SERIES = {
     "headlight_model_info": "model version sha256 provider precision positions",
 }
 VALUES = {  # of the labels whose sets are closed and which every scrape shows, from the first
+    ("headlight_texts_total", "priority"): {"interactive", "bulk"},
+    ("headlight_batch_seconds_bucket", "priority"): {"interactive", "bulk"},
+    ("headlight_stage_seconds_bucket", "priority"): {"interactive", "bulk"},
     ("headlight_stage_seconds_bucket", "stage"): {"tokenize", "queue", "infer", "total"},
     ("headlight_output_bytes_total", "output"): {"pooled", "tokens", "attention", "hidden"},
     ("headlight_cancelled_total", "stage"): {"tokenize", "queue", "infer", "send"},

@@ -1,0 +1,67 @@
+"""Which items the batcher runs together, and when."""
+
+from __future__ import annotations
+
+import asyncio
+
+from headlight.priority import Priority
+from headlight.runtime.rounding import Rounding
+from service.policy import LEAST_SPLIT_TOKENS
+from tests.service.batching import lengths, running
+from tests.service.fakes import item
+
+
+async def test_interactive_is_served_before_the_bulk_that_waits() -> None:
+    async with running() as setup:
+        setup.engine.gate.clear()
+        order = list[Priority]()
+
+        async def ask(priority: Priority) -> None:
+            await setup.submit(item(4), priority=priority)
+            order.append(priority)
+
+        first = asyncio.create_task(ask("bulk"))
+        await setup.started()
+        rest = [asyncio.create_task(ask(priority)) for priority in ("bulk", "bulk", "interactive")]
+        await asyncio.sleep(0)
+        setup.engine.gate.set()
+        await asyncio.gather(first, *rest)
+    assert order == ["bulk", "interactive", "bulk", "bulk"]
+    assert [report.priority for report in setup.reports] == ["bulk", "interactive", "bulk"]
+
+
+async def test_an_idle_service_uses_all_of_its_streams_for_one_request() -> None:
+    async with running(streams=2, tokens=10**6) as setup:
+        await setup.submit(*[item(LEAST_SPLIT_TOKENS // 8) for _ in range(32)])
+    assert [len(batch) for batch in setup.engine.batches] == [16, 16]
+
+
+async def test_a_stream_that_works_is_not_counted_as_idle_and_is_again_once_it_has_ended() -> None:
+    request = [item(LEAST_SPLIT_TOKENS // 8) for _ in range(32)]
+    async with running(streams=2, tokens=10**6) as setup:
+        setup.engine.gate.clear()
+        first = asyncio.create_task(setup.submit(item(1)))
+        await setup.started()
+        second = asyncio.create_task(setup.submit(*request))
+        await setup.started()
+        setup.engine.gate.set()
+        await asyncio.gather(first, second)
+        await setup.submit(*request)
+    assert [len(batch) for batch in setup.engine.batches] == [1, 32, 16, 16]
+
+
+async def test_the_items_of_a_request_are_cut_in_order_of_length() -> None:
+    """From the oldest, which may be of any length, both ends would be left over for a batch that is half padding."""
+    async with running(tokens=40) as setup:
+        await setup.submit(*[item(length) for length in (9, 20, 10, 2, 18, 8, 1)])
+    assert lengths(setup.engine) == [[20, 18], [10, 9, 8, 2], [1]]
+
+
+async def test_batches_are_counted_as_they_are_padded() -> None:
+    async with running(tokens=32, rounding=Rounding(8, 20)) as setup:
+        await setup.submit(item(18), item(3), item(9), item(12))
+    assert [(report.items, report.tokens, report.padded_tokens) for report in setup.reports] == [
+        (1, 18, 20),  # no further than the model goes
+        (2, 21, 32),
+        (1, 3, 8),
+    ]

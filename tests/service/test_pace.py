@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.lanes import Budget
+from service.pace import RECENT, Pace
+
+WIDE = Budget(10**6, 10**9)
+
+
+def test_before_any_batch_one_item_runs_alone() -> None:
+    assert not Pace().limit(WIDE, 1.0).admits(2, 1, 2)
+    assert Pace().limit(WIDE, math.inf) == WIDE
+
+
+def test_tokens_and_squares_are_those_of_the_time() -> None:
+    pace = Pace()
+    pace.learn(count=4, longest=50, seconds=0.1)
+    assert pace.limit(WIDE, 0.05) == Budget(100, 5000)
+    assert pace.limit(Budget(10**6, None, 0.3), 0.05) == Budget(100, None, 0.3)
+
+
+def test_the_budget_itself_stays_the_most() -> None:
+    pace = Pace()
+    pace.learn(count=4, longest=50, seconds=0.1)
+    assert pace.limit(Budget(64, 300), 60.0) == Budget(64, 300)
+
+
+def test_a_few_batches_that_were_held_up_do_not_count() -> None:
+    pace = Pace()
+    for place in range(RECENT):
+        pace.learn(10, 10, 5.0 if place < RECENT // 2 else 0.1)
+    assert pace.limit(WIDE, 0.1).tokens == 100
+
+
+def test_what_changed_for_good_is_learned() -> None:
+    pace = Pace()
+    for seconds in [0.1] * 50 + [0.2] * (RECENT // 2 + 1):
+        pace.learn(10, 10, seconds)
+    assert pace.limit(WIDE, 0.1).tokens == 50
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 500), st.integers(1, 8192), st.floats(0, 100)), max_size=30), st.floats(1e-3, 60)
+)
+def test_a_limit_is_never_less_than_one(batches: list[tuple[int, int, float]], seconds: float) -> None:
+    pace = Pace()
+    for batch in batches:
+        pace.learn(*batch)
+    limit = pace.limit(WIDE, seconds)
+    assert limit.tokens >= 1
+    assert limit.squares is None or limit.squares >= 1

@@ -1,0 +1,93 @@
+"""Interactive before bulk, in the real service with a real queue: told by who is answered before whom."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from headlight import Client
+from headlight.pb import headlight_pb2 as pb
+from headlight.pb import headlight_pb2_grpc as pb_grpc
+from headlight.priority import Priority, to_priority
+from tests.system.conftest import bundle_of
+from tests.system.processes import Service
+from tests.system.test_process import get
+
+REQUESTS, TEXTS = 120, 16  # of the flood: a queue of seconds on any machine
+TEXT = "def read(path): return json.loads(open(path).read()) "
+SECONDS = 300  # for the flood to end
+
+
+@pytest.fixture(scope="module", params=["1", "2"], ids=["one stream", "two streams"])
+def service(request: pytest.FixtureRequest) -> Iterator[Service]:
+    with Service(bundle_of("docs-rope"), "--streams", request.param, "--threads", "1") as running:
+        yield running
+
+
+def message(place: int, count: int, priority: Priority) -> pb.EncodeRequest:
+    inputs = [pb.Input(text=TEXT * (1 + (place + at) % 3)) for at in range(count)]
+    return pb.EncodeRequest(inputs=inputs, priority=to_priority(priority))
+
+
+def answered_before(service: Service, priority: Priority) -> int:
+    """How many requests of a flood of bulk are answered before a single one that comes behind them all."""
+    with contextlib.ExitStack() as stack:
+        flooding, asking = (
+            stack.enter_context(grpc.insecure_channel(service.target, [("grpc.use_local_subchannel_pool", 1)]))
+            for _ in range(2)
+        )
+        stub: Any = pb_grpc.HeadlightServiceStub(flooding)
+        other: Any = pb_grpc.HeadlightServiceStub(asking)
+        other.GetModel(pb.GetModelRequest())  # connected
+        flood = [stub.Encode.future(message(place, TEXTS, "bulk"), timeout=SECONDS) for place in range(REQUESTS)]
+        flood[0].result()  # the others wait
+        other.Encode(message(0, 1, priority), timeout=SECONDS)
+        before = sum(call.done() for call in flood)
+        for call in flood:
+            call.result()  # none is refused, none forgotten
+    return before
+
+
+def test_an_interactive_request_is_answered_before_most_of_the_bulk_that_came_first(service: Service) -> None:
+    assert answered_before(service, "interactive") < REQUESTS // 2
+
+
+def test_bulk_takes_its_turn_behind_the_bulk_that_came_first(service: Service) -> None:
+    """What the interactive one is spared."""
+    assert answered_before(service, "bulk") > REQUESTS // 2
+
+
+def test_bulk_is_answered_while_interactive_requests_never_cease(service: Service) -> None:
+    with contextlib.closing(grpc.insecure_channel(service.target)) as channel:
+        stub: Any = pb_grpc.HeadlightServiceStub(channel)
+        waited = stub.Encode.future(message(0, TEXTS, "interactive"), timeout=SECONDS)
+        flood = [stub.Encode.future(message(place, TEXTS, "interactive"), timeout=SECONDS) for place in range(40)]
+        bulk = stub.Encode.future(message(1, 1, "bulk"), timeout=SECONDS)
+        waited.result()
+        while not bulk.done():
+            flood.pop(0).result()
+            flood.append(stub.Encode.future(message(len(flood), TEXTS, "interactive"), timeout=SECONDS))
+        assert any(not call.done() for call in flood)
+        for call in flood:
+            call.cancel()
+
+
+def test_the_same_text_has_the_same_vector_in_either(service: Service) -> None:
+    with Client(service.target) as client:
+        one, other = (client.encode([TEXT], priority=priority) for priority in ("interactive", "bulk"))
+    assert abs(one - other).max() <= 1e-6
+
+
+def test_metrics_tell_them_apart(service: Service) -> None:
+    with Client(service.target) as client:
+        client.encode([TEXT], priority="bulk")
+    text = get(service.http, "/metrics")
+    counted = [
+        line for line in text.splitlines() if line.startswith('headlight_texts_total{model="docs-rope",priority="')
+    ]
+    assert len(counted) == 2
+    assert all(float(line.split()[-1]) > 0 for line in counted)

@@ -180,7 +180,7 @@ def check(
     seen = np.isfinite(wanted.values)
     allowed: Any = tolerance
     if spec.scores or "statistics" in spec.reduce:
-        allowed = tolerance * max(1.0, float(np.ptp(wanted.values[seen])))
+        allowed = tolerance * max(1.0, float(np.ptp(wanted.values[seen])) if seen.any() else 0.0)
     if spec.dtype == "float16":
         allowed = np.maximum(1e-3, np.abs(np.where(seen, wanted.values, 0)) * 1e-3)
     if spec.dtype == "uint8":

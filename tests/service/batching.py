@@ -32,7 +32,9 @@ class Clock:
 class Setup:
     """A batcher over a fake engine, with its task running."""
 
-    def __init__(self, streams: int = 1, tokens: int = 64, rounding: Rounding = AS_LONG) -> None:
+    def __init__(
+        self, streams: int = 1, tokens: int = 64, rounding: Rounding = AS_LONG, bulk_seconds: float = math.inf
+    ) -> None:
         self.engine, self.clock, self.reports = FakeEngine(), Clock(), list[BatchReport]()
         self.admission = Admission(max_tokens=10**6, max_request_bytes=0, max_output_bytes=10**9)
         self.left: list[str] = []
@@ -42,6 +44,7 @@ class Setup:
             budgets,
             streams=streams,
             rounding=rounding,
+            bulk_seconds=bulk_seconds,
             observe=self.reports.append,
             on_cancel=lambda lane, stage: self.left.append(stage),
             clock=self.clock,
@@ -70,8 +73,10 @@ class Setup:
 
 
 @contextlib.asynccontextmanager
-async def running(streams: int = 1, tokens: int = 64, rounding: Rounding = AS_LONG) -> AsyncIterator[Setup]:
-    setup = Setup(streams, tokens, rounding)
+async def running(
+    streams: int = 1, tokens: int = 64, rounding: Rounding = AS_LONG, bulk_seconds: float = math.inf
+) -> AsyncIterator[Setup]:
+    setup = Setup(streams, tokens, rounding, bulk_seconds)
     try:
         yield setup
     finally:

@@ -65,3 +65,12 @@ async def test_batches_are_counted_as_they_are_padded() -> None:
         (2, 21, 32),
         (1, 3, 8),
     ]
+
+
+async def test_bulk_runs_as_fast_as_the_batches_before_it_did() -> None:
+    async with running(tokens=10**6, bulk_seconds=0.1) as setup:
+        await setup.submit(*[item(4) for _ in range(10)], priority="bulk")
+    assert [len(batch) for batch in setup.engine.batches] == [
+        1,
+        9,
+    ]  # on a clock that stands still, any number takes no time

@@ -112,6 +112,16 @@ def test_a_batch_of_bulk_takes_about_as_long_as_it_should() -> None:
     assert lengths_of(lanes_of(Budget(100), [bulk(5000)], 0.1).take(0)) == [5000], "alone, where it is longer than that"
 
 
+def test_the_rate_is_that_of_bulk_alone() -> None:
+    """A lone interactive text would make the engine look slow."""
+    lanes = lanes_of(Budget(10**6), [bulk(10) for _ in range(100)], bulk_seconds=0.1)
+    lanes.ran(lanes.take(0), 10 / RATE)
+    for _ in range(BULK_TURN - 2):
+        lanes.add(entry(10))
+        lanes.ran(lanes.take(0), 1.0)
+    assert len(lanes.take(0).entries) == 10
+
+
 def test_the_time_of_bulk_limits_nothing_interactive() -> None:
     lanes = lanes_of(Budget(1000), [entry(10) for _ in range(100)], bulk_seconds=0.001)
     assert len(lanes.take(0).entries) == 100

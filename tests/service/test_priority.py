@@ -89,6 +89,14 @@ async def test_bulk_cannot_fill_the_queue_for_others(serve: Serve) -> None:
         await asyncio.gather(single, bulk)
 
 
+async def test_the_options_reach_the_batches(serve: Serve) -> None:
+    async with serve(streams=1, round_lengths=8) as service:
+        await service.stub.Encode(request(text_of(3)))
+        assert service.sample("headlight_padding_ratio_sum", model="fake") == 1 - 3 / 8
+        await service.stub.Encode(request(text_of(3), text_of(3), priority=BULK))
+        assert [len(batch) for batch in service.engine.batches] == [1, 1, 1]  # of bulk, one tells how long it takes
+
+
 @pytest.mark.parametrize(("queue", "request_tokens", "bulk"), [(131072, 16384, 114688), (16384, 16384, 16384)])
 def test_what_bulk_may_have_of_the_queue(queue: int, request_tokens: int, bulk: int) -> None:
     config = Config(bundle=Path("b"), max_queue_tokens=queue, max_request_tokens=request_tokens)

@@ -4,12 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 PROTO_VENV := .venv-proto
 ADAPTERS_VENV := .venv-adapters
-BENCH_VENV := .venv-bench
 FAMILIES_VENV := .venv-families
 PY := $(VENV)/bin/python
 PROTO_PY := $(PROTO_VENV)/bin/python
 ADAPTERS_PY := $(ADAPTERS_VENV)/bin/python
-BENCH_PY := $(BENCH_VENV)/bin/python
 FAMILIES_PY := $(FAMILIES_VENV)/bin/python
 
 # ONNX Runtime's Linux builds may report usage to their maker. Nothing here does.
@@ -21,11 +19,10 @@ PROTO_TOOLS := grpcio-tools==1.76.0
 PROTO := proto/headlight/v1/headlight.proto
 STUBS := headlight_pb2.py headlight_pb2.pyi headlight_pb2_grpc.py
 
-EXTRAS := runtime,serve,plot,train,export,dev
+EXTRAS := runtime,openvino,serve,plot,train,export,dev
 SETUP := $(VENV)/.installed
 PROTO_SETUP := $(PROTO_VENV)/.installed
 ADAPTERS_SETUP := $(ADAPTERS_VENV)/.installed
-BENCH_SETUP := $(BENCH_VENV)/.installed
 FAMILIES_SETUP := $(FAMILIES_VENV)/.installed
 
 MODELS := docs-rope docs-sinusoidal
@@ -98,9 +95,8 @@ SITE_PACKAGES := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 # Other people's tools, which weigh half a gigabyte and contradict each other's demands: hence environments that see .venv's packages
 # (torch above all) and add just those of a list.
 $(ADAPTERS_SETUP): tests/adapters/requirements.txt
-$(BENCH_SETUP): bench/openvino.txt
 $(FAMILIES_SETUP): tests/families/requirements.txt
-$(ADAPTERS_SETUP) $(BENCH_SETUP) $(FAMILIES_SETUP): %/.installed: $(SETUP)
+$(ADAPTERS_SETUP) $(FAMILIES_SETUP): %/.installed: $(SETUP)
 	@test -x $*/bin/python || $(PY) -m venv $*
 	@$(PY) $(SITE_PACKAGES) >"$$($*/bin/python $(SITE_PACKAGES))/venv.pth"
 	@echo "Installing $(filter %.txt,$^) into $*; the first time takes some minutes."
@@ -132,11 +128,11 @@ format: $(SETUP) ## rewrite the code as `make lint` wants it
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-bench: $(BENCH_SETUP) build/bundles/docs-rope/manifest.json ## what attention costs beside embeddings alone, in each of its forms, and what precisions cost
+bench: $(SETUP) build/bundles/docs-rope/manifest.json ## what attention costs beside embeddings alone, in each of its forms, and what precisions cost
 	$(PY) -m bench.embed_vs_attend
 	$(PY) -m bench.attention
 	$(PY) -m bench.precision
-	$(BENCH_PY) -m bench.attention_bf16
+	$(PY) -m bench.attention_bf16
 
 clean: ## remove what was built; environments and checkpoints stay
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -42,9 +42,15 @@ def main() -> int:
         help=f"also write graphs in this precision: {', '.join(PRECISIONS)}; may be given several times, fp32 is always there",
     )
     parser.add_argument(
+        "--provider",
+        action="append",
+        default=[],
+        help="also measure on this provider, in each precision that it has here: openvino, for which every bundle has graphs",
+    )
+    parser.add_argument(
         "--texts",
         type=Path,
-        help="file of a text a line to judge precisions by; default: docstrings of Python's library",
+        help="file of a text a line to judge precisions and providers by; default: docstrings of Python's library",
     )
     parser.add_argument(
         "--calibration",
@@ -89,6 +95,7 @@ def _export(options: argparse.Namespace) -> Exported:
             name=options.name,
             version=options.version,
             precisions=options.precision,
+            providers=options.provider,
             texts=options.texts,
             calibration=options.calibration,
             progress=progress,

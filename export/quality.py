@@ -29,7 +29,7 @@ class BrokenVariantError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Quality:
-    """How far one precision is from fp32 on the same provider, over the same texts.
+    """How far one precision on one provider is from fp32 on the provider for CPUs, over the same texts.
 
     Attributes:
         entry: what the manifest says of it.
@@ -49,25 +49,30 @@ def compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
 
     Args:
         exact: fp32.
-        variant: of the same bundle, in another precision.
+        variant: of the same bundle, in another precision or on another provider.
         texts: more than NEIGHBOURS.
 
     Raises:
         BrokenVariantError: the variant's numbers are not finite, or those of another model.
     """
-    precision = variant.precision
+    name = label(variant.provider, variant.precision)
     try:
         quality = _compare(exact, variant, texts)
     except EngineError:
-        raise broken(precision, "gives numbers that are not finite") from None
+        raise broken(name, "gives numbers that are not finite") from None
     if not quality.entry.cosine_mean >= LEAST_COSINE:
-        raise broken(precision, f"gives vectors whose cosine with fp32 is {quality.entry.cosine_mean:.3f} on average")
+        raise broken(name, f"gives vectors whose cosine with fp32 is {quality.entry.cosine_mean:.3f} on average")
     return quality
 
 
-def broken(precision: str, what: str) -> BrokenVariantError:
-    """The error for a precision, and what is wrong with it."""
-    return BrokenVariantError(f"{precision} {what}: it does not suit this model, so leave --precision {precision} out")
+def label(provider: str, precision: str) -> str:
+    """What a variant is called for: the option of the export that asks for it."""
+    return f"--precision {precision}" if provider == "cpu" else f"--provider {provider} ({precision})"
+
+
+def broken(name: str, what: str) -> BrokenVariantError:
+    """The error for a variant, by its label, and what is wrong with it."""
+    return BrokenVariantError(f"{name} {what}: it does not suit this model, so leave it out")
 
 
 def _compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
@@ -156,12 +161,13 @@ def table(found: Sequence[Quality]) -> str:
     lines = [
         f"against fp32 on {first.count} texts: {first.texts}"
         + ("" if first.real_text else "; these tell nothing of neighbours among texts"),
-        f"{'':<8}{'cosine mean':>12}{'1st pct':>10}{'least':>10}{'nearest':>10}{'10 nearest':>12}{'with the batch':>16}",
+        f"{'':<14}{'cosine mean':>12}{'1st pct':>10}{'least':>10}{'nearest':>10}{'10 nearest':>12}{'with the batch':>16}",
     ]
     for quality in found:
         e = quality.entry
+        name = e.precision if e.provider == first.provider else f"{e.provider} {e.precision}"
         kept = f"{e.nearest_kept:>10.1%}{e.ten_nearest_kept:>12.1%}"
         lines.append(
-            f"{e.precision:<8}{e.cosine_mean:>12.6f}{e.cosine_p1:>10.6f}{e.cosine_min:>10.6f}{kept}{e.batch_drift:>16.1e}"
+            f"{name:<14}{e.cosine_mean:>12.6f}{e.cosine_p1:>10.6f}{e.cosine_min:>10.6f}{kept}{e.batch_drift:>16.1e}"
         )
     return "\n".join(lines)

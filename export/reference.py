@@ -63,6 +63,23 @@ class Reference:
         """
         return _run(self.encoder, ids, segments, head_mask, weights)
 
+    def own_rounding(self, seed: int) -> dict[str, float]:
+        """The largest distance of PyTorch's automatic mixed precision in bfloat16 from PyTorch in float32, by output.
+
+        What is to be expected of any provider that computes in bfloat16: which of its operations round is its own affair.
+        Over random texts, of the lengths to try.
+        """
+        worst = dict.fromkeys(OUTPUTS, 0.0)
+        config = self.encoder.config
+        for length in lengths_to_try(config):
+            text = random_ids(config, length, seed), random_segments(config, length, seed)
+            exact = self.outputs(*text)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                rounded = self.outputs(*text)
+            for name, value in rounded.items():
+                worst[name] = max(worst[name], distance(name, value, exact[name]))
+        return worst
+
     def own_error(self, seed: int) -> dict[str, float]:
         """The largest distance of PyTorch in float32 from PyTorch in float64, by output, over random texts.
 
@@ -92,11 +109,17 @@ def _run(
     heads = None if head_mask is None else torch.from_numpy(head_mask)[None]
     with torch.inference_mode():
         out = encoder(torch.from_numpy(ids)[None], segments=types, head_mask=heads, fused=not weights)
-    result = {"pooled": out.pooled[0].numpy(), "tokens": out.tokens[0].numpy()}
+    result = {"pooled": _array(out.pooled[0]), "tokens": _array(out.tokens[0])}
     if weights:
-        result["attention"] = torch.cat(out.attention).numpy()  # L of [1, H, n, n] -> [L, H, n, n]
-        result["hidden"] = torch.cat(out.hidden).numpy()  # L+1 of [1, n, D] -> [L+1, n, D]
+        result["attention"] = _array(torch.cat(out.attention))  # L of [1, H, n, n] -> [L, H, n, n]
+        result["hidden"] = _array(torch.cat(out.hidden))  # L+1 of [1, n, D] -> [L+1, n, D]
     return result
+
+
+def _array(values: torch.Tensor) -> Floats:
+    """NumPy has no bfloat16."""
+    array: Floats = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+    return array
 
 
 def lengths_to_try(config: EncoderConfig) -> Iterator[int]:

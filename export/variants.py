@@ -1,4 +1,4 @@
-"""Other precisions beside fp32: written into a draft of a bundle, measured there by the code that serves, and given tolerances."""
+"""Other precisions and providers: written into a draft of a bundle, measured there by the code that serves, and given tolerances."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import onnx
 from export.passages import Passages, passages
 from export.precision import PRECISIONS, convert
 from export.progress import Progress, silent
-from export.quality import Quality, broken, compare
+from export.quality import Quality, broken, compare, label
 from export.reference import Reference
 from export.report import Row, measure
 from export.rounding import in_half
@@ -21,87 +21,132 @@ from export.weights import share_weights
 from headlight.errors import BundleError, EngineError
 from headlight.runtime.manifest import Graph, Manifest, Tolerance
 from headlight.runtime.parity import OUTPUTS, distance, golden_errors
+from headlight.runtime.providers import PROVIDERS, choose_provider
 from headlight.runtime.runtime import Runtime
 
+Variant = tuple[str, str]  # a provider and a precision
+CPU, OPENVINO = "cpu", "openvino"
 SLACK = 2.0  # times the worst that was measured: another processor adds up in another order
 PROVISIONAL = 1e9  # until it is measured
 GOLDEN_TEXTS, GOLDEN_LONGEST = 4, 48  # texts added to the golden inputs; tokens
 Save = Callable[[Manifest], Manifest]
 
 
-def known_precisions(asked: Iterable[str], texts: Path | None = None) -> tuple[str, ...]:
-    """Each precision once, without fp32, which is always there. Said before anything is traced, which takes long.
+def known_variants(precisions: Iterable[str], providers: Iterable[str], texts: Path | None = None) -> list[Variant]:
+    """What is to be measured beside fp32 on the provider for CPUs, each once. Said before anything is traced, which takes long.
 
     Args:
-        asked: as given.
+        precisions, providers: as given.
         texts: the file to judge them by.
 
     Raises:
-        ValueError: there is no such precision (the message lists those there are), or none to judge by the texts.
+        ValueError: there is no such precision or provider (the message lists those there are), or none to judge by the texts.
+        BundleError: a provider is not here.
         FileNotFoundError: there is no file of texts.
     """
-    wanted = dict.fromkeys(asked)
-    wanted.pop("fp32", None)
-    for precision in wanted:
-        if precision not in PRECISIONS:
+    found: dict[Variant, None] = {}
+    for precision in precisions:
+        if precision not in ("fp32", *PRECISIONS):
             raise ValueError(f"--precision {precision}: choose of {', '.join(PRECISIONS)}; fp32 is always written")
-    if texts is not None and not wanted:
+        found[CPU, precision] = None
+    for provider in providers:
+        if provider not in PROVIDERS:
+            raise ValueError(f"--provider {provider}: choose of {', '.join(PROVIDERS)}; {CPU} is always measured")
+        found |= dict.fromkeys((provider, precision) for precision in usable_precisions(provider))
+    found.pop((CPU, "fp32"), None)
+    if texts is not None and not found:
         raise ValueError("--texts is what precisions are judged by; name one with --precision, or leave it out")
     if texts is not None and not texts.is_file():
         raise FileNotFoundError(f"{texts} is no file; --texts takes one of a text a line")
-    return tuple(wanted)
+    return list(found)
+
+
+def usable_precisions(provider: str) -> tuple[str, ...]:
+    """In which precisions a provider computes what the bundle has for it, on this machine.
+
+    Raises:
+        BundleError: it is not installed.
+    """
+    if provider == CPU:
+        return ("fp32",)
+    choose_provider(provider, "fp32")
+    return tuple(precision for precision in ("fp32", "bf16") if _usable(provider, precision))
+
+
+def _usable(provider: str, precision: str) -> bool:
+    try:
+        choose_provider(provider, precision)
+    except BundleError:
+        return False
+    return True
 
 
 def add_variants(
     draft: Path,
     manifest: Manifest,
     reference: Reference,
-    precisions: Sequence[str],
+    variants: Sequence[Variant],
     texts: Path | None,
     save: Save,
     progress: Progress = silent,
 ) -> tuple[Manifest, tuple[Row, ...], tuple[Quality, ...]]:
-    """Write, measure and declare precisions.
+    """Write what they need, measure and declare them.
 
     Args:
         draft: a bundle of fp32 graphs, proven.
         manifest: its manifest.
         reference: PyTorch.
-        precisions: of PRECISIONS.
+        variants: pairs of a provider and a precision.
         texts: a file of a text a line to judge by; None: see passages.
         save: writes a manifest into the draft, and returns it with all files listed.
         progress: told each step, before it begins.
 
     Returns:
-        The manifest, saved; a row for each case and output of each new precision; and the quality of each, fp32 first.
+        The manifest, saved; a row for each case and output of each variant; and the quality of each, fp32 on the CPU first.
 
     Raises:
-        ValueError: the texts are none, or a precision does not suit the model.
+        ValueError: the texts are none, or a variant does not suit the model.
         BundleError: fp32 is outside its tolerance on one of the texts.
     """
-    progress("reading texts to judge precisions by")
+    progress("reading texts to judge by")
     config = reference.encoder.config
     sample = passages(config, draft / manifest.tokenizer if manifest.tokenizer else None, texts)
     _extend_golden(draft / manifest.golden, reference, sample)
-    provider = manifest.graphs[0].providers[0]
-    graphs = [graph for precision in precisions for graph in _write(draft, manifest.graphs, precision, reference)]
-    provisional = [_tolerance(provider, precision, dict.fromkeys(OUTPUTS, PROVISIONAL)) for precision in precisions]
-    declared = (*manifest.tolerances, *provisional)
-    manifest = save(dataclasses.replace(manifest, graphs=(*manifest.graphs, *graphs), tolerances=declared))
-    exact = Runtime(draft, provider=provider)
+    written = [precision for provider, precision in variants if provider == CPU]
+    exact_graphs = [graph for graph in manifest.graphs if graph.precision == "fp32"]
+    graphs = [graph for precision in written for graph in _write(draft, exact_graphs, precision, reference)]
+    provisional = [_tolerance(*variant, dict.fromkeys(OUTPUTS, PROVISIONAL)) for variant in variants]
+    declared = manifest.tolerances
+    # Those to be measured stand before those of any provider, and are found first.
+    manifest = save(
+        dataclasses.replace(manifest, graphs=(*manifest.graphs, *graphs), tolerances=(*provisional, *declared))
+    )
+    exact = Runtime(draft, provider=CPU)
     exact.check_golden()  # the texts are new to it
-    quality, rows, tolerances = [compare(exact, exact, sample)], [], [*declared[: -len(provisional)]]
-    for precision in precisions:
-        progress(f"measuring {precision}")
+    quality, rows, tolerances = [compare(exact, exact, sample)], [], list(declared)
+    for provider, precision in variants:
+        progress(f"measuring {precision} on {provider}")
         found, measured, limits = _judge(
             exact, Runtime(draft, provider=provider, precision=precision), reference, sample
         )
         quality.append(found)
         rows += [dataclasses.replace(row, tolerance=limits[row.output]) for row in measured]
-        tolerances += [_tolerance(name, precision, limits) for name in (provider, "*")]
+        tolerances = _declare(tolerances, provider, precision, limits)
     entries = tuple(found.entry for found in quality)
     manifest = save(dataclasses.replace(manifest, tolerances=tuple(tolerances), quality=entries))
     return manifest, tuple(rows), tuple(quality)
+
+
+def _declare(
+    tolerances: Sequence[Tolerance], provider: str, precision: str, limits: Mapping[str, float]
+) -> list[Tolerance]:
+    """With the tolerance of a variant. What it needs is allowed to any other provider, too."""
+    declared = {(each.provider, each.precision): each for each in tolerances}
+    declared[provider, precision] = _tolerance(provider, precision, limits)
+    other = declared.get(("*", precision))
+    widest = {name: max(limit, other.of(name) if other else 0.0) for name, limit in limits.items()}
+    declared["*", precision] = _tolerance("*", precision, widest)
+    return list(declared.values())
 
 
 def _write(draft: Path, exact: Sequence[Graph], precision: str, reference: Reference) -> list[Graph]:
@@ -112,14 +157,14 @@ def _write(draft: Path, exact: Sequence[Graph], precision: str, reference: Refer
         try:
             convert(model, precision, parameters)
         except ValueError as error:
-            raise broken(precision, f"cannot hold the weights: {error}") from error
+            raise broken(label(CPU, precision), f"cannot hold the weights: {error}") from error
     weights = f"weights.{precision}.bin"
     share_weights(models.values(), draft / weights)
     written = []
     for graph in exact:
         file = f"{graph.role}.{precision}.onnx"
         onnx.save(models[graph.role], draft / file)
-        written.append(dataclasses.replace(graph, precision=precision, file=file, weights=(weights,)))
+        written.append(dataclasses.replace(graph, precision=precision, file=file, weights=(weights,), providers=(CPU,)))
     return written
 
 
@@ -129,23 +174,28 @@ def _judge(
     """The quality of a precision, all cases of the parity report in it, and the tolerance to declare for each output.
 
     That is SLACK times the worst of the report (random ids, which are harder on it than texts are), of real texts and of the
-    golden inputs, so that what is declared holds wherever it was tried; never less than fp32 has.
+    golden inputs, so that what is declared holds wherever it was tried; never less than fp32 has. fp32 itself has no more elsewhere.
     """
-    precision = variant.precision
+    precision, name = variant.precision, label(variant.provider, variant.precision)
     quality = compare(exact, variant, sample)
     try:
         rows = measure(variant, reference)
         golden = golden_errors(variant.bundle, variant.engine, variant.provider, precision)
         errors = [(row.output, row.max_error) for row in rows] + [(name, error) for _, name, error in golden]
     except (BundleError, EngineError):
-        raise broken(precision, "gives numbers that are not finite") from None
+        raise broken(name, "gives numbers that are not finite") from None
     errors += quality.max_error.items()
     if precision == "fp16":
         errors += _on_a_device(reference, sample).items()
     worst = {output: max(error for name, error in errors if name == output) for output in OUTPUTS}
     if not all(np.isfinite(list(worst.values()))):
-        raise broken(precision, "leaves the range of its numbers")
+        raise broken(name, "leaves the range of its numbers")
     least = exact.bundle.manifest.tolerance(exact.provider, exact.precision)
+    if precision == exact.precision:
+        for output, error in worst.items():
+            if error > least.of(output):
+                raise broken(name, f"is off by {error:.2g} in {output}, tolerance {least.of(output):.2g}")
+        return quality, rows, {output: least.of(output) for output in OUTPUTS}
     return quality, rows, {name: max(SLACK * error, least.of(name)) for name, error in worst.items()}
 
 

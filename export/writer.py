@@ -23,7 +23,7 @@ from export.quality import Quality
 from export.ranges import read_texts, write_ranges
 from export.reference import Reference, random_ids, random_segments, tolerances
 from export.report import SEED, Row, measure, summary
-from export.variants import add_variants, known_precisions
+from export.variants import OPENVINO, SLACK, add_variants, known_variants
 from export.weights import share_weights
 from headlight.runtime import Runtime
 from headlight.runtime.fields import MANIFEST
@@ -69,6 +69,7 @@ def export_origin(
     name: str | None = None,
     version: str | None = None,
     precisions: Sequence[str] = (),
+    providers: Sequence[str] = (),
     texts: Path | None = None,
     calibration: Path | None = None,
     progress: Progress = silent,
@@ -80,19 +81,20 @@ def export_origin(
         out: replaced if it is a bundle; its parent is created.
         name, version: of the model; None: the last part of `out`, the first 12 digits of the SHA-256 of the weights.
         precisions: to write beside fp32, each of export.precision.PRECISIONS.
-        texts: a file of a text a line, to judge these by; None: docstrings of Python's own library.
+        providers: to measure on beside the one for CPUs, in each precision that they have here.
+        texts: a file of a text a line, to judge these and precisions by; None: docstrings of Python's own library.
         calibration: a file of a text a line, whose vectors set the ranges of int8; None: the bundle has no int8 vectors.
         progress: told each step, before it begins.
 
     Raises:
-        ValueError: a precision is unknown or does not suit the model, or the texts are none; `out` is untouched.
+        ValueError: a precision or a provider is unknown or does not suit the model, or the texts are none; `out` is untouched.
         OSError: `out` is something other than a bundle, or cannot be written.
-        BundleError: the tokenizer is none, or does not fit the model; `out` is untouched.
+        BundleError: the tokenizer is none, or does not fit the model, or a provider is not here; `out` is untouched.
         ParityError: outside the tolerance; `out` is untouched.
     """
     if out.exists() and not (out / MANIFEST).is_file():
         raise FileExistsError(f"{out} exists and is not a bundle; choose another --out or remove it")
-    precisions = known_precisions(precisions, texts)
+    variants = known_variants(precisions, providers, texts)
     calibrating = None if calibration is None else read_texts(calibration)
     if calibrating is not None and origin.tokenizer is None:
         raise ValueError("--calibration needs a tokenizer; a bundle for token ids alone has none")
@@ -115,9 +117,9 @@ def export_origin(
             progress("calibrating int8 vectors")
             widths = (origin.encoder.config.pooled_dim, *manifest.dimensions)
             manifest = dataclasses.replace(manifest, ranges=write_ranges(draft, runtime, calibrating, widths))
-        if precisions:
+        if variants:
             saving = functools.partial(save, draft)
-            manifest, rows, quality = add_variants(draft, manifest, reference, precisions, texts, saving, progress)
+            manifest, rows, quality = add_variants(draft, manifest, reference, variants, texts, saving, progress)
             result = dataclasses.replace(result, variants=rows, quality=quality)
         _write_report(draft, result)
         save(draft, dataclasses.replace(manifest, parity=summary([*result.rows, *result.variants])))
@@ -143,6 +145,8 @@ def _write_parts(
     if has_tokenizer := origin.tokenizer is not None:
         (draft / TOKENIZER).write_text(origin.tokenizer, encoding="utf-8")
     config, limits = origin.encoder.config, tolerances(own_error)
+    rounding = reference.own_rounding(SEED)
+    rounded = {output: max(SLACK * error, limits[output]) for output, error in rounding.items()}
     return Manifest(
         name="",
         version="",
@@ -162,7 +166,10 @@ def _write_parts(
         accepts=_accepts(config, has_tokenizer),
         graphs=graphs,
         # "*": what a provider that was not at hand here must keep to.
-        tolerances=tuple(Tolerance(provider=p, precision=PRECISION, **limits) for p in (PROVIDER, "*")),
+        tolerances=(
+            *(Tolerance(provider=p, precision=PRECISION, **limits) for p in (PROVIDER, "*")),
+            Tolerance(provider="*", precision="bf16", **rounded),
+        ),
         parity=(),
         golden=GOLDEN,
         tokenizer=TOKENIZER if has_tokenizer else None,
@@ -201,10 +208,11 @@ def _write_graphs(draft: Path, encoder: Encoder, progress: Progress) -> tuple[Gr
                 weights=(WEIGHT_FILE,),
                 inputs=tuple(value.name for value in model.graph.input),
                 outputs=tuple(value.name for value in model.graph.output),
-                providers=(PROVIDER,),
+                providers=(PROVIDER, OPENVINO),
             )
         )
-    return tuple(graphs)
+    # OpenVINO rounds by itself: its bfloat16 needs no file of its own.
+    return (*graphs, *(dataclasses.replace(graph, precision="bf16", providers=(OPENVINO,)) for graph in graphs))
 
 
 def _write_golden(draft: Path, reference: Reference) -> None:

@@ -9,6 +9,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from headlight.runtime.providers import PRECISIONS, PROVIDERS
 from service.admission import largest_output
 from service.logs import LEVELS
 from service.parsing import Address, address, at_least, between, digest, flag, lengths, one_of
@@ -45,12 +46,12 @@ class Config:
     )
     provider: str = field(
         default="auto",
-        metadata=option(one_of("auto", "cpu"), "what computes; name one to fail rather than use another"),
+        metadata=option(one_of("auto", *PROVIDERS), "what computes; openvino has bf16 on CPUs with AVX512-BF16 or AMX"),
     )
     precision: str = field(
         default="fp32",
         metadata=option(
-            one_of("fp32", "bf16", "fp16", "int8"),
+            one_of(*PRECISIONS),
             "of the computation, where the bundle has graphs for it; the same on all nodes that fill one index",
         ),
     )

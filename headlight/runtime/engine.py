@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 import logging
-import os
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -16,17 +15,14 @@ from headlight.errors import BundleError, EngineError
 from headlight.runtime.bundle import Bundle
 from headlight.runtime.interface import check_interface
 from headlight.runtime.items import EncodeItem, ItemResult, Selection
+from headlight.runtime.providers import open_session
 from headlight.runtime.rounding import AS_LONG, Rounding
 from headlight.runtime.selectors import Wanted
+from headlight.runtime.session import Outputs, Session, Workers
 from headlight.runtime.values import Floats, Ids, Role
 from headlight.runtime.vectors import shape_pooled, shape_rows
 
-# Official builds may send telemetry; the variable must stand before the library is loaded.
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-import onnxruntime
-
 log = logging.getLogger("headlight.engine")
-Outputs = dict[str, NDArray[Any]]
 
 
 def pad(
@@ -55,8 +51,7 @@ class Engine:
         *,
         provider: str,
         precision: str,
-        threads: int,
-        spin: bool = False,
+        workers: Workers,
         attend: bool = True,
         round_lengths: int = 1,
     ) -> None:
@@ -65,39 +60,41 @@ class Engine:
         Args:
             bundle: verified.
             provider, precision: a pair that the bundle has graphs for.
-            threads: threads that work on one batch.
-            spin: let idle threads spin for work: some 8 % faster for a lone caller, costly to everything else on the machine.
+            workers: threads that work on batches.
             attend: also load the graph that returns attention and hidden states.
             round_lengths: pad batches to a multiple of so many tokens, within what the model takes.
 
         Raises:
-            BundleError: the bundle has no such graph, or ONNX Runtime cannot open it.
+            BundleError: the bundle has no such graph, or it cannot be opened.
         """
         self.architecture = bundle.manifest.architecture
         self._normalize = bundle.manifest.normalize
         self._rounding = Rounding(round_lengths, bundle.manifest.max_length)
-        self._sessions: dict[Role, Any] = {}
-        self._inputs: dict[Role, tuple[str, ...]] = {}
+        self._sessions: dict[Role, Session] = {}
         roles: tuple[Role, ...] = ("embed", "attend") if attend else ("embed",)
         for role in roles:
             graph = bundle.manifest.graph(role, provider, precision)
-            self._inputs[role] = graph.inputs
+            # What answers with attention is large, and its callers wait for more than the engine: no second copy of weights.
+            own = workers if role == "embed" else dataclasses.replace(workers, wide=False)
             try:
-                self._sessions[role] = _open_session(str(bundle.file(graph.file)), threads, spin)
-            except Exception as error:  # the library raises many types; at start-up its words reach the operator alone
+                self._sessions[role] = open_session(bundle.file(graph.file), provider, precision, own)
+            except BundleError:
+                raise
+            except Exception as error:  # libraries raise many types; at start-up their words reach the operator alone
                 words = " ".join(str(error).split())
-                raise BundleError(f"cannot be opened by ONNX Runtime: {words:.300}", graph.file) from error
+                raise BundleError(f"cannot be opened on provider {provider}: {words:.300}", graph.file) from error
             check_interface(self._sessions[role], graph, bundle.manifest)
         self.roles = frozenset(self._sessions)
 
-    def run(self, items: Sequence[EncodeItem]) -> list[ItemResult]:
+    def run(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
         """Encode one batch.
 
         Args:
             items: at least one, all of the same role, their ids valid and their layers in range.
+            wide: on all threads: for a batch beside which nothing runs.
 
         Raises:
-            EngineError: ONNX Runtime failed, or a result is not finite. The details are in the log.
+            EngineError: the engine failed, or a result is not finite. The details are in the log.
         """
         role, architecture = items[0].role, self.architecture
         feeds, names, wanted = self._feeds(role, items), output_names(items), None
@@ -108,22 +105,30 @@ class Engine:
         unreduced = wanted.unreduced() if wanted is not None else None
         buffers = wanted.buffers(unreduced) if wanted is not None and unreduced is not None else {}
         try:
-            outputs = _run(self._sessions[role], names, feeds, buffers)
-        except Exception as error:  # the library raises many types, none of them a base of the others
-            raise _failure("ONNX Runtime failed", str(error)) from error
+            with self._sessions[role].run(names, feeds, buffers, wide=wide) as outputs:
+                return self._results(items, outputs, wanted, unreduced)
+        except EngineError:
+            raise
+        except Exception as error:  # libraries raise many types, none of them a base of the others
+            raise _failure("the engine failed", str(error)) from error
+
+    def _results(
+        self,
+        items: Sequence[EncodeItem],
+        outputs: Outputs,
+        wanted: Wanted | None,
+        unreduced: NDArray[np.float32] | None,
+    ) -> list[ItemResult]:
+        """What each item wants of a batch's outputs. Raises EngineError where these are not finite."""
         if not all(np.isfinite(outputs[name]).all() for name in ("pooled", "tokens") if name in outputs):
-            raise _failure("a result is not finite", f"role {role}, batch {feeds['ids'].shape}")
+            raise _failure("a result is not finite", f"role {items[0].role}, batch of {len(items)}")
         vectors = [item.selection.vector if item.selection.pooled else None for item in items]
         pooled = shape_pooled(outputs["pooled"], vectors, self._normalize)
         return [cut_out(outputs, row, item, pooled[row], wanted, unreduced) for row, item in enumerate(items)]
 
     def shrink(self) -> None:
         """Give back the memory that batches before needed. Not for every batch: the next would have to ask for it again."""
-        options = onnxruntime.RunOptions()
-        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
-        item = EncodeItem(np.zeros(1, dtype=np.int64), Selection())
-        # The arena is that of all sessions.
-        self._sessions["embed"].run(["pooled"], self._feeds("embed", [item]), options)
+        self._sessions["embed"].shrink(self._feeds("embed", [EncodeItem(np.zeros(1, dtype=np.int64), Selection())]))
 
     def _feeds(self, role: Role, items: Sequence[EncodeItem]) -> Outputs:
         """The inputs of a graph. Those that no item sets stand for "as if the graph had no such input"."""
@@ -132,11 +137,11 @@ class Engine:
             if item.occluded is not None:
                 mask[row, item.occluded] = 0
         feeds: Outputs = {"ids": ids, "mask": mask}
-        if "pool_mask" in self._inputs[role]:
+        if "pool_mask" in self._sessions[role].inputs:
             feeds["pool_mask"] = mask.copy()
             for row, item in enumerate(items):
                 feeds["pool_mask"][row, : item.left_out] = 0
-        if "segments" in self._inputs[role]:
+        if "segments" in self._sessions[role].inputs:
             feeds["segments"], _ = pad([_zeros_unless(item.segments, item.ids) for item in items], self._rounding)
         if role == "attend":
             ones = np.ones((self.architecture.layers, self.architecture.heads), dtype=np.float32)
@@ -152,24 +157,6 @@ def output_names(items: Sequence[EncodeItem]) -> list[str]:
         names.insert(0, "tokens")
     # Always fetched: small, and the cheapest witness that the whole computation is finite.
     return ["pooled", *names]
-
-
-def _run(session: Any, names: Sequence[str], feeds: Outputs, buffers: Outputs) -> Outputs:
-    """The outputs named; those that have a buffer are written into it."""
-    if not buffers:
-        return dict(zip(names, session.run(names, feeds), strict=True))
-    binding = session.io_binding()
-    for name, array in feeds.items():
-        binding.bind_cpu_input(name, array)
-    for name in names:
-        if name in buffers:
-            buffer = buffers[name]
-            binding.bind_output(name, "cpu", 0, buffer.dtype.type, buffer.shape, buffer.ctypes.data)
-        else:
-            binding.bind_output(name)
-    session.run_with_iobinding(binding)
-    found = zip(names, binding.get_outputs(), strict=True)
-    return {name: buffers[name] if name in buffers else value.numpy() for name, value in found}
 
 
 def cut_out(
@@ -212,37 +199,6 @@ def cut_out(
 
 def _zeros_unless(segments: Ids | None, ids: Ids) -> Ids:
     return np.zeros_like(ids) if segments is None else segments
-
-
-def _open_session(path: str, threads: int, spin: bool) -> Any:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    # In the order of the file: there each layer's maps are selected from before the next layer begins, and let go.
-    options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
-    options.log_severity_level = 4  # fatal: all else comes as an exception too, and standard error is for our log alone
-    options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
-    # A plan of memory would be kept for every shape there ever was, and shapes are many here. Without, batches take as long.
-    options.enable_mem_pattern = False
-    _share_arena()
-    options.add_session_config_entry("session.use_env_allocators", "1")
-    # The fused SkipLayerNormalization is 4-9 % slower on CPU than the operations it replaces (bench/results).
-    return onnxruntime.InferenceSession(
-        path, options, providers=["CPUExecutionProvider"], disabled_optimizers=["SkipLayerNormFusion"]
-    )
-
-
-@functools.cache
-def _share_arena() -> None:
-    """One pool of memory for all sessions of the process: each of their own would keep what its largest batch needed.
-
-    To ask malloc each time instead takes a seventh longer (large blocks are mapped anew), and to grow by no more than is asked for
-    leaves twice as much in pieces that fit nothing.
-    """
-    kind = onnxruntime.OrtMemoryInfo(
-        "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
-    )
-    onnxruntime.create_and_register_allocator(kind, None)
 
 
 def _failure(what: str, details: str) -> EngineError:

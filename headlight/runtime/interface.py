@@ -1,31 +1,29 @@
-"""Whether a graph that ONNX Runtime has opened is the one that the manifest describes."""
+"""Whether a graph that has been opened is the one that the manifest describes."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from headlight.errors import BundleError
 from headlight.runtime.manifest import Architecture, Graph, Manifest
 from headlight.runtime.selectors import selected_names
+from headlight.runtime.session import Session
 
 
-def check_interface(session: Any, graph: Graph, manifest: Manifest) -> None:
+def check_interface(session: Session, graph: Graph, manifest: Manifest) -> None:
     """A graph must take and give what the manifest says, in the sizes of its architecture.
 
     Raises:
         BundleError: naming what differs.
     """
     _check_prompts(graph, manifest.include_prompt)
-    outputs = {value.name: value.shape for value in session.get_outputs()}
-    inputs = {value.name for value in session.get_inputs()}
-    for what, found, declared in (("takes", inputs, graph.inputs), ("gives", outputs.keys(), graph.outputs)):
+    outputs, inputs = session.outputs, session.inputs
+    for what, found, declared in (("takes", inputs, graph.inputs), ("gives", set(outputs), graph.outputs)):
         if found != set(declared):
             problem = f"{what} {sorted(found)!a:.200}; the manifest says {sorted(declared)!a:.200}"
             raise BundleError(problem, graph.file)
     for name, expected in _shapes(graph.role, manifest.architecture).items():
         if name not in outputs:
             raise BundleError(f"does not give {name}, as the manifest's architecture has it", graph.file)
-        shape = outputs[name]  # numbers, and names of what varies
+        shape = outputs[name]
         fits = len(shape) == len(expected) and not any(
             isinstance(size, int) and fixed and size != fixed for size, fixed in zip(shape, expected, strict=True)
         )

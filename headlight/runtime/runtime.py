@@ -20,13 +20,12 @@ from headlight.runtime.items import EncodeItem, ItemResult, Selection, everythin
 from headlight.runtime.parity import check_golden, check_vocabulary
 from headlight.runtime.plan import plan
 from headlight.runtime.prompts import Prompt, Prompts
+from headlight.runtime.providers import choose_provider
+from headlight.runtime.session import Workers
 from headlight.runtime.tokenizer import Tokenizer, Truncation
 from headlight.runtime.values import Floats, Ids, Tokenized
 from headlight.runtime.vectors import Offer, as_types, load_ranges, resolve_pooled, resolve_rows
 from headlight.spec import AttentionSpec, HiddenSpec, PooledSpec, TokensSpec
-
-PROVIDERS = ("cpu",)
-PRECISIONS = ("fp32", "bf16", "fp16", "int8")
 
 
 class Runtime:
@@ -46,6 +45,8 @@ class Runtime:
         provider: str = "auto",
         precision: str = "fp32",
         threads: int | None = None,
+        streams: int = 1,
+        wide: bool = False,
         spin: bool = False,
         sha256: str | None = None,
         attend: bool = True,
@@ -55,27 +56,28 @@ class Runtime:
 
         Args:
             bundle: the directory.
-            provider: "cpu"; "auto" is the best there is, today "cpu".
+            provider: "cpu" or "openvino", which must be installed; "auto" is "cpu".
             precision: "fp32"; "bf16", "fp16" or "int8" where the bundle has graphs for it. Nothing chooses but the caller.
-            threads: per batch; None: as many as the process may use.
-            spin: see Engine.
+            threads: for each batch; None: the CPUs that the process may use, shared by the streams.
+            streams: batches at once, each run by a thread of the caller's.
+            wide, spin: see headlight.runtime.session.Workers.
             sha256: the digest that the manifest must have.
             attend: False to do without attention and hidden states, and without the memory of their graph.
             round_lengths: see Engine.
 
         Raises:
-            BundleError: the bundle is damaged, altered, or has nothing for the provider and precision.
+            BundleError: the bundle is damaged, altered, or has nothing for the provider and precision; or the provider is not here.
         """
         self.bundle = Bundle(Path(bundle), sha256)
-        self.provider = choose_provider(provider)
+        self.provider = choose_provider(provider, precision)
         self.precision = precision
-        threads = threads or len(os.sched_getaffinity(0))
+        threads = threads or max(1, len(os.sched_getaffinity(0)) // streams)
+        workers = Workers(streams, threads, wide, spin)
         self.engine = Engine(
             self.bundle,
             provider=self.provider,
             precision=precision,
-            threads=threads,
-            spin=spin,
+            workers=workers,
             attend=attend,
             round_lengths=round_lengths,
         )
@@ -247,16 +249,3 @@ class Runtime:
         values, zeros = tuple(ids.tolist()), (0,) * len(ids)
         pieces = self.tokenizer.pieces(values) if self.tokenizer else ()
         return TokenList(values, pieces, zeros, zeros, (False,) * len(ids), tuple(segments.tolist()))
-
-
-def choose_provider(name: str) -> str:
-    """The execution provider for a name that an operator gave.
-
-    Raises:
-        BundleError: there is no such provider here; never a silent fallback.
-    """
-    if name == "auto":
-        return "cpu"
-    if name not in PROVIDERS:
-        raise BundleError(f"provider {name!r} is not available; available are auto, {', '.join(PROVIDERS)}")
-    return name

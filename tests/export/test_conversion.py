@@ -12,8 +12,9 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from export.precision import PRECISIONS, convert
-from export.variants import known_precisions
-from headlight.runtime.engine import _open_session
+from export.variants import known_variants
+from headlight.runtime.providers import open_session
+from headlight.runtime.session import Workers
 
 
 def test_a_weight_that_float16_has_not_is_refused() -> None:
@@ -24,16 +25,19 @@ def test_a_weight_that_float16_has_not_is_refused() -> None:
 
 
 def test_precisions_are_known_by_name() -> None:
-    assert known_precisions(["int8", "fp32", "fp16", "int8"]) == ("int8", "fp16")
+    assert known_variants(["int8", "fp32", "fp16", "int8"], []) == [("cpu", "int8"), ("cpu", "fp16")]
+    assert known_variants([], ["openvino", "cpu"])[0] == ("openvino", "fp32")
     with pytest.raises(ValueError, match="--precision int4: choose of bf16, fp16, int8; fp32 is always written"):
-        known_precisions(["int4"])
+        known_variants(["int4"], [])
+    with pytest.raises(ValueError, match="--provider tpu: choose of cpu, openvino; cpu is always measured"):
+        known_variants([], ["tpu"])
 
 
 def test_texts_are_looked_for_before_anything_is_traced(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="texts is no file; --texts takes one of a text a line"):
-        known_precisions(["int8"], tmp_path / "texts")
+        known_variants(["int8"], [], tmp_path / "texts")
     with pytest.raises(ValueError, match="name one with --precision, or leave it out"):
-        known_precisions(["fp32"], tmp_path)
+        known_variants(["fp32"], [], tmp_path)
 
 
 def product_of(weight: np.ndarray[Any, Any]) -> onnx.ModelProto:
@@ -54,7 +58,8 @@ def test_a_product_is_what_its_formula_says(precision: str, tmp_path: Path) -> N
     model = product_of(weight)
     convert(model, precision, ())
     onnx.save(model, tmp_path / "g.onnx")
-    [y] = _open_session(str(tmp_path / "g.onnx"), 1, False).run(["y"], {"x": x})
+    with open_session(tmp_path / "g.onnx", "cpu", precision, Workers()).run(["y"], {"x": x}, {}) as outputs:
+        y = outputs["y"]
     if precision == "int8":
         s, t = np.abs(x).max(-1, keepdims=True) / 127, np.abs(weight).max(0) / 127
         expected = (np.rint(x / np.maximum(s, 1e-30)) @ np.rint(weight / t)) * s * t

@@ -12,6 +12,7 @@ import torch
 from onnx import TensorProto
 
 from export.precision import PRECISIONS
+from export.variants import usable_precisions
 from export.writer import export_checkpoint
 from headlight import AttentionSpec
 from headlight.runtime import EncodeItem, Runtime, Selection
@@ -53,19 +54,21 @@ def test_every_precision_of_every_scheme_serves_within_what_it_declares(
 ) -> None:
     """On inputs that the exporter did not try, against PyTorch; the gate lets it pass, too."""
     encoder = load_checkpoint(make_checkpoint(kind))
-    for precision in ("fp32", *PRECISIONS):
-        runtime = Runtime(make_variants(kind), precision=precision, threads=1)
+    here = [("cpu", "fp32"), *(("cpu", precision) for precision in PRECISIONS)]
+    here += [("openvino", precision) for precision in usable_precisions("openvino")]
+    for provider, precision in here:
+        runtime = Runtime(make_variants(kind), provider=provider, precision=precision, threads=1)
         runtime.check_golden()
-        tolerance = runtime.bundle.manifest.tolerance("cpu", precision)
+        tolerance = runtime.bundle.manifest.tolerance(provider, precision)
         every = items(runtime, (3, 1, 29, 80), everything(runtime.bundle.manifest.architecture))
         for item, result in zip(every, runtime.engine.run(every), strict=True):
             for name, error in distances(result, pytorch(encoder, item)).items():
-                assert error <= tolerance.of(name), (precision, name)
+                assert error <= tolerance.of(name), (provider, precision, name)
         vectors = items(runtime, (3, 1, 29, 80), Selection(tokens=True))
         for item, result in zip(vectors, runtime.engine.run(vectors), strict=True):
             expected = {name: value for name, value in pytorch(encoder, item).items() if name in ("pooled", "tokens")}
             for name, error in distances(result, expected).items():
-                assert error <= tolerance.of(name), (precision, name)
+                assert error <= tolerance.of(name), (provider, precision, name)
 
 
 def test_what_families_have_beyond_the_schemes_is_converted_too(tmp_path: Path, texts: Path) -> None:

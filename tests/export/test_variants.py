@@ -14,9 +14,12 @@ from onnx import numpy_helper
 
 from export import variants
 from export.precision import PRECISIONS, convert
+from export.report import Row
+from export.variants import usable_precisions
 from headlight.errors import BundleError
 from headlight.runtime import Runtime
 from headlight.runtime.bundle import Bundle
+from headlight.runtime.parity import OUTPUTS
 from service.config import Config
 from service.loading import load
 from tests.conftest import MakeBundle
@@ -26,9 +29,13 @@ from tests.tampering import relist, rewrite, set_value
 
 def test_what_is_wished_for_is_named_and_nothing_else_is_chosen(bundle_path: Path, make_variants: MakeBundle) -> None:
     assert Runtime(make_variants("rope"), threads=1).precision == "fp32"
-    with pytest.raises(BundleError, match=r"no embed graph for cpu/int8; the bundle has cpu/fp32$"):
+    with pytest.raises(
+        BundleError, match=r"no embed graph for cpu/int8; the bundle has cpu/fp32, openvino/bf16, openvino/fp32$"
+    ):
         Runtime(bundle_path, precision="int8")
-    with pytest.raises(BundleError, match="the bundle has cpu/bf16, cpu/fp16, cpu/fp32, cpu/int8"):
+    with pytest.raises(
+        BundleError, match="the bundle has cpu/bf16, cpu/fp16, cpu/fp32, cpu/int8, openvino/bf16, openvino/fp32"
+    ):
         Runtime(make_variants("rope"), precision="int4")
     served = load(Config(bundle=make_variants("rope"), precision="int8"))
     assert served.precision == "int8"
@@ -74,7 +81,7 @@ def test_a_conversion_that_breaks_the_model_is_not_written(
 
     for value, problem in ((0.0, "whose cosine with fp32 is"), (float("nan"), "not finite")):
         monkeypatch.setattr(variants, "convert", broken(value))
-        with pytest.raises(ValueError, match=f"int8 gives .*{problem}.*leave --precision int8 out"):
+        with pytest.raises(ValueError, match=f"--precision int8 gives .*{problem}.*leave it out"):
             export(tmp_path / "out", "int8")
         assert list(tmp_path.iterdir()) == []
 
@@ -101,9 +108,33 @@ def test_the_report_says_what_each_precision_costs(make_variants: MakeBundle) ->
             assert manifest.tolerance(provider, precision).pooled < 1
 
 
+def test_a_provider_is_measured_like_a_precision(export: Export, tmp_path: Path) -> None:
+    found = export(tmp_path / "out", providers=["openvino"])
+    manifest = Bundle(tmp_path / "out").manifest
+    measured = [("openvino", precision) for precision in usable_precisions("openvino")]
+    assert [(each.provider, each.precision) for each in manifest.quality] == [("cpu", "fp32"), *measured]
+    assert {(row.provider, row.precision) for row in found.variants} == set(measured)
+    assert all(row.passed for row in found.variants)
+    # fp32 is held to what PyTorch's own error allows, wherever it runs
+    assert manifest.tolerance("openvino", "fp32").pooled == manifest.tolerance("cpu", "fp32").pooled
+    assert manifest.quality[1].batch_drift <= 1e-6
+    for provider, precision in measured:
+        load(Config(bundle=tmp_path / "out", provider=provider, precision=precision))
+
+
+def test_a_provider_that_is_not_exact_enough_in_fp32_is_no_reason_to_allow_more(
+    export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [Row("alone", (1,), 0, output, "openvino", "fp32", 3e-3, 1e-5) for output in OUTPUTS]
+    monkeypatch.setattr(variants, "measure", lambda *_: rows)
+    with pytest.raises(ValueError, match=r"--provider openvino \(fp32\) is off by 0.003 in pooled, tolerance 1e-05"):
+        export(tmp_path / "out", providers=["openvino"])
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_without_precisions_the_bundle_is_as_before(bundle_path: Path) -> None:
     manifest = Bundle(bundle_path).manifest
-    assert manifest.variants == (("cpu", "fp32"),)
+    assert manifest.variants == (("cpu", "fp32"), ("openvino", "bf16"), ("openvino", "fp32"))
     assert manifest.quality == ()
 
 

@@ -46,7 +46,13 @@ def test_every_answer_says_which_precision_it_came_from(exported: tuple[Path, st
     with Service(bundle, "--precision", precision, "--threads", "1") as service, Client(service.target) as client:
         vectors, attention, model = client.encode(TEXTS), client.attend(TEXTS[0]), client.model()
     assert {model.precision, attention.model.precision} == {precision}
-    assert set(model.variants) == {("cpu", "fp32"), ("cpu", "fp16"), ("cpu", "int8")}
+    assert set(model.variants) == {
+        ("cpu", "fp32"),
+        ("cpu", "fp16"),
+        ("cpu", "int8"),
+        ("openvino", "bf16"),
+        ("openvino", "fp32"),
+    }
     assert precision in {row.precision for row in model.parity}
     [fp32, *others] = model.quality
     assert (fp32.precision, fp32.nearest_kept, fp32.count) == ("fp32", 1, 30)
@@ -62,4 +68,6 @@ def test_what_the_bundle_has_not_is_refused_with_what_it_has(exported: tuple[Pat
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (3, "")
     [line] = done.stderr.splitlines()
-    assert "no embed graph for cpu/bf16; the bundle has cpu/fp16, cpu/fp32, cpu/int8" in line
+    assert (
+        "no embed graph for cpu/bf16; the bundle has cpu/fp16, cpu/fp32, cpu/int8, openvino/bf16, openvino/fp32" in line
+    )

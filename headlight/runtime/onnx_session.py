@@ -1,0 +1,90 @@
+"""A graph opened by ONNX Runtime's own provider for CPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from headlight.runtime.session import Outputs, Shape, Workers
+
+# Official builds may send telemetry; the variable must stand before the library is loaded.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+import onnxruntime
+
+
+class OnnxSession:
+    """See headlight.runtime.session.Session. Outputs are arrays of their own."""
+
+    def __init__(self, path: Path, workers: Workers) -> None:
+        """Open a graph; its weights are looked for beside it."""
+        self._session = _open(path, workers.threads, workers.spin)
+        # As many callers as there are streams share the one session, each with the threads of a stream.
+        alike = not workers.wide or workers.streams == 1
+        self._wide = self._session if alike else _open(path, workers.all, workers.spin)
+        self.inputs = frozenset(value.name for value in self._session.get_inputs())
+        self.outputs: dict[str, Shape] = {value.name: tuple(value.shape) for value in self._session.get_outputs()}
+
+    @contextlib.contextmanager
+    def run(self, names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False) -> Iterator[Outputs]:
+        session = self._wide if wide else self._session
+        yield (
+            _run_into(session, names, feeds, buffers)
+            if buffers
+            else dict(zip(names, session.run(names, feeds), strict=True))
+        )
+
+    def shrink(self, feeds: Outputs) -> None:
+        options = onnxruntime.RunOptions()
+        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+        self._session.run([next(iter(self.outputs))], feeds, options)  # the arena is that of all sessions
+
+
+def _run_into(session: Any, names: Sequence[str], feeds: Outputs, buffers: Outputs) -> Outputs:
+    """The outputs named; those that have a buffer are written into it."""
+    binding = session.io_binding()
+    for name, array in feeds.items():
+        binding.bind_cpu_input(name, array)
+    for name in names:
+        if name in buffers:
+            buffer = buffers[name]
+            binding.bind_output(name, "cpu", 0, buffer.dtype.type, buffer.shape, buffer.ctypes.data)
+        else:
+            binding.bind_output(name)
+    session.run_with_iobinding(binding)
+    found = zip(names, binding.get_outputs(), strict=True)
+    return {name: buffers[name] if name in buffers else value.numpy() for name, value in found}
+
+
+def _open(path: Path, threads: int, spin: bool) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    # In the order of the file: there each layer's maps are selected from before the next layer begins, and let go.
+    options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
+    options.log_severity_level = 4  # fatal: all else comes as an exception too, and standard error is for our log alone
+    options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
+    # A plan of memory would be kept for every shape there ever was, and shapes are many here. Without, batches take as long.
+    options.enable_mem_pattern = False
+    _share_arena()
+    options.add_session_config_entry("session.use_env_allocators", "1")
+    # The fused SkipLayerNormalization is 4-9 % slower on CPU than the operations it replaces (bench/results).
+    return onnxruntime.InferenceSession(
+        str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=["SkipLayerNormFusion"]
+    )
+
+
+@functools.cache
+def _share_arena() -> None:
+    """One pool of memory for all sessions of the process: each of their own would keep what its largest batch needed.
+
+    To ask malloc each time instead takes a seventh longer (large blocks are mapped anew), and to grow by no more than is asked for
+    leaves twice as much in pieces that fit nothing.
+    """
+    kind = onnxruntime.OrtMemoryInfo(
+        "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
+    )
+    onnxruntime.create_and_register_allocator(kind, None)

@@ -32,7 +32,7 @@ EXPORT_SOURCES := $(filter-out model/demo.py,$(wildcard model/*.py)) $(wildcard 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup proto proto-check train evaluate export run demo test adapters families families-table system soak lint format bench clean
+.PHONY: help setup proto proto-check train evaluate export run demo test adapters families families-table system soak tune lint format bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,11 +81,20 @@ $(MANIFESTS): build/bundles/%/manifest.json: \
 	$(PY) -m export model/checkpoints/$* --out $(@D)
 	@touch $@ # newer than its sources even where the exporter found nothing to change
 
+# What `make tune` found out, for the service that is started; nothing else is measured or tested with it.
+TUNED := build/tuned.env
+tuned := set -a; test ! -f $(TUNED) || . ./$(TUNED); set +a;
+BUNDLE ?= build/bundles/docs-rope
+PRECISION ?= fp32
+
+tune: $(SETUP) build/bundles/docs-rope/manifest.json ## find this machine's fastest options (a minute or two; BUNDLE=..., PRECISION=...)
+	$(PY) -m service.tune --bundle $(BUNDLE) --precision $(PRECISION) --out $(TUNED)
+
 run: $(SETUP) build/bundles/docs-rope/manifest.json ## start the service, show one real answer, serve until Ctrl-C
-	$(PY) -m model.demo --bundle build/bundles/docs-rope
+	@$(tuned) $(PY) -m model.demo --bundle build/bundles/docs-rope
 
 demo: $(SETUP) build/bundles/docs-rope/manifest.json ## the same, and exit 0 after the answer
-	$(PY) -m model.demo --bundle build/bundles/docs-rope --once
+	@$(tuned) $(PY) -m model.demo --bundle build/bundles/docs-rope --once
 
 test: $(SETUP) ## the tests that need no other process, machine or network
 	$(PY) -m pytest

@@ -56,11 +56,23 @@ class Config:
         ),
     )
     threads: int | None = field(
-        default=None, metadata=option(at_least(1), "threads per batch; fewer than the CPUs leave room for neighbours")
+        default=None,
+        metadata=option(
+            at_least(1), "for each batch (default: the CPUs, shared by the streams); more than 1 for few long texts"
+        ),
     )
-    streams: int = field(
-        default=2,
-        metadata=option(at_least(1), "batches at once; 1 gives each the whole machine, 2 leave no gaps between"),
+    streams: int | None = field(
+        default=None,
+        metadata=option(
+            at_least(1), "batches at once (default: one for each CPU, at most 8); fewer leave room for neighbours"
+        ),
+    )
+    wide: str = field(
+        default="on",
+        metadata=option(
+            one_of("on", "off"),
+            "whether a batch beside which nothing runs gets all threads: a sooner answer, for a second copy of the weights in memory",
+        ),
     )
     attention: str = field(
         default="on",
@@ -121,8 +133,10 @@ class Config:
         metadata=option(at_least(1), "tokens admitted at once; lower it to refuse early, not answer late"),
     )
     batch_tokens: int = field(
-        default=1024,
-        metadata=option(at_least(1), "padded tokens per batch; on CPU 512 to 2048 is best, less waits less"),
+        default=512,
+        metadata=option(
+            at_least(1), "padded tokens per batch; less waits less, `make tune` finds where more gains nothing"
+        ),
     )
     bulk_batch_ms: float = field(
         default=25.0,

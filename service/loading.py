@@ -35,6 +35,8 @@ def load(config: Config) -> Runtime:
         provider=config.provider,
         precision=config.precision,
         threads=config.threads,
+        streams=config.streams,
+        wide=config.wide == "on",
         sha256=config.bundle_sha256,
         attend=config.attention == "on",
         round_lengths=config.round_lengths,
@@ -83,11 +85,11 @@ def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Thr
     manifest = runtime.bundle.manifest
     own = metrics.of(manifest.name)
     told = limits(config, manifest)
-    admission = make_admission(config, told)
+    admission = make_admission(config, told, runtime.workers.streams)
     batcher = Batcher(
         {manifest.name: Engine(runtime.engine.run, runtime.check_golden)},
         budgets(manifest.name, runtime.roles, config),
-        streams=config.streams,
+        streams=runtime.workers.streams,
         bulk_seconds=config.bulk_batch_ms / 1000,
         rounding=Rounding(config.round_lengths, manifest.max_length),
         observe=lambda report: _observe(report, own, admission),
@@ -114,7 +116,7 @@ def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Thr
     return model, batcher
 
 
-def make_admission(config: Config, told: pb.Limits) -> Admission:
+def make_admission(config: Config, told: pb.Limits, streams: int) -> Admission:
     """The permits that the options allow."""
     # Bulk may fill the queue but for a part; one request of the largest size must be served where the queue is empty.
     bulk = max(config.max_queue_tokens - config.max_queue_tokens // RESERVE, config.max_request_tokens)
@@ -123,7 +125,7 @@ def make_admission(config: Config, told: pb.Limits) -> Admission:
         max_bulk_tokens=bulk,
         max_request_bytes=config.max_queue_bytes,
         max_output_bytes=config.max_output_bytes or STREAMS_HELD * told.max_stream_output_bytes,
-        streams=config.streams,
+        streams=streams,
     )
 
 

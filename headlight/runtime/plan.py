@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-BATCH_TOKENS = 1024  # padded tokens in one batch; measured best between 512 and 2,048 on CPU
+BATCH_TOKENS = 512  # padded tokens in one batch of one thread; `make tune` finds the best for a machine
 BATCH_SQUARES = 1 << 20  # batch x length^2 in one batch where attention is asked for
 
 

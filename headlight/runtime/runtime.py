@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
 
@@ -14,6 +14,7 @@ from headlight.errors import BundleError, InvalidInput
 from headlight.results import TokenList
 from headlight.runtime.bundle import Bundle
 from headlight.runtime.choice import resolve_attention, resolve_hidden
+from headlight.runtime.cpus import share, usable_cpus
 from headlight.runtime.engine import Engine
 from headlight.runtime.inputs import Input, checked_ids, is_pair
 from headlight.runtime.items import EncodeItem, ItemResult, Selection, everything, item_of
@@ -45,7 +46,7 @@ class Runtime:
         provider: str = "auto",
         precision: str = "fp32",
         threads: int | None = None,
-        streams: int = 1,
+        streams: int | None = 1,
         wide: bool = False,
         spin: bool = False,
         sha256: str | None = None,
@@ -59,7 +60,7 @@ class Runtime:
             provider: "cpu" or "openvino", which must be installed; "auto" is "cpu".
             precision: "fp32"; "bf16", "fp16" or "int8" where the bundle has graphs for it. Nothing chooses but the caller.
             threads: for each batch; None: the CPUs that the process may use, shared by the streams.
-            streams: batches at once, each run by a thread of the caller's.
+            streams: batches at once, of one call to `encode` or of several; None: one for each CPU, at most 8.
             wide, spin: see headlight.runtime.session.Workers.
             sha256: the digest that the manifest must have.
             attend: False to do without attention and hidden states, and without the memory of their graph.
@@ -71,13 +72,12 @@ class Runtime:
         self.bundle = Bundle(Path(bundle), sha256)
         self.provider = choose_provider(provider, precision)
         self.precision = precision
-        threads = threads or max(1, len(os.sched_getaffinity(0)) // streams)
-        workers = Workers(streams, threads, wide, spin)
+        self.workers = Workers(*share(streams, threads, usable_cpus()), wide, spin)
         self.engine = Engine(
             self.bundle,
             provider=self.provider,
             precision=precision,
-            workers=workers,
+            workers=self.workers,
             attend=attend,
             round_lengths=round_lengths,
         )
@@ -199,11 +199,7 @@ class Runtime:
             self.item(self._tokenize(i, value, truncation, selection.needs_tokens, before), selection, head_mask)
             for i, value in enumerate(inputs)
         ]
-        squared = any(item.role == "attend" for item in items)
-        results: dict[int, ItemResult] = {}
-        for rows in plan([len(item.ids) for item in items], squared=squared):
-            results.update(zip(rows, self.engine.run([items[row] for row in rows]), strict=True))
-        ordered = [results[row] for row in range(len(items))]
+        ordered = self._run(items)
         if not isinstance(pooled, PooledSpec):
             return ordered
         vector = selection.vector
@@ -212,17 +208,36 @@ class Runtime:
             for each in ordered
         ]
 
+    def _run(self, items: Sequence[EncodeItem]) -> list[ItemResult]:
+        """Results in the order of the items, which run in batches of near lengths, as many at once as there are streams."""
+        squared = any(item.role == "attend" for item in items)
+        batches = plan([len(item.ids) for item in items], squared=squared)
+        if len(batches) == 1 or self.workers.streams == 1:
+            found = [self.engine.run([items[row] for row in rows], wide=True) for rows in batches]
+        else:
+            with ThreadPoolExecutor(self.workers.streams) as streams:
+                found = list(streams.map(lambda rows: self.engine.run([items[row] for row in rows]), batches))
+        results = {
+            row: result
+            for rows, batch in zip(batches, found, strict=True)
+            for row, result in zip(rows, batch, strict=True)
+        }
+        return [results[row] for row in range(len(items))]
+
     def item(self, tokenized: Tokenized, selection: Selection, head_mask: Floats | None = None) -> EncodeItem:
         """One input as the engine takes it. Raises InvalidInput where it has not the tokens that the selection names."""
         return item_of(tokenized, selection, self.bundle.manifest.pooling, head_mask)
 
     def warm_up(self, lengths: Iterable[int]) -> None:
-        """Run every loaded graph once at each length, so that no caller pays for a first run."""
+        """Run every loaded graph at each length, once on all threads and once on each stream: no caller pays for a first run."""
+        wanted = [Selection(tokens=True)]
+        if "attend" in self.roles:
+            wanted.append(everything(self.bundle.manifest.architecture))
         for length in lengths:
             ids = np.zeros(min(length, self.bundle.manifest.max_length), dtype=np.int64)
-            self.engine.run([EncodeItem(ids, Selection(tokens=True))])
-            if "attend" in self.roles:
-                self.engine.run([EncodeItem(ids, everything(self.bundle.manifest.architecture))])
+            for selection in wanted:
+                for wide in (True, *[False] * self.workers.streams):  # one after another, streams take turns
+                    self.engine.run([EncodeItem(ids, selection)], wide=wide)
         self.engine.shrink()  # what warming up needed, most requests will not
 
     def _tokenize(self, index: int, value: Input, truncation: Truncation, with_info: bool, prompt: Prompt) -> Tokenized:

@@ -100,7 +100,7 @@ async def test_the_options_reach_the_batches(serve: Serve) -> None:
 @pytest.mark.parametrize(("queue", "request_tokens", "bulk"), [(131072, 16384, 114688), (16384, 16384, 16384)])
 def test_what_bulk_may_have_of_the_queue(queue: int, request_tokens: int, bulk: int) -> None:
     config = Config(bundle=Path("b"), max_queue_tokens=queue, max_request_tokens=request_tokens)
-    admission = make_admission(config, limits(config, manifest()))
+    admission = make_admission(config, limits(config, manifest()), 1)
     assert (admission.bulk.limit, admission.tokens.limit) == (bulk, queue)
 
 

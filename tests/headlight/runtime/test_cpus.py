@@ -1,0 +1,40 @@
+"""How many threads there are to share, and how they are shared."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from headlight.runtime.cpus import MOST_STREAMS, share, usable_cpus
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [("200000 100000", 2), ("150000 100000", 2), ("50000 100000", 1), ("max 100000", 10**6), ("", 10**6)],
+)
+def test_a_container_has_the_cpus_it_has_time_for(text: str, most: int, tmp_path: Path) -> None:
+    quota = tmp_path / "cpu.max"
+    quota.write_text(text, encoding="ascii")
+    assert usable_cpus(quota) == min(len(os.sched_getaffinity(0)), most)
+    assert usable_cpus(tmp_path / "none") == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("streams", "threads", "cpus", "expected"),
+    [
+        (None, None, 1, (1, 1)),
+        (None, None, 2, (2, 1)),
+        (None, None, 64, (MOST_STREAMS, 64 // MOST_STREAMS)),
+        (None, 4, 16, (4, 4)),
+        (None, 32, 16, (1, 32)),
+        (1, None, 16, (1, 16)),
+        (3, None, 2, (3, 1)),
+        (3, 5, 2, (3, 5)),
+    ],
+)
+def test_what_is_not_said_follows_from_the_cpus(
+    streams: int | None, threads: int | None, cpus: int, expected: tuple[int, int]
+) -> None:
+    assert share(streams, threads, cpus) == expected

@@ -16,6 +16,7 @@ import pytest
 
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.runtime import Runtime
+from headlight.runtime.session import Workers
 from service.config import Config
 from service.health import Readiness
 from service.inflight import InFlight
@@ -59,6 +60,7 @@ Serve = Callable[..., AbstractAsyncContextManager[Service]]
 async def serving(runtime: FakeRuntime | None = None, *, loaded: bool = True, **options: Any) -> AsyncIterator[Service]:
     config = Config(bundle=Path("none"), grpc=Address("127.0.0.1", 0), **options)
     runtime = runtime or FakeRuntime()
+    runtime.workers = Workers(config.streams or runtime.workers.streams)
     metrics, readiness, in_flight, models = Metrics(), Readiness(), InFlight(), Models()
     tokenizers = ThreadPoolExecutor(1)
     servicer = HeadlightServicer(models, config.stall_seconds)

@@ -15,6 +15,7 @@ from headlight.results import TokenList
 from headlight.runtime.items import EncodeItem, ItemResult, Selection
 from headlight.runtime.manifest import Architecture, Manifest, ParityEntry
 from headlight.runtime.prompts import Prompts
+from headlight.runtime.session import Workers
 from headlight.runtime.shapes import attention_shape
 from headlight.runtime.values import Tokenized
 from headlight.runtime.vectors import Offer
@@ -75,6 +76,7 @@ class FakeEngine:
 
     def __init__(self) -> None:
         self.batches: list[list[EncodeItem]] = []
+        self.wide: list[bool] = []  # of each batch
         self.started = threading.Semaphore(0)
         self.gate = threading.Event()
         self.gate.set()
@@ -83,8 +85,9 @@ class FakeEngine:
         self.probes = 0
         self.probe_fails = False
 
-    def run(self, items: Sequence[EncodeItem]) -> list[ItemResult]:
+    def run(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
         self.batches.append(list(items))
+        self.wide.append(wide)
         self.started.release()
         assert self.gate.wait(30)
         if self.broken is not None:
@@ -154,7 +157,7 @@ class FakeRuntime:
         self.provider, self.precision = "cpu", "fp32"
         self.roles = frozenset({"embed", "attend"} if attend else {"embed"})
         self.tokenizer = FakeTokenizer() if tokenizer else None
-        self.engine = FakeEngine()
+        self.engine, self.workers = FakeEngine(), Workers(streams=2)
         self.prompts = Prompts(self.bundle.manifest.prompts, self.bundle.manifest.default_prompt)
         self.offer = Offer(DIM, self.bundle.manifest.normalize)
 

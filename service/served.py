@@ -11,30 +11,21 @@ from typing import TypeVar
 
 import grpc
 
-from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import Runtime
-from headlight.runtime.items import EncodeItem, ItemResult, item_of
+from headlight.runtime.items import EncodeItem, ItemResult
 from headlight.runtime.values import Tokenized
 from service.admission import Admission, Permit, Shortage, largest_output
 from service.answers import describe, header, model_ref, token_info, tokenize_answer
 from service.batcher import Batcher
-from service.convert import (
-    EncodeInput,
-    EncodeJob,
-    Pair,
-    TokenIds,
-    TokenizeJob,
-    check_tokens,
-    encode_job,
-    tokenize_job,
-)
+from service.convert import TokenizeJob, encode_job, tokenize_job
 from service.groups import Answer
 from service.interface import Interface
 from service.metrics import ModelMetrics
 from service.prepared import Prepared
 from service.status import reason_of
 from service.threads import Threads
+from service.tokenizing import items_of, size_of, tokenized
 
 T = TypeVar("T")
 LEAST_TOKEN_INFO_BYTES = 8  # of one token on the wire: id, piece, start, end, special, segment
@@ -97,8 +88,8 @@ class ServedModel:
         job = encode_job(request, self._interface)
 
         def tokenize(left: threading.Event) -> tuple[list[Tokenized], list[EncodeItem], pb.EncodeResponse]:
-            inputs = list(self._tokenized(job.tokenize, left))
-            items = list(self._items(job, inputs))
+            inputs = list(tokenized(job.tokenize, self._runtime, left))
+            items = list(items_of(job, inputs, self.pooling))
             if not items:  # the caller has left
                 return inputs, items, pb.EncodeResponse()
             with_info = request.outputs.HasField("token_info")
@@ -178,7 +169,7 @@ class ServedModel:
         job = tokenize_job(request, self._interface)
 
         def tokenize(left: threading.Event) -> bytes:
-            infos = (token_info(tokenized.info) for tokenized in self._tokenized(job, left) if tokenized.info)
+            infos = (token_info(each.info) for each in tokenized(job, self._runtime, left) if each.info)
             return tokenize_answer(self.ref, infos, len(job.inputs), self.limits.max_unary_response_bytes)
 
         return await self._off_the_loop(job, tokenize)
@@ -216,52 +207,7 @@ class ServedModel:
 
     async def _off_the_loop(self, job: TokenizeJob, work: Callable[[threading.Event], T]) -> T:
         """The whole of `work` on a request in one go: in a thread, unless that costs more than the work itself."""
-        if sum(map(_size, job.inputs)) + len(job.prompt) * len(job.inputs) <= INLINE_CHARACTERS:
+        if size_of(job) <= INLINE_CHARACTERS:
             return work(threading.Event())
         with self.stage("tokenize"):
             return await self._tokenizers.run(work)
-
-    def _tokenized(self, job: TokenizeJob, left: threading.Event) -> Iterator[Tokenized]:
-        """Each input in turn, until the caller has left."""
-        tokens = 0
-        for place, value in enumerate(job.inputs):
-            if left.is_set():
-                return
-            try:
-                tokenized = self._tokenize_one(value, job)
-            except InvalidInput as error:
-                field = f"inputs[{place}].{_kind(value)}.{error.field}".rstrip(".")
-                raise InvalidInput(field, error.problem) from None
-            tokens += len(tokenized.ids)
-            check_tokens(tokens, job.max_tokens)
-            yield tokenized
-
-    def _items(self, job: EncodeJob, inputs: Sequence[Tokenized]) -> Iterator[EncodeItem]:
-        """What is to run of each input."""
-        for at, (tokenized, head_mask) in enumerate(zip(inputs, job.head_masks, strict=False)):
-            try:
-                yield item_of(tokenized, job.selection, self.pooling, head_mask)
-            except InvalidInput as error:
-                where = "" if len(job.head_masks) == 1 else f"inputs[{at}]: "
-                raise InvalidInput(error.field, f"{where}{error.problem}") from None
-
-    def _tokenize_one(self, value: EncodeInput, job: TokenizeJob) -> Tokenized:
-        if isinstance(value, TokenIds):
-            return self._runtime.check_ids(value.ids, value.segments, with_info=job.with_info)
-        if self._runtime.tokenizer is None:
-            raise RuntimeError("text was accepted without a tokenizer. This is a bug.")
-        first, second = value if isinstance(value, Pair) else (value, None)
-        prompt = "" if second is not None else job.prompt
-        return self._runtime.tokenizer.encode(
-            first, second, prompt=prompt, truncation=job.truncation, limit=job.limit, with_info=job.with_info
-        )
-
-
-def _kind(value: EncodeInput) -> str:
-    """The field of pb.Input that it came in."""
-    return "text" if isinstance(value, str) else "pair" if isinstance(value, Pair) else "ids"
-
-
-def _size(value: EncodeInput) -> int:
-    """Characters or ids to go through."""
-    return len(value) if isinstance(value, str) else sum(map(len, value))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from headlight.errors import DeadlineExceeded, HeadlightError, Unavailable
 from headlight.priority import Priority
@@ -18,16 +18,23 @@ from service.admission import Permit
 from service.groups import Answer, Group, Slot
 from service.lanes import Batch, Budget, Entry, LaneKey
 from service.policy import Lanes
+from service.threads import Workers
 
 log = logging.getLogger("service.batcher")
 EXPIRED = "the deadline passed in the queue; what had not started never will"
 FAILURES_BEFORE_PROBE = 3  # batches in a row; one caller's bad luck is not yet a broken device
 
 
+class Run(Protocol):
+    """Encodes one batch, on all threads where it is `wide`; raises EngineError."""
+
+    def __call__(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]: ...
+
+
 class Engine(NamedTuple):
     """What the batcher needs of a model. Both are called from its threads."""
 
-    run: Callable[[Sequence[EncodeItem]], list[ItemResult]]  # encodes one batch; raises EngineError
+    run: Run
     probe: Callable[[], None]  # raises unless the model still computes what it should
 
 
@@ -77,8 +84,8 @@ class Batcher:
         self._lanes: Lanes[Slot] = Lanes(budgets, bulk_seconds=bulk_seconds)
         self._rounding = rounding
         self._streams = asyncio.Semaphore(streams)
-        self._idle = streams  # that run no batch
-        self._threads = ThreadPoolExecutor(streams, thread_name_prefix="engine")
+        self._count, self._idle = streams, streams  # all of them, and those that run no batch
+        self._threads = Workers(streams, "engine")
         self._observe = observe
         self._on_cancel = on_cancel
         self._clock = clock
@@ -153,8 +160,9 @@ class Batcher:
                     for entry in batch.entries:
                         entry.value.group.begun(entry.length)
                     if batch.entries:
+                        alone = self._idle == self._count and not len(self._lanes)
                         self._idle -= 1
-                        batches.create_task(self._execute(batch))
+                        batches.create_task(self._execute(batch, wide=alone))
                         continue
                     self._streams.release()
                     if not len(self._lanes):
@@ -195,15 +203,16 @@ class Batcher:
         self._closed = True
         for group in self._waiting:
             group.fail(Unavailable("the service is shutting down; try another replica"))
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
-    async def _execute(self, batch: Batch[Slot]) -> None:
-        """Run one batch; its stream is free again afterwards."""
+    async def _execute(self, batch: Batch[Slot], *, wide: bool) -> None:
+        """Run one batch, on all threads where nothing else runs or waits; its stream is free again afterwards."""
         model = batch.entries[0].lane.model
-        run, loop, started = self._engines[model].run, asyncio.get_running_loop(), self._clock()
+        run, started = self._engines[model].run, self._clock()
         try:
             try:
-                results = await loop.run_in_executor(self._threads, run, [entry.value.item for entry in batch.entries])
+                items = [entry.value.item for entry in batch.entries]
+                results = await self._threads.start(functools.partial(run, items, wide=wide))
             finally:
                 for entry in batch.entries:
                     entry.value.group.ended(entry.length)
@@ -237,7 +246,7 @@ class Batcher:
             return
         log.warning("batches keep failing; probing the engine", extra={"event": "engine_probe", "model": model})
         try:
-            await asyncio.get_running_loop().run_in_executor(self._threads, self._engines[model].probe)
+            await self._threads.start(self._engines[model].probe)
         except Exception as lost:
             kind = type(lost).__name__
             log.critical("the engine does not recover", extra={"event": "engine_lost", "model": model, "kind": kind})

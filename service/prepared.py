@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from headlight.errors import InvalidInput
@@ -10,6 +11,7 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.priority import Priority
 from headlight.runtime.choice import Choice
 from headlight.runtime.items import EncodeItem, Selection
+from headlight.runtime.manifest import Architecture
 from headlight.runtime.shapes import attention_bytes
 from headlight.runtime.values import Tokenized
 from service.answers import FRAMING_BYTES
@@ -24,7 +26,9 @@ class Prepared:
         inputs: as tokenised.
         items: to run.
         header: the answer without data.
-        sizes: bytes of data of each item, by output.
+        output_bytes: of data, by output.
+        data_bytes: their sum.
+        architecture: of the model.
         arrived_ns: on time.monotonic_ns.
         priority: how soon it is wanted.
     """
@@ -32,7 +36,9 @@ class Prepared:
     inputs: list[Tokenized]
     items: list[EncodeItem]
     header: pb.EncodeResponse
-    sizes: list[dict[str, int]]
+    output_bytes: dict[str, int]
+    data_bytes: int
+    architecture: Architecture
     arrived_ns: int
     priority: Priority = "interactive"
 
@@ -41,18 +47,9 @@ class Prepared:
         return self.items[0].selection
 
     @property
-    def output_bytes(self) -> dict[str, int]:
-        """Of data, by output."""
-        return {name: sum(size[name] for size in self.sizes) for name in self.sizes[0]}
-
-    @property
     def item_bytes(self) -> list[int]:
         """Of data, by input."""
-        return [sum(size.values()) for size in self.sizes]
-
-    @property
-    def data_bytes(self) -> int:
-        return self.header.data_bytes
+        return [sum(item.output_bytes(self.architecture).values()) for item in self.items]
 
     @property
     def largest(self) -> str:
@@ -98,6 +95,15 @@ class Prepared:
             if sum(attention_bytes(smaller, item.where) for item in self.items) <= room:
                 return f"; {words} would fit"
         return ""
+
+
+def output_bytes(items: Sequence[EncodeItem], architecture: Architecture) -> dict[str, int]:
+    """Bytes of data of all items of one selection, by output."""
+    first, wanted = items[0].output_bytes(architecture), items[0].selection
+    if not wanted.tokens and wanted.attention is None and wanted.hidden is None:  # all are of one size
+        return {name: len(items) * size for name, size in first.items()}
+    sizes = [first, *(item.output_bytes(architecture) for item in items[1:])]
+    return {name: sum(size[name] for size in sizes) for name in first}
 
 
 def check_max_bytes(prepared: Prepared) -> None:

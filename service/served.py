@@ -7,39 +7,50 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
 from typing import TypeVar
 
 import grpc
 
-from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.priority import Priority
 from headlight.runtime import Runtime
-from headlight.runtime.items import EncodeItem, ItemResult, item_of
+from headlight.runtime.items import EncodeItem, ItemResult
 from headlight.runtime.values import Tokenized
-from service.admission import Admission, Permit, Shortage, largest_output
+from service.admission import Admission, Permit, Shed, Shortage, largest_output
 from service.answers import describe, header, model_ref, token_info, tokenize_answer
 from service.batcher import Batcher
-from service.convert import (
-    EncodeInput,
-    EncodeJob,
-    Pair,
-    TokenIds,
-    TokenizeJob,
-    check_tokens,
-    encode_job,
-    tokenize_job,
-)
+from service.convert import TokenizeJob, encode_job, tokenize_job
 from service.groups import Answer
 from service.interface import Interface
 from service.metrics import ModelMetrics
-from service.prepared import Prepared
+from service.prepared import Prepared, output_bytes
 from service.status import reason_of
 from service.threads import Threads
+from service.tokenizing import items_of, size_of, tokenized
 
 T = TypeVar("T")
 LEAST_TOKEN_INFO_BYTES = 8  # of one token on the wire: id, piece, start, end, special, segment
+NOBODY_LEAVES = threading.Event()  # never set: while work is done on the event loop nobody can leave
 INLINE_CHARACTERS = 512  # some 50 µs to tokenise; handing that to a thread and back takes 100 µs and more
+
+
+class Receiving:
+    """While one request is dealt with; see ServedModel.receive."""
+
+    def __init__(self, permit: Permit, metrics: ModelMetrics) -> None:
+        self._permit = permit
+        self._metrics = metrics
+
+    def __enter__(self) -> Permit:
+        return self._permit
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._permit.give_back()
+        if isinstance(error, Exception) and not isinstance(error, grpc.aio.BaseError):
+            self._metrics.rejected[reason_of(error)].inc()
 
 
 class ServedModel:
@@ -98,8 +109,8 @@ class ServedModel:
         job = encode_job(request, self._interface)
 
         def tokenize(left: threading.Event) -> tuple[list[Tokenized], list[EncodeItem], pb.EncodeResponse]:
-            inputs = list(self._tokenized(job.tokenize, left))
-            items = list(self._items(job, inputs))
+            inputs = list(tokenized(job.tokenize, self._runtime, left))
+            items = list(items_of(job, inputs, self.pooling))
             if not items:  # the caller has left
                 return inputs, items, pb.EncodeResponse()
             with_info = request.outputs.HasField("token_info")
@@ -107,9 +118,9 @@ class ServedModel:
 
         inputs, items, response = await self._off_the_loop(job.tokenize, tokenize)
         response.timings.tokenize_ns = time.monotonic_ns() - arrived_ns
-        sizes = [item.output_bytes(self._architecture) for item in items]
-        response.data_bytes = sum(sum(size.values()) for size in sizes)
-        return Prepared(inputs, items, response, sizes, arrived_ns, job.priority)
+        sizes = output_bytes(items, self._architecture)
+        data_bytes = response.data_bytes = sum(sizes.values())
+        return Prepared(inputs, items, response, sizes, data_bytes, self._architecture, arrived_ns, job.priority)
 
     def hold_output(self, prepared: Prepared) -> Permit:
         """A permit for the bytes of the answer, of which a process holds only so many. Leave it once they are sent.
@@ -120,8 +131,9 @@ class ServedModel:
         info = prepared.header.ByteSize()  # the tokens, where they are asked for, can be most of an answer
         # A stream's header may come on top of what it may hold: that alone makes no answer one that can never be served.
         size = min(info + prepared.data_bytes, largest_output(self._admission.outputs.limit))
-        fits = prepared.what_fits(self._admission.room - info)
-        return self._admission.hold_output(size, prepared.largest, fits)
+        room = self._admission.room
+        field, fits = ("", "") if size <= room else (prepared.largest, prepared.what_fits(room - info))
+        return self._admission.hold_output(size, field, fits)
 
     def hold_info(self, size: int) -> Permit:
         """The same for an answer of so many bytes without data: of Tokenize, or of a dry run.
@@ -185,13 +197,12 @@ class ServedModel:
         job = tokenize_job(request, self._interface)
 
         def tokenize(left: threading.Event) -> bytes:
-            infos = (token_info(tokenized.info) for tokenized in self._tokenized(job, left) if tokenized.info)
+            infos = (token_info(each.info) for each in tokenized(job, self._runtime, left) if each.info)
             return tokenize_answer(self.ref, infos, len(job.inputs), self.limits.max_unary_response_bytes)
 
         return await self._off_the_loop(job, tokenize)
 
-    @contextlib.contextmanager
-    def receive(self, size: int) -> Iterator[Permit]:
+    def receive(self, size: int) -> Receiving:
         """Around everything that is done for one request: a permit for its bytes, and a count of how it fails.
 
         A caller who leaves while being written to shows as an error of gRPC's: counted by `stage`, and no failure.
@@ -200,13 +211,11 @@ class ServedModel:
             Shed: there is no room for so many bytes.
         """
         try:
-            with self._admission.receive(size) as permit:
-                yield permit
-        except grpc.aio.BaseError:
-            raise
-        except Exception as error:
+            permit = self._admission.receive(size)
+        except Shed as error:
             self._metrics.rejected[reason_of(error)].inc()
             raise
+        return Receiving(permit, self._metrics)
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -223,52 +232,7 @@ class ServedModel:
 
     async def _off_the_loop(self, job: TokenizeJob, work: Callable[[threading.Event], T]) -> T:
         """The whole of `work` on a request in one go: in a thread, unless that costs more than the work itself."""
-        if sum(map(_size, job.inputs)) + len(job.prompt) * len(job.inputs) <= INLINE_CHARACTERS:
-            return work(threading.Event())
+        if size_of(job) <= INLINE_CHARACTERS:
+            return work(NOBODY_LEAVES)
         with self.stage("tokenize"):
             return await self._tokenizers.run(work)
-
-    def _tokenized(self, job: TokenizeJob, left: threading.Event) -> Iterator[Tokenized]:
-        """Each input in turn, until the caller has left."""
-        tokens = 0
-        for place, value in enumerate(job.inputs):
-            if left.is_set():
-                return
-            try:
-                tokenized = self._tokenize_one(value, job)
-            except InvalidInput as error:
-                field = f"inputs[{place}].{_kind(value)}.{error.field}".rstrip(".")
-                raise InvalidInput(field, error.problem) from None
-            tokens += len(tokenized.ids)
-            check_tokens(tokens, job.max_tokens)
-            yield tokenized
-
-    def _items(self, job: EncodeJob, inputs: Sequence[Tokenized]) -> Iterator[EncodeItem]:
-        """What is to run of each input."""
-        for at, (tokenized, head_mask) in enumerate(zip(inputs, job.head_masks, strict=False)):
-            try:
-                yield item_of(tokenized, job.selection, self.pooling, head_mask)
-            except InvalidInput as error:
-                where = "" if len(job.head_masks) == 1 else f"inputs[{at}]: "
-                raise InvalidInput(error.field, f"{where}{error.problem}") from None
-
-    def _tokenize_one(self, value: EncodeInput, job: TokenizeJob) -> Tokenized:
-        if isinstance(value, TokenIds):
-            return self._runtime.check_ids(value.ids, value.segments, with_info=job.with_info)
-        if self._runtime.tokenizer is None:
-            raise RuntimeError("text was accepted without a tokenizer. This is a bug.")
-        first, second = value if isinstance(value, Pair) else (value, None)
-        prompt = "" if second is not None else job.prompt
-        return self._runtime.tokenizer.encode(
-            first, second, prompt=prompt, truncation=job.truncation, limit=job.limit, with_info=job.with_info
-        )
-
-
-def _kind(value: EncodeInput) -> str:
-    """The field of pb.Input that it came in."""
-    return "text" if isinstance(value, str) else "pair" if isinstance(value, Pair) else "ids"
-
-
-def _size(value: EncodeInput) -> int:
-    """Characters or ids to go through."""
-    return len(value) if isinstance(value, str) else sum(map(len, value))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -77,18 +77,56 @@ class Tokenizer:
             InvalidInput: empty, without a single token of its own, or too long; `field` is empty, or "first" or "second" of a
                 pair, for the caller to complete.
         """
-        for field, part in (("first" if second is not None else "", text), ("second", second)):
-            if part == "":
-                raise InvalidInput(field, "is empty; send at least one character")
-        if prompt:
-            return self._with_prompt(prompt, text, truncation if limit else None, with_info)
-        encoding = self._plain.encode(text, second)
+        value = text if second is None else (text, second)
+        return next(self.encode_each([value], prompt=prompt, truncation=truncation, limit=limit, with_info=with_info))
+
+    def encode_each(
+        self,
+        values: Sequence[str | tuple[str, str]],
+        *,
+        prompt: str = "",
+        truncation: Truncation = "refuse",
+        limit: bool = True,
+        with_info: bool = False,
+    ) -> Iterator[Tokenized]:
+        """The same of many, in one call of the library: other threads need not wait for each in turn.
+
+        Args:
+            values: texts, and pairs of texts.
+            prompt, truncation, limit, with_info: see `encode`; pairs have no prompt before them.
+
+        Yields:
+            One result for each, in their order.
+
+        Raises:
+            InvalidInput: see `encode`; for the first that cannot be encoded, when its turn comes.
+        """
+        bare = not (prompt or with_info)  # nobody asks where in the text the tokens are, which is a quarter of the work
+        encode_all = self._plain.encode_batch_fast if bare else self._plain.encode_batch
+        encodings = encode_all([prompt + value if isinstance(value, str) else value for value in values])
+        kept = truncation if limit else None
+        for value, encoding in zip(values, encodings, strict=True):
+            _check_characters(value)
+            if prompt and isinstance(value, str):
+                yield self._with_prompt(prompt, encoding, kept, with_info)
+            else:
+                yield self._without_prompt(value, encoding, kept, with_info)
+
+    def _without_prompt(
+        self,
+        value: str | tuple[str, str],
+        encoding: tokenizers.Encoding,
+        truncation: Truncation | None,
+        with_info: bool,
+    ) -> Tokenized:
+        """What was read of one input; `truncation` None: any length."""
         length = len(encoding)
-        if limit and length > self.max_length:
+        if truncation is not None and length > self.max_length:
             if truncation == "refuse":
                 problem = f"has {length} tokens, the model takes {self.max_length}; shorten it or ask for truncation"
                 raise InvalidInput("", problem)
-            encoding = self._cutting[truncation].encode(text, second)
+            parts = (value,) if isinstance(value, str) else value
+            encoding = self._cutting[truncation].encode(*parts)
         ids = np.asarray(encoding.ids, dtype=np.int64)
         if not len(ids):
             raise InvalidInput("", "holds no token that the model knows")
@@ -96,9 +134,10 @@ class Tokenizer:
         told = (_info(encoding), segments, _words(encoding)) if with_info else (None, segments)
         return Tokenized(ids, length, *told)
 
-    def _with_prompt(self, prompt: str, text: str, truncation: Truncation | None, with_info: bool) -> Tokenized:
-        """As `encode` of one text; `truncation` None: any length."""
-        encoding = self._plain.encode(prompt + text)
+    def _with_prompt(
+        self, prompt: str, encoding: tokenizers.Encoding, truncation: Truncation | None, with_info: bool
+    ) -> Tokenized:
+        """The same of a text and a prompt before it."""
         length = len(encoding)
         special = np.array(encoding.special_tokens_mask, dtype=np.bool_)
         ends = np.array([end for _, end in encoding.offsets], dtype=np.int64)
@@ -148,6 +187,16 @@ class Tokenizer:
     def pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
         """The vocabulary's spelling of each id; empty where the vocabulary has none."""
         return tuple(self._plain.id_to_token(i) or "" for i in ids)
+
+
+def _check_characters(value: str | tuple[str, str]) -> None:
+    """Raises InvalidInput where an input, or a part of a pair, has none."""
+    if isinstance(value, str):
+        empty = None if value else ""
+    else:
+        empty = next((field for field, part in zip(("first", "second"), value, strict=True) if not part), None)
+    if empty is not None:
+        raise InvalidInput(empty, "is empty; send at least one character")
 
 
 def _info(encoding: tokenizers.Encoding) -> TokenList:

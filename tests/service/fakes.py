@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -136,6 +136,11 @@ class FakeTokenizer:
         ids = np.array([len(word) % VOCABULARY for word in words], dtype=np.int64)
         segments = (np.arange(len(ids)) >= len(text.split())).astype(np.int64)
         return Tokenized(ids, length, info(ids.tolist()) if with_info else None, segments, prompt_length=prompted)
+
+    def encode_each(self, values: Sequence[Any], *, prompt: str = "", **options: Any) -> Iterator[Tokenized]:
+        for value in values:
+            parts = (value,) if isinstance(value, str) else value
+            yield self.encode(*parts, prompt=prompt if len(parts) == 1 else "", **options)
 
 
 def info(ids: Sequence[int]) -> TokenList:

@@ -74,3 +74,18 @@ async def test_bulk_runs_as_fast_as_the_batches_before_it_did() -> None:
         1,
         9,
     ]  # on a clock that stands still, any number takes no time
+
+
+async def test_a_batch_beside_which_nothing_runs_or_waits_has_all_threads() -> None:
+    async with running(streams=2, tokens=10**6) as setup:
+        await setup.submit(item(3))
+        await setup.started()
+        setup.engine.gate.clear()
+        first = asyncio.create_task(setup.submit(item(3)))
+        await setup.started()
+        second = asyncio.create_task(setup.submit(item(4)))  # beside the first
+        await setup.started()
+        setup.engine.gate.set()
+        await asyncio.gather(first, second)
+        await setup.submit(*[item(200) for _ in range(4)])  # split over both
+        assert setup.engine.wide == [True, True, False, False, False]

@@ -1,0 +1,41 @@
+"""The messages of bench.front: what its load generator sends, and how large the answers are."""
+
+from __future__ import annotations
+
+import random
+
+from headlight.pb import headlight_pb2 as pb
+
+FLOOR = "bench.Floor"  # the bare server's service
+WIDTH = 288  # of docs-rope's vectors
+TOKENS = 12
+REPLY_BYTES = {1: 4 * WIDTH + 150, 32: 32 * (4 * WIDTH + 6) + 150}  # by texts: data, and what is told of them
+WORDS = (
+    "join",
+    "two",
+    "paths",
+    "read",
+    "file",
+    "and",
+    "decode",
+    "json",
+    "parse",
+    "date",
+    "from",
+    "string",
+    "return",
+    "list",
+)
+
+
+def inputs(kind: str, count: int) -> list[pb.Input]:
+    """Short texts of some 10 tokens, the same each time; or as many ids."""
+    chosen = random.Random(0)
+    if kind == "ids":
+        return [pb.Input(ids=pb.TokenIds(ids=chosen.choices(range(5, 2000), k=TOKENS))) for _ in range(count)]
+    return [pb.Input(text=" ".join(chosen.choices(WORDS, k=TOKENS - 2))) for _ in range(count)]
+
+
+def request(kind: str, count: int) -> pb.EncodeRequest:
+    """For the pooled vectors of so many inputs, as our client asks for them."""
+    return pb.EncodeRequest(inputs=inputs(kind, count), outputs=pb.Outputs(pooled=pb.PooledOutput()))

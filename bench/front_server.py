@@ -1,0 +1,100 @@
+"""What bench.front measures, each in a process of its own: a bare server of gRPC, or Headlight with or without its model.
+
+    python -m bench.front_server floor|front|real
+
+It says on standard error, as the service does, which port it listens on and when it serves; SIGTERM ends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import json
+import pstats
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from unittest import mock
+
+import grpc
+import numpy as np
+
+from bench.front_messages import FLOOR, REPLY_BYTES
+from headlight.runtime import Runtime
+from headlight.runtime.items import EncodeItem, ItemResult
+from service import logs, server
+from service.config import Config
+from service.loading import assemble
+from service.memory import settle_allocator
+from service.parsing import Address
+
+ANY_PORT = Address("127.0.0.1", 0)
+PROFILE_LINES = 45
+
+
+async def floor() -> None:
+    """The least that can be done: bytes in, bytes of an answer's size out, no interceptor, nothing decoded."""
+    listening = grpc.aio.server()
+    handlers = {}
+    for texts, size in REPLY_BYTES.items():
+        reply = bytes(size)
+
+        async def unary(_: bytes, context: object, reply: bytes = reply) -> bytes:
+            return reply
+
+        async def stream(requests: AsyncIterator[bytes], context: object, reply: bytes = reply) -> AsyncIterator[bytes]:
+            async for _ in requests:
+                yield reply
+
+        handlers[f"Unary{texts}"] = grpc.unary_unary_rpc_method_handler(unary)
+        handlers[f"Stream{texts}"] = grpc.stream_stream_rpc_method_handler(stream)
+    listening.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(FLOOR, handlers),))
+    port = listening.add_insecure_port(str(ANY_PORT))
+    await listening.start()
+    sys.stderr.write(json.dumps({"event": "listening", "grpc_port": port}) + "\n")
+    sys.stderr.write(json.dumps({"event": "serving"}) + "\n")
+    sys.stderr.flush()
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    await stopped.wait()
+    await listening.stop(None)
+
+
+async def headlight(bundle: Path, *, with_model: bool) -> None:
+    """The service itself. Without its model, once that has been checked: batches are answered at once, with zeros."""
+
+    def without_model(runtime: Runtime, *rest: object) -> object:
+        width = runtime.bundle.manifest.architecture.pooled_dim
+
+        def run(items: Sequence[EncodeItem]) -> list[ItemResult]:
+            return [ItemResult(pooled=vector) for vector in np.zeros((len(items), width), dtype=np.float32)]
+
+        mock.patch.object(runtime.engine, "run", run).start()
+        return assemble(runtime, *rest)  # type: ignore[arg-type]  # passed on as they came
+
+    config = Config(bundle=bundle, grpc=ANY_PORT, http=ANY_PORT)
+    with mock.patch.object(server, "assemble", assemble if with_model else without_model):
+        await server.Server(config).serve()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=("floor", "front", "real"))
+    parser.add_argument("--bundle", type=Path, default=Path("build/bundles/docs-rope"))
+    parser.add_argument("--profile", action="store_true")
+    options = parser.parse_args()
+    settle_allocator()
+    logs.configure("info")
+    life = floor() if options.kind == "floor" else headlight(options.bundle, with_model=options.kind == "real")
+    if not options.profile:
+        asyncio.run(life)
+        return
+    profile = cProfile.Profile()
+    profile.runcall(asyncio.run, life)
+    pstats.Stats(profile).sort_stats("tottime").print_stats(PROFILE_LINES)
+
+
+if __name__ == "__main__":
+    main()

@@ -25,6 +25,7 @@ ALLOWED = {
         "headlight.pb",
         "headlight.errors",
         "headlight.results",
+        "headlight.priority",
         "headlight.spec",
         "headlight.wire",
         "headlight.wire_vectors",

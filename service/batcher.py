@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from headlight.errors import DeadlineExceeded, HeadlightError, Unavailable
@@ -15,6 +15,7 @@ from headlight.runtime.items import EncodeItem, ItemResult
 from service.admission import Permit
 from service.groups import Answer, Group, Slot
 from service.lanes import Batch, Budget, Entry, LaneKey, Lanes
+from service.threads import Workers
 
 log = logging.getLogger("service.batcher")
 EXPIRED = "the deadline passed in the queue; what had not started never will"
@@ -68,7 +69,7 @@ class Batcher:
         self._engines = engines
         self._lanes: Lanes[Slot] = Lanes(budgets)
         self._streams = asyncio.Semaphore(streams)
-        self._threads = ThreadPoolExecutor(streams, thread_name_prefix="engine")
+        self._threads = Workers(streams, "engine")
         self._observe = observe
         self._on_cancel = on_cancel
         self._clock = clock
@@ -179,15 +180,16 @@ class Batcher:
         self._closed = True
         for group in self._waiting:
             group.fail(Unavailable("the service is shutting down; try another replica"))
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     async def _execute(self, batch: Batch[Slot]) -> None:
         """Run one batch; its stream is free again afterwards."""
         model = batch.entries[0].lane.model
-        run, loop, started = self._engines[model].run, asyncio.get_running_loop(), self._clock()
+        run, started = self._engines[model].run, self._clock()
         try:
             try:
-                results = await loop.run_in_executor(self._threads, run, [entry.value.item for entry in batch.entries])
+                items = [entry.value.item for entry in batch.entries]
+                results = await self._threads.run(functools.partial(run, items))
             finally:
                 for entry in batch.entries:
                     entry.value.group.ended(entry.length)
@@ -219,7 +221,7 @@ class Batcher:
             return
         log.warning("batches keep failing; probing the engine", extra={"event": "engine_probe", "model": model})
         try:
-            await asyncio.get_running_loop().run_in_executor(self._threads, self._engines[model].probe)
+            await self._threads.run(self._engines[model].probe)
         except Exception as lost:
             kind = type(lost).__name__
             log.critical("the engine does not recover", extra={"event": "engine_lost", "model": model, "kind": kind})

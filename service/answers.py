@@ -110,9 +110,9 @@ def header(
         architecture: of the model.
     """
     dim = architecture.dim
-    response = pb.EncodeResponse(model=ref, items=[_item(tokenized, with_info) for tokenized in inputs])
+    told = [_item(tokenized, with_info) for tokenized in inputs]
+    response = pb.EncodeResponse(model=ref, items=told, usage=_usage(inputs))
     wanted = items[0].selection
-    response.usage.CopyFrom(_usage(inputs))
     if wanted.pooled:
         width = wanted.vector.width or architecture.pooled_dim
         for dtype in wanted.vector.dtypes:
@@ -179,7 +179,9 @@ def pooled_tensors(response: pb.EncodeResponse, results: Sequence[ItemResult], v
     """The pooled vectors [N, ...] in each type that a header announces."""
     if not response.pooled:
         return []
-    vectors = np.stack([result.pooled for result in results if result.pooled is not None])
+    # Not np.stack, which makes an array of two axes of each first.
+    vectors = np.concatenate([result.pooled for result in results if result.pooled is not None])
+    vectors = vectors.reshape(len(results), -1)
     return list(as_types(vectors, vector).values())
 
 

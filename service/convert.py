@@ -103,18 +103,20 @@ def _inputs(inputs: Sequence[pb.Input], interface: Interface, max_tokens: int, p
         raise InvalidInput("inputs", f"has {len(inputs)} entries; send 1 to {interface.max_items}")
     converted, ids = list[EncodeInput](), 0
     for place, value in enumerate(inputs):
-        converted.append(_input(place, value, interface, prompt))
-        ids += len(value.ids.ids)
-        check_tokens(ids, max_tokens)
+        one = _input(place, value, interface, prompt)
+        converted.append(one)
+        if isinstance(one, TokenIds):
+            ids += len(one.ids)
+            check_tokens(ids, max_tokens)
     return converted
 
 
 def _input(place: int, value: pb.Input, interface: Interface, prompt: Prompt) -> EncodeInput:
     kind = value.WhichOneof("content")
-    accepted = " or ".join(interface.accepts)
-    if kind is None:
-        raise InvalidInput(f"inputs[{place}]", f"is empty; set {accepted}")
-    if kind not in interface.accepts:
+    if kind is None or kind not in interface.accepts:
+        accepted = " or ".join(interface.accepts)
+        if kind is None:
+            raise InvalidInput(f"inputs[{place}]", f"is empty; set {accepted}")
         raise InvalidInput(f"inputs[{place}].{kind}", f"this model takes {accepted}")
     if kind != "text":
         _check_prompt(f"inputs[{place}].{kind}", prompt, kind)

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
+from prometheus_client import Counter
 
 from headlight.errors import InvalidInput
 from service.deadline import deadline_of
@@ -38,11 +39,15 @@ class _Series:
         labels = (kind, service, method)
         self._handled = metrics.grpc_handled
         self._labels = labels
+        self._by_code: dict[grpc.StatusCode, Counter] = {}  # to find one by its labels takes longer than to count
         self.started = metrics.grpc_started.labels(*labels)
         self.seconds = metrics.grpc_seconds.labels(*labels)
 
     def handled(self, code: grpc.StatusCode) -> None:
-        self._handled.labels(*self._labels, code.name).inc()
+        counter = self._by_code.get(code)
+        if counter is None:
+            counter = self._by_code[code] = self._handled.labels(*self._labels, code.name)
+        counter.inc()
 
 
 class Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # the same

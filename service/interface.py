@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from headlight.runtime.items import Selection
 from headlight.runtime.manifest import Architecture
 from headlight.runtime.prompts import Prompts
 from headlight.runtime.vectors import Offer
@@ -26,3 +27,5 @@ class Interface:
     max_length: int  # tokens of one input
     max_tokens: int  # of one request to encode
     max_tokenized: int  # tokens of one request to tokenise
+    # What has been asked for, serialised, and what it came to: see service.outputs.selection.
+    selections: dict[bytes, Selection] = dataclasses.field(default_factory=dict, compare=False, repr=False)

@@ -16,6 +16,9 @@ from headlight.wire import REDUCTIONS, attention_spec, has_unknown, hidden_spec
 from headlight.wire_vectors import VECTOR_TYPES, pooled_spec, tokens_spec
 from service.interface import ATTENTION_OFF, Interface
 
+# Requests mostly ask for what others before them have asked for. So many wishes are kept, of so many bytes each.
+REMEMBERED, REMEMBERED_BYTES = 256, 256
+
 
 def selection(outputs: pb.Outputs, interface: Interface) -> Selection:
     """The outputs wanted, resolved; pooled where nothing is named.
@@ -23,6 +26,18 @@ def selection(outputs: pb.Outputs, interface: Interface) -> Selection:
     Raises:
         InvalidInput: naming the field and the valid range.
     """
+    asked = outputs.SerializeToString()
+    found = interface.selections.get(asked)
+    if found is None:
+        found = _resolved(outputs, interface)
+        if len(asked) <= REMEMBERED_BYTES:
+            if len(interface.selections) >= REMEMBERED:
+                interface.selections.clear()
+            interface.selections[asked] = found
+    return found
+
+
+def _resolved(outputs: pb.Outputs, interface: Interface) -> Selection:
     _check_counts(outputs, interface)
     if has_unknown(outputs):
         raise InvalidInput("outputs", "asks for something that this server does not know; it is older than the client")
@@ -71,6 +86,8 @@ def head_masks(inputs: Sequence[pb.Input], interface: Interface) -> list[Floats 
     Raises:
         InvalidInput: naming the input, and what its mask must hold.
     """
+    if not any(value.HasField("head_mask") for value in inputs):
+        return [None] * len(inputs)
     masks = list[Floats | None]()
     layers, heads = interface.architecture.layers, interface.architecture.heads
     for at, value in enumerate(inputs):
@@ -87,6 +104,5 @@ def head_masks(inputs: Sequence[pb.Input], interface: Interface) -> list[Floats 
         if not ((mask >= 0) & (mask <= 1)).all():  # beyond, numbers could overflow, and with them those of a batch-mate
             raise InvalidInput(field, "holds something that is not from 0 to 1; 1 keeps a head, 0 removes it")
         masks.append(mask)
-    if any(mask is not None for mask in masks):  # items of one request run on one graph, and a mask needs `attend`
-        return [np.ones((layers, heads), dtype=np.float32) if mask is None else mask for mask in masks]
-    return masks
+    # Items of one request run on one graph, and a mask needs `attend`.
+    return [np.ones((layers, heads), dtype=np.float32) if mask is None else mask for mask in masks]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.choice import Choice
 from headlight.runtime.items import EncodeItem, Selection
+from headlight.runtime.manifest import Architecture
 from headlight.runtime.shapes import attention_bytes
 from headlight.runtime.values import Tokenized
 from service.answers import FRAMING_BYTES
@@ -23,14 +25,16 @@ class Prepared:
         inputs: as tokenised.
         items: to run.
         header: the answer without data.
-        sizes: bytes of data of each item, by output.
+        output_bytes: of data, by output.
+        architecture: of the model.
         arrived_ns: on time.monotonic_ns.
     """
 
     inputs: list[Tokenized]
     items: list[EncodeItem]
     header: pb.EncodeResponse
-    sizes: list[dict[str, int]]
+    output_bytes: dict[str, int]
+    architecture: Architecture
     arrived_ns: int
 
     @property
@@ -38,14 +42,9 @@ class Prepared:
         return self.items[0].selection
 
     @property
-    def output_bytes(self) -> dict[str, int]:
-        """Of data, by output."""
-        return {name: sum(size[name] for size in self.sizes) for name in self.sizes[0]}
-
-    @property
     def item_bytes(self) -> list[int]:
         """Of data, by input."""
-        return [sum(size.values()) for size in self.sizes]
+        return [sum(item.output_bytes(self.architecture).values()) for item in self.items]
 
     @property
     def data_bytes(self) -> int:
@@ -95,6 +94,15 @@ class Prepared:
             if sum(attention_bytes(smaller, item.where) for item in self.items) <= room:
                 return f"; {words} would fit"
         return ""
+
+
+def output_bytes(items: Sequence[EncodeItem], architecture: Architecture) -> dict[str, int]:
+    """Bytes of data of all items of one selection, by output."""
+    first, wanted = items[0].output_bytes(architecture), items[0].selection
+    if not wanted.tokens and wanted.attention is None and wanted.hidden is None:  # all are of one size
+        return {name: len(items) * size for name, size in first.items()}
+    sizes = [first, *(item.output_bytes(architecture) for item in items[1:])]
+    return {name: sum(size[name] for size in sizes) for name in first}
 
 
 def check_max_bytes(prepared: Prepared) -> None:

@@ -30,7 +30,21 @@ def when_sent(act: Callable[[], None]) -> None:
     """
     task = asyncio.current_task()
     assert task is not None  # a handler is run by nothing else
-    task.add_done_callback(lambda _: act())
+    acts = _acts.get(task)
+    if acts is None:
+        _acts[task] = [act]
+        task.add_done_callback(_sent)
+    else:
+        acts.append(act)
+
+
+# Of each call: the event loop takes as long to run a callback as most of these take.
+_acts: dict[asyncio.Task[Any], list[Callable[[], None]]] = {}
+
+
+def _sent(task: asyncio.Task[Any]) -> None:
+    for act in _acts.pop(task):
+        act()
 
 
 def _nothing() -> None:

@@ -22,13 +22,14 @@ from service.convert import TokenizeJob, encode_job, tokenize_job
 from service.groups import Answer
 from service.interface import Interface
 from service.metrics import ModelMetrics
-from service.prepared import Prepared
+from service.prepared import Prepared, output_bytes
 from service.status import reason_of
 from service.threads import Threads
 from service.tokenizing import items_of, size_of, tokenized
 
 T = TypeVar("T")
 LEAST_TOKEN_INFO_BYTES = 8  # of one token on the wire: id, piece, start, end, special, segment
+NOBODY_LEAVES = threading.Event()  # never set: while work is done on the event loop nobody can leave
 INLINE_CHARACTERS = 512  # some 50 µs to tokenise; handing that to a thread and back takes 100 µs and more
 
 
@@ -97,9 +98,9 @@ class ServedModel:
 
         inputs, items, response = await self._off_the_loop(job.tokenize, tokenize)
         response.timings.tokenize_ns = time.monotonic_ns() - arrived_ns
-        sizes = [item.output_bytes(self._architecture) for item in items]
-        response.data_bytes = sum(sum(size.values()) for size in sizes)
-        return Prepared(inputs, items, response, sizes, arrived_ns)
+        sizes = output_bytes(items, self._architecture)
+        response.data_bytes = sum(sizes.values())
+        return Prepared(inputs, items, response, sizes, self._architecture, arrived_ns)
 
     def hold_output(self, prepared: Prepared) -> Permit:
         """A permit for the bytes of the answer, of which a process holds only so many. Leave it once they are sent.
@@ -110,7 +111,8 @@ class ServedModel:
         info = prepared.header.ByteSize()  # the tokens, where they are asked for, can be most of an answer
         # A stream's header may come on top of what it may hold: that alone makes no answer one that can never be served.
         size = min(info + prepared.data_bytes, largest_output(self._admission.outputs.limit))
-        fits = prepared.what_fits(self._admission.room - info)
+        room = self._admission.room
+        fits = "" if size <= room else prepared.what_fits(room - info)
         return self._admission.hold_output(size, prepared.largest, fits)
 
     def hold_info(self, size: int) -> Permit:
@@ -208,6 +210,6 @@ class ServedModel:
     async def _off_the_loop(self, job: TokenizeJob, work: Callable[[threading.Event], T]) -> T:
         """The whole of `work` on a request in one go: in a thread, unless that costs more than the work itself."""
         if size_of(job) <= INLINE_CHARACTERS:
-            return work(threading.Event())
+            return work(NOBODY_LEAVES)
         with self.stage("tokenize"):
             return await self._tokenizers.run(work)

@@ -61,6 +61,9 @@ def items_of(job: EncodeJob, inputs: Sequence[Tokenized], pooling: str) -> Itera
 
 def _portions(job: TokenizeJob) -> Iterator[list[EncodeInput]]:
     """The inputs in order, those together that are of one sort and have at most TOGETHER_CHARACTERS, or alone have more."""
+    if len(job.inputs) == 1:
+        yield job.inputs
+        return
     for _, of_a_sort in itertools.groupby(job.inputs, lambda value: isinstance(value, TokenIds)):
         yield from _cut(of_a_sort, len(job.prompt))
 

@@ -189,7 +189,7 @@ class Batcher:
         try:
             try:
                 items = [entry.value.item for entry in batch.entries]
-                results = await self._threads.run(functools.partial(run, items))
+                results = await self._threads.start(functools.partial(run, items))
             finally:
                 for entry in batch.entries:
                     entry.value.group.ended(entry.length)
@@ -221,7 +221,7 @@ class Batcher:
             return
         log.warning("batches keep failing; probing the engine", extra={"event": "engine_probe", "model": model})
         try:
-            await self._threads.run(self._engines[model].probe)
+            await self._threads.start(self._engines[model].probe)
         except Exception as lost:
             kind = type(lost).__name__
             log.critical("the engine does not recover", extra={"event": "engine_lost", "model": model, "kind": kind})

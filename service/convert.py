@@ -145,4 +145,4 @@ def _ids(field: str, value: pb.TokenIds, max_length: int) -> TokenIds:
         raise InvalidInput(field, f"has {count} ids; send 1 to {max_length}")
     if segments not in (0, count):
         raise InvalidInput(f"{field}.segments", f"has {segments} entries for {count} ids; send one of each, or none")
-    return TokenIds(array("q", value.ids), array("q", value.segments))
+    return TokenIds(array("q", value.ids[:]), array("q", value.segments[:]))

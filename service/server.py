@@ -54,7 +54,7 @@ class Server:
         self._models = Models()
         self._servicer = HeadlightServicer(self._models, config.stall_seconds)
         self._grpc = build_server(config, self._servicer, self._readiness, self._metrics, self._in_flight)
-        self._tokenizers = ThreadPoolExecutor(TOKENIZER_THREADS, thread_name_prefix="tokenize")
+        self._tokenizers = Threads(TOKENIZER_THREADS, "tokenize")
         self._stop = asyncio.Event()
 
     async def serve(self) -> int:
@@ -75,8 +75,7 @@ class Server:
         if runtime is None:
             log.info("stopped while loading", extra={"event": "stopped"})
             return EXIT_OK
-        tokenizers = Threads(self._tokenizers, TOKENIZER_THREADS)
-        model, batcher = assemble(runtime, self._config, self._metrics, tokenizers)
+        model, batcher = assemble(runtime, self._config, self._metrics, self._tokenizers)
         running = asyncio.create_task(batcher.run(), name="batcher")
         self._models.add(model)
         await self._readiness.set(serving=True)
@@ -143,7 +142,7 @@ class Server:
             return EXIT_FAILED
         left = await self._drain()
         batcher.cancel()
-        self._tokenizers.shutdown(wait=False)
+        self._tokenizers.close()
         if left:
             log.critical("calls outlasted the grace time", extra={"event": "grace_exceeded", "calls": left})
             return EXIT_FAILED

@@ -41,7 +41,7 @@ def _checked(field: str, what: str, values: Sequence[int], count: int) -> Ids:
         array = np.fromiter(values, dtype=np.int64, count=len(values))
     except (OverflowError, TypeError, ValueError):
         raise InvalidInput(field, "holds something that is not a 64-bit integer") from None
-    wrong = np.flatnonzero((array < 0) | (array >= count))
-    if len(wrong):
+    if len(array) and array.view(np.uint64).max() >= count:  # as unsigned numbers, negative ones are the largest
+        wrong = np.flatnonzero((array < 0) | (array >= count))
         raise InvalidInput(field, f"{what} {array[wrong[0]]} at {wrong[0]} is not in 0 .. {count - 1}")
     return array

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import dataclasses
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, cast
@@ -60,13 +59,13 @@ async def serving(runtime: FakeRuntime | None = None, *, loaded: bool = True, **
     config = Config(bundle=Path("none"), grpc=Address("127.0.0.1", 0), **options)
     runtime = runtime or FakeRuntime()
     metrics, readiness, in_flight, models = Metrics(), Readiness(), InFlight(), Models()
-    tokenizers = ThreadPoolExecutor(1)
+    tokenizers = Threads(1, "tokenize")
     servicer = HeadlightServicer(models, config.stall_seconds)
     server = build_server(config, servicer, readiness, metrics, in_flight)
     port = bind(server, config.grpc)
     await server.start()
     await readiness.set(serving=loaded)
-    model, batcher = assemble(cast(Runtime, runtime), config, metrics, Threads(tokenizers, 1))
+    model, batcher = assemble(cast(Runtime, runtime), config, metrics, tokenizers)
     running = asyncio.create_task(batcher.run())
     if loaded:
         models.add(model)
@@ -79,7 +78,7 @@ async def serving(runtime: FakeRuntime | None = None, *, loaded: bool = True, **
     await server.stop(None)
     running.cancel()
     await asyncio.wait([running])
-    tokenizers.shutdown()
+    tokenizers.close()
 
 
 @pytest.fixture

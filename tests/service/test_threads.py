@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -27,13 +26,14 @@ class Payload:
 
 
 @pytest.fixture
-def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as made:
-        yield made
+async def threads() -> AsyncIterator[Threads]:
+    made = Threads(1, "test")
+    yield made
+    made.close()
 
 
-async def test_who_leaves_while_waiting_takes_the_payload_along_at_once(executor: ThreadPoolExecutor) -> None:
-    threads, first = Threads(executor, 1), Payload()
+async def test_who_leaves_while_waiting_takes_the_payload_along_at_once(threads: Threads) -> None:
+    first = Payload()
     running = asyncio.create_task(threads.run(first.work))
     await asyncio.to_thread(first.begun.wait, 30)
     waiting = Payload()
@@ -50,9 +50,9 @@ async def test_who_leaves_while_waiting_takes_the_payload_along_at_once(executor
 
 
 async def test_who_leaves_during_the_work_is_let_go_when_the_thread_is_and_the_work_learns_of_it(
-    executor: ThreadPoolExecutor,
+    threads: Threads,
 ) -> None:
-    threads, first, second = Threads(executor, 1), Payload(), Payload()
+    first, second = Payload(), Payload()
     gone = asyncio.create_task(threads.run(first.work))
     await asyncio.to_thread(first.begun.wait, 30)
     stays = asyncio.create_task(threads.run(second.work))
@@ -68,9 +68,9 @@ async def test_who_leaves_during_the_work_is_let_go_when_the_thread_is_and_the_w
     assert await stays == "done"
 
 
-async def test_a_failure_reaches_the_caller(executor: ThreadPoolExecutor) -> None:
+async def test_a_failure_reaches_the_caller(threads: Threads) -> None:
     def fail(left: threading.Event) -> None:
         raise ValueError("why")
 
     with pytest.raises(ValueError, match="why"):
-        await Threads(executor, 1).run(fail)
+        await threads.run(fail)

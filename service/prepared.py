@@ -26,6 +26,7 @@ class Prepared:
         items: to run.
         header: the answer without data.
         output_bytes: of data, by output.
+        data_bytes: their sum.
         architecture: of the model.
         arrived_ns: on time.monotonic_ns.
     """
@@ -34,6 +35,7 @@ class Prepared:
     items: list[EncodeItem]
     header: pb.EncodeResponse
     output_bytes: dict[str, int]
+    data_bytes: int
     architecture: Architecture
     arrived_ns: int
 
@@ -45,10 +47,6 @@ class Prepared:
     def item_bytes(self) -> list[int]:
         """Of data, by input."""
         return [sum(item.output_bytes(self.architecture).values()) for item in self.items]
-
-    @property
-    def data_bytes(self) -> int:
-        return self.header.data_bytes
 
     @property
     def largest(self) -> str:

@@ -7,6 +7,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
 from typing import TypeVar
 
 import grpc
@@ -15,7 +16,7 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import Runtime
 from headlight.runtime.items import EncodeItem, ItemResult
 from headlight.runtime.values import Tokenized
-from service.admission import Admission, Permit, Shortage, largest_output
+from service.admission import Admission, Permit, Shed, Shortage, largest_output
 from service.answers import describe, header, model_ref, token_info, tokenize_answer
 from service.batcher import Batcher
 from service.convert import TokenizeJob, encode_job, tokenize_job
@@ -31,6 +32,24 @@ T = TypeVar("T")
 LEAST_TOKEN_INFO_BYTES = 8  # of one token on the wire: id, piece, start, end, special, segment
 NOBODY_LEAVES = threading.Event()  # never set: while work is done on the event loop nobody can leave
 INLINE_CHARACTERS = 512  # some 50 µs to tokenise; handing that to a thread and back takes 100 µs and more
+
+
+class Receiving:
+    """While one request is dealt with; see ServedModel.receive."""
+
+    def __init__(self, permit: Permit, metrics: ModelMetrics) -> None:
+        self._permit = permit
+        self._metrics = metrics
+
+    def __enter__(self) -> Permit:
+        return self._permit
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._permit.give_back()
+        if isinstance(error, Exception) and not isinstance(error, grpc.aio.BaseError):
+            self._metrics.rejected[reason_of(error)].inc()
 
 
 class ServedModel:
@@ -99,8 +118,8 @@ class ServedModel:
         inputs, items, response = await self._off_the_loop(job.tokenize, tokenize)
         response.timings.tokenize_ns = time.monotonic_ns() - arrived_ns
         sizes = output_bytes(items, self._architecture)
-        response.data_bytes = sum(sizes.values())
-        return Prepared(inputs, items, response, sizes, self._architecture, arrived_ns)
+        data_bytes = response.data_bytes = sum(sizes.values())
+        return Prepared(inputs, items, response, sizes, data_bytes, self._architecture, arrived_ns)
 
     def hold_output(self, prepared: Prepared) -> Permit:
         """A permit for the bytes of the answer, of which a process holds only so many. Leave it once they are sent.
@@ -112,8 +131,8 @@ class ServedModel:
         # A stream's header may come on top of what it may hold: that alone makes no answer one that can never be served.
         size = min(info + prepared.data_bytes, largest_output(self._admission.outputs.limit))
         room = self._admission.room
-        fits = "" if size <= room else prepared.what_fits(room - info)
-        return self._admission.hold_output(size, prepared.largest, fits)
+        field, fits = ("", "") if size <= room else (prepared.largest, prepared.what_fits(room - info))
+        return self._admission.hold_output(size, field, fits)
 
     def hold_info(self, size: int) -> Permit:
         """The same for an answer of so many bytes without data: of Tokenize, or of a dry run.
@@ -176,8 +195,7 @@ class ServedModel:
 
         return await self._off_the_loop(job, tokenize)
 
-    @contextlib.contextmanager
-    def receive(self, size: int) -> Iterator[Permit]:
+    def receive(self, size: int) -> Receiving:
         """Around everything that is done for one request: a permit for its bytes, and a count of how it fails.
 
         A caller who leaves while being written to shows as an error of gRPC's: counted by `stage`, and no failure.
@@ -186,13 +204,11 @@ class ServedModel:
             Shed: there is no room for so many bytes.
         """
         try:
-            with self._admission.receive(size) as permit:
-                yield permit
-        except grpc.aio.BaseError:
-            raise
-        except Exception as error:
+            permit = self._admission.receive(size)
+        except Shed as error:
             self._metrics.rejected[reason_of(error)].inc()
             raise
+        return Receiving(permit, self._metrics)
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -42,12 +42,12 @@ class ByteBudget:
         self._turn = asyncio.Lock()
         self._freed = asyncio.Event()
 
-    @contextlib.asynccontextmanager
-    async def hold(self, amount: int) -> AsyncIterator[None]:
+    def hold(self, amount: int) -> contextlib.AbstractAsyncContextManager[None]:
         """Wait until so many bytes are free, and hold them."""
-        if not amount:
-            yield
-            return
+        return self._holding(amount) if amount else contextlib.nullcontext()
+
+    @contextlib.asynccontextmanager
+    async def _holding(self, amount: int) -> AsyncIterator[None]:
         async with self._turn:
             while self._held and self._held + amount > self._limit:
                 self._freed.clear()

@@ -132,10 +132,11 @@ format: $(SETUP) ## rewrite the code as `make lint` wants it
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-bench: $(BENCH_SETUP) build/bundles/docs-rope/manifest.json ## what attention costs beside embeddings alone, in each of its forms, and what precisions cost
+bench: $(BENCH_SETUP) build/bundles/docs-rope/manifest.json ## what attention costs beside embeddings alone, in each of its forms, what precisions cost, and what the front does
 	$(PY) -m bench.embed_vs_attend
 	$(PY) -m bench.attention
 	$(PY) -m bench.precision
+	$(PY) -m bench.front
 	$(BENCH_PY) -m bench.attention_bf16
 
 clean: ## remove what was built; environments and checkpoints stay

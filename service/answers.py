@@ -179,10 +179,8 @@ def pooled_tensors(response: pb.EncodeResponse, results: Sequence[ItemResult], v
     """The pooled vectors [N, ...] in each type that a header announces."""
     if not response.pooled:
         return []
-    # Not np.stack, which makes an array of two axes of each first.
     vectors = np.concatenate([result.pooled for result in results if result.pooled is not None])
-    vectors = vectors.reshape(len(results), -1)
-    return list(as_types(vectors, vector).values())
+    return list(as_types(vectors.reshape(len(results), -1), vector).values())
 
 
 def raw(array: NDArray[Any]) -> NDArray[Any]:

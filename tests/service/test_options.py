@@ -10,7 +10,7 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.prompts import LONGEST_PROMPT, Prompts
 from headlight.runtime.vectors import Offer, Rows, Vector
 from service.convert import encode_job, tokenize_job
-from service.outputs import selection
+from service.outputs import REMEMBERED, selection
 from tests.service.conftest import Serve
 from tests.service.fakes import DIM, FakeRuntime
 from tests.service.test_convert import interface
@@ -113,3 +113,22 @@ async def test_prompts_usage_and_types_over_the_wire(serve: Serve) -> None:
     assert list(info.prompts) == [pb.NamedPrompt(name="query", text="find this ")]
     assert list(info.trained_dimensions) == [2]
     assert list(info.pooled_dtypes) == [pb.DATA_TYPE_FLOAT32, FLOAT16]
+
+
+def test_what_was_asked_for_before_is_not_resolved_again() -> None:
+    known = interface()
+    outputs = pb.Outputs(pooled=pb.PooledOutput(dimensions=2))
+    first = selection(outputs, known)
+    assert selection(pb.Outputs.FromString(outputs.SerializeToString()), known) is first
+    assert selection(pb.Outputs(pooled=pb.PooledOutput(dimensions=3)), known).vector.width == 3
+
+
+def test_a_wish_that_is_refused_is_refused_again_and_few_are_kept() -> None:
+    known = interface()
+    for _ in range(2):
+        with pytest.raises(InvalidInput, match="dimensions"):
+            selection(pb.Outputs(pooled=pb.PooledOutput(dimensions=9)), known)
+    assert known.selections == {}
+    for size in range(2 * REMEMBERED):
+        selection(pb.Outputs(attention=pb.AttentionOutput(max_bytes=size)), known)
+        assert 0 < len(known.selections) <= REMEMBERED

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 import weakref
 from collections.abc import AsyncIterator
 
 import pytest
 
-from service.threads import Threads
+from service.threads import Threads, Workers
 
 
 class Payload:
@@ -74,3 +75,30 @@ async def test_a_failure_reaches_the_caller(threads: Threads) -> None:
 
     with pytest.raises(ValueError, match="why"):
         await threads.run(fail)
+
+
+async def test_two_work_at_a_time() -> None:
+    workers, payloads = Workers(2, "test"), [Payload() for _ in range(3)]
+    running = [workers.start(functools.partial(each.work, threading.Event())) for each in payloads]
+    for each in payloads[:2]:
+        assert await asyncio.to_thread(each.begun.wait, 30)
+    assert not payloads[2].begun.is_set()
+    for each in payloads:
+        each.may_end.set()
+    assert await asyncio.gather(*running) == ["done"] * 3
+    workers.close()
+
+
+async def test_what_was_worked_on_is_let_go_at_once() -> None:
+    workers, payload = Workers(1, "test"), Payload()
+    payload.may_end.set()
+    held = weakref.ref(payload)
+    work = functools.partial(payload.work, threading.Event())
+    assert await workers.start(work) == "done"
+    del payload, work
+    for _ in range(1000):  # the thread may still be about to
+        if held() is None:
+            break
+        await asyncio.sleep(0.001)
+    assert held() is None
+    workers.close()

@@ -1,5 +1,7 @@
+import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,3 +71,28 @@ def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(BundleError, match=r"^tokenizer\.json: is not a tokenizer"):
         Tokenizer(tmp_path / "tokenizer.json", 8)
+
+
+@given(st.lists(st.text(alphabet="aB c\U0001f600éß1,.", min_size=1, max_size=8), min_size=1, max_size=6), st.booleans())
+def test_many_are_read_as_each_alone(tokenizer: Tokenizer, texts: list[str], with_info: bool) -> None:
+    for prompt in ("", "b "):
+        found = list(tokenizer.encode_each(texts, prompt=prompt, truncation="cut_start", with_info=with_info))
+        for text, each in zip(texts, found, strict=True):
+            alone = tokenizer.encode(text, prompt=prompt, truncation="cut_start", with_info=with_info)
+            for name, value in dataclasses.asdict(alone).items():
+                np.testing.assert_equal(dataclasses.asdict(each)[name], value, name)
+
+
+def test_without_offsets_the_ids_are_the_same(tokenizer: Tokenizer) -> None:
+    for text in ("Ab c", "a\U0001f600b", "ß1,."):
+        bare, told = tokenizer.encode(text), tokenizer.encode(text, with_info=True)
+        np.testing.assert_array_equal(bare.ids, told.ids)
+        assert (bare.segments == told.segments).all()  # type: ignore[union-attr]  # of a text there are some
+
+
+def test_of_many_one_is_refused_when_its_turn_comes(tokenizer: Tokenizer) -> None:
+    found = tokenizer.encode_each(["ab", ("a", ""), "c"])
+    assert len(next(found).ids) == 4
+    with pytest.raises(InvalidInput) as error:
+        next(found)
+    assert error.value.field == "second"

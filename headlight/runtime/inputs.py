@@ -25,7 +25,7 @@ def checked_ids(manifest: Manifest, ids: Sequence[int], segments: Sequence[int])
     if not 1 <= len(ids) <= manifest.max_length:
         raise InvalidInput("", f"has {len(ids)} ids; send 1 to {manifest.max_length}")
     array = _checked("", "id", ids, manifest.architecture.vocab_size)
-    types = np.zeros_like(array)
+    types = np.zeros(len(array), dtype=np.int64)
     if len(segments):
         if not manifest.architecture.segments:
             raise InvalidInput("segments", "this model was trained without segments; leave it empty")

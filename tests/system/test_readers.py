@@ -43,11 +43,12 @@ async def test_answers_that_nobody_takes_are_bounded_in_memory_and_in_time() -> 
                 await stub.Encode(SMALL)
                 served += 1
                 largest = max(largest, service.resident_bytes())
-            text = await asyncio.to_thread(get, service.http, "/metrics")
+            # The last answer can be here before the call that it belongs to has ended.
+            while RETURNED not in (text := await asyncio.to_thread(get, service.http, "/metrics")):
+                pass
     # What is being sent is there twice, as one message and in the transport; and the engine works meanwhile.
     assert largest - at_rest < 4 * LIMIT, f"{(largest - at_rest) >> 20} MiB; they asked for {CALLS * 4} MB"
     assert served > STALL_SECONDS
-    assert RETURNED in text
     assert STALLED not in text
     assert f"{OK}{served + 1:.1f}" in text
 

@@ -1,4 +1,4 @@
-"""What each precision costs in quality, and saves in time, memory and bytes, on the default provider for CPUs.
+"""What each precision costs in quality, and saves in time, memory and bytes, on the providers for CPUs.
 
 `make bench` runs it and writes bench/results/precision.md.
 """
@@ -18,13 +18,15 @@ from bench.encoder import bundle
 from bench.measuring import Contestants, machine, medians, publish
 from export.passages import passages
 from export.precision import PRECISIONS
+from export.variants import usable_precisions
 from export.writer import export_checkpoint
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.plan import plan
 from model.checkpoint import load_checkpoint
 
 SHAPES = ((1, 16), (1, 128), (8, 32), (8, 128), (1, 512))
-ALL = ("fp32", *PRECISIONS)
+ALL = [("cpu", precision) for precision in ("fp32", *PRECISIONS)]
+ALL += [("openvino", precision) for precision in usable_precisions("openvino")]
 # What a bundle takes beyond the bare runtime, in MiB, after one batch of 64 tokens.
 PROBE = """
 import sys
@@ -32,7 +34,7 @@ from headlight.runtime import Runtime
 def resident():
     return next(int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith("VmRSS"))
 before = resident()
-runtime = Runtime(sys.argv[1], precision=sys.argv[2], attend=sys.argv[3] == "on")
+runtime = Runtime(sys.argv[1], provider=sys.argv[2], precision=sys.argv[3], attend=sys.argv[4] == "on")
 runtime.warm_up((64,))
 print(resident() - before)
 """
@@ -41,7 +43,7 @@ print(resident() - before)
 def made(checkpoint: Path, out: Path) -> Path:
     """The bundle of a checkpoint in all precisions, exported unless it is there already."""
     if not (out / "manifest.json").is_file():
-        export_checkpoint(checkpoint, out, precisions=PRECISIONS)
+        export_checkpoint(checkpoint, out, precisions=PRECISIONS, providers=["openvino"])
     return out
 
 
@@ -55,7 +57,7 @@ def quality_table(path: Path) -> list[str]:
     for entry in manifest.quality:
         cosines = " | ".join(f"{value:.6f}" for value in (entry.cosine_mean, entry.cosine_p1, entry.cosine_min))
         kept = f"{entry.nearest_kept:.1%} | {entry.ten_nearest_kept:.1%}"
-        lines.append(f"| {entry.precision} | {cosines} | {kept} | {entry.batch_drift:.1e} |")
+        lines.append(f"| {label(entry.provider, entry.precision)} | {cosines} | {kept} | {entry.batch_drift:.1e} |")
     about = f"{manifest.quality[0].count} texts: {manifest.quality[0].texts}."
     return [about, "", *lines]
 
@@ -63,45 +65,55 @@ def quality_table(path: Path) -> list[str]:
 def size_table(path: Path) -> list[str]:
     """Bytes on disk and in memory."""
     lines = ["| | weights on disk | resident, vectors alone | resident, with attention |", "|---" * 4 + "|"]
-    for precision in ALL:
-        name = "weights.bin" if precision == "fp32" else f"weights.{precision}.bin"
-        disk = (path / name).stat().st_size / 1e6
-        held = [_resident(path, precision, attention) for attention in ("off", "on")]
-        lines.append(f"| {precision} | {disk:.1f} MB | " + " | ".join(f"{mib:.0f} MiB" for mib in held) + " |")
+    manifest = Runtime(path).bundle.manifest
+    for variant in ALL:
+        [weights] = manifest.graph("embed", *variant).weights
+        disk = (path / weights).stat().st_size / 1e6
+        held = [_resident(path, *variant, attention) for attention in ("off", "on")]
+        lines.append(f"| {label(*variant)} | {disk:.1f} MB | " + " | ".join(f"{mib:.0f} MiB" for mib in held) + " |")
     return lines
 
 
-def _resident(path: Path, precision: str, attention: str) -> float:
-    command = [sys.executable, "-c", PROBE, str(path), precision, attention]
+def label(provider: str, precision: str) -> str:
+    return precision if provider == "cpu" else f"{precision}, {provider}"
+
+
+def opened(path: Path) -> dict[str, Runtime]:
+    """All variants, by label, for vectors alone."""
+    return {label(*variant): Runtime(path, provider=variant[0], precision=variant[1], attend=False) for variant in ALL}
+
+
+def _resident(path: Path, provider: str, precision: str, attention: str) -> float:
+    command = [sys.executable, "-c", PROBE, str(path), provider, precision, attention]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def speed_table(path: Path, rounds: int) -> list[str]:
     """Milliseconds of pooled vectors by shape, and the ratio to fp32."""
-    opened = {precision: Runtime(path, precision=precision, attend=False) for precision in ALL}
+    runtimes = opened(path)
     columns = []
     for batch, length in SHAPES:
-        ids = random_ids(opened["fp32"], length)
+        ids = random_ids(runtimes["fp32"], length)
         columns.append(
-            _timed({name: (r, [[EncodeItem(ids, Selection())] * batch]) for name, r in opened.items()}, rounds)
+            _timed({name: (r, [[EncodeItem(ids, Selection())] * batch]) for name, r in runtimes.items()}, rounds)
         )
     heading = [f"{batch} x {length}" for batch, length in SHAPES]
     lines = ["| | " + " | ".join(heading) + " |", "|---" * (len(heading) + 1) + "|"]
-    for precision in ALL:
-        cells = [f"{found[precision]:.2f} ms ({found[precision] / found['fp32']:.2f}x)" for found in columns]
-        lines.append(f"| {precision} | " + " | ".join(cells) + " |")
+    for name in runtimes:
+        cells = [f"{found[name]:.2f} ms ({found[name] / found['fp32']:.2f}x)" for found in columns]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return lines
 
 
 def throughput_line(checkpoint: Path, path: Path, rounds: int) -> str:
     """Texts per second over the texts that quality is judged by, in batches of near lengths."""
-    opened = {precision: Runtime(path, precision=precision, attend=False) for precision in ALL}
+    runtimes = opened(path)
     texts = passages(load_checkpoint(checkpoint).config, path / "tokenizer.json", None).items
     batches = [
         [EncodeItem(texts[i].ids, Selection()) for i in rows]
         for rows in plan([len(t.ids) for t in texts], squared=False)
     ]
-    found = _timed({name: (runtime, batches) for name, runtime in opened.items()}, max(3, rounds // 4))
+    found = _timed({name: (runtime, batches) for name, runtime in runtimes.items()}, max(3, rounds // 4))
     rates = ", ".join(f"{name} {1000 * len(texts) / ms:.0f}" for name, ms in found.items())
     return f"Those texts in batches of near lengths, texts/s: {rates}."
 
@@ -127,9 +139,10 @@ def main() -> None:
     report = [
         "# Precisions",
         "",
-        f"`make bench` on {machine(['onnxruntime', 'onnx', 'torch', 'numpy'])}; the default provider for CPUs, all cores, "
+        f"`make bench` on {machine(['onnxruntime', 'openvino', 'onnx', 'torch', 'numpy'])}; ONNX Runtime's provider for CPUs unless "
+        "another is named, one stream of all cores, "
         f"medians of {options.rounds} interleaved rounds, in brackets the ratio to fp32. Quality is what the exporter measured, "
-        "against fp32 on the same provider. Memory is what a bundle takes beyond the bare runtime.",
+        "against fp32 on that provider. Memory is what a bundle takes beyond the bare runtime.",
         "",
         f"## {options.checkpoint.name}, trained",
         "",

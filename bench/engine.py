@@ -1,0 +1,213 @@
+"""The engine alone: what our plan gains over a naive one, the share of what the machine can multiply, and where the rest goes.
+
+    python -m bench.engine --bundle build/serving/bundle --texts build/serving/texts-1000.json
+
+`make serving` makes both files and runs this after it; it writes bench/results/engine.md. Naive: one batch at a time on all cores,
+texts sorted by length, up to 2,048 tokens. Ours: a stream for each core, batches of 512. Each first pass meets shapes that nothing
+was compiled for; later ones meet them again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bench.measuring import machine, publish
+from bench.serving.measure import flops
+from headlight.errors import BundleError
+from headlight.runtime import EncodeItem, Runtime, Selection, Tokenizer
+from headlight.runtime.cpus import usable_cpus
+
+VARIANTS = [("cpu", "fp32"), ("openvino", "fp32"), ("openvino", "bf16")]
+PROFILED = ((1, 16), (16, 32), (4, 128), (2, 256))  # texts x tokens
+ALONE = 64  # texts that are encoded by themselves too
+
+
+class Plan(NamedTuple):
+    """How a list of texts becomes batches, and on which threads they run."""
+
+    name: str
+    streams: int
+    budget: int  # padded tokens
+    multiple: int  # that lengths are rounded up to
+
+
+PLANS = [
+    Plan("naive", 1, 2048, 1),
+    Plan("ours", usable_cpus(), 512, 1),
+    Plan("ours, batches of 128", usable_cpus(), 128, 1),
+    Plan("ours, batches of 1,024", usable_cpus(), 1024, 1),
+    Plan("ours, lengths rounded to 8", usable_cpus(), 512, 8),
+]
+
+
+class Contestant:
+    """A provider in a precision, by a plan."""
+
+    def __init__(self, bundle: Path, variant: tuple[str, str], plan: Plan, items: Sequence[EncodeItem]) -> None:
+        self.plan, self.variant = plan, variant
+        self.runtime = Runtime(
+            bundle,
+            provider=variant[0],
+            precision=variant[1],
+            streams=plan.streams,
+            attend=False,
+            round_lengths=plan.multiple,
+        )
+        self.batches = sorted_batches(items, plan)
+        self.padding = 1 - sum(len(item.ids) for item in items) / sum(
+            len(batch) * rounded(len(batch[0].ids), plan.multiple) for batch in self.batches
+        )
+        self.seconds: list[float] = []
+
+    def run(self) -> None:
+        """One pass over all texts."""
+        begin = time.perf_counter()
+        with ThreadPoolExecutor(self.plan.streams) as streams:
+            collections.deque(streams.map(self.runtime.engine.run, self.batches), maxlen=0)
+        self.seconds.append(time.perf_counter() - begin)
+
+
+def rounded(length: int, multiple: int) -> int:
+    return -(-length // multiple) * multiple
+
+
+def sorted_batches(items: Sequence[EncodeItem], plan: Plan) -> list[list[EncodeItem]]:
+    """From the longest, as many as the budget takes."""
+    batches: list[list[EncodeItem]] = []
+    for item in sorted(items, key=lambda each: -len(each.ids)):
+        if batches and (len(batches[-1]) + 1) * rounded(len(batches[-1][0].ids), plan.multiple) <= plan.budget:
+            batches[-1].append(item)
+        else:
+            batches.append([item])
+    return batches
+
+
+def speed_table(contestants: Sequence[Contestant], operations: float, texts: int, peaks: dict[str, float]) -> list[str]:
+    """Texts a second, the ratio to the naive plan, and the share of the peak."""
+    lines = [
+        "| | padding | first pass, texts/s | later, texts/s | over naive | of the peak, first | later |",
+        "|---" * 7 + "|",
+    ]
+    naive = {each.variant: statistics.median(each.seconds[1:]) for each in contestants if each.plan.name == "naive"}
+    for each in contestants:
+        later = statistics.median(each.seconds[1:])
+        shares = [operations / seconds / 1e9 / peaks[each.variant[1]] for seconds in (each.seconds[0], later)]
+        rates = f"{texts / each.seconds[0]:.0f} | {texts / later:.0f} | {naive[each.variant] / later:.2f}"
+        told = " | ".join(f"{share:.0%}" for share in shares)
+        lines.append(f"| {each.variant[1]} on {each.variant[0]}, {each.plan.name} | {each.padding:.0%} | {rates} | {told} |")
+    return lines
+
+
+def drift_lines(contestants: Sequence[Contestant], items: Sequence[EncodeItem]) -> list[str]:
+    """How far the vector of a text is from itself, alone and among others."""
+    lines = ["| | largest difference of a number | smallest cosine |", "|---" * 3 + "|"]
+    for each in contestants:
+        if each.plan.name != "ours":
+            continue
+        engine, some = each.runtime.engine, items[:: max(1, len(items) // ALONE)]
+        batched = {id(item): result for batch in sorted_batches(some, each.plan) for item, result in zip(batch, engine.run(batch), strict=True)}
+        pairs = [(engine.run([item])[0].pooled, batched[id(item)].pooled) for item in some]
+        apart = max(float(np.abs(a - b).max()) for a, b in pairs if a is not None and b is not None)
+        cosine = min(float(a @ b) for a, b in pairs if a is not None and b is not None)
+        lines.append(f"| {each.variant[1]} on {each.variant[0]} | {apart:.1e} | {cosine:.6f} |")
+    return lines
+
+
+def profile_table(bundle: Path, precision: str) -> list[str]:
+    """Where OpenVINO spends a batch, by the kind of node, on one thread."""
+    import openvino  # noqa: PLC0415  (an extra)
+
+    hints = {"INFERENCE_PRECISION_HINT": precision, "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": 1, "PERF_COUNT": True}
+    compiled = openvino.Core().compile_model(str(bundle / "embed.onnx"), "CPU", hints)
+    request, columns = compiled.create_infer_request(), []
+    for shape in PROFILED:
+        feeds = {value.get_any_name(): np.ones(shape, dtype=np.int64) for value in compiled.inputs}
+        spent: collections.Counter[str] = collections.Counter()
+        for repeat in range(12):
+            request.infer(feeds, share_inputs=True)
+            for node in request.profiling_info if repeat >= 2 else ():  # noqa: PLR2004  (the first two warm up)
+                if node.status == node.status.EXECUTED:
+                    spent[node.node_type] += node.real_time.total_seconds()
+        columns.append({kind: seconds / sum(spent.values()) for kind, seconds in spent.items()})
+    kinds = sorted(set().union(*columns), key=lambda kind: -columns[1].get(kind, 0))
+    heading = " | ".join(f"{count} x {length}" for count, length in PROFILED)
+    lines = [f"| {precision} | {heading} |", "|---" * (len(PROFILED) + 1) + "|"]
+    for kind in kinds:
+        if any(column.get(kind, 0) >= 0.005 for column in columns):  # noqa: PLR2004  (half a percent)
+            lines.append(f"| {kind} | " + " | ".join(f"{column.get(kind, 0):.1%}" for column in columns) + " |")
+    return lines
+
+
+def machine_peaks(seconds: float) -> dict[str, float]:
+    """GFLOP/s by precision: the best of what any library reaches with matrices."""
+    command = [sys.executable, "-m", "bench.serving.peak", str(seconds)]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return {precision: max(v for k, v in found.items() if k.endswith(precision)) for precision in ("fp32", "bf16")}
+
+
+def opened(bundle: Path, items: Sequence[EncodeItem]) -> list[Contestant]:
+    """All that can be had here."""
+    found = []
+    for variant in VARIANTS:
+        try:
+            found += [Contestant(bundle, variant, plan, items) for plan in PLANS]
+        except BundleError as error:
+            print(f"without {variant}: {error}")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bundle", type=Path, default=Path("build/serving/bundle"))
+    parser.add_argument("--texts", type=Path, default=Path("build/serving/texts-1000.json"))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path("bench/results/engine.md"))
+    options = parser.parse_args()
+    random.seed(0)
+    tokenizer = Tokenizer(options.bundle / "tokenizer.json", 256)
+    texts = json.loads(options.texts.read_text(encoding="utf-8"))["texts"]
+    items = [EncodeItem(tokenizer.encode(text, truncation="cut_end").ids, Selection()) for text in texts]
+    contestants = opened(options.bundle, items)
+    operations = sum(flops(contestants[0].runtime.bundle.manifest, [len(item.ids) for item in items]))
+    peaks = machine_peaks(1.0)
+    for _ in range(options.rounds + 1):
+        for each in random.sample(contestants, len(contestants)):
+            each.run()
+    told = ", ".join(f"{precision} {value:.0f}" for precision, value in peaks.items())
+    report: list[Any] = [
+        "# The engine alone",
+        "",
+        f"`python -m bench.engine` on {machine(['onnxruntime', 'openvino', 'numpy'])}; {len(texts)} texts, a BERT of MiniLM's size. "
+        f"Medians of {options.rounds} interleaved passes after the first. The machine's best products of matrices, all cores, "
+        f"GFLOP/s: {told}. A share of it counts the encoder's operations on real tokens, so padding is loss.",
+        "",
+        *speed_table(contestants, operations, len(texts), peaks),
+        "",
+        "A text alone and among others:",
+        "",
+        *drift_lines(contestants, items),
+        "",
+        "Where OpenVINO spends a batch, one thread:",
+        "",
+        *profile_table(options.bundle, "bf16"),
+        "",
+        *profile_table(options.bundle, "f32"),
+    ]
+    publish(options.out, report)
+
+
+if __name__ == "__main__":
+    main()

@@ -5,6 +5,9 @@ VENV := .venv
 PROTO_VENV := .venv-proto
 ADAPTERS_VENV := .venv-adapters
 FAMILIES_VENV := .venv-families
+PEERS_VENV := .venv-peers
+PEERS_ONNX_VENV := .venv-peers-onnx
+INFINITY_VENV := .venv-infinity
 PY := $(VENV)/bin/python
 PROTO_PY := $(PROTO_VENV)/bin/python
 ADAPTERS_PY := $(ADAPTERS_VENV)/bin/python
@@ -24,6 +27,10 @@ SETUP := $(VENV)/.installed
 PROTO_SETUP := $(PROTO_VENV)/.installed
 ADAPTERS_SETUP := $(ADAPTERS_VENV)/.installed
 FAMILIES_SETUP := $(FAMILIES_VENV)/.installed
+PEERS_SETUP := $(PEERS_VENV)/.installed
+PEERS_ONNX_SETUP := $(PEERS_ONNX_VENV)/.installed
+INFINITY_SETUP := $(INFINITY_VENV)/.installed
+ALL_PEERS := $(PEERS_SETUP) $(PEERS_ONNX_SETUP) $(INFINITY_SETUP) $(FAMILIES_SETUP)
 
 MODELS := docs-rope docs-sinusoidal
 MANIFESTS := $(MODELS:%=build/bundles/%/manifest.json)
@@ -32,7 +39,7 @@ EXPORT_SOURCES := $(filter-out model/demo.py,$(wildcard model/*.py)) $(wildcard 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup proto proto-check train evaluate export run demo test adapters families families-table system soak tune lint format bench clean
+.PHONY: help setup proto proto-check train evaluate export run demo test adapters families families-table system soak tune lint format bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -105,7 +112,10 @@ SITE_PACKAGES := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 # (torch above all) and add just those of a list.
 $(ADAPTERS_SETUP): tests/adapters/requirements.txt
 $(FAMILIES_SETUP): tests/families/requirements.txt
-$(ADAPTERS_SETUP) $(FAMILIES_SETUP): %/.installed: $(SETUP)
+$(PEERS_SETUP): bench/peers/openvino.txt
+$(PEERS_ONNX_SETUP): bench/peers/onnx.txt
+$(INFINITY_SETUP): bench/peers/infinity.txt
+$(ADAPTERS_SETUP) $(ALL_PEERS): %/.installed: $(SETUP)
 	@test -x $*/bin/python || $(PY) -m venv $*
 	@$(PY) $(SITE_PACKAGES) >"$$($*/bin/python $(SITE_PACKAGES))/venv.pth"
 	@echo "Installing $(filter %.txt,$^) into $*; the first time takes some minutes."
@@ -137,12 +147,23 @@ format: $(SETUP) ## rewrite the code as `make lint` wants it
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-bench: $(SETUP) build/bundles/docs-rope/manifest.json ## what attention costs beside embeddings alone, in each of its forms, what precisions cost, and what the front does
+bench: $(SETUP) build/bundles/docs-rope/manifest.json serving ## all benchmarks: attention in each of its forms, precisions, the front, and Headlight beside its peers
 	$(PY) -m bench.embed_vs_attend
 	$(PY) -m bench.attention
 	$(PY) -m bench.precision
 	$(PY) -m bench.front
 	$(PY) -m bench.attention_bf16
+
+build/serving/model/modules.json: bench/minilm.py | $(FAMILIES_SETUP)
+	$(FAMILIES_PY) -m bench.minilm build/serving
+
+build/serving/bundle/manifest.json: build/serving/model/modules.json $(EXPORT_SOURCES) | $(SETUP)
+	$(PY) -m export build/serving/model --out $(@D) --provider openvino
+	@touch $@
+
+serving: build/serving/bundle/manifest.json $(ALL_PEERS) ## Headlight beside sentence-transformers and infinity, in one run; writes bench/results/serving.md
+	$(PY) -m bench.serving
+	$(PY) -m bench.engine
 
 clean: ## remove what was built; environments and checkpoints stay
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

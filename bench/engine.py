@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bench.measuring import machine, publish
-from bench.serving.measure import flops
+from bench.serving.__main__ import flops
 from headlight.errors import BundleError
 from headlight.runtime import EncodeItem, Runtime, Selection, Tokenizer
 from headlight.runtime.cpus import usable_cpus
@@ -107,7 +107,9 @@ def speed_table(contestants: Sequence[Contestant], operations: float, texts: int
         shares = [operations / seconds / 1e9 / peaks[each.variant[1]] for seconds in (each.seconds[0], later)]
         rates = f"{texts / each.seconds[0]:.0f} | {texts / later:.0f} | {naive[each.variant] / later:.2f}"
         told = " | ".join(f"{share:.0%}" for share in shares)
-        lines.append(f"| {each.variant[1]} on {each.variant[0]}, {each.plan.name} | {each.padding:.0%} | {rates} | {told} |")
+        lines.append(
+            f"| {each.variant[1]} on {each.variant[0]}, {each.plan.name} | {each.padding:.0%} | {rates} | {told} |"
+        )
     return lines
 
 
@@ -118,7 +120,11 @@ def drift_lines(contestants: Sequence[Contestant], items: Sequence[EncodeItem]) 
         if each.plan.name != "ours":
             continue
         engine, some = each.runtime.engine, items[:: max(1, len(items) // ALONE)]
-        batched = {id(item): result for batch in sorted_batches(some, each.plan) for item, result in zip(batch, engine.run(batch), strict=True)}
+        batched = {
+            id(item): result
+            for batch in sorted_batches(some, each.plan)
+            for item, result in zip(batch, engine.run(batch), strict=True)
+        }
         pairs = [(engine.run([item])[0].pooled, batched[id(item)].pooled) for item in some]
         apart = max(float(np.abs(a - b).max()) for a, b in pairs if a is not None and b is not None)
         cosine = min(float(a @ b) for a, b in pairs if a is not None and b is not None)

@@ -8,7 +8,9 @@ Its weights are random, its tokenizer is that of the shipped models. It needs tr
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -16,6 +18,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 
 TOKENIZER = Path("model/checkpoints/docs-rope/tokenizer.json")
+LONGEST = 256
 
 
 def make(folder: Path) -> Path:
@@ -42,10 +45,37 @@ def make(folder: Path) -> Path:
     }
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(TOKENIZER), model_max_length=512, **special)
     tokenizer.save_pretrained(bare)
-    module = Transformer(str(bare), max_seq_length=256)
+    module = Transformer(str(bare), max_seq_length=LONGEST)
     pooling = Pooling(config.hidden_size, pooling_mode="mean")
     SentenceTransformer(modules=[module, pooling, Normalize()], device="cpu").save(str(folder / "model"))
+    as_published(folder / "model", config.hidden_size)
     return folder / "model"
+
+
+def as_published(folder: Path, dim: int) -> None:
+    """Name the parts as the folders that people publish do.
+
+    Libraries of an earlier year do not know the names that the latest writes; the latest reads both.
+    """
+    modules = ("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")
+    named = [
+        {"idx": at, "name": str(at), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for at, (kind, path) in enumerate(modules)
+    ]
+    tokenizer = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    tokens = {key: value for key, value in tokenizer.items() if key.endswith("_token")}
+    written: dict[str, Any] = {
+        "modules.json": named,
+        "sentence_bert_config.json": {"max_seq_length": LONGEST, "do_lower_case": False},
+        "1_Pooling/config.json": {"word_embedding_dimension": dim, "pooling_mode_mean_tokens": True},
+        "tokenizer_config.json": {
+            **tokens,
+            "model_max_length": LONGEST,
+            "tokenizer_class": "PreTrainedTokenizerFast",
+        },
+    }
+    for name, content in written.items():
+        (folder / name).write_text(json.dumps(content, indent=2), encoding="utf-8")
 
 
 def main() -> None:

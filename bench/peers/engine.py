@@ -1,0 +1,123 @@
+"""Headlight's own engine in one process, without a wire: what serving it costs is told apart from what it does.
+
+    python -m bench.peers.engine BUNDLE TEXTS [FLAGS OF THE SERVICE]
+
+"online" queues the same requests as the service gets, in the service's own queue; "offline" is `Runtime.encode` of the whole list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from importlib.metadata import version
+from typing import Any
+
+from bench.peers.worker import answer, groups, read_texts, save_vectors, timed
+from headlight.runtime import Runtime
+from headlight.runtime.onnx_session import OnnxSession
+from headlight.runtime.openvino_session import OpenVinoSession
+from headlight.runtime.session import Outputs
+from service.config import Config
+from service.loading import assemble, load
+from service.memory import settle_allocator
+from service.metrics import Metrics
+from service.served import ServedModel
+
+NO_THREADS: Any = None  # to tokenise on: that goes on in the callers
+
+
+class Timed:
+    """A session's run, its beginning timed: that is where the library computes."""
+
+    def __init__(self, inner: AbstractContextManager[Outputs], seconds: list[float]) -> None:
+        self._inner, self._seconds = inner, seconds
+
+    def __enter__(self) -> Outputs:
+        begin = time.perf_counter()
+        found = self._inner.__enter__()
+        self._seconds.append(time.perf_counter() - begin)
+        return found
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._inner.__exit__(*error)
+
+
+def in_sessions() -> list[float]:
+    """The seconds spent within ONNX Runtime and OpenVINO themselves, from here on, call by call."""
+    seconds: list[float] = []
+    for kind in (OnnxSession, OpenVinoSession):
+        setattr(kind, "run", _timed(kind.run, seconds))  # noqa: B010  (mypy takes methods for constants)
+    return seconds
+
+
+def _timed(native: Callable[..., AbstractContextManager[Outputs]], seconds: list[float]) -> Callable[..., Timed]:
+    def run(*arguments: Any, **named: Any) -> Timed:
+        return Timed(native(*arguments, **named), seconds)
+
+    return run
+
+
+async def queued(
+    runtime: Runtime, config: Config, texts: Sequence[str], order: Sequence[int], callers: int, group: int
+) -> dict[str, Any]:
+    """Callers that each queue their next request when the last is answered."""
+    tokenizer, selection = runtime.tokenizer, runtime.select()
+    assert tokenizer is not None
+    model, batcher = assemble(runtime, config, Metrics(), NO_THREADS)
+    left, latencies = iter(groups(order, group)), []
+
+    async def caller(model: ServedModel) -> None:
+        for part in left:
+            begin = time.perf_counter()
+            read = [tokenizer.encode(texts[i], truncation="cut_end", with_info=False) for i in part]
+            await model.run([runtime.item(one, selection) for one in read], math.inf)
+            latencies.append(time.perf_counter() - begin)
+
+    working = asyncio.create_task(batcher.run())
+    begin, cpu = time.perf_counter(), time.process_time()
+    await asyncio.gather(*(caller(model) for _ in range(callers)))
+    found = {"seconds": time.perf_counter() - begin, "cpu": time.process_time() - cpu, "latencies": latencies}
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    return found
+
+
+def main() -> None:
+    bundle, texts_path, *flags = sys.argv[1:]
+    texts, inside = read_texts(texts_path), in_sessions()
+    settle_allocator()
+    config = Config.parse(["--bundle", bundle, *flags], {})
+    runtime = load(config)
+
+    def describe() -> dict[str, Any]:
+        packages = ("openvino" if runtime.provider == "openvino" else "onnxruntime", "tokenizers", "numpy")
+        told = f"{runtime.provider}, {runtime.precision}"
+        return {"versions": {package: version(package) for package in packages}, "precision_told": told}
+
+    def online(order: list[int], callers: int, group: int) -> dict[str, Any]:
+        return asyncio.run(queued(runtime, config, texts, order, callers, group))
+
+    def offline(order: list[int]) -> dict[str, Any]:
+        return timed([lambda: runtime.encode([texts[i] for i in order], truncation="cut_end")])
+
+    def short(text: str, count: int) -> dict[str, Any]:
+        assert runtime.tokenizer is not None
+        item = runtime.item(runtime.tokenizer.encode(text, with_info=False), runtime.select())
+        runtime.engine.run([item])
+        inside.clear()
+        for _ in range(count):
+            runtime.engine.run([item])
+        return {"latencies": inside, "tokens": len(item.ids)}
+
+    def vectors(path: str) -> dict[str, Any]:
+        return save_vectors(path, [one.pooled for one in runtime.encode(texts, truncation="cut_end")])
+
+    answer({"describe": describe, "online": online, "offline": offline, "short": short, "vectors": vectors})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""The child's side: reads requests, does them, and says what they took.
+
+A request is `{"op": name, ...}`; the answer is what the handler of that name returns, or `{"error": text}`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Handlers = dict[str, Callable[..., dict[str, Any]]]
+
+
+def answer(handlers: Handlers) -> None:
+    """Serve requests until the parent closes its end."""
+    # Libraries print what they like to standard output; the answers have it for themselves.
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            found = handlers[request.pop("op")](**request)
+        except Exception as error:  # the parent decides whether the run goes on without this contestant
+            found = {"error": f"{type(error).__name__}: {' '.join(str(error).split()):.500}"}
+        out.write(json.dumps(found) + "\n")
+        out.flush()
+
+
+def read_texts(path: str) -> list[str]:
+    """The texts that all contestants get."""
+    texts: list[str] = json.loads(Path(path).read_text(encoding="utf-8"))["texts"]
+    return texts
+
+
+def groups(order: Sequence[int], size: int) -> list[Sequence[int]]:
+    """`order` cut into calls of `size`; 0: all in one."""
+    size = size or len(order)
+    return [order[at : at + size] for at in range(0, len(order), size)]
+
+
+def timed(calls: Iterable[Callable[[], object]]) -> dict[str, Any]:
+    """Make calls one after another.
+
+    Returns:
+        seconds and CPU seconds of all, and the seconds of each.
+    """
+    latencies = []
+    begin, cpu = time.perf_counter(), time.process_time()
+    for call in calls:
+        start = time.perf_counter()
+        call()
+        latencies.append(time.perf_counter() - start)
+    return {"seconds": time.perf_counter() - begin, "cpu": time.process_time() - cpu, "latencies": latencies}
+
+
+def save_vectors(path: str, vectors: Any) -> dict[str, Any]:
+    """Write float32 [N, D] for the parent to compare."""
+    np.save(path, np.asarray(vectors, dtype=np.float32))
+    return {}

@@ -1,0 +1,1 @@
+"""Headlight beside its peers, in one run: `python -m bench.serving`."""

@@ -1,0 +1,137 @@
+"""Headlight beside its peers: the same weights, texts and machine, in turns within one run.
+
+    make serving
+    python -m bench.serving --quick --no-peers --bundle build/bundles/docs-rope
+
+writes serving.md, serving.json and plots into bench/results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from bench.serving.contestants import Contestant, Setting
+from bench.serving.field import contestants
+from bench.serving.measure import Run
+from bench.serving.processes import ROOT, Failed, Worker
+from bench.serving.publish import write
+from bench.serving.texts import COUNT, write_texts
+from headlight.runtime import Bundle, Manifest
+
+WORK = Path("build/serving")
+
+
+FEWEST = 32  # texts: those of one request
+
+
+def parse() -> argparse.Namespace:
+    """The options; --quick changes the defaults of the others."""
+    quick = argparse.ArgumentParser(add_help=False)
+    quick.add_argument("--quick", action="store_true", help="everything small: to see that it runs, not to measure")
+    small = quick.parse_known_args()[0].quick
+    parser = argparse.ArgumentParser(prog="python -m bench.serving", description=__doc__, parents=[quick])
+    parser.add_argument("--rounds", type=int, default=1 if small else 3)
+    parser.add_argument("--texts", type=int, default=64 if small else COUNT, help="how many")
+    parser.add_argument("--open-seconds", type=float, default=2.0 if small else 20.0, help="of each open loop")
+    parser.add_argument("--deadline", type=float, default=2.0, help="seconds that a request of an open loop waits")
+    parser.add_argument("--no-peers", action="store_true", help="Headlight alone")
+    parser.add_argument("--only", nargs="*", metavar="TEXT", help="contestants whose names hold one of these")
+    parser.add_argument("--bundle", type=Path, help="default: a BERT of MiniLM's size, made and exported here")
+    parser.add_argument("--tuned", type=Path, nargs="*", default=[], help="what `make tune` wrote: contestants more")
+    parser.add_argument("--families", type=Path, default=Path(".venv-families"), help="environment of transformers")
+    parser.add_argument("--out", type=Path, default=Path("bench/results"))
+    parser.add_argument(
+        "--report", action="store_true", help="write the tables and plots of the last run's numbers anew"
+    )
+    options = parser.parse_args()
+    if options.texts < FEWEST:
+        parser.error(f"--texts must be at least {FEWEST}")
+    return options
+
+
+def prepared(options: argparse.Namespace) -> tuple[Path, Path]:
+    """Model and bundle, made unless they are there."""
+    model, bundle = WORK / "model", options.bundle or WORK / "bundle"
+    if options.bundle is None and not (model / "modules.json").is_file():
+        python = str(options.families / "bin/python")
+        subprocess.run([python, "-m", "bench.minilm", str(WORK)], cwd=ROOT, check=True)
+    if not (bundle / "manifest.json").is_file():
+        measured_on = ["--provider", "openvino"] if find_spec("openvino") else []
+        command = [sys.executable, "-m", "export", str(model), "--out", str(bundle), *measured_on]
+        subprocess.run(command, cwd=ROOT, check=True)
+    return model.absolute(), bundle.absolute()
+
+
+def flops(manifest: Manifest, tokens: Sequence[int]) -> list[float]:
+    """Of the encoder, for each text at its length: weights and attention. Feed-forward layers are four times as wide."""
+    layers, dim = manifest.architecture.layers, manifest.architecture.dim
+    weights = layers * (4 * dim * dim + 2 * dim * 4 * dim)
+    return [2.0 * weights * n + 4.0 * layers * dim * n * n for n in tokens]
+
+
+def started(everyone: Sequence[Contestant], skipped: dict[str, str]) -> list[Contestant]:
+    """Those that can take part; the others are noted with the reason."""
+    found = []
+    for one in everyone:
+        try:
+            one.start()
+        except (Failed, OSError, subprocess.TimeoutExpired) as error:
+            skipped[one.name] = str(error).replace(f"{ROOT}/", "")
+            one.close()
+            print(f"without {one.name}: {error}", flush=True)
+        else:
+            found.append(one)
+            print(f"with {one.name}", flush=True)
+    return found
+
+
+def measured(options: argparse.Namespace) -> dict[str, Any]:
+    """The whole run."""
+    begun = time.monotonic()
+    model, bundle = prepared(options)
+    texts = (WORK / f"texts-{options.texts}.json").absolute()
+    write_texts(texts, bundle / "tokenizer.json", options.texts)
+    tokens = json.loads(texts.read_text(encoding="utf-8"))["tokens"]
+    manifest = Bundle(bundle).manifest
+    load = Worker(sys.executable, "bench.serving.load", str(texts), log=WORK / "logs/load.log")
+    setting = Setting(sys.executable, model, bundle, texts, tokens, flops(manifest, tokens), WORK.absolute(), load)
+    everyone = contestants(setting, options)
+    skipped: dict[str, str] = {}
+    taking_part = started(everyone, skipped)
+    try:
+        run = Run(setting, taking_part, options)
+        found = run.all()
+    finally:
+        for one in taking_part:
+            one.close()
+        load.close()
+    return found | {"skipped": skipped | run.dropped, "seconds": time.monotonic() - begun, "tokens": tokens}
+
+
+def main() -> None:
+    # Whoever ends the run, ends its servers too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    options = parse()
+    numbers = options.out / "serving.json"
+    if options.report:
+        found = json.loads(numbers.read_text(encoding="utf-8"))
+    else:
+        found = measured(options) | {
+            "command": " ".join(["python -m bench.serving", *sys.argv[1:]]) if sys.argv[1:] else "make serving"
+        }
+        options.out.mkdir(parents=True, exist_ok=True)
+        numbers.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write(options.out, found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""Everyone who takes part: each set up in processes of its own, each asked the same."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.serving.processes import Failed, Process, Worker
+from bench.serving.workloads import BATCHES, BULK, LIST, ONE, SINGLES, Taken, Workload
+from headlight.runtime.values import Floats
+
+BATCH_SIZES = (32, 8)  # the first is what sentence-transformers takes unless told otherwise
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What all contestants share.
+
+    Attributes:
+        texts: the file of the texts.
+        tokens: of each text.
+        flops: of the encoder, for each text at its real length.
+        work: where vectors and logs go.
+        load: the load generator.
+    """
+
+    python: str
+    model: Path
+    bundle: Path
+    texts: Path
+    tokens: Sequence[int]
+    flops: Sequence[float]
+    work: Path
+    load: Worker
+
+
+class Contestant(abc.ABC):
+    """One row of the tables.
+
+    Attributes:
+        name: as printed.
+        precision: what it is meant to compute in: "fp32" or "bf16".
+        kind: "served", "engine" or "library".
+        process: its own.
+    """
+
+    kind: str
+    workloads: tuple[str, ...]
+    process: Process
+
+    def __init__(self, name: str, precision: str, setting: Setting) -> None:
+        self.name, self.precision, self._setting = name, precision, setting
+        self.slug = "-".join("".join(c if c.isalnum() else " " for c in name).split())
+        self.log = setting.work / "logs" / f"{self.slug}.log"
+
+    @abc.abstractmethod
+    def start(self) -> None:
+        """Set it up. Raises Failed where it cannot take part."""
+
+    @abc.abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Its versions, and the precision that it says it computes in."""
+
+    @abc.abstractmethod
+    def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]: ...
+
+    @abc.abstractmethod
+    def _save_vectors(self, path: Path) -> None: ...
+
+    def settle(self) -> dict[str, Any]:
+        """Whatever it chooses by trying, before the rounds begin."""
+        return {}
+
+    def run(self, workload: Workload, order: Sequence[int]) -> Taken:
+        """One run of a workload over the texts of these indices."""
+        found = self._run(workload, order)
+        tokens, flops = (sum(values[i] for i in order) for values in (self._setting.tokens, self._setting.flops))
+        return Taken(
+            len(order),
+            int(tokens),
+            flops,
+            found["seconds"],
+            found["cpu"],
+            found.get("load_cpu"),
+            tuple(found.get("latencies", ())),
+            found.get("padding"),
+        )
+
+    def vectors(self) -> Floats:
+        """float32 [N, D] of all texts."""
+        path = self._setting.work / f"{self.slug}.npy"
+        self._save_vectors(path)
+        found: Floats = np.load(path)
+        return found
+
+    def close(self) -> None:
+        """End its process."""
+        if hasattr(self, "process"):
+            self.process.close()
+
+
+class Library(Contestant):
+    """sentence-transformers in process."""
+
+    kind = "library"
+    workloads = (ONE, BATCHES, BULK)
+
+    def __init__(self, name: str, precision: str, setting: Setting, python: Path, backend: str) -> None:
+        super().__init__(name, precision, setting)
+        self._python, self._backend, self._batch_size = python, backend, BATCH_SIZES[0]
+
+    def start(self) -> None:
+        if not self._python.exists():
+            raise Failed(f"{self._python.parent.parent.name} is not installed; see the Makefile")
+        setting = self._setting
+        arguments = (str(setting.model), str(setting.texts), self._backend, self.precision)
+        self.process: Worker = Worker(self._python, "bench.peers.sentence", *arguments, log=self.log)
+        self.process.ask("describe")
+
+    def describe(self) -> dict[str, Any]:
+        return self.process.ask("describe")
+
+    def settle(self) -> dict[str, Any]:
+        order, seconds = list(range(len(self._setting.tokens))), {}
+        for size in BATCH_SIZES:
+            # The faster of two: the first meets shapes for the first time.
+            taken = [self.process.ask("run", order=order, group=0, batch_size=size)["seconds"] for _ in range(2)]
+            seconds[size] = min(taken)
+        self._batch_size = min(seconds, key=lambda size: seconds[size])
+        rates = {str(size): len(order) / value for size, value in seconds.items()}
+        return {"batch_size": self._batch_size, "texts_per_s_by_batch_size": rates}
+
+    def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
+        group = 0 if workload.name == BULK else workload.group
+        return self.process.ask("run", order=list(order), group=group, batch_size=self._batch_size)
+
+    def _save_vectors(self, path: Path) -> None:
+        self.process.ask("vectors", path=str(path))
+
+
+class InProcess(Contestant):
+    """The engine without a wire: the service's queue, and the offline plan in place of the stream."""
+
+    kind = "engine"
+    workloads = (ONE, SINGLES, BATCHES, BULK, LIST)
+
+    def __init__(self, name: str, precision: str, setting: Setting, flags: Sequence[str]) -> None:
+        super().__init__(name, precision, setting)
+        self._flags = flags
+
+    def start(self) -> None:
+        setting = self._setting
+        arguments = (str(setting.bundle), str(setting.texts), *self._flags)
+        self.process: Worker = Worker(setting.python, "bench.peers.engine", *arguments, log=self.log)
+        self.process.ask("describe")
+
+    def describe(self) -> dict[str, Any]:
+        return self.process.ask("describe")
+
+    def short(self, text: str, count: int) -> list[float]:
+        """Seconds within ONNX Runtime of one short text."""
+        found: list[float] = self.process.ask("short", text=text, count=count)["latencies"]
+        return found
+
+    def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
+        if workload.name == LIST:
+            return self.process.ask("offline", order=list(order))
+        callers = IN_FLIGHT if workload.name == BULK else workload.callers
+        return self.process.ask("online", order=list(order), callers=callers, group=workload.group)
+
+    def _save_vectors(self, path: Path) -> None:
+        self.process.ask("vectors", path=str(path))
+
+
+IN_FLIGHT = 8  # requests of one stream that the service reads at once

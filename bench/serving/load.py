@@ -1,0 +1,172 @@
+"""The load generator: a process of its own, so that its CPU time is known and takes none of a contestant's event loop.
+
+    python -m bench.serving.load TEXTS
+
+Requests are serialised before the clock starts, answers are not read while it runs: what is measured is the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+import grpc
+import numpy as np
+
+from bench.peers.worker import answer, groups, read_texts
+from bench.serving.flood import flooded
+from bench.serving.http import Connection, embeddings_body
+from bench.serving.open_loop import SERVICE, open_loop, unary
+from headlight import AsyncClient
+from headlight.pb import headlight_pb2 as pb
+
+Send = Callable[[int, bytes], Awaitable[object]]  # by caller
+
+
+def requests_of(texts: Sequence[str], order: Sequence[int], group: int) -> list[pb.EncodeRequest]:
+    """One for each group."""
+    cut = pb.TRUNCATION_CUT_END
+    return [
+        pb.EncodeRequest(inputs=[pb.Input(text=texts[i]) for i in part], truncation=cut)
+        for part in groups(order, group)
+    ]
+
+
+def prioritised(requests: Sequence[pb.EncodeRequest], bulk: bool) -> list[bytes]:
+    """Serialised, with the priority where the contract has such a field."""
+    for request in requests if "priority" in pb.EncodeRequest.DESCRIPTOR.fields_by_name else ():
+        name = "PRIORITY_BULK" if bulk else "PRIORITY_INTERACTIVE"
+        setattr(request, "priority", pb.DESCRIPTOR.enum_types_by_name["Priority"].values_by_name[name].number)  # noqa: B010
+    return [request.SerializeToString() for request in requests]
+
+
+async def measured(work: Coroutine[Any, Any, list[float]]) -> dict[str, Any]:
+    """What a piece of work took, of time and of this process's CPU."""
+    begin, cpu = time.perf_counter(), time.process_time()
+    latencies = await work
+    return {"seconds": time.perf_counter() - begin, "cpu": time.process_time() - cpu, "latencies": latencies}
+
+
+async def closed_loop(bodies: Sequence[bytes], callers: int, send: Send) -> list[float]:
+    """Each caller sends its next request when it has the answer to the last; returns the seconds of each."""
+    left, latencies = iter(bodies), []
+
+    async def caller(number: int) -> None:
+        for body in left:
+            begin = time.perf_counter()
+            await send(number, body)
+            latencies.append(time.perf_counter() - begin)
+
+    await asyncio.gather(*map(caller, range(callers)))
+    return latencies
+
+
+async def grpc_closed(target: str, bodies: Sequence[bytes], callers: int) -> dict[str, Any]:
+    """Unary calls over one connection."""
+    async with grpc.aio.insecure_channel(target) as channel:
+        encode = unary(channel)
+        await channel.channel_ready()
+        return await measured(closed_loop(bodies, callers, lambda _, body: encode(body)))
+
+
+async def http_closed(target: str, bodies: Sequence[bytes], callers: int) -> dict[str, Any]:
+    """POSTs, each caller over a connection that it keeps."""
+    connections = [await Connection.open(target) for _ in range(callers)]
+    try:
+        return await measured(closed_loop(bodies, callers, lambda number, body: connections[number].post(body)))
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+async def stream(target: str, requests: Sequence[pb.EncodeRequest]) -> dict[str, Any]:
+    """All requests on one stream, as fast as the server reads them."""
+    frames = [pb.EncodeStreamRequest(id=str(at), encode=one).SerializeToString() for at, one in enumerate(requests)]
+    found: list[bytes] = []
+
+    async def run(call: Any) -> list[float]:
+        async for frame in call(iter(frames)):
+            found.append(frame)
+        return []
+
+    async with grpc.aio.insecure_channel(target) as channel:
+        await channel.channel_ready()
+        streaming: Any = channel
+        taken = await measured(run(streaming.stream_stream(f"{SERVICE}/EncodeStream")))
+    answers = [pb.EncodeStreamResponse.FromString(frame) for frame in found]
+    if any(one.HasField("error") for one in answers) or len(answers) < len(requests):
+        raise RuntimeError(f"{len(answers)} frames for {len(requests)} requests, or an error among them")
+    return taken
+
+
+async def whole_list(target: str, texts: Sequence[str]) -> dict[str, Any]:
+    """The list by the client that Headlight ships, as its users would: its own splitting, parsing and arrays included."""
+    async with AsyncClient(target) as client:
+        await client.model()
+
+        async def run() -> list[float]:
+            await client.encode(texts, truncate="end")
+            return []
+
+        return await measured(run())
+
+
+async def vectors(target: str, texts: Sequence[str], path: str) -> dict[str, Any]:
+    """Write the vectors of all texts."""
+    async with AsyncClient(target) as client:
+        np.save(path, await client.encode(texts, truncate="end"))
+    return {}
+
+
+class Load:
+    """What can be asked of the generator; each method is an operation."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+
+    def closed(self, target: str, order: list[int], callers: int, group: int) -> dict[str, Any]:
+        return asyncio.run(grpc_closed(target, self._bodies(order, group), callers))
+
+    def posted(self, target: str, order: list[int], callers: int, group: int) -> dict[str, Any]:
+        bodies = [embeddings_body([self._texts[i] for i in part]) for part in groups(order, group)]
+        return asyncio.run(http_closed(target, bodies, callers))
+
+    def stream(self, target: str, order: list[int], group: int) -> dict[str, Any]:
+        return asyncio.run(stream(target, requests_of(self._texts, order, group)))
+
+    def listed(self, target: str, order: list[int]) -> dict[str, Any]:
+        return asyncio.run(whole_list(target, [self._texts[i] for i in order]))
+
+    def vectors(self, target: str, path: str) -> dict[str, Any]:
+        return asyncio.run(vectors(target, self._texts, path))
+
+    def open(
+        self, target: str, order: Sequence[int], group: int, rate: float, seconds: float, deadline: float
+    ) -> dict[str, Any]:
+        whole = order[: len(order) // group * group]  # all requests of one size
+        return open_loop(target, self._bodies(whole, group), group, rate, seconds, deadline)
+
+    def again(self, target: str, text: str, count: int) -> dict[str, Any]:
+        [body] = (one.SerializeToString() for one in requests_of([text], [0], 1))
+        return asyncio.run(grpc_closed(target, [body] * count, 1))
+
+    def flood(self, target: str, group: int, callers: int, seconds: float) -> dict[str, Any]:
+        everything = range(len(self._texts) // group * group)
+        singles, many = (prioritised(requests_of(self._texts, everything, size), bulk=size > 1) for size in (1, group))
+        return flooded(target, singles, many, group, callers, seconds)
+
+    def _bodies(self, order: Sequence[int], group: int) -> Sequence[bytes]:
+        return [one.SerializeToString() for one in requests_of(self._texts, order, group)]
+
+
+def main() -> None:
+    load = Load(read_texts(sys.argv[1]))
+    operations = ("closed", "posted", "stream", "listed", "vectors", "open", "again", "flood")
+    answer({name: getattr(load, name) for name in operations})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""The run itself: first passes, rounds in turns, the short text, the open loops, the machine's peak."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from bench.measuring import machine
+from bench.serving.contestants import Contestant, InProcess, Setting
+from bench.serving.field import REFERENCE
+from bench.serving.flood import BATCH_MS, floods
+from bench.serving.processes import ROOT, Failed
+from bench.serving.served import Headlight
+from bench.serving.texts import describe, order
+from bench.serving.workloads import BATCHES, BULK, SINGLES, WORKLOADS, Taken, Workload, percentile, summary
+from headlight.runtime.values import Floats
+
+SHORT = "Join two paths and tell whether the result is a directory."
+LOADS = (0.5, 0.8, 1.0, 2.0)  # of the capacity measured before
+PACKAGES = ("onnxruntime", "grpcio", "numpy")
+PEERS = Path(".venv-peers/bin/python")  # has OpenVINO and PyTorch
+
+T = TypeVar("T")
+
+
+def distances(vectors: dict[str, Floats]) -> dict[str, dict[str, float]]:
+    """How far everyone's vectors are from those of the reference, or, without it, of the first."""
+    exact = vectors.get(REFERENCE, next(iter(vectors.values())))
+    found = {}
+    for name, rough in vectors.items():
+        cosines = np.sum(rough * exact, axis=1) / (np.linalg.norm(rough, axis=1) * np.linalg.norm(exact, axis=1))
+        found[name] = {"max_abs": float(np.abs(rough - exact).max()), "min_cosine": float(cosines.min())}
+    return found
+
+
+class Run:
+    """Contestants that have started, and what was measured of them.
+
+    Attributes:
+        dropped: those that failed on the way, with the reason; the others go on.
+    """
+
+    def __init__(self, setting: Setting, contestants: Sequence[Contestant], options: argparse.Namespace) -> None:
+        self._setting, self._contestants, self._options = setting, list(contestants), options
+        self.dropped: dict[str, str] = {}
+        self._taken: dict[str, dict[str, list[Taken]]] = defaultdict(lambda: defaultdict(list))
+
+    def all(self) -> dict[str, Any]:
+        """Everything that the report is made of."""
+        first = self._each(self._first)
+        chosen = self._each(self._settled)
+        precision = distances(self._each(lambda one: one.vectors()))
+        for round_ in range(self._options.rounds):
+            for workload in WORKLOADS:
+                self._turns(round_, workload)
+        found = {
+            "machine": machine(PACKAGES),
+            "texts": describe(self._setting.tokens),
+            "rounds": self._options.rounds,
+            "contestants": self._each(
+                lambda one: {"kind": one.kind, "precision": one.precision, **one.describe(), **chosen[one.name]}
+            ),
+            "first": first,
+            "vectors": precision,
+            "measured": {
+                workload: {name: summary(runs) for name, runs in by_name.items()}
+                for workload, by_name in self._taken.items()
+            },
+            "short": self._short(),
+        }
+        found |= {"open": self._open(found["measured"]), "peak": self._peak()}
+        served = [one for one in self._contestants if isinstance(one, Headlight)]
+        lengths = BATCH_MS[:1] if self._options.quick else BATCH_MS
+        return found | {"flood": floods(self._setting, served, self._options.open_seconds, lengths)}
+
+    def _each(self, work: Callable[[Contestant], T]) -> dict[str, T]:
+        """What a piece of work gives, by the name of everyone who can do it."""
+        found = {}
+        for one in list(self._contestants):
+            try:
+                found[one.name] = work(one)
+            except (Failed, OSError) as error:
+                self._drop(one, error)
+        return found
+
+    def _drop(self, one: Contestant, error: Exception) -> None:
+        print(f"from here without {one.name}: {error}", flush=True)
+        self.dropped[one.name] = str(error)
+        self._contestants.remove(one)
+        one.close()
+
+    def _first(self, one: Contestant) -> dict[str, Any]:
+        """The bulk workload with every shape new; texts in an order that no round has."""
+        [workload] = [workload for workload in WORKLOADS if workload.name == BULK]
+        taken = one.run(workload, order(len(self._setting.tokens), len(self._setting.tokens), 999))
+        print(f"{one.name}: first pass {len(self._setting.tokens) / taken.seconds:.0f} texts/s", flush=True)
+        return taken.numbers()
+
+    def _settled(self, one: Contestant) -> dict[str, Any]:
+        chosen = one.settle()
+        if chosen:
+            print(f"{one.name}: {chosen}", flush=True)
+        return chosen
+
+    def _turns(self, round_: int, workload: Workload) -> None:
+        """Everyone once, in an order drawn anew, on the same texts."""
+        count = len(self._setting.tokens)
+        texts = order(max(workload.group, round(count * workload.share)), count, seed=round_)
+        turns = random.Random(f"{round_}, {workload.name}")
+        for one in turns.sample(list(self._contestants), len(self._contestants)):
+            if workload.name not in one.workloads:
+                continue
+            try:
+                taken = one.run(workload, texts)
+            except (Failed, OSError) as error:
+                self._drop(one, error)
+                continue
+            self._taken[workload.name][one.name].append(taken)
+            print(
+                f"round {round_ + 1}, {workload.name}, {one.name}: {taken.texts / taken.seconds:.0f} texts/s",
+                flush=True,
+            )
+
+    def _short(self) -> dict[str, dict[str, float | None]]:
+        """One short text again and again: served, and what ONNX Runtime itself takes for it, in turns."""
+        count = 20 if self._options.quick else 200
+        found = {}
+        engines = {one.name.removeprefix("engine "): one for one in self._contestants if isinstance(one, InProcess)}
+        for one in self._contestants:
+            name = one.name.removeprefix("Headlight ")
+            if not isinstance(one, Headlight) or name not in engines:
+                continue
+            served, bare = [], []
+            for _ in range(self._options.rounds):
+                served += self._setting.load.ask("again", target=one.target, text=SHORT, count=count)["latencies"]
+                bare += engines[name].short(SHORT, count)
+            found[name] = {"served_p50_ms": percentile(served, 50), "session_p50_ms": percentile(bare, 50)}
+        return found
+
+    def _open(self, closed: dict[str, Any]) -> list[dict[str, Any]]:
+        """Open loops at shares of what the closed ones had."""
+        found, options = [], self._options
+        texts = order(len(self._setting.tokens), len(self._setting.tokens), 7)
+        for one in self._contestants:
+            if not isinstance(one, Headlight):
+                continue
+            for group, workload in ((1, SINGLES), (32, BATCHES)):
+                capacity = closed[workload][one.name]["texts_per_s"]
+                for share in LOADS:
+                    before, cpu = one.process.resident, one.process.cpu_seconds
+                    taken = self._setting.load.ask(
+                        "open",
+                        target=one.target,
+                        order=texts,
+                        group=group,
+                        rate=share * capacity / group,
+                        seconds=options.open_seconds,
+                        deadline=options.deadline,
+                    )
+                    about = {"name": one.name, "group": group, "share": share, "capacity": capacity}
+                    after = {"resident_before": before, "resident_after": one.process.resident}
+                    found.append(about | taken | after | {"cpu_s": one.process.cpu_seconds - cpu})
+                    print(f"open loop, {one.name}, {group} texts, {share:.0%}: {taken}", flush=True)
+        return found
+
+    def _peak(self) -> dict[str, float]:
+        """In the environment that has the most libraries to multiply with."""
+        python = str(PEERS) if PEERS.exists() else self._setting.python
+        told = subprocess.run(
+            [python, "-m", "bench.serving.peak", "0.1" if self._options.quick else "1.5"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found: dict[str, float] = json.loads(told.stdout)
+        return found | {"cores": len(os.sched_getaffinity(0))}

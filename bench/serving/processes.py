@@ -1,0 +1,117 @@
+"""Processes of the run: workers that answer lines of JSON, and servers; each with its CPU time and its memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+ROOT = Path(__file__).resolve().parents[2]
+STOP_SECONDS = 30
+# Nobody asks a hub, nobody reports usage, and no library's progress bar costs time.
+QUIET = {"HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1", "ORT_DISABLE_TELEMETRY": "1", "TQDM_DISABLE": "1"}
+
+
+class Failed(RuntimeError):
+    """A contestant cannot take part; the message says why."""
+
+
+class Process:
+    """One process, its standard error in a file."""
+
+    def __init__(
+        self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None, folder: Path = ROOT
+    ) -> None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("HEADLIGHT_")}
+        pipe = subprocess.PIPE
+        self.log = log
+        with log.open("w", encoding="utf-8") as errors:
+            self._process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=clean | QUIET | dict(environment or {}),
+                stdin=pipe,
+                stdout=pipe,
+                stderr=errors,
+                text=True,
+            )
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time of all its threads since its start."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    @property
+    def resident(self) -> int:
+        """Bytes in RAM now."""
+        pages = Path(f"/proc/{self._process.pid}/statm").read_text(encoding="ascii").split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def failure(self) -> Failed:
+        """What its log ends with."""
+        lines = [line for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+        return Failed(f"{' '.join(lines[-1:]):.400} (see {self.log.name})")
+
+    def close(self) -> None:
+        """End it, by its id."""
+        streams: list[IO[str] | None] = [self._process.stdin, self._process.stdout]
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for stream in streams:
+            if stream is not None:
+                stream.close()
+
+
+class Worker(Process):
+    """The parent's side of bench.peers.worker."""
+
+    def __init__(self, python: Path | str, module: str, *arguments: str, log: Path) -> None:
+        super().__init__([str(python), "-m", module, *arguments], log)
+
+    def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        """Send a request and wait for its answer.
+
+        Raises:
+            Failed: the worker ended, or could not.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps({"op": op, **fields}) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self.failure() from None
+        line = self._process.stdout.readline()
+        if not line:
+            self._process.wait(STOP_SECONDS)
+            raise self.failure()
+        found: dict[str, Any] = json.loads(line)
+        if "error" in found:
+            raise Failed(found["error"])
+        return found
+
+
+def wait_for(ready: Any, process: Process, seconds: float) -> Any:
+    """Ask until the answer is true; raises Failed where the process ends first, or the time is up."""
+    deadline = time.monotonic() + seconds
+    while not (found := ready()):
+        if process.ended:
+            raise process.failure()
+        if time.monotonic() > deadline:
+            raise Failed(f"not ready after {seconds:.0f} s (see {process.log.name})")
+        time.sleep(0.1)
+    return found

@@ -1,0 +1,193 @@
+"""The tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from bench.serving.criteria import criteria
+from bench.serving.flood import CALLERS, RATE
+from bench.serving.workloads import LIST, WORKLOADS
+
+
+def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """As Markdown."""
+    lines = ["| " + " | ".join(heading) + " |", "|---" * len(heading) + "|"]
+    return [*lines, *("| " + " | ".join(row) + " |" for row in rows)]
+
+
+def number(value: float | None, form: str = ".1f") -> str:
+    """Empty for what does not apply."""
+    return "" if value is None else format(value, form)
+
+
+def lines(run: dict[str, Any]) -> list[str]:
+    """The whole report."""
+    parts = (
+        heading(run),
+        ["## What was to be reached", "", *criteria_table(run)],
+        ["## Workloads", "", *workload_tables(run)],
+        ["## Open loop", "", *open_table(run)],
+        ["## Beside a flood of bulk", "", *flood_table(run)],
+        ["## What the machine could multiply", "", *peak_tables(run)],
+        ["## Who took part", "", *contestants_table(run)],
+    )
+    return [line for part in parts for line in (*part, "")][:-1]
+
+
+def heading(run: dict[str, Any]) -> list[str]:
+    skipped = [f"- Without {name}: {reason}" for name, reason in run["skipped"].items()]
+    return [
+        "# Headlight beside its peers",
+        "",
+        f"`{run['command']}` on {run['machine']}; {run['seconds'] / 60:.0f} minutes. One run, the same weights and texts: contestants "
+        f"in an order drawn anew for each of {run['rounds']} rounds, medians of the rounds.",
+        "",
+        f"The model is a BERT of MiniLM's size with random weights (`bench/minilm.py`). {run['texts']}: docstrings of Python's own "
+        "library, in an order drawn anew for each round.",
+        "",
+        "Headlight and infinity are asked over a socket, by a load generator on the same cores. sentence-transformers runs in process, "
+        "and nothing is sent. `engine` is Headlight's own in process, under the service's queue; its "
+        f'"{LIST}" is the offline plan (`Runtime.encode`).',
+        "",
+        "![throughput](serving-throughput.png)",
+        "",
+        "![open loop](serving-open-loop.png)",
+        *(["", *skipped] if skipped else []),
+    ]
+
+
+def criteria_table(run: dict[str, Any]) -> list[str]:
+    rows = []
+    for one in criteria(run):
+        asked = "" if one.asked is None else f"{'at most' if one.at_most else 'at least'} {one.asked}"
+        rows.append((one.what, asked, number(one.found, ".2f"), one.verdict, one.note))
+    return table(("", "asked", "measured", "", ""), rows)
+
+
+COLUMNS = {
+    "texts/s": ("texts_per_s", ".0f"),
+    "tokens/s": ("tokens_per_s", ",.0f"),
+    "CPU ms/text": ("cpu_ms", ".2f"),
+    "generator's CPU ms/text": ("load_cpu_ms", ".3f"),
+    "p50 ms": ("p50_ms", ".1f"),
+    "p99 ms": ("p99_ms", ".1f"),
+    "padding": ("padding", ".0%"),
+}
+
+
+def workload_tables(run: dict[str, Any]) -> list[str]:
+    """One for each workload, the fastest first."""
+    found: list[str] = []
+    for workload in WORKLOADS:
+        measured = run["measured"].get(workload.name, {})
+        names = sorted(measured, key=lambda name: -measured[name]["texts_per_s"])
+        rows = [
+            (name, *(number(measured[name][key], form) for key, form in COLUMNS.values()), spread(measured[name]))
+            for name in names
+        ]
+        found += [f"### {workload.name}", "", f"{workload.about[0].upper()}{workload.about[1:]}.", ""]
+        found += [*table(("", *COLUMNS, "rounds, texts/s"), rows), ""]
+    return found[:-1]
+
+
+def spread(taken: dict[str, Any]) -> str:
+    return f"{min(taken['all_texts_per_s']):.0f} to {max(taken['all_texts_per_s']):.0f}"
+
+
+def open_table(run: dict[str, Any]) -> list[str]:
+    if not run["open"]:
+        return ["Not measured."]
+    rows = [
+        (
+            one["name"],
+            str(one["group"]),
+            f"{one['share']:.0%}",
+            number(one["offered_texts_per_s"], ".0f"),
+            number(one["goodput_texts_per_s"], ".0f"),
+            number(one["p50_ms"], ".0f"),
+            number(one["p99_ms"], ".0f"),
+            ", ".join(f"{code} {count}" for code, count in sorted(one["codes"].items())),
+            number(one["refused_p50_ms"]),
+            number(one["refused_p99_ms"]),
+            f"{one['resident_before'] / 2**20:.0f} -> {one['resident_after'] / 2**20:.0f}",
+            number(one["sent_late_ms"], ".0f"),
+        )
+        for one in run["open"]
+    ]
+    heads = ("", "texts a request", "load", "offered texts/s", "goodput texts/s", "p50 ms", "p99 ms", "requests")
+    return [
+        "Poisson arrivals at a share of the capacity that the closed loops had (64 singles; 8 x 32). Goodput counts what was answered "
+        "within its deadline, after the first of them has passed.",
+        "",
+        *table((*heads, "refusals, p50 ms", "p99 ms", "resident MiB", "sent late by at most, ms"), rows),
+    ]
+
+
+def flood_table(run: dict[str, Any]) -> list[str]:
+    if not run["flood"]:
+        return ["Not measured."]
+    rows = [
+        (
+            one["name"],
+            str(one["batch_ms"]),
+            number(one["alone"]["p50_ms"]),
+            number(one["alone"]["p99_ms"]),
+            number(one["beside"]["p50_ms"]),
+            number(one["beside"]["p99_ms"]),
+            number(one["beside"]["bulk_texts_per_s"], ".0f"),
+        )
+        for one in run["flood"]
+    ]
+    return [
+        f"{RATE:.0f} single texts/s that somebody waits for, alone, and beside {CALLERS} callers that each keep a request of 32 texts "
+        "under way; by how long a batch of bulk may take (`--bulk-batch-ms`).",
+        "",
+        *table(
+            ("", "bulk batch, ms", "alone, p50 ms", "p99 ms", "beside bulk, p50 ms", "p99 ms", "bulk, texts/s"), rows
+        ),
+    ]
+
+
+def peak_of(run: dict[str, Any], precision: str) -> float | None:
+    """The best library's, GFLOP/s."""
+    found = [value for name, value in run["peak"].items() if name.endswith(precision)]
+    return max(found, default=None)
+
+
+def peak_tables(run: dict[str, Any]) -> list[str]:
+    """The peak, and everyone's share of it: first pass and later ones apart."""
+    bulk, peaks = run["measured"].get("bulk", {}), {name: peak_of(run, name) for name in ("fp32", "bf16")}
+    rows = []
+    for name, about in run["contestants"].items():
+        peak, later = peaks[about["precision"]], bulk.get(name)
+        cells = [number(run["first"][name]["texts_per_s"], ".0f")]
+        cells += ["" if peak is None else f"{run['first'][name]['gflops'] / peak:.0%}"]
+        cells += [number(None if later is None else later["texts_per_s"], ".0f")]
+        cells += ["" if peak is None or later is None else f"{later['gflops'] / peak:.0%}"]
+        rows.append((name, about["precision"], *cells))
+    told = ", ".join(f"{name} {value:.0f}" for name, value in run["peak"].items() if name != "cores")
+    return [
+        f"Best of many products of square matrices and of the encoder's own shapes, GFLOP/s: {told}.",
+        "",
+        "Share: the encoder's operations on real tokens (padding is waste) over the peak in that precision, in the bulk workload. The "
+        "first pass meets each shape for the first time, but for what a service runs before it says that it is ready.",
+        "",
+        *table(("", "", "first pass, texts/s", "of the peak", "later, texts/s", "of the peak"), rows),
+    ]
+
+
+def contestants_table(run: dict[str, Any]) -> list[str]:
+    rows = []
+    for name, about in run["contestants"].items():
+        vectors = run["vectors"][name]
+        versions = ", ".join(f"{package} {value}" for package, value in about["versions"].items())
+        size = f"batches of {about['batch_size']}" if "batch_size" in about else ""
+        far = (f"{vectors['max_abs']:.1e}", f"{vectors['min_cosine']:.6f}")
+        rows.append((name, about["precision"], about["precision_told"], *far, size, versions))
+    return [
+        "The precision is checked: by what the loaded model says of itself, and by the distance of its vectors from those of "
+        "sentence-transformers' torch backend in fp32.",
+        "",
+        *table(("", "meant", "says", "max abs", "least cosine", "", "versions"), rows),
+    ]

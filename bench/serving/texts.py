@@ -1,0 +1,48 @@
+"""The texts of the run: docstrings of Python's own library, the same for every contestant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from export.passages import docstrings
+from headlight.runtime import Tokenizer
+
+COUNT = 1000
+LONGEST = 256  # tokens
+SPARE = 1 << 20  # far more than there are: all of them
+
+
+def write_texts(path: Path, tokenizer: Path, count: int) -> None:
+    """Choose the texts, count their tokens, and write both; a file that holds as many is kept: reading the library takes long."""
+    if path.is_file() and len(json.loads(path.read_text(encoding="utf-8"))["texts"]) == count:
+        return
+    # One character a token at least, so that nothing is cut while it is counted.
+    reader = Tokenizer(tokenizer, 1 << 20)
+
+    def tokens(text: str) -> int:
+        return len(reader.encode(text, with_info=False).ids)
+
+    # Of what is too long for the model the first paragraph: a cut text would be one that nobody wrote.
+    whole = (text if tokens(text) <= LONGEST else text.split("\n\n")[0] for text in docstrings(SPARE))
+    found = [text for text in dict.fromkeys(whole) if tokens(text) <= LONGEST]
+    if len(found) < count:
+        raise SystemExit(f"the library of this Python has {len(found)} docstrings that fit; {count} are needed")
+    texts = [found[i * len(found) // count] for i in range(count)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"texts": texts, "tokens": [tokens(text) for text in texts]}), encoding="utf-8")
+
+
+def order(count: int, texts: int, seed: int) -> list[int]:
+    """`count` indices in an order of their own: all texts, and then again."""
+    rng = np.random.default_rng(seed)
+    passes = [rng.permutation(texts) for _ in range(-(-count // texts))]
+    return [int(i) for i in np.concatenate(passes)[:count]]
+
+
+def describe(tokens: Sequence[int]) -> str:
+    """As a clause."""
+    return f"{len(tokens)} texts of {np.mean(tokens):.0f} tokens on average, median {np.median(tokens):.0f}, at most {max(tokens)}"

@@ -1,0 +1,96 @@
+"""What is asked of every contestant, and what was measured of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+ONE, SINGLES, BATCHES, BULK, LIST = "one caller", "64 singles", "8 x 32", "bulk", "list by the client"
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """So many callers, each with so many texts a call.
+
+    Attributes:
+        share: of the texts of the run; one caller at a time takes too long for all.
+        about: for the report.
+    """
+
+    name: str
+    callers: int
+    group: int
+    share: float
+    about: str
+
+
+WORKLOADS = (
+    Workload(ONE, 1, 1, 0.15, "one caller, one text a call"),
+    Workload(SINGLES, 64, 1, 1, "64 callers at once, one text a call"),
+    Workload(BATCHES, 8, 32, 1, "8 callers, 32 texts a call; libraries: one caller, 32 texts a call"),
+    Workload(
+        BULK,
+        1,
+        32,
+        1,
+        "a stream of requests of 32 texts; libraries, infinity and the offline plan: the whole list at once",
+    ),
+    Workload(LIST, 1, 0, 1, "the whole list by the client that Headlight ships, arrays included"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Taken:
+    """One run of a workload.
+
+    Attributes:
+        cpu: seconds of CPU of the contestant's process.
+        load_cpu: of the load generator; None where there is none.
+        latencies: seconds of each call; empty: there were no calls to time.
+        padding: mean share of a batch that was padding, by the service's own metric.
+    """
+
+    texts: int
+    tokens: int
+    flops: float
+    seconds: float
+    cpu: float
+    load_cpu: float | None = None
+    latencies: tuple[float, ...] = ()
+    padding: float | None = None
+
+    def numbers(self) -> dict[str, float | None]:
+        """What the report shows."""
+        each = 1000 / self.texts
+        return {
+            "texts_per_s": self.texts / self.seconds,
+            "tokens_per_s": self.tokens / self.seconds,
+            "gflops": self.flops / self.seconds / 1e9,
+            "cpu_ms": self.cpu * each,
+            "load_cpu_ms": None if self.load_cpu is None else self.load_cpu * each,
+            "p50_ms": percentile(self.latencies, 50),
+            "p99_ms": percentile(self.latencies, 99),
+            "padding": self.padding,
+        }
+
+
+def percentile(seconds: Sequence[float], q: float) -> float | None:
+    """In milliseconds; None of nothing."""
+    return float(np.percentile(seconds, q)) * 1000 if seconds else None
+
+
+def summary(runs: Sequence[Taken]) -> dict[str, Any]:
+    """The median of each number over the rounds; and all of the throughput, for its spread."""
+    numbers = [run.numbers() for run in runs]
+    found: dict[str, Any] = {}
+    for key in numbers[0]:
+        values = [one[key] for one in numbers]
+        found[key] = statistics.median([value for value in values if value is not None] or [0.0])
+        if all(value is None for value in values):
+            found[key] = None
+    found["all_texts_per_s"] = [one["texts_per_s"] for one in numbers]
+    return found

@@ -144,7 +144,7 @@ def profile_table(bundle: Path, precision: str) -> list[str]:
         spent: collections.Counter[str] = collections.Counter()
         for repeat in range(12):
             request.infer(feeds, share_inputs=True)
-            for node in request.profiling_info if repeat >= 2 else ():  # noqa: PLR2004  (the first two warm up)
+            for node in request.profiling_info if repeat >= 2 else ():
                 if node.status == node.status.EXECUTED:
                     spent[node.node_type] += node.real_time.total_seconds()
         columns.append({kind: seconds / sum(spent.values()) for kind, seconds in spent.items()})
@@ -152,7 +152,7 @@ def profile_table(bundle: Path, precision: str) -> list[str]:
     heading = " | ".join(f"{count} x {length}" for count, length in PROFILED)
     lines = [f"| {precision} | {heading} |", "|---" * (len(PROFILED) + 1) + "|"]
     for kind in kinds:
-        if any(column.get(kind, 0) >= 0.005 for column in columns):  # noqa: PLR2004  (half a percent)
+        if any(column.get(kind, 0) >= 0.005 for column in columns):
             lines.append(f"| {kind} | " + " | ".join(f"{column.get(kind, 0):.1%}" for column in columns) + " |")
     return lines
 

@@ -183,8 +183,7 @@ class Admission:
                 or so much of it, should be worked off.
             DeadlineExceeded: it has passed already: no replica can meet it.
         """
-        if patience_seconds <= 0:
-            raise DeadlineExceeded("the deadline has passed before the work was queued")
+        self.look_ahead(patience_seconds, priority, tokens)
         pool = self.bulk if priority == "bulk" else self.tokens
         if tokens > pool.free:
             # Either may be what is short: the queue, or bulk's part of it.
@@ -193,12 +192,28 @@ class Admission:
             )
             used = f"the queue is full{of} ({full.held} of {full.limit} tokens, {tokens} asked for)"
             raise self._shed(used, Shortage.QUEUE_TOKENS, self._retry_seconds(tokens))
+        return pool.take(tokens)
+
+    def look_ahead(self, patience_seconds: float, priority: Priority = "interactive", tokens: int = 0) -> None:
+        """Refuse what the queue would not come to in time: also before it is tokenised, which is most of what a refusal costs.
+
+        Args:
+            patience_seconds: until its caller's deadline.
+            priority: what is interactive does not wait for bulk.
+            tokens: of the request; 0 where they are not known yet.
+
+        Raises:
+            Shed: with the time after which it should be soon enough.
+            DeadlineExceeded: it has passed already: no replica can meet it.
+        """
+        if patience_seconds <= 0:
+            raise DeadlineExceeded("the deadline has passed before the work was queued")
         before = self.tokens.held if priority == "bulk" else self.tokens.held - self.bulk.held
-        wait = before * self._seconds_per_token
+        # Where nothing waits, nothing is refused: then it runs at once, and the rate is learnt, whatever was thought of it before.
+        wait = (before + tokens) * self._seconds_per_token if before else 0.0
         if wait > patience_seconds:
             late = f"the queue is {wait:.2f} s long, and the deadline is in {patience_seconds:.2f} s"
             raise self._shed(late, Shortage.DEADLINE, _bounded(wait - patience_seconds))
-        return pool.take(tokens)
 
     def hold_output(self, size: int, field: str, remedy: str) -> Permit:
         """A permit for the bytes of a request's results, before they are computed.

@@ -85,7 +85,7 @@ class Batcher:
         self._rounding = rounding
         self._streams = asyncio.Semaphore(streams)
         self._count, self._idle = streams, streams  # all of them, and those that run no batch
-        self._threads = Workers(streams, "engine")
+        self._threads = Workers(streams, "engine", behind=True)
         self._observe = observe
         self._on_cancel = on_cancel
         self._clock = clock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -99,14 +100,22 @@ class ServedModel:
         """The answer of GetModel."""
         return describe(self._runtime, self.ref, self._interface, self.limits)
 
-    async def prepare(self, request: pb.EncodeRequest) -> Prepared:
+    async def prepare(self, request: pb.EncodeRequest, deadline: float = math.inf) -> Prepared:
         """Check and tokenise a request.
+
+        Args:
+            request: as it came.
+            deadline: on time.monotonic; infinity for none.
 
         Raises:
             InvalidInput: naming the field.
+            Shed: the queue would not come to it in time.
+            DeadlineExceeded: it has passed.
         """
         arrived_ns = time.monotonic_ns()
         job = encode_job(request, self._interface)
+        if not request.dry_run:
+            self._admission.look_ahead(deadline - time.monotonic(), job.priority)
 
         def tokenize(left: threading.Event) -> tuple[list[Tokenized], list[EncodeItem], pb.EncodeResponse]:
             inputs = list(tokenized(job.tokenize, self._runtime, left))

@@ -22,7 +22,7 @@ from service.logs import describe
 from service.metrics import Metrics
 from service.models import Models
 from service.servicer import HeadlightServicer
-from service.threads import Threads
+from service.threads import Threads, stand_behind
 from service.transport import PortTaken, bind, build_server
 
 log = logging.getLogger("service.server")
@@ -121,6 +121,7 @@ class Server:
         return loading.result()
 
     def _load_now(self) -> Runtime:
+        stand_behind()  # the threads that the libraries start, too
         runtime = load(self._config)
         runtime.warm_up(self._config.warm_up_lengths)
         # What is here now stays: looking through it for garbage would stop everything for 20 ms, now and then.

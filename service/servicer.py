@@ -41,7 +41,8 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
     async def Encode(self, request: pb.EncodeRequest, context: AnyContext) -> pb.EncodeResponse:
         model, sending = self._models.get(request.model), Sending(context, self._sending)
         with model.receive(request.ByteSize()) as received:
-            prepared = await model.prepare(request)
+            deadline = deadline_of(context)
+            prepared = await model.prepare(request, deadline)
             if request.dry_run:
                 check_header(prepared, model.limits.max_unary_response_bytes)
                 with model.hold_info(prepared.header.ByteSize()) as held:
@@ -50,7 +51,7 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
             check_max_bytes(prepared)
             check_unary(prepared, model.limits.max_unary_response_bytes)
             with model.hold_output(prepared) as held:
-                results = await model.compute(prepared, deadline_of(context), held)
+                results = await model.compute(prepared, deadline, held)
                 fill(prepared.header, results, prepared.selection.vector)
                 model.finish(prepared)
                 self._leave_to(sending, model, received, held)

@@ -174,7 +174,7 @@ class StreamCall:
     async def _encode(self, request: pb.EncodeStreamRequest) -> None:
         model = self._models.get(request.encode.model)
         with model.receive(request.ByteSize()):
-            prepared = await model.prepare(request.encode)
+            prepared = await model.prepare(request.encode, self._deadline)
             if request.encode.dry_run:
                 check_header(prepared, HEADER_LIMIT_BYTES)
                 frame = pb.EncodeStreamResponse(id=request.id, response=prepared.header)

@@ -67,10 +67,15 @@ def test_a_wait_beyond_the_deadline_is_refused_at_once() -> None:
     admission.worked_off(tokens=100, seconds=1.0)
     with admission.admit(200):
         assert admission.backlog_seconds == pytest.approx(2.0)
-        with pytest.raises(Shed, match=r"2\.00 s long, and the deadline is in 0\.50 s") as refused:
+        with pytest.raises(Shed, match=r"2\.01 s long, and the deadline is in 0\.50 s") as refused:
             admission.admit(1, patience_seconds=0.5)
         assert refused.value.shortage is Shortage.DEADLINE
-        assert refused.value.retry_after_seconds == pytest.approx(1.5)
+        assert refused.value.retry_after_seconds == pytest.approx(1.51)
+        with pytest.raises(Shed, match=r"2\.60 s long"):  # its own work is a part of its wait
+            admission.admit(60, patience_seconds=2.5)
+        with pytest.raises(Shed, match=r"2\.00 s long"):
+            admission.look_ahead(patience_seconds=1.99)
+        admission.look_ahead(patience_seconds=2.01)
         with admission.admit(1, patience_seconds=2.5), admission.admit(1, patience_seconds=math.inf):
             assert admission.tokens.held == 202
 
@@ -167,5 +172,5 @@ def test_what_is_interactive_does_not_expect_to_wait_for_bulk() -> None:
     with admission.admit(500, priority="bulk"):
         with admission.admit(50, patience_seconds=0.1):
             pass
-        with pytest.raises(Shed, match=r"5\.00 s long"):
+        with pytest.raises(Shed, match=r"5\.50 s long"):
             admission.admit(50, patience_seconds=0.1, priority="bulk")

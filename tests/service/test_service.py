@@ -144,6 +144,25 @@ async def test_before_the_model_is_loaded_everything_is_unavailable(serve: Serve
         await refused(service.stub.EncodeStream(iter([])).read(), grpc.StatusCode.UNAVAILABLE)
 
 
+async def test_what_the_queue_would_not_come_to_in_time_is_refused_before_it_is_tokenised(serve: Serve) -> None:
+    runtime = FakeRuntime()
+    async with serve(runtime, streams=1) as service:
+        service.engine.gate.clear()
+        first = asyncio.ensure_future(service.stub.Encode(request(pb.Input(text="one"))))
+        await service.started()
+        service.models.get("")._admission.worked_off(tokens=1, seconds=1e3)
+        late = request(pb.Input(text="late"))
+        await refused(service.stub.Encode(late, timeout=60), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        stream = service.stub.EncodeStream(iter([pb.EncodeStreamRequest(id="1", encode=late)]), timeout=60)
+        assert (await stream.read()).error.code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+        late.dry_run = True  # waits for nothing
+        assert (await service.stub.Encode(late, timeout=60)).data_bytes > 0
+        service.engine.gate.set()
+        await first
+    assert runtime.tokenizer is not None
+    assert runtime.tokenizer.texts == ["one", "late"]
+
+
 async def test_calls_that_expire_or_are_cancelled_in_the_queue_never_run(serve: Serve) -> None:
     async with serve(streams=1) as service:
         service.engine.gate.clear()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import threading
 import weakref
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from service.threads import Threads, Workers
+from service.threads import NICE, Threads, Workers
 
 
 class Payload:
@@ -102,3 +104,18 @@ async def test_what_was_worked_on_is_let_go_at_once() -> None:
         await asyncio.sleep(0.001)
     assert held() is None
     workers.close()
+
+
+async def test_threads_that_compute_stand_behind_all_others() -> None:
+    here = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    def priorities() -> tuple[int, int]:
+        """Of the thread, and of one that it starts, as the libraries do."""
+        started = ThreadPoolExecutor(1).submit(lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id()), started.result()
+
+    for behind in (False, True):
+        workers = Workers(1, "test", behind=behind)
+        assert await workers.start(priorities) == (min(here + NICE, 19) if behind else here,) * 2
+        workers.close()
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == here

@@ -24,8 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.measuring import machine, publish
-from bench.serving.__main__ import flops
+from bench.measuring import flops, machine, publish
 from headlight.errors import BundleError
 from headlight.runtime import EncodeItem, Runtime, Selection, Tokenizer
 from headlight.runtime.cpus import usable_cpus

@@ -7,9 +7,11 @@ import platform
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
+
+from headlight.runtime import Manifest
 
 Contestants = dict[str, Callable[[], object]]
 
@@ -27,6 +29,13 @@ def medians(contestants: Contestants, rounds: int) -> dict[str, float]:
             if round_ >= 2:
                 times[name].append(1000 * (time.perf_counter() - begin))
     return {name: statistics.median(values) for name, values in times.items()}
+
+
+def flops(manifest: Manifest, tokens: Sequence[int]) -> list[float]:
+    """Of the encoder, for each text at its length: weights and attention. Feed-forward layers are four times as wide."""
+    layers, dim = manifest.architecture.layers, manifest.architecture.dim
+    weights = layers * (4 * dim * dim + 2 * dim * 4 * dim)
+    return [2.0 * weights * n + 4.0 * layers * dim * n * n for n in tokens]
 
 
 def machine(packages: Iterable[str]) -> str:

@@ -68,10 +68,11 @@ class Config:
         ),
     )
     wide: str = field(
-        default="on",
+        default="auto",
         metadata=option(
-            one_of("on", "off"),
-            "whether a batch beside which nothing runs gets all threads: a sooner answer, for a second copy of the weights in memory",
+            one_of("auto", "on", "off"),
+            "whether a batch beside which nothing runs gets all threads: a sooner answer, for a second copy of the weights in memory;"
+            " auto: from 4 threads on",
         ),
     )
     attention: str = field(

@@ -36,7 +36,7 @@ def load(config: Config) -> Runtime:
         precision=config.precision,
         threads=config.threads,
         streams=config.streams,
-        wide=config.wide == "on",
+        wide=None if config.wide == "auto" else config.wide == "on",
         sha256=config.bundle_sha256,
         attend=config.attention == "on",
         round_lengths=config.round_lengths,

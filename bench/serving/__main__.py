@@ -19,13 +19,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from bench.measuring import flops
 from bench.serving.contestants import Contestant, Setting
 from bench.serving.field import contestants
 from bench.serving.measure import Run
 from bench.serving.processes import ROOT, Failed, Worker
 from bench.serving.publish import write
 from bench.serving.texts import COUNT, write_texts
-from headlight.runtime import Bundle, Manifest
+from headlight.runtime import Bundle
 
 WORK = Path("build/serving")
 
@@ -69,13 +70,6 @@ def prepared(options: argparse.Namespace) -> tuple[Path, Path]:
         command = [sys.executable, "-m", "export", str(model), "--out", str(bundle), *measured_on]
         subprocess.run(command, cwd=ROOT, check=True)
     return model.absolute(), bundle.absolute()
-
-
-def flops(manifest: Manifest, tokens: Sequence[int]) -> list[float]:
-    """Of the encoder, for each text at its length: weights and attention. Feed-forward layers are four times as wide."""
-    layers, dim = manifest.architecture.layers, manifest.architecture.dim
-    weights = layers * (4 * dim * dim + 2 * dim * 4 * dim)
-    return [2.0 * weights * n + 4.0 * layers * dim * n * n for n in tokens]
 
 
 def started(everyone: Sequence[Contestant], skipped: dict[str, str]) -> list[Contestant]:

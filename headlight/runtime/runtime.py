@@ -28,6 +28,9 @@ from headlight.runtime.values import Floats, Ids, Tokenized
 from headlight.runtime.vectors import Offer, as_types, load_ranges, resolve_pooled, resolve_rows
 from headlight.spec import AttentionSpec, HiddenSpec, PooledSpec, TokensSpec
 
+# Threads. With fewer, all of them are little faster than one of the streams', and a second copy of the weights is much for that.
+WIDE_FROM = 4
+
 
 class Runtime:
     """A bundle, ready to encode.
@@ -47,7 +50,7 @@ class Runtime:
         precision: str = "fp32",
         threads: int | None = None,
         streams: int | None = 1,
-        wide: bool = False,
+        wide: bool | None = None,
         spin: bool = False,
         sha256: str | None = None,
         attend: bool = True,
@@ -61,7 +64,7 @@ class Runtime:
             precision: "fp32"; "bf16", "fp16" or "int8" where the bundle has graphs for it. Nothing chooses but the caller.
             threads: for each batch; None: the CPUs that the process may use, shared by the streams.
             streams: batches at once, of one call to `encode` or of several; None: one for each CPU, at most 8.
-            wide, spin: see headlight.runtime.session.Workers.
+            wide, spin: see headlight.runtime.session.Workers; wide None: where all streams have 4 threads or more.
             sha256: the digest that the manifest must have.
             attend: False to do without attention and hidden states, and without the memory of their graph.
             round_lengths: see Engine.
@@ -72,7 +75,8 @@ class Runtime:
         self.bundle = Bundle(Path(bundle), sha256)
         self.provider = choose_provider(provider, precision)
         self.precision = precision
-        self.workers = Workers(*share(streams, threads, usable_cpus()), wide, spin)
+        count, each = share(streams, threads, usable_cpus())
+        self.workers = Workers(count, each, count * each >= WIDE_FROM if wide is None else wide, spin)
         self.engine = Engine(
             self.bundle,
             provider=self.provider,

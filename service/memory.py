@@ -28,9 +28,16 @@ def settle_allocator() -> None:
     if VARIABLE not in os.environ:
         library.mallopt(ARENA_MAX, ARENAS)
 
-    def trim() -> None:
+    def trim_regularly() -> None:
         while True:
             time.sleep(TRIM_SECONDS)
-            library.malloc_trim(0)
+            trim()
 
-    threading.Thread(target=trim, name="trim", daemon=True).start()
+    threading.Thread(target=trim_regularly, name="trim", daemon=True).start()
+
+
+def trim() -> None:
+    """Give the holes in the heaps back now, where the C library can."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim"):
+        library.malloc_trim(0)

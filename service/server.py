@@ -19,6 +19,7 @@ from service.http import Router, routes, serve_http
 from service.inflight import InFlight
 from service.loading import assemble, load
 from service.logs import describe
+from service.memory import trim
 from service.metrics import Metrics
 from service.models import Models
 from service.servicer import HeadlightServicer
@@ -127,6 +128,7 @@ class Server:
         # What is here now stays: looking through it for garbage would stop everything for 20 ms, now and then.
         gc.collect()
         gc.freeze()
+        trim()
         return runtime
 
     async def _until_stopped(self, batcher: asyncio.Task[None]) -> int:

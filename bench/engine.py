@@ -28,6 +28,7 @@ from bench.measuring import flops, machine, publish
 from headlight.errors import BundleError
 from headlight.runtime import EncodeItem, Runtime, Selection, Tokenizer
 from headlight.runtime.cpus import usable_cpus
+from headlight.runtime.plan import plan as batches_of
 
 VARIANTS = [("cpu", "fp32"), ("openvino", "fp32"), ("openvino", "bf16")]
 PROFILED = ((1, 16), (16, 32), (4, 128), (2, 256))  # texts x tokens
@@ -67,7 +68,7 @@ class Contestant:
         )
         self.batches = sorted_batches(items, plan)
         self.padding = 1 - sum(len(item.ids) for item in items) / sum(
-            len(batch) * rounded(len(batch[0].ids), plan.multiple) for batch in self.batches
+            len(batch) * rounded(max(len(item.ids) for item in batch), plan.multiple) for batch in self.batches
         )
         self.seconds: list[float] = []
 
@@ -85,13 +86,8 @@ def rounded(length: int, multiple: int) -> int:
 
 def sorted_batches(items: Sequence[EncodeItem], plan: Plan) -> list[list[EncodeItem]]:
     """From the longest, as many as the budget takes."""
-    batches: list[list[EncodeItem]] = []
-    for item in sorted(items, key=lambda each: -len(each.ids)):
-        if batches and (len(batches[-1]) + 1) * rounded(len(batches[-1][0].ids), plan.multiple) <= plan.budget:
-            batches[-1].append(item)
-        else:
-            batches.append([item])
-    return batches
+    lengths = [rounded(len(item.ids), plan.multiple) for item in items]
+    return [[items[row] for row in rows] for rows in batches_of(lengths, squared=False, tokens=plan.budget)]
 
 
 def speed_table(contestants: Sequence[Contestant], operations: float, texts: int, peaks: dict[str, float]) -> list[str]:

@@ -17,6 +17,32 @@ from headlight.errors import HeadlightError
 
 def main() -> int:
     """0: the bundle stands; 1: it disagrees with PyTorch and was not written; 2: the arguments do not fit, or a file does not."""
+    options = _parser().parse_args()
+    print(f"exporting {options.checkpoint}", flush=True)
+    try:
+        result = _export(options)
+    except (OSError, ValueError, HeadlightError) as error:
+        print(f"export: {error}", file=sys.stderr)
+        return 2
+    except ParityError as error:
+        print(table(error.result.rows, error.result.own_error))
+        print(f"export: not written: {error}", file=sys.stderr)
+        return 1
+    if result.transformers is not None:
+        print(f"\nour PyTorch against transformers: {', '.join(f'{k} {v:.1e}' for k, v in _errors(result).items())}")
+    print("\nlargest distance from PyTorch (tokens and hidden: over max(1, RMS of the row))\n")
+    print(table(result.rows, result.own_error))
+    if result.quality:
+        print("\n" + quality_table(result.quality))
+    if (cut := result.truncate_dim) is not None:
+        print(
+            f"\nThe folder's own library cuts vectors to {cut} numbers unless told otherwise; here callers ask for dimensions={cut}."
+        )
+    print(f"\nwrote {options.out}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m export", description="Turn a checkpoint into a bundle to be served."
     )
@@ -57,29 +83,7 @@ def main() -> int:
         type=Path,
         help="file of a text a line, whose vectors set the ranges of int8 vectors; default: the bundle has none",
     )
-    options = parser.parse_args()
-    print(f"exporting {options.checkpoint}", flush=True)
-    try:
-        result = _export(options)
-    except (OSError, ValueError, HeadlightError) as error:
-        print(f"export: {error}", file=sys.stderr)
-        return 2
-    except ParityError as error:
-        print(table(error.result.rows, error.result.own_error))
-        print(f"export: not written: {error}", file=sys.stderr)
-        return 1
-    if result.transformers is not None:
-        print(f"\nour PyTorch against transformers: {', '.join(f'{k} {v:.1e}' for k, v in _errors(result).items())}")
-    print("\nlargest distance from PyTorch (tokens and hidden: over max(1, RMS of the row))\n")
-    print(table(result.rows, result.own_error))
-    if result.quality:
-        print("\n" + quality_table(result.quality))
-    if (cut := result.truncate_dim) is not None:
-        print(
-            f"\nThe folder's own library cuts vectors to {cut} numbers unless told otherwise; here callers ask for dimensions={cut}."
-        )
-    print(f"\nwrote {options.out}")
-    return 0
+    return parser
 
 
 def _export(options: argparse.Namespace) -> Exported:

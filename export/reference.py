@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import torch
@@ -69,32 +69,40 @@ class Reference:
         What is to be expected of any provider that computes in bfloat16: which of its operations round is its own affair.
         Over random texts, of the lengths to try.
         """
-        worst = dict.fromkeys(OUTPUTS, 0.0)
-        config = self.encoder.config
-        for length in lengths_to_try(config):
-            text = random_ids(config, length, seed), random_segments(config, length, seed)
-            exact = self.outputs(*text)
-            with torch.autocast("cpu", dtype=torch.bfloat16):
-                rounded = self.outputs(*text)
-            for name, value in rounded.items():
-                worst[name] = max(worst[name], distance(name, value, exact[name]))
-        return worst
+        texts = self._texts(lengths_to_try(self.encoder.config), seed)
+        return _worst((self._rounded(*text), self.outputs(*text)) for text in texts)
+
+    def _rounded(self, ids: Ids, segments: Ids | None) -> dict[str, Floats]:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.outputs(ids, segments)
 
     def own_error(self, seed: int) -> dict[str, float]:
         """The largest distance of PyTorch in float32 from PyTorch in float64, by output, over random texts.
 
         Of the lengths to try and the longest: rounding grows with length.
         """
-        worst = dict.fromkeys(OUTPUTS, 0.0)
         config = self.encoder.config
         lengths = set(lengths_to_try(config))
-        for length in sorted(lengths | {longest_to_try(config)}):
-            text = random_ids(config, length, seed), random_segments(config, length, seed)
-            weights = length in lengths
-            exact = _run(self.exact, *text, None, weights)
-            for name, value in _run(self.encoder, *text, None, weights).items():
-                worst[name] = max(worst[name], distance(name, value, exact[name]))
-        return worst
+        texts = self._texts(sorted(lengths | {longest_to_try(config)}), seed)
+
+        def run(encoder: Encoder, text: tuple[Ids, Ids | None]) -> dict[str, Floats]:
+            return _run(encoder, *text, None, len(text[0]) in lengths)
+
+        return _worst((run(self.encoder, text), run(self.exact, text)) for text in texts)
+
+    def _texts(self, lengths: Iterable[int], seed: int) -> Iterator[tuple[Ids, Ids | None]]:
+        """A random text of each length, and its segments."""
+        config = self.encoder.config
+        return ((random_ids(config, n, seed), random_segments(config, n, seed)) for n in lengths)
+
+
+def _worst(pairs: Iterable[tuple[Mapping[str, Floats], Mapping[str, Floats]]]) -> dict[str, float]:
+    """The largest distance of each output, over pairs of what was found and what is exact."""
+    worst = dict.fromkeys(OUTPUTS, 0.0)
+    for found, exact in pairs:
+        for name, value in found.items():
+            worst[name] = max(worst[name], distance(name, value, exact[name]))
+    return worst
 
 
 def tolerances(own_error: Mapping[str, float]) -> dict[str, float]:

@@ -70,15 +70,11 @@ def usable_precisions(provider: str) -> tuple[str, ...]:
     if provider == CPU:
         return ("fp32",)
     choose_provider(provider, "fp32")
-    return tuple(precision for precision in ("fp32", "bf16") if _usable(provider, precision))
-
-
-def _usable(provider: str, precision: str) -> bool:
     try:
-        choose_provider(provider, precision)
+        choose_provider(provider, "bf16")
     except BundleError:
-        return False
-    return True
+        return ("fp32",)
+    return ("fp32", "bf16")
 
 
 def add_variants(

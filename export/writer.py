@@ -95,9 +95,7 @@ def export_origin(
     if out.exists() and not (out / MANIFEST).is_file():
         raise FileExistsError(f"{out} exists and is not a bundle; choose another --out or remove it")
     variants = known_variants(precisions, providers, texts)
-    calibrating = None if calibration is None else read_texts(calibration)
-    if calibrating is not None and origin.tokenizer is None:
-        raise ValueError("--calibration needs a tokenizer; a bundle for token ids alone has none")
+    calibrating = _calibrating(calibration, origin)
     reference = Reference(origin.encoder)
     progress("PyTorch against its float64")
     own_error = reference.own_error(SEED)
@@ -125,6 +123,14 @@ def export_origin(
         save(draft, dataclasses.replace(manifest, parity=summary([*result.rows, *result.variants])))
         put_in_place(out, draft)
     return result
+
+
+def _calibrating(calibration: Path | None, origin: Origin) -> Sequence[str] | None:
+    """The texts to calibrate by, if any. Raises ValueError where they are none, or nothing could read them."""
+    texts = None if calibration is None else read_texts(calibration)
+    if texts is not None and origin.tokenizer is None:
+        raise ValueError("--calibration needs a tokenizer; a bundle for token ids alone has none")
+    return texts
 
 
 def _check_passed(result: Exported) -> None:

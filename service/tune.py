@@ -23,6 +23,7 @@ from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.cpus import share, usable_cpus
 from headlight.runtime.providers import PRECISIONS, PROVIDERS
 from headlight.runtime.rounding import Rounding
+from service.config import Config
 from service.lanes import Budget, Entry, LaneKey
 from service.policy import Lanes
 
@@ -49,8 +50,8 @@ class Options:
     """What is tuned; the names are those of the service's options."""
 
     layout: Layout
-    batch_tokens: int = 512
-    round_lengths: int = 1
+    batch_tokens: int = Config.batch_tokens
+    round_lengths: int = Config.round_lengths
 
     def variables(self) -> dict[str, str]:
         """As the service reads them from its environment."""
@@ -135,7 +136,7 @@ class _Queue:
     def __init__(self, runtime: Runtime, options: Options) -> None:
         longest = runtime.bundle.manifest.max_length
         self._engine, self._rounding = runtime.engine, Rounding(options.round_lengths, longest)
-        self._lanes: Lanes[EncodeItem] = Lanes({LANE: Budget(options.batch_tokens, None, 0.2)})
+        self._lanes: Lanes[EncodeItem] = Lanes({LANE: Budget(options.batch_tokens, None, Config.max_padding)})
         self._random, self._longest = np.random.default_rng(0), min(longest, LONGEST)
         self._lock = threading.Lock()
         self.done = 0

@@ -22,7 +22,7 @@ from headlight.runtime.session import Outputs, Shape, Workers
 DEVICE = "CPU"
 PRECISIONS = {"fp32": "f32", "bf16": "bf16"}  # ours to theirs
 # What is compiled for shapes of batches and kept, in pieces of which a shape has some tens. Its own 5,000 let memory grow for
-# hours; with 1,000 batches of any shapes take as long (bench/results/providers.md).
+# hours; with 1,000 batches of any shapes take as long (docs/performance.md).
 KEPT_SHAPES = 1000
 
 
@@ -70,8 +70,7 @@ class OpenVinoSession:
         check_precision(precision)
         compiled = _compile(path, precision, workers.streams, workers.all)
         self._requests = _requests(compiled, workers.streams)
-        alike = not workers.wide or workers.streams == 1
-        self._wide = self._requests if alike else _requests(_compile(path, precision, 1, workers.all), 1)
+        self._wide = _requests(_compile(path, precision, 1, workers.all), 1) if workers.apart else self._requests
         self.inputs = frozenset(value.get_any_name() for value in compiled.inputs)
         self.outputs: dict[str, Shape] = {
             value.get_any_name(): _shape(value.partial_shape) for value in compiled.outputs

@@ -8,9 +8,9 @@ BATCH_TOKENS = 512  # padded tokens in one batch of one thread; `make tune` find
 BATCH_SQUARES = 1 << 20  # batch x length^2 in one batch where attention is asked for
 
 
-def plan(lengths: Sequence[int], *, squared: bool) -> list[list[int]]:
+def plan(lengths: Sequence[int], *, squared: bool, tokens: int = BATCH_TOKENS) -> list[list[int]]:
     """Batches of near lengths under the token budget (or the batch x length^2 budget): lists of indices, longest first."""
-    budget = BATCH_SQUARES if squared else BATCH_TOKENS
+    budget = BATCH_SQUARES if squared else tokens
     batches: list[list[int]] = []
     for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
         first = lengths[batches[-1][0]] if batches else 0

@@ -233,14 +233,15 @@ class Runtime:
         return item_of(tokenized, selection, self.bundle.manifest.pooling, head_mask)
 
     def warm_up(self, lengths: Iterable[int]) -> None:
-        """Run every loaded graph at each length, once on all threads and once on each stream: no caller pays for a first run."""
+        """Run every loaded graph at each length, on each stream and on all threads: no caller pays for a first run."""
+        ways = [False] * self.workers.streams + [True] * self.workers.apart  # one after another, streams take turns
         wanted = [Selection(tokens=True)]
         if "attend" in self.roles:
             wanted.append(everything(self.bundle.manifest.architecture))
         for length in lengths:
             ids = np.zeros(min(length, self.bundle.manifest.max_length), dtype=np.int64)
             for selection in wanted:
-                for wide in (True, *[False] * self.workers.streams):  # one after another, streams take turns
+                for wide in ways:
                     self.engine.run([EncodeItem(ids, selection)], wide=wide)
         self.engine.shrink()  # what warming up needed, most requests will not
 

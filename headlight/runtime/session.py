@@ -34,6 +34,11 @@ class Workers:
         """Threads of all streams together."""
         return self.streams * self.threads
 
+    @property
+    def apart(self) -> bool:
+        """Whether a batch on all threads needs a session of its own: that of a lone stream has them all."""
+        return self.wide and self.streams > 1
+
 
 class Session(Protocol):
     """A graph, ready to run; called by as many threads as one likes.

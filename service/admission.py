@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import enum
 import math
-from types import TracebackType
 
 from headlight.errors import DeadlineExceeded, Overloaded
 from headlight.priority import Priority
 from service.frames import CHUNK_BYTES
+from service.outlook import Expected, Outlook
+from service.permits import Permit, Pool
 
-MEMORY = 0.9  # weight of the past at each batch in the estimate of the token rate: some ten batches count
 SHORTEST_RETRY_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 30.0
 FIRST_RETRY_SECONDS = 1.0  # before any batch has shown a rate
@@ -45,68 +45,6 @@ class Shed(Overloaded):
         self.shortage = shortage
 
 
-class Pool:
-    """An amount of something, given out in permits.
-
-    Attributes:
-        limit: how much there is.
-        held: how much of it is given out.
-    """
-
-    __slots__ = ("_whole", "held", "limit")
-
-    def __init__(self, limit: int, whole: Pool | None = None) -> None:
-        """Nothing is given out; what will be counts for `whole` too, where this is a part of it."""
-        self.held = 0
-        self.limit = limit
-        self._whole = whole
-
-    @property
-    def free(self) -> int:
-        """How much can still be given out."""
-        free = self.limit - self.held
-        return free if self._whole is None else min(free, self._whole.free)
-
-    def take(self, amount: int) -> Permit:
-        """A permit; the caller has seen to it that so much is free."""
-        self.hold(amount)
-        return Permit(self, amount)
-
-    def hold(self, amount: int) -> None:
-        """Count so much more as given out; less, where negative."""
-        self.held += amount
-        if self._whole is not None:
-            self._whole.hold(amount)
-
-
-class Permit:
-    """The right to so much of a pool. A context manager: leaving gives it back."""
-
-    __slots__ = ("_pool", "amount")
-
-    def __init__(self, pool: Pool, amount: int) -> None:
-        self._pool = pool
-        self.amount = amount
-
-    def __enter__(self) -> Permit:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.give_back()
-
-    def give_back(self) -> None:
-        """Give back what is left of it."""
-        self._pool.hold(-self.amount)
-        self.amount = 0
-
-    def split(self, amount: int) -> Permit:
-        """A part of it as a permit of its own, for one who holds on longer."""
-        self.amount -= amount
-        return Permit(self._pool, amount)
-
-
 def largest_output(limit: int) -> int:
     """How large an answer may be where all results may have `limit` bytes; the rest is kept for small ones.
 
@@ -123,6 +61,7 @@ class Admission:
         tokens: queued or running.
         bulk: those of them that are bulk's.
         outputs: bytes of results computed or about to be, and of answers not yet sent.
+        outlook: how long the queue takes.
     """
 
     def __init__(
@@ -145,14 +84,12 @@ class Admission:
         """
         self.requests, self.tokens, self.outputs = Pool(max_request_bytes), Pool(max_tokens), Pool(max_output_bytes)
         self.bulk = Pool(max_tokens if max_bulk_tokens is None else max_bulk_tokens, self.tokens)
-        self._streams = streams
-        self._recent_tokens = 0.0
-        self._recent_seconds = 0.0
+        self.outlook = Outlook(streams)
 
     @property
     def backlog_seconds(self) -> float:
         """How long what is admitted now will take; 0 before any batch has shown a rate."""
-        return self.tokens.held * self._seconds_per_token
+        return self.outlook.seconds(self.tokens.held)
 
     @property
     def room(self) -> int:
@@ -208,12 +145,15 @@ class Admission:
         """
         if patience_seconds <= 0:
             raise DeadlineExceeded("the deadline has passed before the work was queued")
-        before = self.tokens.held if priority == "bulk" else self.tokens.held - self.bulk.held
         # Where nothing waits, nothing is refused: then it runs at once, and the rate is learnt, whatever was thought of it before.
-        wait = (before + tokens) * self._seconds_per_token if before else 0.0
+        wait = self.outlook.latest(self.expect(tokens, priority), priority)
         if wait > patience_seconds:
-            late = f"the queue is {wait:.2f} s long, and the deadline is in {patience_seconds:.2f} s"
+            late = f"the queue may take {wait:.2f} s, and the deadline is in {patience_seconds:.2f} s"
             raise self._shed(late, Shortage.DEADLINE, _bounded(wait - patience_seconds))
+
+    def expect(self, tokens: int, priority: Priority = "interactive") -> Expected:
+        """What lies before a request of so many tokens."""
+        return self.outlook.expect(self.tokens.held - (0 if priority == "bulk" else self.bulk.held), tokens)
 
     def hold_output(self, size: int, field: str, remedy: str) -> Permit:
         """A permit for the bytes of a request's results, before they are computed.
@@ -236,20 +176,11 @@ class Admission:
             )
         return self.outputs.take(size)
 
-    def worked_off(self, tokens: int, seconds: float) -> None:
-        """Learn that a batch of so many tokens took so long."""
-        self._recent_tokens = MEMORY * self._recent_tokens + tokens
-        self._recent_seconds = MEMORY * self._recent_seconds + seconds
-
-    @property
-    def _seconds_per_token(self) -> float:
-        return self._recent_seconds / self._recent_tokens / self._streams if self._recent_tokens else 0.0
-
     def _retry_seconds(self, tokens: int) -> float:
         """Until half the queue is worked off: sooner, all who were refused would meet before a full one; later, it could run dry."""
-        if not self._recent_tokens:
+        if not self.outlook.known:
             return FIRST_RETRY_SECONDS
-        return _bounded((self.tokens.held + tokens - self.tokens.limit / 2) * self._seconds_per_token)
+        return _bounded(self.outlook.seconds(self.tokens.held + tokens - self.tokens.limit / 2))
 
     @staticmethod
     def _shed(problem: str, shortage: Shortage, retry_seconds: float) -> Shed:

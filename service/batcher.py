@@ -14,14 +14,14 @@ from headlight.errors import DeadlineExceeded, HeadlightError, Unavailable
 from headlight.priority import Priority
 from headlight.runtime.items import EncodeItem, ItemResult
 from headlight.runtime.rounding import AS_LONG, Rounding
-from service.admission import Permit
 from service.groups import Answer, Group, Slot
 from service.lanes import Batch, Budget, Entry, LaneKey
+from service.permits import Permit
 from service.policy import Lanes
 from service.threads import Workers
 
 log = logging.getLogger("service.batcher")
-EXPIRED = "the deadline passed in the queue; what had not started never will"
+EXPIRED = "the deadline passed in the queue, or would have before the answer; what had not started never will"
 FAILURES_BEFORE_PROBE = 3  # batches in a row; one caller's bad luck is not yet a broken device
 
 

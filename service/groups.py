@@ -7,8 +7,8 @@ import dataclasses
 from typing import NamedTuple
 
 from headlight.runtime.items import EncodeItem, ItemResult
-from service.admission import Permit
 from service.lanes import Entry
+from service.permits import Permit
 
 
 class Answer(NamedTuple):

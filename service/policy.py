@@ -17,7 +17,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from headlight.priority import PRIORITIES, Priority
 from service.lanes import Batch, Budget, Entry, Lane, LaneKey
-from service.pace import Pace
+from service.pace import Durations, Pace
 
 T = TypeVar("T")
 # Where both wait, one batch in so many is bulk's. Of batches and not of age: under a flood the head of bulk is always old. An
@@ -51,6 +51,7 @@ class Lanes(Generic[T]):
             priority: {key: Lane() for key in budgets} for priority in PRIORITIES
         }
         self._paces = {key: Pace() for key in budgets}
+        self._durations = {key: Durations() for key in budgets}
         self._overtaken = 0  # interactive batches in a row while bulk waited
 
     def __len__(self) -> int:
@@ -67,11 +68,12 @@ class Lanes(Generic[T]):
     def ran(self, batch: Batch[T], seconds: float) -> None:
         """Learn how long a batch took."""
         first = batch.entries[0]
+        self._durations[first.lane].learn(batch.padded, seconds)
         if first.priority == "bulk":  # a lone interactive text would say that the engine is slow
             self._paces[first.lane].learn(len(batch.entries), batch.longest, seconds)
 
     def take(self, now: float, idle_streams: int = 1) -> Batch[T]:
-        """Remove and return the next batch; empty where nothing waits, or where all that was looked at had expired.
+        """Remove and return the next batch; empty where nothing waits, or where all that was looked at comes too late.
 
         Args:
             now: seconds, on the clock of the entries.
@@ -99,7 +101,8 @@ class Lanes(Generic[T]):
         if idle_streams > 1:
             share = math.ceil(chosen.lane.waiting / idle_streams)
             budget = budget.within(max(share, LEAST_SPLIT_TOKENS))
-        batch = chosen.lane.take(now, budget)
+        ends = now + self._durations[chosen.key].expect(min(budget.tokens, chosen.lane.waiting))
+        batch = chosen.lane.take(ends, budget)
         if batch.entries:
             self._overtaken = overtaken
         return batch

@@ -9,8 +9,8 @@ from typing import Any
 
 import grpc
 
-from service.admission import Permit
 from service.connections import close_connection
+from service.permits import Permit
 
 log = logging.getLogger("service.sending")
 PACE_BYTES = 16 << 20  # that a reader may take `stall_seconds` for, beside those that everyone has: 0.8 MB/s at 20 s

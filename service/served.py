@@ -8,24 +8,26 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
 from typing import TypeVar
 
 import grpc
 
+from headlight.errors import DeadlineExceeded
 from headlight.pb import headlight_pb2 as pb
 from headlight.priority import Priority
 from headlight.runtime import Runtime
 from headlight.runtime.items import EncodeItem, ItemResult
 from headlight.runtime.values import Tokenized
-from service.admission import Admission, Permit, Shed, Shortage, largest_output
+from service.admission import Admission, Shed, Shortage, largest_output
 from service.answers import describe, header, model_ref, token_info, tokenize_answer
 from service.batcher import Batcher
 from service.convert import TokenizeJob, encode_job, tokenize_job
 from service.groups import Answer
 from service.interface import Interface
 from service.metrics import ModelMetrics
+from service.permits import Permit
 from service.prepared import Prepared, output_bytes
+from service.receiving import Receiving
 from service.status import reason_of
 from service.threads import Threads
 from service.tokenizing import items_of, size_of, tokenized
@@ -34,24 +36,6 @@ T = TypeVar("T")
 LEAST_TOKEN_INFO_BYTES = 8  # of one token on the wire: id, piece, start, end, special, segment
 NOBODY_LEAVES = threading.Event()  # never set: while work is done on the event loop nobody can leave
 INLINE_CHARACTERS = 512  # some 50 µs to tokenise; handing that to a thread and back takes 100 µs and more
-
-
-class Receiving:
-    """While one request is dealt with; see ServedModel.receive."""
-
-    def __init__(self, permit: Permit, metrics: ModelMetrics) -> None:
-        self._permit = permit
-        self._metrics = metrics
-
-    def __enter__(self) -> Permit:
-        return self._permit
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._permit.give_back()
-        if isinstance(error, Exception) and not isinstance(error, grpc.aio.BaseError):
-            self._metrics.rejected[reason_of(error)].inc()
 
 
 class ServedModel:
@@ -182,11 +166,29 @@ class ServedModel:
     ) -> Answer:
         """Run items of one role; see `compute`."""
         tokens = sum(len(item.ids) for item in items)
-        with self._admission.admit(tokens, deadline - time.monotonic(), priority) as permit:
+        with (
+            self._waiting(tokens, deadline, priority),
+            self._admission.admit(tokens, deadline - time.monotonic(), priority) as permit,
+        ):
             answer = await self._batcher.submit(permit, self.name, items, deadline, held, priority)
         self._metrics.texts[priority].inc(len(items))
         self._metrics.tokens[priority].inc(tokens)
         return answer
+
+    @contextlib.contextmanager
+    def _waiting(self, tokens: int, deadline: float, priority: Priority) -> Iterator[None]:
+        """Around the wait of a request in the queue: what it takes is compared with what was expected."""
+        began = time.monotonic()
+        expected, outlook = self._admission.expect(tokens, priority), self._admission.outlook
+        try:
+            yield
+        except Shed:
+            raise
+        except BaseException as error:
+            if isinstance(error, DeadlineExceeded) or time.monotonic() >= deadline:
+                outlook.waited(expected, priority, deadline - began, math.inf)
+            raise
+        outlook.waited(expected, priority, deadline - began, time.monotonic() - began)
 
     def finish(self, prepared: Prepared) -> None:
         """Note the total time; what follows is only copying and sending."""

@@ -9,11 +9,11 @@ import grpc
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
-from service.admission import Permit
 from service.answers import fill
 from service.deadline import deadline_of
 from service.models import Models
 from service.occlusion import occlude
+from service.permits import Permit
 from service.prepared import check_header, check_max_bytes, check_unary
 from service.sending import Sending, allowance
 from service.served import ServedModel

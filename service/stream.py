@@ -11,9 +11,10 @@ import grpc
 
 from headlight.errors import HeadlightError, InvalidInput, Unavailable
 from headlight.pb import headlight_pb2 as pb
-from service.admission import Permit, Shed, Shortage
+from service.admission import Shed, Shortage
 from service.frames import CHUNK_BYTES, HEADER_LIMIT_BYTES, frames
 from service.models import Models
+from service.permits import Permit
 from service.prepared import Prepared, check_header, check_max_bytes, check_stream
 from service.sending import Patience, Sending
 from service.served import ServedModel

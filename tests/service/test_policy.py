@@ -134,3 +134,21 @@ def test_a_busy_service_splits_nothing_and_small_work_stays_together() -> None:
     assert len(lanes_of(Budget(1024), entries).take(0, idle_streams=1).entries) == 16
     few = [entry(LEAST_SPLIT_TOKENS // 4) for _ in range(4)]
     assert len(lanes_of(Budget(1024), few).take(0, idle_streams=2).entries) == 4
+
+
+def test_what_would_not_be_done_in_time_is_not_begun() -> None:
+    lanes = lanes_of(Budget(100), [entry(50, deadline=1.0), entry(50, deadline=1.2), entry(50, deadline=1.2)])
+    assert lengths_of(lanes.take(0.0)) == [50, 50], "of how long it takes nothing is known"
+    lanes.ran(Batch([entry(50), entry(50)], longest=50), 0.5)
+    assert [each.deadline for each in lanes.take(0.6).entries] == [1.2]
+    lanes.add(entry(100, deadline=1.0))
+    lanes.add(entry(100, deadline=1.2))
+    batch = lanes.take(0.6)
+    assert [each.deadline for each in batch.expired] == [1.0]
+    assert [each.deadline for each in batch.entries] == [1.2]
+
+
+def test_what_is_short_is_begun_where_large_batches_would_come_too_late() -> None:
+    lanes = lanes_of(Budget(100), [entry(10, deadline=1.0)])
+    lanes.ran(Batch([entry(100)], longest=100), 0.5)
+    assert lengths_of(lanes.take(0.9)) == [10]

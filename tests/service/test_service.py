@@ -150,7 +150,7 @@ async def test_what_the_queue_would_not_come_to_in_time_is_refused_before_it_is_
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request(pb.Input(text="one"))))
         await service.started()
-        service.models.get("")._admission.worked_off(tokens=1, seconds=1e3)
+        service.models.get("")._admission.outlook.worked_off(tokens=1, seconds=1e3)
         late = request(pb.Input(text="late"))
         await refused(service.stub.Encode(late, timeout=60), grpc.StatusCode.RESOURCE_EXHAUSTED)
         stream = service.stub.EncodeStream(iter([pb.EncodeStreamRequest(id="1", encode=late)]), timeout=60)

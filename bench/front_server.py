@@ -68,7 +68,7 @@ async def headlight(bundle: Path, *, with_model: bool) -> None:
     def without_model(runtime: Runtime, *rest: object) -> object:
         width = runtime.bundle.manifest.architecture.pooled_dim
 
-        def run(items: Sequence[EncodeItem]) -> list[ItemResult]:
+        def run(items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
             return [ItemResult(pooled=vector) for vector in np.zeros((len(items), width), dtype=np.float32)]
 
         mock.patch.object(runtime.engine, "run", run).start()

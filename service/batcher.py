@@ -18,7 +18,7 @@ from service.groups import Answer, Group, Slot
 from service.lanes import Batch, Budget, Entry, LaneKey
 from service.permits import Permit
 from service.policy import Lanes
-from service.threads import Workers
+from service.threads import WorkerThreads
 
 log = logging.getLogger("service.batcher")
 EXPIRED = "the deadline passed in the queue, or would have before the answer; what had not started never will"
@@ -85,7 +85,7 @@ class Batcher:
         self._rounding = rounding
         self._streams = asyncio.Semaphore(streams)
         self._count, self._idle = streams, streams  # all of them, and those that run no batch
-        self._threads = Workers(streams, "engine", behind=True)
+        self._threads = WorkerThreads(streams, "engine", behind=True)
         self._observe = observe
         self._on_cancel = on_cancel
         self._clock = clock

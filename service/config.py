@@ -72,7 +72,7 @@ class Config:
         metadata=option(
             one_of("auto", "on", "off"),
             "whether a batch beside which nothing runs gets all threads: a sooner answer, for a second copy of the weights in memory;"
-            " auto: from 4 threads on",
+            " auto: from 4 threads on (openvino: 2), and with fewer by the graph that returns attention, without a copy",
         ),
     )
     attention: str = field(

@@ -15,7 +15,7 @@ T = TypeVar("T")
 NICE = 5  # a third of the share of a thread that stands in front
 
 
-class Workers:
+class WorkerThreads:
     """Threads that each run one piece of work at a time, in the order in which it came.
 
     An executor would do, and takes twice as long to hand over work and result: three locks and two futures for each.
@@ -55,7 +55,7 @@ class Threads:
 
     def __init__(self, count: int, name: str) -> None:
         """Start the threads."""
-        self._workers = Workers(count, name)
+        self._workers = WorkerThreads(count, name)
         self._free = asyncio.Semaphore(count)
 
     async def run(self, work: Callable[[threading.Event], T]) -> T:

@@ -18,9 +18,10 @@ from headlight.runtime.items import EncodeItem, ItemResult, Selection
 from headlight.runtime.providers import open_session
 from headlight.runtime.rounding import AS_LONG, Rounding
 from headlight.runtime.selectors import Wanted
-from headlight.runtime.session import Outputs, Session, Workers
+from headlight.runtime.session import Outputs, Session
 from headlight.runtime.values import Floats, Ids, Role
 from headlight.runtime.vectors import shape_pooled, shape_rows
+from headlight.runtime.workers import Workers
 
 log = logging.getLogger("headlight.engine")
 
@@ -72,10 +73,10 @@ class Engine:
         self._rounding = Rounding(round_lengths, bundle.manifest.max_length)
         self._sessions: dict[Role, Session] = {}
         roles: tuple[Role, ...] = ("embed", "attend") if attend else ("embed",)
+        self._lent = workers.lent and attend
         for role in roles:
             graph = bundle.manifest.graph(role, provider, precision)
-            # What answers with attention is large, and its callers wait for more than the engine: no second copy of weights.
-            own = workers if role == "embed" else dataclasses.replace(workers, wide=False)
+            own = workers if role == "embed" else _for_attention(workers)
             try:
                 self._sessions[role] = open_session(bundle.file(graph.file), provider, precision, own)
             except BundleError:
@@ -97,6 +98,8 @@ class Engine:
             EngineError: the engine failed, or a result is not finite. The details are in the log.
         """
         role, architecture = items[0].role, self.architecture
+        if wide and self._lent:
+            role = "attend"
         feeds, names, wanted = self._feeds(role, items), output_names(items), None
         if role == "attend":
             wanted = Wanted(items, architecture.layers, architecture.heads, feeds["ids"].shape[1])
@@ -147,6 +150,13 @@ class Engine:
             ones = np.ones((self.architecture.layers, self.architecture.heads), dtype=np.float32)
             feeds["head_mask"] = np.stack([ones if item.head_mask is None else item.head_mask for item in items])
         return feeds
+
+
+def _for_attention(workers: Workers) -> Workers:
+    """What answers with attention is large, and its callers wait for more than the engine: no second copy of weights."""
+    if workers.lent:
+        return dataclasses.replace(workers, streams=1, threads=workers.all)
+    return dataclasses.replace(workers, wide="none")
 
 
 def output_names(items: Sequence[EncodeItem]) -> list[str]:

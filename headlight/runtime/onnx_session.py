@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from headlight.runtime.session import Outputs, Shape, Workers
+from headlight.runtime.session import Outputs, Shape
+from headlight.runtime.workers import Workers
 
 # Official builds may send telemetry; the variable must stand before the library is loaded.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from headlight.errors import BundleError
-from headlight.runtime.session import Outputs, Shape, Workers
+from headlight.runtime.session import Outputs, Shape
+from headlight.runtime.workers import Workers
 
 DEVICE = "CPU"
 PRECISIONS = {"fp32": "f32", "bf16": "bf16"}  # ours to theirs

@@ -8,7 +8,8 @@ from pathlib import Path
 from headlight.errors import BundleError
 from headlight.runtime.onnx_session import OnnxSession
 from headlight.runtime.openvino_session import OpenVinoSession, check_precision
-from headlight.runtime.session import Session, Workers
+from headlight.runtime.session import Session
+from headlight.runtime.workers import Workers
 
 PRECISIONS = ("fp32", "bf16", "fp16", "int8")
 

@@ -22,14 +22,11 @@ from headlight.runtime.parity import check_golden, check_vocabulary
 from headlight.runtime.plan import plan
 from headlight.runtime.prompts import Prompt, Prompts
 from headlight.runtime.providers import choose_provider
-from headlight.runtime.session import Workers
 from headlight.runtime.tokenizer import Tokenizer, Truncation
 from headlight.runtime.values import Floats, Ids, Tokenized
 from headlight.runtime.vectors import Offer, as_types, load_ranges, resolve_pooled, resolve_rows
+from headlight.runtime.workers import Workers, choose_wide
 from headlight.spec import AttentionSpec, HiddenSpec, PooledSpec, TokensSpec
-
-# Threads. With fewer, all of them are little faster than one of the streams', and a second copy of the weights is much for that.
-WIDE_FROM = 4
 
 
 class Runtime:
@@ -64,7 +61,9 @@ class Runtime:
             precision: "fp32"; "bf16", "fp16" or "int8" where the bundle has graphs for it. Nothing chooses but the caller.
             threads: for each batch; None: the CPUs that the process may use, shared by the streams.
             streams: batches at once, of one call to `encode` or of several; None: one for each CPU, at most 8.
-            wide, spin: see headlight.runtime.session.Workers; wide None: where all streams have 4 threads or more.
+            wide: whether a batch that is alone gets all threads, for a second copy of the weights; None: where that costs little,
+                see `choose_wide`.
+            spin: see headlight.runtime.workers.Workers.
             sha256: the digest that the manifest must have.
             attend: False to do without attention and hidden states, and without the memory of their graph.
             round_lengths: see Engine.
@@ -76,7 +75,7 @@ class Runtime:
         self.provider = choose_provider(provider, precision)
         self.precision = precision
         count, each = share(streams, threads, usable_cpus())
-        self.workers = Workers(count, each, count * each >= WIDE_FROM if wide is None else wide, spin)
+        self.workers = Workers(count, each, choose_wide(wide, count * each, self.provider, attend=attend), spin)
         self.engine = Engine(
             self.bundle,
             provider=self.provider,
@@ -234,7 +233,8 @@ class Runtime:
 
     def warm_up(self, lengths: Iterable[int]) -> None:
         """Run every loaded graph at each length, on each stream and on all threads: no caller pays for a first run."""
-        ways = [False] * self.workers.streams + [True] * self.workers.apart  # one after another, streams take turns
+        own = self.workers.apart or self.workers.lent
+        ways = [False] * self.workers.streams + [True] * own  # one after another, streams take turns
         wanted = [Selection(tokens=True)]
         if "attend" in self.roles:
             wanted.append(everything(self.bundle.manifest.architecture))

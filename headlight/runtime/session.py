@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -11,33 +10,6 @@ from numpy.typing import NDArray
 
 Outputs = dict[str, NDArray[Any]]
 Shape = tuple[int | str | None, ...]  # a number, or anything else where the size varies
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Workers:
-    """Which threads run batches.
-
-    Attributes:
-        streams: batches at once.
-        threads: for each of these.
-        wide: also be able to give all threads to one batch, for which there is a second copy of the weights.
-        spin: let idle threads spin for work: some 8 % faster for a lone caller, costly to everything else on the machine.
-    """
-
-    streams: int = 1
-    threads: int = 1
-    wide: bool = False
-    spin: bool = False
-
-    @property
-    def all(self) -> int:
-        """Threads of all streams together."""
-        return self.streams * self.threads
-
-    @property
-    def apart(self) -> bool:
-        """Whether a batch on all threads needs a session of its own: that of a lone stream has them all."""
-        return self.wide and self.streams > 1
 
 
 class Session(Protocol):

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from export.precision import PRECISIONS, convert
 from export.variants import known_variants
 from headlight.runtime.providers import open_session
-from headlight.runtime.session import Workers
+from headlight.runtime.workers import Workers
 
 
 def test_a_weight_that_float16_has_not_is_refused() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.runtime import Runtime
-from headlight.runtime.session import Workers
+from headlight.runtime.workers import Workers
 from service.config import Config
 from service.health import Readiness
 from service.inflight import InFlight

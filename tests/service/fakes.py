@@ -15,10 +15,10 @@ from headlight.results import TokenList
 from headlight.runtime.items import EncodeItem, ItemResult, Selection
 from headlight.runtime.manifest import Architecture, Manifest, ParityEntry
 from headlight.runtime.prompts import Prompts
-from headlight.runtime.session import Workers
 from headlight.runtime.shapes import attention_shape
 from headlight.runtime.values import Tokenized
 from headlight.runtime.vectors import Offer
+from headlight.runtime.workers import Workers
 
 ARCHITECTURE = Architecture(positions="rope", layers=3, heads=2, dim=4, pooled_dim=4, vocab_size=100)
 FAILURE = "the model failed; see error id 123 in the server's log"

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from service.threads import NICE, Threads, Workers
+from service.threads import NICE, Threads, WorkerThreads
 
 
 class Payload:
@@ -80,7 +80,7 @@ async def test_a_failure_reaches_the_caller(threads: Threads) -> None:
 
 
 async def test_two_work_at_a_time() -> None:
-    workers, payloads = Workers(2, "test"), [Payload() for _ in range(3)]
+    workers, payloads = WorkerThreads(2, "test"), [Payload() for _ in range(3)]
     running = [workers.start(functools.partial(each.work, threading.Event())) for each in payloads]
     for each in payloads[:2]:
         assert await asyncio.to_thread(each.begun.wait, 30)
@@ -92,7 +92,7 @@ async def test_two_work_at_a_time() -> None:
 
 
 async def test_what_was_worked_on_is_let_go_at_once() -> None:
-    workers, payload = Workers(1, "test"), Payload()
+    workers, payload = WorkerThreads(1, "test"), Payload()
     payload.may_end.set()
     held = weakref.ref(payload)
     work = functools.partial(payload.work, threading.Event())
@@ -115,7 +115,7 @@ async def test_threads_that_compute_stand_behind_all_others() -> None:
         return os.getpriority(os.PRIO_PROCESS, threading.get_native_id()), started.result()
 
     for behind in (False, True):
-        workers = Workers(1, "test", behind=behind)
+        workers = WorkerThreads(1, "test", behind=behind)
         assert await workers.start(priorities) == (min(here + NICE, 19) if behind else here,) * 2
         workers.close()
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == here

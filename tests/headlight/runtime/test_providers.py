@@ -18,8 +18,8 @@ from headlight import AttentionSpec
 from headlight.errors import BundleError
 from headlight.runtime import EncodeItem, ItemResult, Runtime, Selection
 from headlight.runtime import openvino_session as ours
-from headlight.runtime.session import Workers
 from headlight.runtime.values import Floats
+from headlight.runtime.workers import Workers
 from tests.tampering import change_golden
 
 LENGTHS = (5, 40, 2, 17, 33, 9)

@@ -1,4 +1,4 @@
-"""From items to batches to the engine and back: one task that feeds `streams` threads and leaves none of them idle."""
+"""From items to batches to the engine and back: one task that feeds all streams and leaves none of them idle."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from headlight.errors import DeadlineExceeded, HeadlightError, Unavailable
 from headlight.priority import Priority
 from headlight.runtime.items import EncodeItem, ItemResult
 from headlight.runtime.rounding import AS_LONG, Rounding
+from headlight.runtime.values import Role
 from service.groups import Answer, Group, Slot
 from service.lanes import Batch, Budget, Entry, LaneKey
 from service.permits import Permit
 from service.policy import Lanes
+from service.streams import Started, Streams
 from service.threads import WorkerThreads
 
 log = logging.getLogger("service.batcher")
@@ -32,10 +34,11 @@ class Run(Protocol):
 
 
 class Engine(NamedTuple):
-    """What the batcher needs of a model. Both are called from its threads."""
+    """What the batcher needs of a model. Both functions are called from its threads."""
 
     run: Run
     probe: Callable[[], None]  # raises unless the model still computes what it should
+    wide: frozenset[Role] = frozenset()  # whose batches can have all threads while others have those of a stream
 
 
 class EngineLost(HeadlightError):
@@ -73,7 +76,7 @@ class Batcher:
         Args:
             engines: by model name.
             budgets: one for each lane: a model and a role its engine has.
-            streams: batches in the engines at the same time.
+            streams: batches of a priority in the engines at the same time.
             bulk_seconds: that a batch of bulk should take.
             rounding: of the engines' batches.
             observe: told of every batch that succeeded.
@@ -83,9 +86,8 @@ class Batcher:
         self._engines = engines
         self._lanes: Lanes[Slot] = Lanes(budgets, bulk_seconds=bulk_seconds)
         self._rounding = rounding
-        self._streams = asyncio.Semaphore(streams)
-        self._count, self._idle = streams, streams  # all of them, and those that run no batch
-        self._threads = WorkerThreads(streams, "engine", behind=True)
+        self._streams = Streams(streams)
+        self._threads = WorkerThreads(2 * streams, "engine", behind=True)  # interactive ones do not wait for bulk
         self._observe = observe
         self._on_cancel = on_cancel
         self._clock = clock
@@ -153,22 +155,24 @@ class Batcher:
             async with asyncio.TaskGroup() as batches:
                 while True:
                     await self._work.wait()
-                    await self._streams.acquire()
-                    batch = self._lanes.take(self._clock(), self._idle)
+                    batch = self._lanes.take(self._clock(), self._streams.idle, hold_bulk=self._streams.hold_bulk)
                     for entry in batch.expired:
                         entry.value.group.fail(DeadlineExceeded(EXPIRED))
                     for entry in batch.entries:
                         entry.value.group.begun(entry.length)
                     if batch.entries:
-                        alone = self._idle == self._count and not len(self._lanes)
-                        self._idle -= 1
-                        batches.create_task(self._execute(batch, wide=alone))
+                        started = self._begin(batch)
+                        batches.create_task(self._execute(batch, started))
                         continue
-                    self._streams.release()
-                    if not len(self._lanes):
+                    if not batch.expired:  # nothing waits, or what waits has to until a batch has ended
                         self._work.clear()
         finally:
             self._close()
+
+    def _begin(self, batch: Batch[Slot]) -> Started:
+        lane, priority = batch.entries[0].lane, batch.entries[0].priority
+        wide = lane.role in self._engines[lane.model].wide
+        return self._streams.begin(priority, len(self._lanes), self._lanes.waiting("interactive"), wide)
 
     def _enqueue(self, lane: LaneKey, items: Sequence[EncodeItem], deadline: float, priority: Priority) -> Group:
         group = Group(asyncio.get_running_loop().create_future(), [None] * len(items), len(items))
@@ -205,25 +209,25 @@ class Batcher:
             group.fail(Unavailable("the service is shutting down; try another replica"))
         self._threads.close()
 
-    async def _execute(self, batch: Batch[Slot], *, wide: bool) -> None:
-        """Run one batch, on all threads where nothing else runs or waits; its stream is free again afterwards."""
+    async def _execute(self, batch: Batch[Slot], started: Started) -> None:
+        """Run one batch; its stream is free again afterwards."""
         model = batch.entries[0].lane.model
-        run, started = self._engines[model].run, self._clock()
+        run, begun = self._engines[model].run, self._clock()
         try:
             try:
                 items = [entry.value.item for entry in batch.entries]
-                results = await self._threads.start(functools.partial(run, items, wide=wide))
+                results = await self._threads.start(functools.partial(run, items, wide=started.wide))
             finally:
                 for entry in batch.entries:
                     entry.value.group.ended(entry.length)
         except Exception as error:  # whatever an engine raises concerns this batch alone
             await self._failed(model, batch, error)
         else:
-            self._deliver(batch, results, started)
+            self._deliver(batch, results, begun)
             self._failures[model] = 0
         finally:
-            self._idle += 1
-            self._streams.release()
+            self._streams.end(started)
+            self._work.set()  # for those who wait for a stream
 
     def _deliver(self, batch: Batch[Slot], results: list[ItemResult], started: float) -> None:
         seconds = self._clock() - started

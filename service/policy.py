@@ -4,15 +4,15 @@
     bulk         embed  attend    where nothing interactive waits,  about `bulk_seconds` of work
                                   and every BULK_TURN-th batch
 
-An item that is interactive waits for the batch that is running, and for others of its kind. A bulk batch is therefore kept short:
-its time is what a bulk flood costs those who wait. Batches are of one priority: company from bulk would lengthen the wait of an
-interactive item by its own work, and costs no less there than in a batch of its own.
+Where both are, an interactive batch does not wait for one of bulk, but shares the processor with it until it has ended: a bulk batch is
+therefore kept short. Batches are of one priority: company from bulk would lengthen the wait of an interactive item by its own work,
+and costs no less there than in a batch of its own.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from headlight.priority import PRIORITIES, Priority
@@ -20,8 +20,7 @@ from service.lanes import Batch, Budget, Entry, Lane, LaneKey
 from service.pace import Durations, Pace
 
 T = TypeVar("T")
-# Where both wait, one batch in so many is bulk's. Of batches and not of age: under a flood the head of bulk is always old. An
-# interactive item that need not wait for its own kind still waits for one bulk batch at most: the one that runs when it comes.
+# Where both wait, one batch in so many is bulk's. Of batches and not of age: under a flood the head of bulk is always old.
 BULK_TURN = 8
 # Padded tokens. Where several streams are idle, what waits is split over them, as each batch has a stream's threads alone: two halves
 # at once take half as long. Smaller parts than this are not made: what every batch costs, and what small products lose, would eat it.
@@ -72,21 +71,29 @@ class Lanes(Generic[T]):
         if first.priority == "bulk":  # a lone interactive text would say that the engine is slow
             self._paces[first.lane].learn(len(batch.entries), batch.longest, seconds)
 
-    def take(self, now: float, idle_streams: int = 1) -> Batch[T]:
+    def waiting(self, priority: Priority) -> int:
+        """Items of a priority."""
+        return sum(map(len, self._lanes[priority].values()))
+
+    def take(self, now: float, idle: Callable[[Priority], int] = lambda _: 1, *, hold_bulk: bool = False) -> Batch[T]:
         """Remove and return the next batch; empty where nothing waits, or where all that was looked at comes too late.
 
         Args:
             now: seconds, on the clock of the entries.
-            idle_streams: that have no batch, the one that is to run this one included.
+            idle: how many batches of a priority could be begun, this one included.
+            hold_bulk: leave bulk where it is, unless it is its turn.
         """
         interactive, bulk = self._next("interactive"), self._next("bulk")
-        if bulk is not None and (interactive is None or self._overtaken >= BULK_TURN - 1):
+        its_turn = self._overtaken >= BULK_TURN - 1
+        streams = idle("bulk")
+        if bulk is not None and streams and (its_turn or (interactive is None and not hold_bulk)):
             budget = self._paces[bulk.key].limit(self._budgets[bulk.key], self._bulk_seconds)
-            return self._taken(bulk, budget, now, idle_streams, overtaken=0)
-        if interactive is None:
+            return self._taken(bulk, budget, now, streams, overtaken=0)
+        streams = idle("interactive")
+        if interactive is None or not streams:
             return Batch()
         overtaken = 0 if bulk is None else self._overtaken + 1
-        return self._taken(interactive, self._budgets[interactive.key], now, idle_streams, overtaken)
+        return self._taken(interactive, self._budgets[interactive.key], now, streams, overtaken)
 
     def _next(self, priority: Priority) -> Candidate[T] | None:
         """The lane whose head has waited longest."""

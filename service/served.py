@@ -30,7 +30,7 @@ from service.prepared import Prepared, output_bytes
 from service.receiving import Receiving
 from service.status import reason_of
 from service.threads import Threads
-from service.tokenizing import items_of, size_of, tokenized
+from service.tokenizing import Density, items_of, size_of, tokenized
 
 T = TypeVar("T")
 LEAST_TOKEN_INFO_BYTES = 8  # of one token on the wire: id, piece, start, end, special, segment
@@ -77,6 +77,7 @@ class ServedModel:
         self._batcher = batcher
         self._admission = admission
         self._tokenizers = tokenizers
+        self._density = Density()
         self._metrics = metrics
 
     @property
@@ -98,8 +99,10 @@ class ServedModel:
         """
         arrived_ns = time.monotonic_ns()
         job = encode_job(request, self._interface)
-        if not request.dry_run:
-            self._admission.look_ahead(deadline - time.monotonic(), job.priority)
+        if not request.dry_run and deadline < math.inf:
+            # Tokenising is most of what a refusal costs.
+            tokens = self._density.tokens(job.tokenize, self._interface.max_length)
+            self._admission.look_ahead(deadline - time.monotonic(), job.priority, tokens)
 
         def tokenize(left: threading.Event) -> tuple[list[Tokenized], list[EncodeItem], pb.EncodeResponse]:
             inputs = list(tokenized(job.tokenize, self._runtime, left))
@@ -111,6 +114,7 @@ class ServedModel:
 
         inputs, items, response = await self._off_the_loop(job.tokenize, tokenize)
         response.timings.tokenize_ns = time.monotonic_ns() - arrived_ns
+        self._density.learn(job.tokenize, inputs)
         sizes = output_bytes(items, self._architecture)
         data_bytes = response.data_bytes = sum(sizes.values())
         return Prepared(inputs, items, response, sizes, data_bytes, self._architecture, arrived_ns, job.priority)

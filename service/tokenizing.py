@@ -15,11 +15,39 @@ from service.convert import EncodeInput, EncodeJob, Pair, TokenIds, TokenizeJob,
 # Texts of so many characters go to the tokenizer together: it lets other threads run meanwhile, and each hand-over costs more than a
 # short text. Not more: what is tokenised takes some 350 bytes a character, and whoever leaves is noticed in between.
 TOGETHER_CHARACTERS = 4096
+MEMORY = 0.95  # weight of the past at each request in what is known of texts
 
 
 def size_of(job: TokenizeJob) -> int:
     """Characters or ids to go through."""
     return len(job.prompt) * len(job.inputs) + sum(map(_size, job.inputs))
+
+
+class Density:
+    """Tokens in a character of the texts of late: about how many a request will have is known before it is tokenised."""
+
+    def __init__(self) -> None:
+        """Nothing is known: texts seem to have no tokens."""
+        self._tokens = 0.0
+        self._characters = 0.0
+
+    def learn(self, job: TokenizeJob, found: Sequence[Tokenized]) -> None:
+        """Note what came of a request."""
+        if found and not isinstance(job.inputs[0], TokenIds):
+            self._tokens = MEMORY * self._tokens + sum(one.original_length for one in found)
+            self._characters = MEMORY * self._characters + size_of(job)
+
+    def tokens(self, job: TokenizeJob, longest: int) -> int:
+        """How many a request will have, each input at most `longest`: exact for ids."""
+        ratio = self._tokens / self._characters if self._characters else 0.0
+        return int(
+            sum(
+                len(value.ids)
+                if isinstance(value, TokenIds)
+                else min(longest, (len(job.prompt) + _size(value)) * ratio)
+                for value in job.inputs
+            )
+        )
 
 
 def tokenized(job: TokenizeJob, runtime: Runtime, left: threading.Event) -> Iterator[Tokenized]:

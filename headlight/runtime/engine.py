@@ -44,6 +44,7 @@ class Engine:
 
     Attributes:
         roles: the graphs loaded.
+        wide_roles: those whose batches can have all threads, while others have those of a stream.
     """
 
     def __init__(
@@ -86,6 +87,8 @@ class Engine:
                 raise BundleError(f"cannot be opened on provider {provider}: {words:.300}", graph.file) from error
             check_interface(self._sessions[role], graph, bundle.manifest)
         self.roles = frozenset(self._sessions)
+        wide: frozenset[Role] = frozenset(("embed", "attend") if self._lent else ("embed",) if workers.apart else ())
+        self.wide_roles = wide & self.roles
 
     def run(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
         """Encode one batch.

@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import math
 from collections.abc import AsyncIterator
+from typing import Any
 
 from headlight.priority import Priority
 from headlight.runtime.items import EncodeItem
 from headlight.runtime.rounding import AS_LONG, Rounding
+from headlight.runtime.values import Role
 from service.admission import Admission
 from service.batcher import Batcher, BatchReport, Engine
 from service.groups import Answer
@@ -33,14 +35,19 @@ class Setup:
     """A batcher over a fake engine, with its task running."""
 
     def __init__(
-        self, streams: int = 1, tokens: int = 64, rounding: Rounding = AS_LONG, bulk_seconds: float = math.inf
+        self,
+        streams: int = 1,
+        tokens: int = 64,
+        rounding: Rounding = AS_LONG,
+        bulk_seconds: float = math.inf,
+        wide_roles: frozenset[Role] = frozenset(),
     ) -> None:
         self.engine, self.clock, self.reports = FakeEngine(), Clock(), list[BatchReport]()
         self.admission = Admission(max_tokens=10**6, max_request_bytes=0, max_output_bytes=10**9)
         self.left: list[str] = []
         budgets = {LaneKey("m", "embed"): Budget(tokens), LaneKey("m", "attend"): Budget(tokens, 10**4)}
         self.batcher = Batcher(
-            {"m": Engine(self.engine.run, self.engine.probe)},
+            {"m": Engine(self.engine.run, self.engine.probe, wide_roles)},
             budgets,
             streams=streams,
             rounding=rounding,
@@ -73,10 +80,9 @@ class Setup:
 
 
 @contextlib.asynccontextmanager
-async def running(
-    streams: int = 1, tokens: int = 64, rounding: Rounding = AS_LONG, bulk_seconds: float = math.inf
-) -> AsyncIterator[Setup]:
-    setup = Setup(streams, tokens, rounding, bulk_seconds)
+async def running(**options: Any) -> AsyncIterator[Setup]:
+    """See Setup."""
+    setup = Setup(**options)
     try:
         yield setup
     finally:

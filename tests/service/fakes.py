@@ -16,7 +16,7 @@ from headlight.runtime.items import EncodeItem, ItemResult, Selection
 from headlight.runtime.manifest import Architecture, Manifest, ParityEntry
 from headlight.runtime.prompts import Prompts
 from headlight.runtime.shapes import attention_shape
-from headlight.runtime.values import Tokenized
+from headlight.runtime.values import Role, Tokenized
 from headlight.runtime.vectors import Offer
 from headlight.runtime.workers import Workers
 
@@ -84,6 +84,7 @@ class FakeEngine:
         self.poison: int | None = None  # a batch with this id in it fails
         self.probes = 0
         self.probe_fails = False
+        self.wide_roles: frozenset[Role] = frozenset()
 
     def run(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
         self.batches.append(list(items))

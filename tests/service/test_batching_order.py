@@ -20,14 +20,14 @@ async def test_interactive_is_served_before_the_bulk_that_waits() -> None:
             await setup.submit(item(4), priority=priority)
             order.append(priority)
 
-        first = asyncio.create_task(ask("bulk"))
+        first = asyncio.create_task(ask("interactive"))
         await setup.started()
         rest = [asyncio.create_task(ask(priority)) for priority in ("bulk", "bulk", "interactive")]
         await asyncio.sleep(0)
         setup.engine.gate.set()
         await asyncio.gather(first, *rest)
-    assert order == ["bulk", "interactive", "bulk", "bulk"]
-    assert [report.priority for report in setup.reports] == ["bulk", "interactive", "bulk"]
+    assert order == ["interactive", "interactive", "bulk", "bulk"]
+    assert [report.priority for report in setup.reports] == ["interactive", "interactive", "bulk"]
 
 
 async def test_an_idle_service_uses_all_of_its_streams_for_one_request() -> None:
@@ -89,3 +89,32 @@ async def test_a_batch_beside_which_nothing_runs_or_waits_has_all_threads() -> N
         await asyncio.gather(first, second)
         await setup.submit(*[item(200) for _ in range(4)])  # split over both
         assert setup.engine.wide == [True, True, False, False, False]
+
+
+async def test_an_interactive_batch_does_not_wait_for_bulk_and_holds_it_back() -> None:
+    async with running(streams=2, tokens=4, wide_roles=frozenset({"embed"})) as setup:
+        setup.engine.gate.clear()
+        tasks = [asyncio.create_task(setup.submit(*[item(4) for _ in range(4)], priority="bulk"))]
+        await setup.started()
+        await setup.started()
+        tasks.append(asyncio.create_task(setup.submit(item(3))))
+        await setup.started()
+        assert lengths(setup.engine) == [[4], [4], [3]], "begun while both streams had bulk"
+        assert setup.engine.wide == [False, False, True]
+        setup.engine.gate.set()
+        await asyncio.gather(*tasks)
+    assert lengths(setup.engine)[3:] == [[4], [4]]
+
+
+async def test_beside_interactive_batches_bulk_has_the_streams_that_they_leave() -> None:
+    async with running(streams=2, tokens=4) as setup:
+        setup.engine.gate.clear()
+        asked = [asyncio.create_task(setup.submit(item(3)))]
+        await setup.started()
+        bulk = asyncio.create_task(setup.submit(item(2), item(2), item(2), priority="bulk"))
+        await setup.started()
+        asked.append(asyncio.create_task(setup.submit(item(1))))
+        await setup.started()
+        setup.engine.gate.set()
+        await asyncio.gather(*asked, bulk)
+    assert lengths(setup.engine)[:3] == [[3], [2, 2], [1]]

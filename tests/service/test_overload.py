@@ -100,7 +100,7 @@ class Overloaded:
 
     def _start(self, now: float) -> None:
         while self._idle and len(self._lanes):
-            batch = self._lanes.take(now, self._idle)
+            batch = self._lanes.take(now, lambda _: self._idle)
             for entry in batch.expired:
                 self._give_up(entry.value)
             if batch.entries:

@@ -125,15 +125,15 @@ def test_the_time_of_bulk_limits_nothing_interactive() -> None:
 
 def test_what_waits_is_split_evenly_over_idle_streams() -> None:
     lanes = lanes_of(Budget(1024), [entry(53) for _ in range(32)])
-    assert len(lanes.take(0, idle_streams=2).entries) == 16
-    assert len(lanes.take(0, idle_streams=1).entries) == 16
+    assert len(lanes.take(0, lambda _: 2).entries) == 16
+    assert len(lanes.take(0, lambda _: 1).entries) == 16
 
 
 def test_a_busy_service_splits_nothing_and_small_work_stays_together() -> None:
     entries = [entry(32) for _ in range(16)]
-    assert len(lanes_of(Budget(1024), entries).take(0, idle_streams=1).entries) == 16
+    assert len(lanes_of(Budget(1024), entries).take(0, lambda _: 1).entries) == 16
     few = [entry(LEAST_SPLIT_TOKENS // 4) for _ in range(4)]
-    assert len(lanes_of(Budget(1024), few).take(0, idle_streams=2).entries) == 4
+    assert len(lanes_of(Budget(1024), few).take(0, lambda _: 2).entries) == 4
 
 
 def test_what_would_not_be_done_in_time_is_not_begun() -> None:
@@ -152,3 +152,20 @@ def test_what_is_short_is_begun_where_large_batches_would_come_too_late() -> Non
     lanes = lanes_of(Budget(100), [entry(10, deadline=1.0)])
     lanes.ran(Batch([entry(100)], longest=100), 0.5)
     assert lengths_of(lanes.take(0.9)) == [10]
+
+
+def test_bulk_that_is_held_back_waits_unless_it_is_its_turn() -> None:
+    lanes = lanes_of(Budget(10), [bulk(10), bulk(10)])
+    assert not lanes.take(0, hold_bulk=True).entries
+    for _ in range(BULK_TURN):
+        lanes.add(entry(10, arrived=1))
+    took = [lanes.take(1, hold_bulk=True).entries[0].priority for _ in range(BULK_TURN)]
+    assert took == ["interactive"] * (BULK_TURN - 1) + ["bulk"]
+
+
+def test_each_priority_has_its_own_streams() -> None:
+    lanes = lanes_of(Budget(10), [bulk(10), entry(10)])
+    assert not lanes.take(0, {"interactive": 0, "bulk": 0}.__getitem__).entries
+    only_bulk = lanes_of(Budget(10), [bulk(10)])
+    assert not only_bulk.take(0, {"interactive": 1, "bulk": 0}.__getitem__).entries
+    assert lanes.take(0, {"interactive": 1, "bulk": 0}.__getitem__).entries[0].priority == "interactive"

@@ -47,7 +47,7 @@ class Model:
             self.gone.append(victim)
 
     def take(self, now: float, idle_streams: int) -> None:
-        batch = self.lanes.take(now, idle_streams)
+        batch = self.lanes.take(now, lambda _: idle_streams)
         assert all(each.deadline <= now for each in batch.expired)
         assert all(each.deadline > now for each in batch.entries)
         assert bool(batch.entries or batch.expired) == bool(self.waiting)

@@ -163,6 +163,24 @@ async def test_what_the_queue_would_not_come_to_in_time_is_refused_before_it_is_
     assert runtime.tokenizer.texts == ["one", "late"]
 
 
+async def test_of_a_long_text_it_is_known_before_it_is_tokenised_that_it_would_be_late(serve: Serve) -> None:
+    runtime = FakeRuntime()
+    async with serve(runtime, streams=1) as service:
+        await service.stub.Encode(request(pb.Input(text="a word is a token")))
+        service.engine.gate.clear()
+        first = asyncio.ensure_future(service.stub.Encode(request(pb.Input(text="one"))))
+        await service.started()
+        outlook = service.models.get("")._admission.outlook
+        outlook.worked_off(tokens=10**6, seconds=10**6)
+        long = request(pb.Input(text="a word " * 30), truncation=pb.TRUNCATION_CUT_END)
+        error = await refused(service.stub.Encode(long, timeout=30), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        assert "the queue may take" in (error.details() or "")
+        service.engine.gate.set()
+        await first
+    assert runtime.tokenizer is not None
+    assert runtime.tokenizer.texts == ["a word is a token", "one"]
+
+
 async def test_calls_that_expire_or_are_cancelled_in_the_queue_never_run(serve: Serve) -> None:
     async with serve(streams=1) as service:
         service.engine.gate.clear()

@@ -1,0 +1,62 @@
+"""Which streams are busy, and with what. Plain data: no event loop, no clock.
+
+What is interactive has all streams, bulk those that it leaves: an interactive batch does not wait for one of bulk, which ends beside
+it. A batch that is alone gets all threads, and is done sooner; an interactive one also beside bulk, of which then no more is begun.
+Else a long text would take twice as long beside a flood of bulk, on the threads of one stream, as without; and bulk loses only what
+little is interactive.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from headlight.priority import Priority
+
+
+class Started(NamedTuple):
+    """A batch that was given a stream."""
+
+    priority: Priority
+    wide: bool  # on all threads, where it can be
+    holds: bool  # bulk back until it is done
+
+
+class Streams:
+    """The streams of a process."""
+
+    def __init__(self, count: int) -> None:
+        """All are idle; so many batches of a priority may run at once."""
+        self._count = count
+        self._running: dict[Priority, int] = {"interactive": 0, "bulk": 0}
+        self._held = 0  # interactive batches for which bulk is held back
+
+    def idle(self, priority: Priority) -> int:
+        """How many batches of a priority could be begun."""
+        taken = self._running["interactive"]
+        return self._count - taken if priority == "interactive" else max(0, self._count - taken - self._running["bulk"])
+
+    @property
+    def hold_bulk(self) -> bool:
+        """Whether no batch of bulk should be begun now."""
+        return self._held > 0
+
+    def begin(self, priority: Priority, waiting: int, interactive: int, can_be_wide: bool) -> Started:
+        """A batch takes a stream.
+
+        Args:
+            priority: its own.
+            waiting: items that are left in the queue.
+            interactive: those of them that are.
+            can_be_wide: whether there is a session that gives it all threads.
+        """
+        alone = not waiting and not any(self._running.values())
+        first = priority == "interactive" and not self._running["interactive"] and not interactive
+        started = Started(priority, alone or (first and can_be_wide), first and can_be_wide)
+        self._running[priority] += 1
+        self._held += started.holds
+        return started
+
+    def end(self, started: Started) -> None:
+        """It is done."""
+        self._running[started.priority] -= 1
+        self._held -= started.holds

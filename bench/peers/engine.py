@@ -16,8 +16,10 @@ from contextlib import AbstractContextManager
 from importlib.metadata import version
 from typing import Any
 
+from bench.peers.bare import listen
 from bench.peers.worker import answer, groups, read_texts, save_vectors, timed
 from headlight.runtime import Runtime
+from headlight.runtime.items import EncodeItem
 from headlight.runtime.onnx_session import OnnxSession
 from headlight.runtime.openvino_session import OpenVinoSession
 from headlight.runtime.session import Outputs
@@ -104,19 +106,34 @@ def main() -> None:
     def offline(order: list[int]) -> dict[str, Any]:
         return timed([lambda: runtime.encode([texts[i] for i in order], truncation="cut_end")])
 
-    def short(text: str, count: int) -> dict[str, Any]:
+    def item_of(text: str) -> EncodeItem:
         assert runtime.tokenizer is not None
-        item = runtime.item(runtime.tokenizer.encode(text, with_info=False), runtime.select())
-        runtime.engine.run([item])
+        return runtime.item(runtime.tokenizer.encode(text, with_info=False), runtime.select())
+
+    def short(text: str, count: int) -> dict[str, Any]:
+        item = item_of(text)
+        runtime.engine.run([item], wide=True)  # as the service does where nothing else runs
         inside.clear()
         for _ in range(count):
-            runtime.engine.run([item])
+            runtime.engine.run([item], wide=True)
         return {"latencies": inside, "tokens": len(item.ids)}
+
+    def bare(text: str) -> dict[str, Any]:
+        item = item_of(text)
+
+        def run() -> bytes:
+            [result] = runtime.engine.run([item], wide=True)
+            assert result.pooled is not None
+            return result.pooled.tobytes()
+
+        return {"port": listen(run)}
 
     def vectors(path: str) -> dict[str, Any]:
         return save_vectors(path, [one.pooled for one in runtime.encode(texts, truncation="cut_end")])
 
-    answer({"describe": describe, "online": online, "offline": offline, "short": short, "vectors": vectors})
+    answer(
+        {"describe": describe, "online": online, "offline": offline, "short": short, "bare": bare, "vectors": vectors}
+    )
 
 
 if __name__ == "__main__":

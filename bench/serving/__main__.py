@@ -43,6 +43,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=1 if small else 3)
     parser.add_argument("--texts", type=int, default=64 if small else COUNT, help="how many")
     parser.add_argument("--open-seconds", type=float, default=2.0 if small else 20.0, help="of each open loop")
+    parser.add_argument("--flood-seconds", type=float, default=2.0 if small else 30.0, help="of each flood")
     parser.add_argument("--deadline", type=float, default=2.0, help="seconds that a request of an open loop waits")
     parser.add_argument("--no-peers", action="store_true", help="Headlight alone")
     parser.add_argument("--only", nargs="*", metavar="TEXT", help="contestants whose names hold one of these")

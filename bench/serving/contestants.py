@@ -163,9 +163,13 @@ class InProcess(Contestant):
         return self.process.ask("describe")
 
     def short(self, text: str, count: int) -> list[float]:
-        """Seconds within ONNX Runtime of one short text."""
+        """Seconds within the session of one short text."""
         found: list[float] = self.process.ask("short", text=text, count=count)["latencies"]
         return found
+
+    def bare(self, text: str) -> str:
+        """Where a bare server of gRPC answers every call by running this text; see bench.peers.bare."""
+        return f"127.0.0.1:{self.process.ask('bare', text=text)['port']}"
 
     def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
         if workload.name == LIST:

@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 import numpy as np
 
-from bench.peers.worker import answer, groups, read_texts
+from bench.peers.worker import answer, groups, read_texts, timed
 from bench.serving.flood import flooded
 from bench.serving.http import Connection, embeddings_body
 from bench.serving.open_loop import SERVICE, open_loop, unary
@@ -150,8 +150,12 @@ class Load:
         return open_loop(target, self._bodies(whole, group), group, rate, seconds, deadline)
 
     def again(self, target: str, text: str, count: int) -> dict[str, Any]:
+        """By the plainest of clients, which waits for each answer."""
         [body] = (one.SerializeToString() for one in requests_of([text], [0], 1))
-        return asyncio.run(grpc_closed(target, [body] * count, 1))
+        with grpc.insecure_channel(target) as channel:
+            encode = unary(channel)
+            encode(body)  # connected
+            return timed([lambda: encode(body)] * count)
 
     def flood(self, target: str, group: int, callers: int, seconds: float) -> dict[str, Any]:
         everything = range(len(self._texts) // group * group)

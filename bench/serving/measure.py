@@ -80,7 +80,7 @@ class Run:
         found |= {"open": self._open(found["measured"]), "peak": self._peak()}
         served = [one for one in self._contestants if isinstance(one, Headlight)]
         lengths = BATCH_MS[:1] if self._options.quick else BATCH_MS
-        return found | {"flood": floods(self._setting, served, self._options.open_seconds, lengths)}
+        return found | {"flood": floods(self._setting, served, self._options.flood_seconds, lengths)}
 
     def _each(self, work: Callable[[Contestant], T]) -> dict[str, T]:
         """What a piece of work gives, by the name of everyone who can do it."""
@@ -131,7 +131,7 @@ class Run:
             )
 
     def _short(self) -> dict[str, dict[str, float | None]]:
-        """One short text again and again: served, and what ONNX Runtime itself takes for it, in turns."""
+        """One short text again and again: served, by a bare server, and what the session itself takes for it, in turns."""
         count = 20 if self._options.quick else 200
         found = {}
         engines = {one.name.removeprefix("engine "): one for one in self._contestants if isinstance(one, InProcess)}
@@ -139,11 +139,14 @@ class Run:
             name = one.name.removeprefix("Headlight ")
             if not isinstance(one, Headlight) or name not in engines:
                 continue
-            served, bare = [], []
+            taken: dict[str, list[float]] = {"served": [], "bare": [], "session": []}
+            targets = {"served": one.target, "bare": engines[name].bare(SHORT)}
             for _ in range(self._options.rounds):
-                served += self._setting.load.ask("again", target=one.target, text=SHORT, count=count)["latencies"]
-                bare += engines[name].short(SHORT, count)
-            found[name] = {"served_p50_ms": percentile(served, 50), "session_p50_ms": percentile(bare, 50)}
+                for kind, target in targets.items():
+                    again = self._setting.load.ask("again", target=target, text=SHORT, count=count)
+                    taken[kind] += again["latencies"]
+                taken["session"] += engines[name].short(SHORT, count)
+            found[name] = {f"{kind}_p50_ms": percentile(seconds, 50) for kind, seconds in taken.items()}
         return found
 
     def _open(self, closed: dict[str, Any]) -> list[dict[str, Any]]:

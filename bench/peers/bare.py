@@ -1,0 +1,41 @@
+"""The least that could stand before a session: grpc.aio, one thread that computes, no queue, nothing read of a request.
+
+What a lone caller waits for beyond the session itself is this floor, which is gRPC's and the machine's, and what the service adds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+
+SERVICE, METHOD = "headlight.v1.HeadlightService", "Encode"
+
+
+def listen(work: Callable[[], bytes]) -> int:
+    """Answer every call by what `work` gives; serves until the process ends, and returns the port on the loopback."""
+    found: list[int] = []
+    up = threading.Event()
+    threading.Thread(target=lambda: asyncio.run(_serve(work, found, up)), daemon=True).start()
+    up.wait()
+    return found[0]
+
+
+async def _serve(work: Callable[[], bytes], found: list[int], up: threading.Event) -> None:
+    threads = ThreadPoolExecutor(1)
+    run = functools.partial(asyncio.get_running_loop().run_in_executor, threads, work)
+
+    async def encode(_: bytes, context: object) -> bytes:
+        return await run()
+
+    server = grpc.aio.server()
+    handlers = {METHOD: grpc.unary_unary_rpc_method_handler(encode)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    found.append(server.add_insecure_port("127.0.0.1:0"))
+    await server.start()
+    up.set()
+    await server.wait_for_termination()

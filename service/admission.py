@@ -80,7 +80,7 @@ class Admission:
             max_request_bytes: bytes of all requests at once.
             max_output_bytes: bytes of all results at once.
             max_bulk_tokens: of `max_tokens`, how many bulk may have; None: all.
-            streams: batches that run at the same time.
+            streams: batches that share the CPUs without slowing one another.
         """
         self.requests, self.tokens, self.outputs = Pool(max_request_bytes), Pool(max_tokens), Pool(max_output_bytes)
         self.bulk = Pool(max_tokens if max_bulk_tokens is None else max_bulk_tokens, self.tokens)

@@ -23,12 +23,12 @@ from service.streams import Started, Streams
 from service.threads import WorkerThreads
 
 log = logging.getLogger("service.batcher")
-EXPIRED = "the deadline passed in the queue, or would have before the answer; what had not started never will"
+EXPIRED = "the deadline passed in the queue; what had not started never will"
 FAILURES_BEFORE_PROBE = 3  # batches in a row; one caller's bad luck is not yet a broken device
 
 
 class Run(Protocol):
-    """Encodes one batch, on all threads where it is `wide`; raises EngineError."""
+    """Encodes one batch, on all threads where it is `wide` and they can be had; raises EngineError."""
 
     def __call__(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]: ...
 
@@ -54,6 +54,7 @@ class BatchReport(NamedTuple):
     tokens: int
     padded_tokens: int
     seconds: float
+    wide: bool  # on the threads of all streams
 
 
 class Batcher:
@@ -172,7 +173,7 @@ class Batcher:
     def _begin(self, batch: Batch[Slot]) -> Started:
         lane, priority = batch.entries[0].lane, batch.entries[0].priority
         wide = lane.role in self._engines[lane.model].wide
-        return self._streams.begin(priority, len(self._lanes), self._lanes.waiting("interactive"), wide)
+        return self._streams.begin(priority, self._lanes.waiting("interactive"), wide)
 
     def _enqueue(self, lane: LaneKey, items: Sequence[EncodeItem], deadline: float, priority: Priority) -> Group:
         group = Group(asyncio.get_running_loop().create_future(), [None] * len(items), len(items))
@@ -223,13 +224,13 @@ class Batcher:
         except Exception as error:  # whatever an engine raises concerns this batch alone
             await self._failed(model, batch, error)
         else:
-            self._deliver(batch, results, begun)
+            self._deliver(batch, results, begun, started.wide)
             self._failures[model] = 0
         finally:
             self._streams.end(started)
             self._work.set()  # for those who wait for a stream
 
-    def _deliver(self, batch: Batch[Slot], results: list[ItemResult], started: float) -> None:
+    def _deliver(self, batch: Batch[Slot], results: list[ItemResult], started: float, wide: bool) -> None:
         seconds = self._clock() - started
         for group in {entry.value.group: None for entry in batch.entries}:
             group.infer_ns += int(seconds * 1e9)
@@ -239,7 +240,7 @@ class Batcher:
             group.deliver(place, result)
         first, count = batch.entries[0], len(batch.entries)
         self._lanes.ran(batch, seconds)
-        self._observe(BatchReport(first.lane, first.priority, count, batch.total, batch.padded, seconds))
+        self._observe(BatchReport(first.lane, first.priority, count, batch.total, batch.padded, seconds, wide))
 
     async def _failed(self, model: str, batch: Batch[Slot], error: Exception) -> None:
         """Fail the groups of a batch, and find out whether the engine is to blame."""

@@ -64,14 +64,15 @@ class Config:
     streams: int | None = field(
         default=None,
         metadata=option(
-            at_least(1), "batches at once (default: one for each CPU, at most 8); fewer leave room for neighbours"
+            at_least(1),
+            "batches at once, and as many of bulk that end beside them (default: one for each CPU, at most 8)",
         ),
     )
     wide: str = field(
         default="auto",
         metadata=option(
             one_of("auto", "on", "off"),
-            "whether a batch beside which nothing runs gets all threads: a sooner answer, for a second copy of the weights in memory;"
+            "whether a lone interactive batch gets all threads: a sooner answer, for a second copy of the weights in memory;"
             " auto: from 4 threads on (openvino: 2), and with fewer by the graph that returns attention, without a copy",
         ),
     )
@@ -143,7 +144,7 @@ class Config:
         default=25.0,
         metadata=option(
             between(1, 60000),
-            "milliseconds that a batch of bulk may take, which is what others wait for under a bulk flood; more is a little faster",
+            "milliseconds that a batch of bulk may take, which is how long others share the CPUs with it; more is a little faster",
         ),
     )
     attend_batch_cost: int = field(

@@ -1,4 +1,4 @@
-"""One queue: which of its waiting items run next, together. Plain data: no event loop, no clock (times are passed in).
+"""One queue: which of its waiting items run next, together. Plain data: no event loop, no clock (`now` is passed in).
 
 A lane holds the items of one priority that one graph of one model can serve together (`service.policy` chooses between
 lanes). A batch starts from the lane's oldest item, so nothing starves, and grows by items of the nearest lengths, so little is
@@ -67,7 +67,7 @@ class Entry(Generic[T]):
 
 @dataclasses.dataclass(slots=True)
 class Batch(Generic[T]):
-    """What `take` took from one lane: entries to run together, oldest first, and entries that would not be done in time."""
+    """What `take` took from one lane: entries to run together, oldest first, and entries whose deadline had passed."""
 
     entries: list[Entry[T]] = dataclasses.field(default_factory=list)
     expired: list[Entry[T]] = dataclasses.field(default_factory=list)
@@ -140,22 +140,16 @@ class Lane(Generic[T]):
             del self._sizes[bisect.bisect_left(self._sizes, entry.size)]
         return True
 
-    def take(self, ends: float, budget: Budget) -> Batch[T]:
-        """Remove and return the next batch: the oldest item and what goes well with it. Empty where nothing waits.
-
-        Args:
-            ends: when it would be done, on the clock of the entries. What must be done before is not begun, for nobody would
-                have it; the oldest are the nearest to their deadlines.
-            budget: what it may cost.
-        """
+    def take(self, now: float, budget: Budget) -> Batch[T]:
+        """Remove and return the next batch: the oldest item and what goes well with it. Empty where nothing waits."""
         batch: Batch[T] = Batch()
         while (seed := self.oldest) is not None and not batch.entries:
-            self._move(seed, batch, ends)
+            self._move(seed, batch, now)
         if batch.entries:
-            self._grow(batch, ends, budget)
+            self._grow(batch, now, budget)
         return batch
 
-    def _grow(self, batch: Batch[T], ends: float, budget: Budget) -> None:
+    def _grow(self, batch: Batch[T], now: float, budget: Budget) -> None:
         """Fill from the buckets outward from the seed's size.
 
         A side ends at the first size that does not fit: those behind it would need more room still, or more padding.
@@ -166,23 +160,23 @@ class Lane(Generic[T]):
         below = above - 1
         while below >= 0 or above < len(sizes):
             upward = below < 0 or (above < len(sizes) and sizes[above] - centre <= centre - sizes[below])
-            emptied = self._fill(sizes[above if upward else below], batch, ends, budget)
+            emptied = self._fill(sizes[above if upward else below], batch, now, budget)
             if upward:
                 above = above + 1 if emptied else len(sizes)
             else:
                 below = below - 1 if emptied else -1
 
-    def _fill(self, size: int, batch: Batch[T], ends: float, budget: Budget) -> bool:
+    def _fill(self, size: int, batch: Batch[T], now: float, budget: Budget) -> bool:
         """Move entries of one size to the batch, oldest first, while they fit; True where none is left."""
         while (bucket := self._by_size.get(size)) is not None:
             if not batch.has_room(budget, size):
                 return False
-            self._move(next(iter(bucket)), batch, ends)
+            self._move(next(iter(bucket)), batch, now)
         return True
 
-    def _move(self, entry: Entry[T], batch: Batch[T], ends: float) -> None:
+    def _move(self, entry: Entry[T], batch: Batch[T], now: float) -> None:
         self.discard(entry)
-        if entry.deadline <= ends:
+        if entry.deadline <= now:
             batch.expired.append(entry)
         else:
             batch.add(entry)

@@ -149,7 +149,7 @@ def budgets(model: str, roles: frozenset[str], config: Config) -> dict[LaneKey, 
 
 
 def _observe(report: BatchReport, metrics: ModelMetrics, admission: Admission) -> None:
-    admission.outlook.worked_off(report.tokens, report.seconds)
+    admission.outlook.worked_off(report.tokens, report.seconds, report.wide)
     metrics.batch_items.observe(report.items)
     metrics.batch_tokens.observe(report.tokens)
     metrics.batch_seconds[report.priority].observe(report.seconds)

@@ -23,6 +23,7 @@ LONGEST = 3.0  # times the estimate
 # Of its patience, that a request must have been expected to wait, for its wait to tell anything: shorter ones are hardly foreseen, and
 # no harm comes of it.
 WORTH = 0.25
+BATCHES = 2  # and as long as so many take: who comes late for the batch that was running says nothing of the queue
 
 
 class Expected(NamedTuple):
@@ -43,11 +44,12 @@ class Outlook:
         """Nothing is known yet.
 
         Args:
-            streams: batches that run at the same time.
+            streams: batches that share the CPUs without slowing one another.
         """
         self._streams = streams
         self._recent_tokens = 0.0
         self._recent_seconds = 0.0
+        self._recent_batches = 0.0
         self._overrun: dict[Priority, float] = dict.fromkeys(PRIORITIES, 1.0)
 
     @property
@@ -59,10 +61,11 @@ class Outlook:
         """How long so many tokens take, on all streams; 0 where no rate is known."""
         return tokens * self._recent_seconds / self._recent_tokens / self._streams if self._recent_tokens else 0.0
 
-    def worked_off(self, tokens: int, seconds: float) -> None:
-        """Learn that a batch of so many tokens took so long."""
+    def worked_off(self, tokens: int, seconds: float, wide: bool = False) -> None:
+        """Learn that a batch of so many tokens took so long, on the threads of all streams where it was wide."""
         self._recent_tokens = MEMORY * self._recent_tokens + tokens
-        self._recent_seconds = MEMORY * self._recent_seconds + seconds
+        self._recent_seconds = MEMORY * self._recent_seconds + seconds * (self._streams if wide else 1)
+        self._recent_batches = MEMORY * self._recent_batches + 1
 
     def expect(self, before: int, tokens: int) -> Expected:
         """For a request of so many tokens, behind so many."""
@@ -81,7 +84,8 @@ class Outlook:
             patience: seconds that it had until its deadline, then; infinity for none.
             seconds: until it was answered; infinity where its deadline passed.
         """
-        if not 0 < patience < math.inf or expected.before < WORTH * patience:
+        batch = self._recent_seconds / self._recent_batches if self._recent_batches else 0.0
+        if not 0 < patience < math.inf or expected.before < max(WORTH * patience, BATCHES * batch):
             return
         overrun = self._overrun[priority]
         step = STEP * (1 - LATE) if seconds > expected.latest(overrun) else -STEP * LATE

@@ -1,4 +1,4 @@
-"""How fast the batches of a lane run: to make one that takes about so long, and to know when one will be done. Plain data: no clock."""
+"""How fast the batches of a lane run, so that one can be made to take about so long. Plain data: no clock."""
 
 from __future__ import annotations
 
@@ -38,22 +38,3 @@ class Pace:
         if budget.squares is None:
             return budget.within(tokens)
         return budget.within(tokens, max(1, int(seconds * statistics.median(self._squares))))
-
-
-class Durations:
-    """How long the last batches took, by their size."""
-
-    def __init__(self) -> None:
-        self._batches: deque[tuple[int, float]] = deque(maxlen=RECENT)
-
-    def learn(self, padded: int, seconds: float) -> None:
-        """Note that a batch of so many tokens, padding included, took so long."""
-        self._batches.append((padded, seconds))
-
-    def expect(self, padded: int) -> float:
-        """Seconds that one of so many tokens takes at least: the median of those of half as many and more. 0 where there was none.
-
-        Not from the rate of others: small batches make any engine look slow, and large ones would seem to take longer than they do.
-        """
-        alike = [seconds for size, seconds in self._batches if padded / 2 <= size <= padded]
-        return statistics.median(alike) if alike else 0.0

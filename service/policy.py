@@ -17,7 +17,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from headlight.priority import PRIORITIES, Priority
 from service.lanes import Batch, Budget, Entry, Lane, LaneKey
-from service.pace import Durations, Pace
+from service.pace import Pace
 
 T = TypeVar("T")
 # Where both wait, one batch in so many is bulk's. Of batches and not of age: under a flood the head of bulk is always old.
@@ -50,7 +50,6 @@ class Lanes(Generic[T]):
             priority: {key: Lane() for key in budgets} for priority in PRIORITIES
         }
         self._paces = {key: Pace() for key in budgets}
-        self._durations = {key: Durations() for key in budgets}
         self._overtaken = 0  # interactive batches in a row while bulk waited
 
     def __len__(self) -> int:
@@ -67,7 +66,6 @@ class Lanes(Generic[T]):
     def ran(self, batch: Batch[T], seconds: float) -> None:
         """Learn how long a batch took."""
         first = batch.entries[0]
-        self._durations[first.lane].learn(batch.padded, seconds)
         if first.priority == "bulk":  # a lone interactive text would say that the engine is slow
             self._paces[first.lane].learn(len(batch.entries), batch.longest, seconds)
 
@@ -76,7 +74,7 @@ class Lanes(Generic[T]):
         return sum(map(len, self._lanes[priority].values()))
 
     def take(self, now: float, idle: Callable[[Priority], int] = lambda _: 1, *, hold_bulk: bool = False) -> Batch[T]:
-        """Remove and return the next batch; empty where nothing waits, or where all that was looked at comes too late.
+        """Remove and return the next batch; empty where nothing waits, or where all that was looked at had expired.
 
         Args:
             now: seconds, on the clock of the entries.
@@ -85,15 +83,14 @@ class Lanes(Generic[T]):
         """
         interactive, bulk = self._next("interactive"), self._next("bulk")
         its_turn = self._overtaken >= BULK_TURN - 1
-        streams = idle("bulk")
-        if bulk is not None and streams and (its_turn or (interactive is None and not hold_bulk)):
+        unused = idle("bulk")
+        if bulk is not None and unused and (its_turn or (interactive is None and not hold_bulk)):
             budget = self._paces[bulk.key].limit(self._budgets[bulk.key], self._bulk_seconds)
-            return self._taken(bulk, budget, now, streams, overtaken=0)
-        streams = idle("interactive")
-        if interactive is None or not streams:
+            return self._taken(bulk, budget, now, unused, overtaken=0)
+        if interactive is None or not idle("interactive"):
             return Batch()
         overtaken = 0 if bulk is None else self._overtaken + 1
-        return self._taken(interactive, self._budgets[interactive.key], now, streams, overtaken)
+        return self._taken(interactive, self._budgets[interactive.key], now, unused, overtaken)
 
     def _next(self, priority: Priority) -> Candidate[T] | None:
         """The lane whose head has waited longest."""
@@ -104,12 +101,11 @@ class Lanes(Generic[T]):
         ]
         return min(heads, key=lambda pair: pair[0])[1] if heads else None
 
-    def _taken(self, chosen: Candidate[T], budget: Budget, now: float, idle_streams: int, overtaken: int) -> Batch[T]:
-        if idle_streams > 1:
-            share = math.ceil(chosen.lane.waiting / idle_streams)
+    def _taken(self, chosen: Candidate[T], budget: Budget, now: float, unused: int, overtaken: int) -> Batch[T]:
+        if unused > 1:
+            share = math.ceil(chosen.lane.waiting / unused)
             budget = budget.within(max(share, LEAST_SPLIT_TOKENS))
-        ends = now + self._durations[chosen.key].expect(min(budget.tokens, chosen.lane.waiting))
-        batch = chosen.lane.take(ends, budget)
+        batch = chosen.lane.take(now, budget)
         if batch.entries:
             self._overtaken = overtaken
         return batch

@@ -12,7 +12,6 @@ from typing import TypeVar
 
 import grpc
 
-from headlight.errors import DeadlineExceeded
 from headlight.pb import headlight_pb2 as pb
 from headlight.priority import Priority
 from headlight.runtime import Runtime
@@ -188,8 +187,8 @@ class ServedModel:
             yield
         except Shed:
             raise
-        except BaseException as error:
-            if isinstance(error, DeadlineExceeded) or time.monotonic() >= deadline:
+        except BaseException:  # given up: by the queue at the deadline or, mostly a little earlier, by the caller
+            if time.monotonic() - began > outlook.latest(expected, priority):
                 outlook.waited(expected, priority, deadline - began, math.inf)
             raise
         outlook.waited(expected, priority, deadline - began, time.monotonic() - began)

@@ -1,9 +1,9 @@
 """Which streams are busy, and with what. Plain data: no event loop, no clock.
 
 What is interactive has all streams, bulk those that it leaves: an interactive batch does not wait for one of bulk, which ends beside
-it. A batch that is alone gets all threads, and is done sooner; an interactive one also beside bulk, of which then no more is begun.
-Else a long text would take twice as long beside a flood of bulk, on the threads of one stream, as without; and bulk loses only what
-little is interactive.
+it. One that is the only interactive batch gets all threads, and is done sooner; until then no more of bulk is begun. Else a long text
+would take twice as long beside a flood of bulk, on the threads of one stream, as without; and bulk loses only what little is
+interactive.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ class Started(NamedTuple):
     """A batch that was given a stream."""
 
     priority: Priority
-    wide: bool  # on all threads, where it can be
-    holds: bool  # bulk back until it is done
+    wide: bool  # on all threads; until it is done no bulk is begun
 
 
 class Streams:
@@ -28,7 +27,7 @@ class Streams:
         """All are idle; so many batches of a priority may run at once."""
         self._count = count
         self._running: dict[Priority, int] = {"interactive": 0, "bulk": 0}
-        self._held = 0  # interactive batches for which bulk is held back
+        self._held = 0  # batches for which bulk is held back
 
     def idle(self, priority: Priority) -> int:
         """How many batches of a priority could be begun."""
@@ -40,23 +39,21 @@ class Streams:
         """Whether no batch of bulk should be begun now."""
         return self._held > 0
 
-    def begin(self, priority: Priority, waiting: int, interactive: int, can_be_wide: bool) -> Started:
+    def begin(self, priority: Priority, interactive: int, can_be_wide: bool) -> Started:
         """A batch takes a stream.
 
         Args:
             priority: its own.
-            waiting: items that are left in the queue.
-            interactive: those of them that are.
+            interactive: items that are left in the queue and are interactive.
             can_be_wide: whether there is a session that gives it all threads.
         """
-        alone = not waiting and not any(self._running.values())
-        first = priority == "interactive" and not self._running["interactive"] and not interactive
-        started = Started(priority, alone or (first and can_be_wide), first and can_be_wide)
+        alone = priority == "interactive" and not self._running["interactive"] and not interactive
+        started = Started(priority, wide=alone and can_be_wide)
         self._running[priority] += 1
-        self._held += started.holds
+        self._held += started.wide
         return started
 
     def end(self, started: Started) -> None:
         """It is done."""
         self._running[started.priority] -= 1
-        self._held -= started.holds
+        self._held -= started.wide

@@ -15,6 +15,9 @@ from service.convert import EncodeInput, EncodeJob, Pair, TokenIds, TokenizeJob,
 # Texts of so many characters go to the tokenizer together: it lets other threads run meanwhile, and each hand-over costs more than a
 # short text. Not more: what is tokenised takes some 350 bytes a character, and whoever leaves is noticed in between.
 TOGETHER_CHARACTERS = 4096
+SPECIAL = (
+    2  # tokens that most tokenizers put around a text: most of what a short one has, and next to nothing of a long one
+)
 MEMORY = 0.95  # weight of the past at each request in what is known of texts
 
 
@@ -33,21 +36,20 @@ class Density:
 
     def learn(self, job: TokenizeJob, found: Sequence[Tokenized]) -> None:
         """Note what came of a request."""
-        if found and not isinstance(job.inputs[0], TokenIds):
-            self._tokens = MEMORY * self._tokens + sum(one.original_length for one in found)
-            self._characters = MEMORY * self._characters + size_of(job)
+        read = [(value, one) for value, one in zip(job.inputs, found, strict=False) if not isinstance(value, TokenIds)]
+        if read:
+            self._tokens = MEMORY * self._tokens + sum(max(0, one.original_length - SPECIAL) for _, one in read)
+            self._characters = MEMORY * self._characters + sum(len(job.prompt) + _size(value) for value, _ in read)
 
     def tokens(self, job: TokenizeJob, longest: int) -> int:
         """How many a request will have, each input at most `longest`: exact for ids."""
-        ratio = self._tokens / self._characters if self._characters else 0.0
-        return int(
-            sum(
-                len(value.ids)
-                if isinstance(value, TokenIds)
-                else min(longest, (len(job.prompt) + _size(value)) * ratio)
-                for value in job.inputs
-            )
-        )
+        ratio, more, tokens = self._tokens / self._characters if self._characters else 0.0, len(job.prompt), 0
+        for value in job.inputs:
+            if isinstance(value, TokenIds):
+                tokens += len(value.ids)
+            elif self._characters:
+                tokens += min(longest, SPECIAL + int((more + _size(value)) * ratio))
+        return tokens
 
 
 def tokenized(job: TokenizeJob, runtime: Runtime, left: threading.Event) -> Iterator[Tokenized]:

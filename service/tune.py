@@ -113,6 +113,7 @@ class Machine:
                 precision=self._precision,
                 threads=layout.threads,
                 streams=layout.streams,
+                wide=False,
                 attend=False,
                 round_lengths=rounding,
             )

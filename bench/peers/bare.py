@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 
+START_SECONDS = 30
 SERVICE, METHOD = "headlight.v1.HeadlightService", "Encode"
 
 
@@ -21,7 +22,8 @@ def listen(work: Callable[[], bytes]) -> int:
     found: list[int] = []
     up = threading.Event()
     threading.Thread(target=lambda: asyncio.run(_serve(work, found, up)), daemon=True).start()
-    up.wait()
+    if not up.wait(START_SECONDS):
+        raise RuntimeError("the bare server does not start")
     return found[0]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from bench.serving.open_loop import poisson, send_all, unary
+from bench.serving.open_loop import poisson, send_all, unary, unpaused
 from bench.serving.processes import Failed
 from bench.serving.workloads import percentile
 
@@ -55,7 +55,8 @@ def flooded(
         sent, answered = await asyncio.gather(waiting, bulk(target, itertools.cycle(many), callers, end))
         return sent[0], answered
 
-    outcomes, answered = asyncio.run(both())
+    with unpaused():
+        outcomes, answered = asyncio.run(both())
     latencies = [one.seconds for one in outcomes if one.code == "OK"]
     return {
         "bulk_texts_per_s": answered * group / seconds,

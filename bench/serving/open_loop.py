@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import gc
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import grpc
@@ -47,7 +48,6 @@ async def send_all(
     """
     outcomes: list[Outcome] = []
     latest = 0.0
-    gc.disable()  # to go through thousands of calls takes tens of milliseconds, which would count as the server's
     async with grpc.aio.insecure_channel(target) as channel, asyncio.TaskGroup() as tasks:
         encode = unary(channel)
         await channel.channel_ready()
@@ -73,6 +73,16 @@ async def send_all(
     return outcomes, latest
 
 
+@contextlib.contextmanager
+def unpaused() -> Iterator[None]:
+    """Without garbage collection: to go through thousands of calls takes tens of milliseconds, which would count as the server's."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 def poisson(rate: float, seconds: float, seed: int) -> list[float]:
     """Moments at which requests are due."""
     rng = np.random.default_rng(seed)
@@ -89,7 +99,8 @@ def open_loop(
     """
     due = poisson(rate, seconds, seed=int(rate * 1000))
     cpu = time.process_time()
-    outcomes, latest = asyncio.run(send_all(target, bodies, due, deadline))
+    with unpaused():
+        outcomes, latest = asyncio.run(send_all(target, bodies, due, deadline))
     cpu = time.process_time() - cpu
     begin = min(deadline, seconds / 2)
     counted = [one for one in outcomes if one.code == "OK" and begin <= one.ended < seconds]

@@ -95,7 +95,7 @@ class Engine:
 
         Args:
             items: at least one, all of the same role, their ids valid and their layers in range.
-            wide: on all threads: for a batch beside which nothing runs.
+            wide: on all threads, where there is a session for that: for a batch that shares them with no other that is waited for.
 
         Raises:
             EngineError: the engine failed, or a result is not finite. The details are in the log.

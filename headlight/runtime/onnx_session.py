@@ -23,7 +23,7 @@ class OnnxSession:
     def __init__(self, path: Path, workers: Workers) -> None:
         """Open a graph; its weights are looked for beside it."""
         self._session = _open(path, workers.threads, workers.spin)
-        # As many callers as there are streams share the one session, each with the threads of a stream.
+        # All callers share the one session, each with the threads of a stream.
         self._wide = _open(path, workers.all, workers.spin) if workers.apart else self._session
         self.inputs = frozenset(value.name for value in self._session.get_inputs())
         self.outputs: dict[str, Shape] = {value.name: tuple(value.shape) for value in self._session.get_outputs()}

@@ -8,8 +8,8 @@ from typing import Literal
 # Threads. With fewer, all of them are little faster than one of the streams', and a second copy of the weights is much for that.
 COPY_FROM = {"cpu": 4, "openvino": 2}  # what OpenVINO needs besides is several times as much
 
-# Of a batch that is alone, the threads: those of one stream; all, in a session of its own, with a second copy of the weights; all, in
-# the session that returns attention, which then has them for each of its batches. There nothing is selected, which costs some 3 %.
+# The threads of a batch that has no rival: those of one stream; all, in a session of its own, with a second copy of the weights; all,
+# in the session that returns attention, which then has them for each of its batches. There nothing is selected, which costs some 3 %.
 Wide = Literal["none", "copy", "attend"]
 
 
@@ -18,9 +18,9 @@ class Workers:
     """Which threads run batches.
 
     Attributes:
-        streams: batches at once.
+        streams: batches at once, of those who are waited for; bulk may run beside them.
         threads: for each of these.
-        wide: which session gives all threads to a batch that is alone; see `Wide`.
+        wide: which session gives all threads to a batch that has no rival; see `Wide`.
         spin: let idle threads spin for work: some 8 % faster for a lone caller, costly to everything else on the machine.
     """
 
@@ -46,7 +46,7 @@ class Workers:
 
 
 def choose_wide(wanted: bool | None, threads: int, provider: str, *, attend: bool) -> Wide:
-    """Where a batch that is alone has all threads.
+    """Where a batch that has no rival has all threads.
 
     Args:
         wanted: that it has, in a session of its own; None: where it is worth its memory.

@@ -90,7 +90,7 @@ async def test_times_and_reports() -> None:
         assert (await first).infer_ns == 3_000_000_000
         answer = await second
         assert (answer.queue_ns, answer.infer_ns) == (3_000_000_000, 0)
-    assert setup.reports[1] == BatchReport(LaneKey("m", "embed"), "interactive", 2, 6, 8, 0.0)
+    assert setup.reports[1] == BatchReport(LaneKey("m", "embed"), "interactive", 2, 6, 8, 0.0, wide=False)
 
 
 async def failing(setup: Setup, times: int) -> None:

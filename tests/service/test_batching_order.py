@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+import pytest
 
 from headlight.priority import Priority
 from headlight.runtime.rounding import Rounding
@@ -76,23 +79,29 @@ async def test_bulk_runs_as_fast_as_the_batches_before_it_did() -> None:
     ]  # on a clock that stands still, any number takes no time
 
 
-async def test_a_batch_beside_which_nothing_runs_or_waits_has_all_threads() -> None:
-    async with running(streams=2, tokens=10**6) as setup:
+WIDE: dict[str, Any] = {"tokens": 4, "wide_roles": frozenset({"embed"})}
+
+
+async def test_an_interactive_batch_without_a_rival_has_all_threads() -> None:
+    async with running(streams=2, **WIDE) as setup:
         await setup.submit(item(3))
         await setup.started()
         setup.engine.gate.clear()
-        first = asyncio.create_task(setup.submit(item(3)))
+        tasks = [asyncio.create_task(setup.submit(item(3)))]
         await setup.started()
-        second = asyncio.create_task(setup.submit(item(4)))  # beside the first
+        tasks.append(asyncio.create_task(setup.submit(item(4))))  # beside the first
         await setup.started()
         setup.engine.gate.set()
-        await asyncio.gather(first, second)
-        await setup.submit(*[item(200) for _ in range(4)])  # split over both
-        assert setup.engine.wide == [True, True, False, False, False]
+        await asyncio.gather(*tasks)
+        await setup.submit(item(4), priority="bulk")
+        assert setup.engine.wide == [True, True, False, False]
+    async with running(streams=2) as setup:
+        await setup.submit(item(3))
+        assert setup.engine.wide == [False], "there is no session for that"
 
 
-async def test_an_interactive_batch_does_not_wait_for_bulk_and_holds_it_back() -> None:
-    async with running(streams=2, tokens=4, wide_roles=frozenset({"embed"})) as setup:
+async def test_an_interactive_batch_does_not_wait_for_bulk() -> None:
+    async with running(streams=2, **WIDE) as setup:
         setup.engine.gate.clear()
         tasks = [asyncio.create_task(setup.submit(*[item(4) for _ in range(4)], priority="bulk"))]
         await setup.started()
@@ -104,6 +113,22 @@ async def test_an_interactive_batch_does_not_wait_for_bulk_and_holds_it_back() -
         setup.engine.gate.set()
         await asyncio.gather(*tasks)
     assert lengths(setup.engine)[3:] == [[4], [4]]
+
+
+@pytest.mark.parametrize("held", [True, False])
+async def test_no_bulk_is_begun_beside_an_interactive_batch_on_all_threads(held: bool) -> None:
+    options = WIDE if held else {"tokens": 4}
+    async with running(streams=2, **options) as setup:
+        setup.engine.gate.clear()
+        tasks = [asyncio.create_task(setup.submit(item(3)))]
+        await setup.started()
+        tasks.append(asyncio.create_task(setup.submit(item(4), priority="bulk")))
+        for _ in range(10):  # turns of the event loop: a batch takes three to begin
+            await asyncio.sleep(0)
+        assert len(setup.batcher._lanes) == held, "a stream is idle"
+        setup.engine.gate.set()
+        await asyncio.gather(*tasks)
+    assert lengths(setup.engine) == [[3], [4]]
 
 
 async def test_beside_interactive_batches_bulk_has_the_streams_that_they_leave() -> None:

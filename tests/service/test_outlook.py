@@ -34,6 +34,20 @@ def test_at_first_waits_are_taken_to_be_as_expected() -> None:
     assert latest(outlook_of([])) == pytest.approx(1.1)
 
 
+def test_a_wide_batch_has_the_threads_of_all_streams() -> None:
+    outlook = Outlook(streams=4)
+    outlook.worked_off(tokens=100, seconds=1.0, wide=True)
+    assert outlook.seconds(100) == pytest.approx(1.0)
+
+
+def test_who_came_late_for_the_batch_that_was_running_says_nothing_of_the_queue() -> None:
+    outlook = Outlook(streams=1)
+    outlook.worked_off(tokens=100, seconds=0.6)
+    for _ in range(100):
+        outlook.waited(Expected(1.0, 0.1), "interactive", 2.0, math.inf)
+    assert latest(outlook) == pytest.approx(1.1)
+
+
 def test_who_finds_nothing_waiting_runs_at_once() -> None:
     assert Outlook(1).latest(Expected(0.0, 5.0), "interactive") == 0.0
 

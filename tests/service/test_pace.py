@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.lanes import Budget
-from service.pace import RECENT, Durations, Pace
+from service.pace import RECENT, Pace
 
 WIDE = Budget(10**6, 10**9)
 
@@ -53,19 +53,3 @@ def test_a_limit_is_never_less_than_one(batches: list[tuple[int, int, float]], s
     limit = pace.limit(WIDE, seconds)
     assert limit.tokens >= 1
     assert limit.squares is None or limit.squares >= 1
-
-
-def test_a_batch_takes_as_long_as_those_of_about_its_size() -> None:
-    durations = Durations()
-    assert durations.expect(100) == 0.0
-    for size, seconds in ((100, 0.1), (60, 0.2), (50, 0.3), (49, 9.0), (101, 9.0)):
-        durations.learn(size, seconds)
-    assert durations.expect(100) == 0.2
-    assert durations.expect(24) == 0.0, "larger ones say nothing of it"
-
-
-def test_only_the_last_batches_tell_how_long_one_takes() -> None:
-    durations = Durations()
-    for seconds in [5.0] * 50 + [0.2] * RECENT:
-        durations.learn(100, seconds)
-    assert durations.expect(100) == 0.2

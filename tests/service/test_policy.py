@@ -136,24 +136,6 @@ def test_a_busy_service_splits_nothing_and_small_work_stays_together() -> None:
     assert len(lanes_of(Budget(1024), few).take(0, lambda _: 2).entries) == 4
 
 
-def test_what_would_not_be_done_in_time_is_not_begun() -> None:
-    lanes = lanes_of(Budget(100), [entry(50, deadline=1.0), entry(50, deadline=1.2), entry(50, deadline=1.2)])
-    assert lengths_of(lanes.take(0.0)) == [50, 50], "of how long it takes nothing is known"
-    lanes.ran(Batch([entry(50), entry(50)], longest=50), 0.5)
-    assert [each.deadline for each in lanes.take(0.6).entries] == [1.2]
-    lanes.add(entry(100, deadline=1.0))
-    lanes.add(entry(100, deadline=1.2))
-    batch = lanes.take(0.6)
-    assert [each.deadline for each in batch.expired] == [1.0]
-    assert [each.deadline for each in batch.entries] == [1.2]
-
-
-def test_what_is_short_is_begun_where_large_batches_would_come_too_late() -> None:
-    lanes = lanes_of(Budget(100), [entry(10, deadline=1.0)])
-    lanes.ran(Batch([entry(100)], longest=100), 0.5)
-    assert lengths_of(lanes.take(0.9)) == [10]
-
-
 def test_bulk_that_is_held_back_waits_unless_it_is_its_turn() -> None:
     lanes = lanes_of(Budget(10), [bulk(10), bulk(10)])
     assert not lanes.take(0, hold_bulk=True).entries
@@ -169,3 +151,11 @@ def test_each_priority_has_its_own_streams() -> None:
     only_bulk = lanes_of(Budget(10), [bulk(10)])
     assert not only_bulk.take(0, {"interactive": 1, "bulk": 0}.__getitem__).entries
     assert lanes.take(0, {"interactive": 1, "bulk": 0}.__getitem__).entries[0].priority == "interactive"
+
+
+def test_what_is_interactive_is_split_over_streams_that_do_nothing_alone() -> None:
+    entries = [entry(53) for _ in range(32)]
+    beside = {"interactive": 2, "bulk": 0}.__getitem__
+    assert len(lanes_of(Budget(2048), entries).take(0, beside).entries) == 32, "bulk has both, and ends beside it"
+    idle = {"interactive": 2, "bulk": 2}.__getitem__
+    assert len(lanes_of(Budget(2048), entries).take(0, idle).entries) == 16

@@ -7,13 +7,13 @@ from headlight.priority import Priority
 from service.streams import Started, Streams
 
 
-def begin(streams: Streams, priority: Priority, waiting: int = 0, interactive: int = 0, wide: bool = True) -> Started:
-    return streams.begin(priority, waiting, interactive, wide)
+def begin(streams: Streams, priority: Priority, interactive: int = 0, wide: bool = True) -> Started:
+    return streams.begin(priority, interactive, wide)
 
 
 def test_what_is_interactive_has_all_streams_and_bulk_those_that_it_leaves() -> None:
     streams = Streams(2)
-    bulk = [begin(streams, "bulk", 9), begin(streams, "bulk", 9)]
+    bulk = [begin(streams, "bulk"), begin(streams, "bulk")]
     assert (streams.idle("interactive"), streams.idle("bulk")) == (2, 0)
     interactive = begin(streams, "interactive")
     assert (streams.idle("interactive"), streams.idle("bulk")) == (1, 0)
@@ -25,25 +25,12 @@ def test_what_is_interactive_has_all_streams_and_bulk_those_that_it_leaves() -> 
     assert (streams.idle("interactive"), streams.idle("bulk")) == (2, 2)
 
 
-def test_a_batch_that_is_alone_has_all_threads() -> None:
-    for priority in ("interactive", "bulk"):
-        streams = Streams(2)
-        started = begin(streams, priority, wide=False)
-        assert started.wide, "a session for both, or one that has all threads anyway"
-        assert not begin(streams, priority).wide
-
-
-def test_a_batch_behind_which_others_wait_has_those_of_its_stream() -> None:
-    assert not begin(Streams(2), "bulk", waiting=1).wide
-    assert not begin(Streams(2), "interactive", waiting=1, interactive=1).wide
-
-
-def test_an_interactive_batch_beside_bulk_alone_has_all_threads_and_holds_back_bulk_until_it_is_done() -> None:
-    streams = Streams(2)
-    begin(streams, "bulk", 9)
-    first, held = begin(streams, "interactive", waiting=8), [streams.hold_bulk]
+def test_the_only_interactive_batch_has_all_threads_and_holds_back_bulk_until_it_is_done() -> None:
+    streams = Streams(3)
+    assert not begin(streams, "bulk").wide, "nobody waits for it, and it would have them when somebody else comes"
+    first, held = begin(streams, "interactive"), [streams.hold_bulk]
     assert first.wide
-    second = begin(streams, "interactive", waiting=8)
+    second = begin(streams, "interactive")
     assert not second.wide
     for done in (first, second):
         streams.end(done)
@@ -51,10 +38,14 @@ def test_an_interactive_batch_beside_bulk_alone_has_all_threads_and_holds_back_b
     assert held == [True, False, False]
 
 
+def test_a_batch_behind_which_others_of_its_kind_wait_has_the_threads_of_its_stream() -> None:
+    assert not begin(Streams(2), "interactive", interactive=1).wide
+
+
 def test_where_no_session_has_all_threads_bulk_is_not_held_back() -> None:
     streams = Streams(2)
-    begin(streams, "bulk", 9)
-    assert not begin(streams, "interactive", waiting=8, wide=False).wide
+    begin(streams, "bulk")
+    assert not begin(streams, "interactive", wide=False).wide
     assert not streams.hold_bulk
 
 
@@ -66,14 +57,14 @@ def test_streams_come_back_and_bulk_is_let_go(count: int, steps: list[tuple[Prio
     streams, running = Streams(count), list[Started]()
     for priority, begins, place, wide in steps:
         if begins and streams.idle(priority):
-            running.append(begin(streams, priority, place, place // 2, wide))
+            running.append(begin(streams, priority, place // 5, wide))
         elif running:
             streams.end(running.pop(place % len(running)))
         own = [started.priority for started in running]
         assert own.count("interactive") <= count
         assert own.count("bulk") <= count
-        assert streams.hold_bulk == any(started.holds for started in running)
-        assert sum(started.holds for started in running) <= 1
+        assert streams.hold_bulk == any(started.wide for started in running)
+        assert sum(started.wide for started in running) <= 1
     for started in running:
         streams.end(started)
     assert (streams.idle("interactive"), streams.idle("bulk"), streams.hold_bulk) == (count, count, False)

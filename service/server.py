@@ -164,6 +164,8 @@ class Server:
             async with asyncio.timeout(self._config.grace_seconds):
                 await self._in_flight.idle.wait()
         left = self._in_flight.count
+        # Calls that have come, and their message not yet, are refused within this time; to stop at once would break them off.
+        await asyncio.wait([stopping], timeout=REFUSE_SECONDS)
         await self._grpc.stop(None)  # ends watches of our health, which last as long as their clients like
         await stopping
         return left

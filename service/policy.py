@@ -53,7 +53,7 @@ class Lanes(Generic[T]):
         self._overtaken = 0  # interactive batches in a row while bulk waited
 
     def __len__(self) -> int:
-        return sum(len(lane) for lanes in self._lanes.values() for lane in lanes.values())
+        return sum(map(self.waiting, PRIORITIES))
 
     def add(self, entry: Entry[T]) -> None:
         """Queue an item in its lane."""

@@ -21,23 +21,22 @@ class Started(NamedTuple):
 
 
 class Streams:
-    """The streams of a process."""
+    """The streams of a process.
+
+    Attributes:
+        hold_bulk: whether no batch of bulk should be begun now. No two batches are wide at once: the second would not be alone.
+    """
 
     def __init__(self, count: int) -> None:
         """All are idle; so many batches of a priority may run at once."""
         self._count = count
         self._running: dict[Priority, int] = {"interactive": 0, "bulk": 0}
-        self._held = 0  # batches for which bulk is held back
+        self.hold_bulk = False
 
     def idle(self, priority: Priority) -> int:
         """How many batches of a priority could be begun."""
         taken = self._running["interactive"]
         return self._count - taken if priority == "interactive" else max(0, self._count - taken - self._running["bulk"])
-
-    @property
-    def hold_bulk(self) -> bool:
-        """Whether no batch of bulk should be begun now."""
-        return self._held > 0
 
     def begin(self, priority: Priority, interactive: int, can_be_wide: bool) -> Started:
         """A batch takes a stream.
@@ -50,10 +49,10 @@ class Streams:
         alone = priority == "interactive" and not self._running["interactive"] and not interactive
         started = Started(priority, wide=alone and can_be_wide)
         self._running[priority] += 1
-        self._held += started.wide
+        self.hold_bulk = self.hold_bulk or started.wide
         return started
 
     def end(self, started: Started) -> None:
         """It is done."""
         self._running[started.priority] -= 1
-        self._held -= started.wide
+        self.hold_bulk = self.hold_bulk and not started.wide

@@ -15,9 +15,8 @@ from service.convert import EncodeInput, EncodeJob, Pair, TokenIds, TokenizeJob,
 # Texts of so many characters go to the tokenizer together: it lets other threads run meanwhile, and each hand-over costs more than a
 # short text. Not more: what is tokenised takes some 350 bytes a character, and whoever leaves is noticed in between.
 TOGETHER_CHARACTERS = 4096
-SPECIAL = (
-    2  # tokens that most tokenizers put around a text: most of what a short one has, and next to nothing of a long one
-)
+# Tokens that most tokenizers put around a text: most of what a short one has, and next to nothing of a long one.
+SPECIAL = 2
 MEMORY = 0.95  # weight of the past at each request in what is known of texts
 
 

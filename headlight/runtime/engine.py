@@ -87,8 +87,7 @@ class Engine:
                 raise BundleError(f"cannot be opened on provider {provider}: {words:.300}", graph.file) from error
             check_interface(self._sessions[role], graph, bundle.manifest)
         self.roles = frozenset(self._sessions)
-        wide: frozenset[Role] = frozenset(("embed", "attend") if self._lent else ("embed",) if workers.apart else ())
-        self.wide_roles = wide & self.roles
+        self.wide_roles: frozenset[Role] = self.roles if self._lent else frozenset(("embed",) if workers.apart else ())
 
     def run(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
         """Encode one batch.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from headlight.errors import Unavailable
 from service.sending import when_sent
@@ -20,6 +21,7 @@ class InFlight:
     """
 
     def __init__(self) -> None:
+        self._touched = time.monotonic()
         self.count = 0
         self.idle = asyncio.Event()
         self.idle.set()
@@ -31,6 +33,7 @@ class InFlight:
         Raises:
             Unavailable: closed.
         """
+        self._touched = time.monotonic()
         if self.closed:
             raise Unavailable("this replica is shutting down; try another, or this one later")
         self.count += 1
@@ -38,9 +41,19 @@ class InFlight:
 
     def leave(self) -> None:
         """Count a call out, once its answer has been sent."""
+        self._touched = time.monotonic()
         self.count -= 1
         if self.count == 0:
             self.idle.set()
+
+    async def quiet(self, seconds: float, limit: float) -> None:
+        """Wait until for so long no call has come, been refused or left; at most until `limit` seconds have passed.
+
+        Callers tend to send the next call when one is answered: where nothing happens, hardly a call is on its way.
+        """
+        start = self._touched = time.monotonic()
+        while (now := time.monotonic()) < min(self._touched + seconds, start + limit):
+            await asyncio.sleep(min(self._touched + seconds, start + limit) - now)
 
 
 class Stay:

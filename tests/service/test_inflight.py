@@ -1,0 +1,47 @@
+"""When the service may stop: nothing in flight, and nothing on its way."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from headlight.errors import Unavailable
+from service.inflight import InFlight
+
+
+async def test_it_is_quiet_only_when_for_so_long_nothing_has_come() -> None:
+    in_flight = InFlight()
+    in_flight.closed = True
+    quiet = asyncio.create_task(in_flight.quiet(0.05, limit=60))
+    last = 0.0
+    for _ in range(20):
+        await asyncio.sleep(0)
+        last = time.monotonic()
+        with pytest.raises(Unavailable):  # refused ones count, too: who is refused often sends again
+            in_flight.enter()
+    await asyncio.wait_for(quiet, 30)
+    assert time.monotonic() - last >= 0.05
+
+
+async def test_one_that_leaves_is_no_quiet() -> None:
+    in_flight = InFlight()
+    in_flight.enter()
+    quiet = asyncio.create_task(in_flight.quiet(0.05, limit=60))
+    await asyncio.sleep(0)
+    last = time.monotonic()
+    in_flight.leave()
+    await asyncio.wait_for(quiet, 30)
+    assert time.monotonic() - last >= 0.05
+
+
+async def test_under_load_without_end_the_wait_for_quiet_ends() -> None:
+    in_flight = InFlight()
+    quiet = asyncio.create_task(in_flight.quiet(5, limit=0.1))
+    start = time.monotonic()
+    while not quiet.done():
+        in_flight.enter()
+        in_flight.leave()
+        await asyncio.sleep(0)
+    assert time.monotonic() - start < 5

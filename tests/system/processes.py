@@ -41,7 +41,8 @@ class Service:
         self._reader.start()
         listening = self.wait_for("listening")
         self.target, self.http = (f"127.0.0.1:{listening[key]}" for key in ("grpc_port", "http_port"))
-        self._wait_until_serving()
+        # Where it has a port for probes, the other may ask for a certificate.
+        self._wait_until_serving(f"127.0.0.1:{listening.get('health_port', listening['grpc_port'])}")
 
     def _read(self) -> None:
         assert self.process.stderr is not None
@@ -61,8 +62,8 @@ class Service:
                 return entry
         raise AssertionError(f"the service ended before {event!r}; its log: {self.log[-5:]}")
 
-    def _wait_until_serving(self) -> None:
-        with grpc.insecure_channel(self.target) as channel:
+    def _wait_until_serving(self, target: str) -> None:
+        with grpc.insecure_channel(target) as channel:
             watch = health_pb2_grpc.HealthStub(channel).Watch(
                 health_pb2.HealthCheckRequest(), timeout=START_SECONDS, wait_for_ready=True
             )

@@ -59,12 +59,12 @@ class Liveness:
             where = self.stuck_at
             if (where is not None) != told:
                 told = where is not None
+                await tell(told)
                 if told:
                     text = "there is work and nothing moves; not alive until it does"
                     log.critical(text, extra={"event": "stuck", "where": where, "seconds": self._stuck_seconds})
                 else:
                     log.warning("it moves again", extra={"event": "unstuck"})
-                await tell(told)
             await pause(LOOK_SECONDS)
 
 

@@ -42,7 +42,8 @@ class Service:
         listening = self.wait_for("listening")
         self.target = f"{grpc_at.partition(':')[0]}:{listening['grpc_port']}"
         self.http = f"127.0.0.1:{listening['http_port']}"
-        self._wait_until_serving()
+        # Where it has a port for probes, the other may ask for a certificate.
+        self._wait_until_serving(f"127.0.0.1:{listening['health_port']}" if "health_port" in listening else self.target)
 
     def _read(self) -> None:
         assert self.process.stderr is not None
@@ -62,8 +63,8 @@ class Service:
                 return entry
         raise AssertionError(f"the service ended before {event!r}; its log: {self.log[-5:]}")
 
-    def _wait_until_serving(self) -> None:
-        with grpc.insecure_channel(self.target) as channel:
+    def _wait_until_serving(self, target: str) -> None:
+        with grpc.insecure_channel(target) as channel:
             watch = health_pb2_grpc.HealthStub(channel).Watch(
                 health_pb2.HealthCheckRequest(), timeout=START_SECONDS, wait_for_ready=True
             )

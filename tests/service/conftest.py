@@ -56,18 +56,20 @@ Serve = Callable[..., AbstractAsyncContextManager[Service]]
 
 
 @contextlib.asynccontextmanager
-async def serving(runtime: FakeRuntime | None = None, *, loaded: bool = True, **options: Any) -> AsyncIterator[Service]:
+async def serving(
+    runtime: FakeRuntime | None = None, *, loaded: bool = True, tracing: Any = None, **options: Any
+) -> AsyncIterator[Service]:
     config = Config(bundle=Path("none"), grpc=Address("127.0.0.1", 0), **options)
     runtime = runtime or FakeRuntime()
     runtime.workers = Workers(config.streams or runtime.workers.streams)
     metrics, readiness, in_flight, models = Metrics(), Readiness(), InFlight(), Models()
     tokenizers = Threads(1, "tokenize")
     servicer = HeadlightServicer(models, config.stall_seconds)
-    server = build_server(config, servicer, readiness, metrics, in_flight)
+    server = build_server(config, servicer, readiness, metrics, in_flight, tracing)
     port = bind(server, config.grpc)
     await server.start()
     await readiness.set(serving=loaded)
-    model, batcher = assemble(cast(Runtime, runtime), config, metrics, tokenizers)
+    model, batcher = assemble(cast(Runtime, runtime), config, metrics, tokenizers, tracing)
     running = asyncio.create_task(batcher.run())
     if loaded:
         models.add(model)

@@ -220,7 +220,11 @@ class BatchTracing:
 
 
 class Tracing:
-    """Makes the spans of a process."""
+    """Makes the spans of a process.
+
+    Attributes:
+        resource: who is speaking.
+    """
 
     def __init__(self, processor: SpanProcessor, resource: Resource | None = None) -> None:
         """The sampler is that of the variables OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG; by default the caller decides.
@@ -230,7 +234,7 @@ class Tracing:
             resource: who is speaking; None: what OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say.
         """
         self._processor = processor
-        resource = resource or Resource.create()
+        self.resource = resource = resource or Resource.create()
         requests = TracerProvider(resource=resource, shutdown_on_exit=False)
         # Whether a batch has a span is decided by those who are in it, so that no sampled request links to one that is not there.
         batches = TracerProvider(ALWAYS_ON, resource, shutdown_on_exit=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -27,6 +28,7 @@ from service.servicer import HeadlightServicer
 from service.threads import Threads
 from service.transport import bind, build_server
 from tests.service.fakes import FakeEngine, FakeRuntime
+from tests.service.tracing import Kept
 
 
 @dataclasses.dataclass
@@ -89,3 +91,11 @@ async def serving(
 def serve() -> Serve:
     """serve(runtime, **options of Config) -> a running service, as an async context manager."""
     return serving
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
+    """Spans of a service that is given `tracing=kept.tracing`, whatever the environment says of tracing."""
+    for name in [name for name in os.environ if name.startswith("OTEL_")]:
+        monkeypatch.delenv(name)
+    return Kept()

@@ -21,8 +21,9 @@ from service.status import DETAILS
 from tests.service.calls import refused, request
 from tests.service.conftest import Serve
 from tests.service.fakes import FAILURE
+from tests.service.raw import closed_window
 from tests.service.test_stream import ask, frames_of
-from tests.service.tracing import Kept
+from tests.service.tracing import Kept, context_of
 
 GIVEN = ((REQUEST_ID, "ticket-7/a"),)
 CANARY = "canary"
@@ -109,8 +110,7 @@ async def test_a_failed_message_of_a_stream_is_logged_under_the_id_of_the_call(s
     assert [entry["request_id"] for entry in log.events("request_failed")] == ["ticket-7/a"] * 2
 
 
-async def test_with_tracing_the_trace_stands_beside_it(serve: Serve, log: Log) -> None:
-    kept = Kept()
+async def test_with_tracing_the_trace_stands_beside_it(serve: Serve, log: Log, kept: Kept) -> None:
     async with serve(tracing=kept.tracing) as service:
         service.engine.fail()
         error = await refused(service.stub.Encode(request()), grpc.StatusCode.INTERNAL)
@@ -168,3 +168,17 @@ async def test_nothing_that_callers_send_is_in_the_log(serve: Serve, log: Log) -
     assert len(log.events("request_failed")) > 10
     assert log.events("unexpected_failure")
     assert CANARY not in log.text
+
+
+async def test_a_reader_who_was_cut_is_named(serve: Serve, log: Log, kept: Kept) -> None:
+    async with serve(tracing=kept.tracing, stall_seconds=0.2) as service, closed_window(service.target) as client:
+        for metadata in (dict(GIVEN), {REQUEST_ID: "two words"}):
+            client.ask("Encode", request().SerializeToString(), metadata)
+        await asyncio.wait_for(client.hung_up.wait(), 30)
+        calls = await kept.calls("Encode", 2)
+    entry = log.events("reader_cut")[0]  # of all calls of the connection, if their time is up together once for each
+    assert entry["request_ids"] == ["ticket-7/a"]
+    assert set(entry["trace_ids"]) == {f"{context_of(call).trace_id:032x}" for call in calls}
+    for call in calls:
+        assert kept.stages(call)[-1] == "reply"
+        assert call.status.description == "RESOURCE_EXHAUSTED: resource_exhausted"

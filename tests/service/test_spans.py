@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from typing import Any
 
 import grpc
@@ -24,13 +23,6 @@ SAMPLED = (("traceparent", f"00-{TRACE}-{SPAN}-01"), ("tracestate", "vendor=valu
 LEFT_OUT = (("traceparent", f"00-{TRACE}-{SPAN}-00"),)
 STAGES = ["tokenize", "queue", "infer", "reply"]
 CANARY = "canary"
-
-
-@pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
-    for name in [name for name in os.environ if name.startswith("OTEL_")]:
-        monkeypatch.delenv(name)
-    return Kept()
 
 
 def attributes(span: ReadableSpan) -> dict[str, Any]:

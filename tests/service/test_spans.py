@@ -8,10 +8,13 @@ from typing import Any
 
 import grpc
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
 from headlight.pb import headlight_pb2 as pb
+from service.tracing import CURRENT
 from tests.service.calls import refused, request, text_of, until
 from tests.service.conftest import Serve
 from tests.service.fakes import FakeRuntime
@@ -265,3 +268,20 @@ async def test_nothing_that_callers_send_is_in_a_span(serve: Serve, kept: Kept) 
     assert len(kept.spans) > 50
     assert CANARY not in "".join(span.to_json() for span in kept.spans)
     assert json.loads(kept.spans[0].to_json())["name"]  # what was looked through is the whole span
+
+
+METADATA_TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=255), max_size=600)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(parent=st.one_of(st.just(SAMPLED[0][1]), METADATA_TEXT), states=st.lists(METADATA_TEXT, max_size=3))
+def test_whatever_a_caller_sends_a_call_gets_its_span(kept: Kept, parent: str, states: list[str]) -> None:
+    """An exception here would reach the caller as UNKNOWN."""
+    metadata = [("traceparent", parent), *(("tracestate", state) for state in states), ("other-bin", b"\xff")]
+    before = CURRENT.get()
+    try:
+        spans = kept.tracing.call(SERVICE, "Encode", metadata)
+        spans.end(grpc.StatusCode.OK)
+    finally:
+        CURRENT.set(before)
+    assert kept.spans[-1].name == f"{SERVICE}/Encode"

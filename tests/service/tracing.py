@@ -51,8 +51,9 @@ class Kept:
 
 
 def context_of(span: ReadableSpan) -> SpanContext:
-    assert span.context is not None
-    return span.context
+    context: SpanContext | None = span.context
+    assert context is not None
+    return context
 
 
 def links_of(span: ReadableSpan) -> set[int]:

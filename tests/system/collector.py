@@ -25,7 +25,7 @@ class Collector(pb_grpc.TraceServiceServicer):
         self.exports: list[pb.ExportTraceServiceRequest] = []
         self._lock = threading.Lock()
         self._server = grpc.server(ThreadPoolExecutor(2))
-        pb_grpc.add_TraceServiceServicer_to_server(self, self._server)
+        pb_grpc.add_TraceServiceServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]  # generated
         self.endpoint = f"http://127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
 
     def Export(self, request: pb.ExportTraceServiceRequest, context: Any) -> pb.ExportTraceServiceResponse:

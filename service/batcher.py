@@ -226,23 +226,23 @@ class Batcher:
         model = batch.entries[0].lane.model
         run, begun = self._engines[model].run, self._clock()
         span = None if self._tracing is None else self._tracing.begin(batch, wide=started.wide)
-        failed = False
+        failed = True
         try:
             try:
                 items = [entry.value.item for entry in batch.entries]
                 results = await self._threads.start(functools.partial(run, items, wide=started.wide))
+                failed = False
             finally:
                 for entry in batch.entries:
                     entry.value.group.ended(entry.length)
+                if span is not None:
+                    span.end(failed=failed)
         except Exception as error:  # whatever an engine raises concerns this batch alone
-            failed = True
             await self._failed(model, batch, error)
         else:
             self._deliver(batch, results, begun, started.wide)
             self._failures[model] = 0
         finally:
-            if span is not None:
-                span.end(failed=failed)
             self._streams.end(started)
             self._work.set()  # for those who wait for a stream
 

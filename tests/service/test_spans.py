@@ -277,7 +277,8 @@ METADATA_TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=255), max_
 @given(parent=st.one_of(st.just(SAMPLED[0][1]), METADATA_TEXT), states=st.lists(METADATA_TEXT, max_size=3))
 def test_whatever_a_caller_sends_a_call_gets_its_span(kept: Kept, parent: str, states: list[str]) -> None:
     """An exception here would reach the caller as UNKNOWN."""
-    metadata = [("traceparent", parent), *(("tracestate", state) for state in states), ("other-bin", b"\xff")]
+    metadata: list[tuple[str, str | bytes]] = [("traceparent", parent), *(("tracestate", state) for state in states)]
+    metadata.append(("other-bin", b"\xff"))
     before = CURRENT.get()
     try:
         spans = kept.tracing.call(SERVICE, "Encode", metadata)

@@ -34,7 +34,9 @@ SERVICE_CONFIG = {
                 "initialBackoff": "0.1s",
                 "maxBackoff": "1s",
                 "backoffMultiplier": 2,
-                "retryableStatusCodes": ["UNAVAILABLE"],
+                # CANCELLED, which the caller did not ask for, is how gRPC's servers end a call that comes while they
+                # stop: its message was not read.
+                "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
             },
         }
     ],
@@ -46,6 +48,9 @@ DEFAULT_OPTIONS: Options = (
     ("grpc.service_config", json.dumps(SERVICE_CONFIG)),
     # gRPC repeats only what it has kept. Its default of 256 KiB is less than a full request of texts.
     ("grpc.per_rpc_retry_buffer_size", 4 * 2**20),
+    # Where replicas are is asked again when a connection ends, and gRPC's default is to wait 30 s from the last time:
+    # meanwhile a rolling update can have replaced every replica that this client knows.
+    ("grpc.dns_min_time_between_resolutions_ms", 2_000),
     # A stock server closes connections that ping more often than every 5 minutes. Between pings, unacknowledged data is
     # noticed after the keepalive timeout (gRPC sets TCP_USER_TIMEOUT to it).
     ("grpc.keepalive_time_ms", 310_000),

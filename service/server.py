@@ -37,10 +37,11 @@ EXIT_FAILED = 1  # cannot listen, died, or did not drain in time
 EXIT_CONFIG = 2
 EXIT_BUNDLE = 3
 TOKENIZER_THREADS = 2  # tokenising is some 50 µs a text; more threads would only fight the engine for cores
-# Calls that wait inside gRPC when it is told to stop end as CANCELLED, which no client retries. We refuse them as UNAVAILABLE
-# instead, which every client may, until none has come for so long; but no longer than the limit.
+# Calls that wait inside gRPC when it is told to stop end as CANCELLED, which no client retries. For so long we refuse them
+# as UNAVAILABLE instead, which every client may, and a little longer where more keep coming: until there is a pause. Not for
+# long, or one who retries would meet us again and again.
 REFUSE_SECONDS = 0.1
-REFUSE_LIMIT = 1.0
+PAUSE_SECONDS, PAUSE_LIMIT = 0.02, 0.2
 FLUSH_SECONDS = 2.0  # at most, of what is left of the grace time, for the last spans to reach their collector
 
 
@@ -165,7 +166,8 @@ class Server:
         await asyncio.sleep(self._config.drain_delay_seconds)
         self._in_flight.closed = True
         self._servicer.drain()
-        await self._in_flight.quiet(REFUSE_SECONDS, REFUSE_LIMIT)
+        await asyncio.sleep(REFUSE_SECONDS)
+        await self._in_flight.quiet(PAUSE_SECONDS, PAUSE_LIMIT)
         # Twice the grace: what ends it is the wait below, or the second stop.
         stopping = asyncio.create_task(self._grpc.stop(2 * self._config.grace_seconds + 1))
         last = time.monotonic() + self._config.grace_seconds

@@ -30,8 +30,8 @@ class Service:
         log: the parsed lines of its log so far.
     """
 
-    def __init__(self, bundle: Path, *options: str) -> None:
-        ports = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    def __init__(self, bundle: Path, *options: str, grpc_at: str = "127.0.0.1:0") -> None:
+        ports = ("--grpc", grpc_at, "--http", "127.0.0.1:0")
         command = [sys.executable, "-W", "error", "-m", "service", "--bundle", str(bundle), *ports, *options]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADLIGHT_")}
         self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
@@ -40,7 +40,8 @@ class Service:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         listening = self.wait_for("listening")
-        self.target, self.http = (f"127.0.0.1:{listening[key]}" for key in ("grpc_port", "http_port"))
+        self.target = f"{grpc_at.partition(':')[0]}:{listening['grpc_port']}"
+        self.http = f"127.0.0.1:{listening['http_port']}"
         self._wait_until_serving()
 
     def _read(self) -> None:

@@ -19,7 +19,7 @@ from service.memory import settle_allocator
 from service.server import EXIT_BUNDLE, EXIT_CONFIG, EXIT_FAILED, EXIT_OK, Server, end_at_once
 
 if TYPE_CHECKING:
-    from service.spans import Tracing
+    from service.telemetry import Tracing
 
 log = logging.getLogger("service")
 

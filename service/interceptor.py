@@ -24,7 +24,8 @@ from service.sending import when_sent
 from service.status import Refusal, gone, refusal
 
 if TYPE_CHECKING:
-    from service.spans import RequestSpans, Tracing
+    from service.spans import RequestSpans
+    from service.telemetry import Tracing
 
 T = TypeVar("T")
 Context = grpc.aio.ServicerContext[Any, Any]

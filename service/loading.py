@@ -21,7 +21,7 @@ from service.served import ServedModel
 from service.threads import Threads
 
 if TYPE_CHECKING:
-    from service.spans import Tracing
+    from service.telemetry import Tracing
 
 LEAST_STREAM_OUTPUT_BYTES, MOST_STREAM_OUTPUT_BYTES = 64 << 20, 1 << 30  # unless told otherwise
 CHARACTERS_PER_TOKEN = 64  # some 4 are usual; so many that only nonsense, or a text far too long, has more

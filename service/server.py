@@ -28,7 +28,7 @@ from service.threads import Threads, stand_behind
 from service.transport import PortTaken, bind, build_server
 
 if TYPE_CHECKING:
-    from service.spans import Tracing
+    from service.telemetry import Tracing
 
 log = logging.getLogger("service.server")
 

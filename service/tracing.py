@@ -1,6 +1,7 @@
 """Tracing as the path of a request sees it: one variable, which is None unless spans are made of the request.
 
-What needs OpenTelemetry is in `service.spans`, which is loaded with `--otlp-endpoint` alone. docs/tracing.md shows the spans.
+What needs OpenTelemetry is in `service.telemetry` and `service.spans`, which are loaded with `--otlp-endpoint` alone.
+docs/tracing.md shows the spans.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING
 from service.config import ConfigError
 
 if TYPE_CHECKING:
-    from service.spans import RequestSpans, Tracing
+    from service.spans import RequestSpans
+    from service.telemetry import Tracing
 
 # The request at hand: a unary call, a whole stream, or in the tasks of a stream one message of it.
 CURRENT: ContextVar[RequestSpans | None] = ContextVar("headlight_spans", default=None)
@@ -30,14 +32,14 @@ def start(endpoint: str | None) -> Tracing | None:
     if endpoint is None:
         return None
     try:
-        spans = importlib.import_module("service.spans")
+        telemetry = importlib.import_module("service.telemetry")
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("opentelemetry"):
             raise
         remedy = "pip install 'headlight[otel]', or leave the option out"
         raise ConfigError(f"--otlp-endpoint needs OpenTelemetry, which is not installed; {remedy}") from None
     try:
-        tracing: Tracing = spans.to_collector(endpoint)
+        tracing: Tracing = telemetry.to_collector(endpoint)
     except Exception as error:  # of several kinds, which are the library's affair
         problem = f"OpenTelemetry cannot be set up ({error}); check the variables OTEL_*"
         raise ConfigError(f"--otlp-endpoint: {problem}") from None

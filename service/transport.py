@@ -18,7 +18,7 @@ from service.parsing import Address
 from service.servicer import HeadlightServicer
 
 if TYPE_CHECKING:
-    from service.spans import Tracing
+    from service.telemetry import Tracing
 
 
 class PortTaken(Exception):

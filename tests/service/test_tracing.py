@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 
 from service import tracing
 from service.config import Config, ConfigError
-from service.spans import Tracing
+from service.telemetry import Tracing
 from tests.service.calls import request
 from tests.service.conftest import Serve
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from deploy.check import invariants, networking, schemas, security, settings, sources
 from deploy.check.manifests import Manifest
@@ -31,12 +31,11 @@ def kubernetes_schemas(renderings: Renderings) -> Iterable[str]:
 
 
 def rules(renderings: Renderings) -> Iterable[str]:
-    """promtool: deploy/check/rules.py has `findings()`, a line for each thing that is wrong with rules and alerts."""
+    """What deploy/check/rules.py has: CHECKS, pairs of a name and a function that returns a line for each thing wrong."""
     if importlib.util.find_spec("deploy.check.rules") is None:
         return ["deploy/check/rules.py is missing: nothing checks the rules of deploy/prometheus"]
-    module = importlib.import_module("deploy.check.rules")
-    found: Iterable[str] = module.findings()
-    return found
+    checks: Sequence[tuple[str, Callable[[], list[str]]]] = importlib.import_module("deploy.check.rules").CHECKS
+    return [f"{name}: {line}" for name, check in checks for line in check()]
 
 
 STEPS: dict[str, Callable[[Renderings], Iterable[str]]] = {
@@ -44,27 +43,35 @@ STEPS: dict[str, Callable[[Renderings], Iterable[str]]] = {
     "custom resources against their projects' types": schemas.custom,
     "own invariants": own_invariants,
     f"checkov, without {', '.join(sorted(security.SKIPS))}": security.policies,
-    "promtool": rules,
+    "rules, alerts and dashboard, by promtool": rules,
 }
+
+
+def report(name: str, found: Sequence[str]) -> None:
+    """One line for a step, and one for each thing that is wrong."""
+    print(f"{'FAILED' if found else 'ok':6}  {name}", *(f"          {line}" for line in found), sep="\n")
 
 
 def main() -> int:
     """Runs all steps, whatever the earlier ones found. Returns the exit code."""
-    try:
-        renderings = {name_of(folder): render(folder) for folder in kustomizations()}
-    except CannotRender as error:
-        print(f"FAILED  {error}")
+    renderings: Renderings = {}
+    unrendered = []
+    for folder in kustomizations():
+        try:
+            renderings[name_of(folder)] = render(folder)
+        except CannotRender as error:
+            unrendered.append(str(error))
+    report(f"kubectl kustomize: {len(renderings)} folders, {sum(map(len, renderings.values()))} objects", unrendered)
+    wrong = len(unrendered)
+    if SERVING not in renderings:
         return 1
-    objects = sum(map(len, renderings.values()))
-    print(f"ok      kubectl kustomize: {len(renderings)} folders, {objects} objects")
-    wrong = 0
     for name, step in STEPS.items():
         try:
             found = list(step(renderings))
-        except RuntimeError as error:
-            found = [str(error)]
+        except (RuntimeError, ValueError, OSError) as error:  # the other steps still have something to say
+            found = [f"did not get through: {error}"]
         wrong += len(found)
-        print(f"{'FAILED' if found else 'ok':6}  {name}", *(f"          {line}" for line in found), sep="\n")
+        report(name, found)
     for skip, why in security.SKIPS.items():
         print(f"skipped {skip}: {why}")
     for (option, value), why in settings.OPEN.items():

@@ -15,6 +15,10 @@ Invariant = Callable[[list[Manifest]], Iterator[str]]
 # From the end of the grace time to the end of the process: calls whose message is still on its way are refused, threads end.
 MARGIN_SECONDS = 5
 SCALE_DOWN_SECONDS = range(300, 901)
+LABELLED = (
+    *("Deployment", "Job", "Service", "ServiceAccount", "NetworkPolicy"),
+    *("PodDisruptionBudget", "HorizontalPodAutoscaler", "ScaledObject"),
+)
 LABELS = ("name", "instance", "part-of", "managed-by")
 
 
@@ -135,10 +139,8 @@ def images_are_chosen(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def objects_are_labelled(manifests: list[Manifest]) -> Iterator[str]:
-    """The recommended labels, on all that runs."""
-    for manifest in manifests:
-        if manifest["kind"] in ("Namespace", "Certificate", "GRPCRoute"):
-            continue
+    """The recommended labels, on all that runs, and on what decides how."""
+    for manifest in look.of_kind(manifests, *LABELLED):
         labels = manifest["metadata"].get("labels", {})
         missing = [name for name in LABELS if f"app.kubernetes.io/{name}" not in labels]
         if missing:

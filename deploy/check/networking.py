@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from deploy.check import manifests as look
 from deploy.check.manifests import Manifest
 
-SELECTING = ("Service", "PodDisruptionBudget", "NetworkPolicy")
+SELECTING = ("Service", "PodDisruptionBudget", "NetworkPolicy", "PodMonitor")
 LISTENING = {"grpc": "HEADLIGHT_GRPC", "metrics": "HEADLIGHT_HTTP", "health": "HEADLIGHT_HEALTH"}
 PROBES = {"startupProbe": "startup", "readinessProbe": "readiness", "livenessProbe": "liveness"}
 # What an answer to "is it well?" takes at most, pings of a saturated machine included, before a busy replica is taken for a dead one.
@@ -34,11 +34,12 @@ def selectors_match(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def ports_exist(manifests: list[Manifest]) -> Iterator[str]:
-    """Services, policies and probes name ports that the containers have."""
-    for manifest in look.of_kind(manifests, "Service", "NetworkPolicy"):
+    """Services, policies and monitors name ports that the containers have."""
+    for manifest in look.of_kind(manifests, "Service", "NetworkPolicy", "PodMonitor"):
         spec, selector = manifest["spec"], look.selector_of(manifest)
         wanted = [port.get("targetPort", port["port"]) for port in spec.get("ports", [])]
         wanted += [port["port"] for rule in spec.get("ingress", []) for port in rule.get("ports", [])]
+        wanted += [endpoint["port"] for endpoint in spec.get("podMetricsEndpoints", [])]
         for workload in look.workloads(manifests):
             if look.matches(selector, look.pod_labels(workload)):
                 have = look.ports(workload)

@@ -27,43 +27,49 @@ OPEN: dict[tuple[str, str], str] = {
 }
 
 
-def refusal(options: Mapping[str, str]) -> str | None:
-    """Why the service would not start with these options; None if it would."""
+PARSERS = {PREFIX + field.name.upper(): field.metadata["parse"] for field in dataclasses.fields(Config)}
+
+
+def unreadable(name: str, value: str) -> str | None:
+    """Why an option is none, or cannot have this value; None where it can."""
+    if name not in PARSERS:
+        return f"{name} is no option of the service"
     try:
-        Config.parse((), {f"{PREFIX}BUNDLE": "/mnt/models", **options})
+        PARSERS[name](value)
+    except ValueError as error:
+        return f"{name} is {value!r}; it {error}"
+    return None
+
+
+def refusal(options: Mapping[str, str]) -> str | None:
+    """Why the service would not start with these options together; None if it would."""
+    try:
+        Config.parse((), options)
     except ConfigError as error:
         return str(error)
     return None
 
 
 def options_are_taken(manifests: list[Manifest]) -> Iterator[str]:
-    """Every HEADLIGHT_ variable is an option, with a value that it may have."""
-    known = {PREFIX + field.name.upper() for field in dataclasses.fields(Config)}
+    """Every HEADLIGHT_ variable is an option, with a value that it may have, alone and beside the others."""
     for workload in look.workloads(manifests):
-        for container in look.containers(workload):
+        serving = look.of_kind([workload], "Deployment")
+        for container in look.pod(workload)["containers"]:
             where = f"{look.title(workload)}, container {container['name']}"
             given = {
                 name: value for name, value in look.options(manifests, container).items() if name.startswith(PREFIX)
             }
-            given = {name: value for name, value in given.items() if (name, value) not in OPEN}
-            alone = []
-            for name, value in given.items():
-                if name not in known | CLIENT_VARIABLES:
-                    alone.append(f"{name} is no option of the service")
-                elif why := refusal({name: value}):
-                    alone.append(why)
+            given = {pair[0]: pair[1] for pair in given.items() if pair not in OPEN and pair[0] not in CLIENT_VARIABLES}
+            alone = [why for name, value in given.items() if (why := unreadable(name, value))]
             yield from (f"{where}: {why}" for why in alone)
-            if not alone and (why := refusal(given)):
+            if serving and not alone and (why := refusal(given)):
                 yield f"{where}: {why}"
 
 
 def open_entries() -> Iterator[str]:
     """Those of OPEN that the service takes by now."""
     for name, value in OPEN:
-        if (
-            name in {PREFIX + field.name.upper() for field in dataclasses.fields(Config)}
-            and refusal({name: value}) is None
-        ):
+        if unreadable(name, value) is None:
             yield f"{name}={value} is taken by the service now; remove it from OPEN in deploy/check/settings.py"
 
 

@@ -76,7 +76,7 @@ def main() -> int:
         print(f"skipped {skip}: {why}")
     for (option, value), why in settings.OPEN.items():
         print(f"OPEN    {option}={value}: {why}")
-    print(f"{wrong} findings" if wrong else "nothing found")
+    print(f"found: {wrong}" if wrong else "nothing found")
     return 1 if wrong else 0
 
 

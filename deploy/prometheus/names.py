@@ -45,7 +45,7 @@ LABEL_VALUES: dict[str, set[str]] = {
     "sli": {"calls", "requests", "overload", "latency"},
     "severity": {"page", "ticket"},
 }
-PROMETHEUS = {"up", "ALERTS"}  # its own
+PROMETHEUS = {"up", "scrape_duration_seconds", "ALERTS"}  # its own
 ENDS = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
 
 

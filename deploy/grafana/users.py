@@ -201,7 +201,7 @@ LATENCY = Row(
         ),
         Panel(
             title="Interactive p95 by stage",
-            about="tokenize: CPU before the queue. queue: waiting for a batch. infer: in the model. Which one is it that grew?",
+            about="tokenize: CPU before the queue. queue: waiting for a batch. infer: in the model.",
             queries=[Query(quantile(0.95, STAGE, OURS, "stage", INTERACTIVE), "{{stage}}")],
             unit="s",
         ),

@@ -196,8 +196,11 @@ TLS = Row(
         ),
         Panel(
             title="Changed files that could not be used, within an hour",
-            about="The replica goes on with the certificate it has. Empty without TLS.",
-            queries=[Query(f"increase(headlight_tls_reload_failures_total{PLACE}[1h])", "{{pod}}")],
+            about="The replica goes on with the certificate and the tokens it has. Empty without TLS and tokens.",
+            queries=[
+                Query(f"increase(headlight_tls_reload_failures_total{PLACE}[1h])", "{{pod}} TLS"),
+                Query(f"increase(headlight_auth_reload_failures_total{PLACE}[1h])", "{{pod}} tokens"),
+            ],
             unit="short",
         ),
         Panel(

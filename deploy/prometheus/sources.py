@@ -12,6 +12,13 @@ DEPLOY = HERE.parent
 RULE_FILES = (HERE / "recording.yaml", HERE / "alerts.yaml")
 TEST_FILES = tuple(sorted((HERE / "tests").glob("*.yaml")))
 OPERATOR = DEPLOY / "components" / "monitoring" / "prometheusrule.yaml"
+LABELS = {
+    "app.kubernetes.io/name": "headlight",
+    "app.kubernetes.io/instance": "headlight",
+    "app.kubernetes.io/component": "monitoring",
+    "app.kubernetes.io/part-of": "headlight",
+    "app.kubernetes.io/managed-by": "kustomize",
+}
 HEAD = "# Written by `make monitoring` from deploy/prometheus/*.yaml: change those.\n"
 
 
@@ -38,7 +45,7 @@ def recorded() -> set[str]:
     return {rule["record"] for rule in rules() if "record" in rule}
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # the library ships no types
     """Expressions as blocks, and no references from one rule to another."""
 
     def ignore_aliases(self, data: Any) -> bool:
@@ -58,7 +65,8 @@ def prometheus_rule() -> str:
     rule = {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
-        "metadata": {"name": "headlight"},
+        "metadata": {"name": "headlight", "labels": LABELS},
         "spec": {"groups": groups()},
     }
-    return HEAD + yaml.dump(rule, Dumper=_Dumper, sort_keys=False, width=10_000, allow_unicode=True)
+    text: str = yaml.dump(rule, Dumper=_Dumper, sort_keys=False, width=10_000, allow_unicode=True)
+    return HEAD + text

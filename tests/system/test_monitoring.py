@@ -1,8 +1,8 @@
 """A real Prometheus with the shipped rules scrapes the real service under every kind of traffic: no expression is empty.
 
 kube-state-metrics is absent in a test without a cluster, so a page with the names that are read of it stands in
-(KUBE_STATE in deploy/prometheus/names.py), and likewise for the metrics that the service does not have yet (PENDING there).
-What these stand for is not tested here. All else is measured.
+(KUBE_STATE in deploy/prometheus/names.py), likewise for the metrics that the service does not have yet (PENDING there), and for those
+that it has with TLS and tokens alone (OPTIONAL there). What these stand for is not tested here. All else is measured.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from deploy.check.rules import queries, substituted
 from deploy.grafana import dashboard
 from deploy.prometheus import sources
 from deploy.prometheus.expressions import selectors, without_conditions
-from deploy.prometheus.names import KUBE_STATE, PENDING
+from deploy.prometheus.names import KUBE_STATE, OPTIONAL, PENDING
 from headlight import AttentionSpec, Client, InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
@@ -48,7 +48,7 @@ class StandIn(http.server.BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", "text/plain; version=0.0.4")
         self.end_headers()
-        self.wfile.write("\n".join((*KUBE_STATE.values(), *PENDING.values(), "")).encode())
+        self.wfile.write("\n".join((*KUBE_STATE.values(), *PENDING.values(), *OPTIONAL.values(), "")).encode())
 
     def log_message(self, *_: Any) -> None:
         pass

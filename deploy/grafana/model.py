@@ -180,7 +180,15 @@ OPTIONS: dict[str, Json] = {
     "heatmap": {
         "calculate": False,
         "cellGap": 1,
-        "color": {"mode": "scheme", "scheme": "Oranges", "fill": "dark-orange", "steps": 64, "exponent": 0.5},
+        "color": {
+            "mode": "scheme",
+            "scheme": "Oranges",
+            "fill": "dark-orange",
+            "scale": "exponential",
+            "exponent": 0.5,
+            "steps": 64,
+            "reverse": False,
+        },
         "yAxis": {"axisPlacement": "left", "unit": "s", "reverse": False},
         "legend": {"show": True},
         "tooltip": {"show": True, "yHistogram": False},

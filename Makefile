@@ -44,7 +44,7 @@ EXPORT_SOURCES := $(filter-out model/demo.py,$(wildcard model/*.py)) $(wildcard 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup proto proto-check train evaluate export run demo test adapters families families-table system deploy-check image-check image-try lock sbom release-check soak tune lint format bench serving clean
+.PHONY: help setup proto proto-check train evaluate export run demo test adapters families families-table system deploy-check image-check image-try lock sbom release-check soak tune monitoring lint format bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -179,6 +179,10 @@ deploy-check: $(DEPLOY_SETUP) ## everything under deploy/ that can be held to a 
 
 soak: $(SETUP) build/bundles/docs-rope/manifest.json ## 30 minutes of load and faults, then 10 million mutated messages (2 hours)
 	$(PY) -m tests.soak --minutes 30 --fuzz 10000000
+
+monitoring: $(SETUP) ## write the PrometheusRule and the Grafana dashboard anew, from the rules and the metrics
+	$(PY) -m deploy.prometheus
+	$(PY) -m deploy.grafana
 
 lint: $(SETUP) proto-check ## formatting, ruff, mypy --strict, and stubs that match the contract
 	$(VENV)/bin/ruff format --check .

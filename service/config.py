@@ -193,7 +193,7 @@ class Config:
         ),
     )
     max_connection_age_seconds: float = field(
-        default=1800.0,
+        default=300.0,
         metadata=option(
             between(1, 86400 * 30),
             "(give or take a tenth) until a client must connect anew, and so finds new replicas; calls in flight end in peace",

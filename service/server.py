@@ -29,7 +29,7 @@ from service.models import Models
 from service.security import security_of
 from service.servicer import HeadlightServicer
 from service.threads import Threads, stand_behind
-from service.transport import PortTaken, bind, build_health_server, build_server
+from service.transport import PortTaken, Reserved, bind, build_health_server, build_server, taken
 
 if TYPE_CHECKING:
     from service.telemetry import Tracing
@@ -65,6 +65,7 @@ class Server:
         self._models = Models()
         self._servicer = HeadlightServicer(self._models, config.stall_seconds)
         self._grpc: grpc.aio.Server  # from `_listen` on
+        self._reserved: Reserved | None = None
         self._probes = build_health_server(self._readiness)
         # The library reads it at each batch. Requests are tokenised side by side already: more threads for one were no faster on two
         # cores, and took 15 to 45 % more CPU.
@@ -81,11 +82,13 @@ class Server:
             return await self._live()
         finally:
             watching.cancel()
+            if self._reserved is not None:
+                self._reserved.give_up()
             await self._probes.stop(None)  # the last to go: until here it tells that nothing is served
 
     async def _live(self) -> int:
         try:
-            await self._listen()
+            credentials = await self._listen()
             runtime = await self._load()
         except (PortTaken, OSError) as error:
             log.critical(str(error), extra={"event": "cannot_listen"})
@@ -101,9 +104,13 @@ class Server:
             return EXIT_OK
         model, batcher = assemble(runtime, self._config, self._metrics, self._tokenizers, self._tracing)
         self._liveness.add("batches", lambda: batcher.heart.still_seconds)
-        running = asyncio.create_task(batcher.run(), name="batcher")
         self._models.add(model)
-        await self._readiness.set(serving=True)
+        try:
+            await self._open(credentials)
+        except PortTaken as error:  # meanwhile, by another who had only reserved it
+            log.critical(str(error), extra={"event": "cannot_listen"})
+            return EXIT_FAILED
+        running = asyncio.create_task(batcher.run(), name="batcher")
         ref = model.ref
         about = {"model_name": ref.name, "version": ref.version, "sha256": ref.bundle_sha256}
         log.info("serving", extra={"event": "serving", "provider": ref.provider, "precision": ref.precision, **about})
@@ -119,30 +126,38 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, on_signal)
 
-    async def _listen(self) -> None:
-        """Take the ports. From here on probes are answered: alive, not ready."""
+    async def _listen(self) -> grpc.ServerCredentials | None:
+        """Take the ports. From here on probes are answered: alive, not ready. Returns how gRPC is to be spoken."""
         config = self._config
         security = security_of(config, self._metrics)
         self._grpc = build_server(
             config, self._servicer, self._readiness, self._metrics, self._in_flight, security.gate, self._tracing
         )
+        self._reserved = Reserved(config.grpc)
         serving, stuck = lambda: self._readiness.serving, lambda: self._liveness.stuck
         router = Router(routes(self._metrics.exposition, serving, stuck))
         try:
             http = serve_http(self._config.http, router)
         except OSError:
-            address = self._config.http
-            raise PortTaken(
-                f"--http {address} cannot be listened on; is it in use? Port 0 takes any free one"
-            ) from None
-        ports = {"grpc_port": bind(self._grpc, config.grpc, security.credentials), "http_port": http.server_port}
+            raise taken("--http", config.http) from None
+        ports = {"grpc_port": self._reserved.address.port, "http_port": http.server_port}
+        await self._readiness.set(serving=False)
         if config.health is not None:
             ports["health_port"] = bind(self._probes, config.health, option="--health")
-        await self._readiness.set(serving=False)
-        await self._grpc.start()
-        if config.health is not None:
             await self._probes.start()
-        log.info("listening", extra={"event": "listening", **ports})
+        log.info("listening; to gRPC once the model is loaded", extra={"event": "listening", **ports})
+        return security.credentials
+
+    async def _open(self, credentials: grpc.ServerCredentials | None) -> None:
+        """Let callers in.
+
+        Raises:
+            PortTaken: see `Reserved`.
+        """
+        assert self._reserved is not None  # since `_listen`
+        self._reserved.bind(self._grpc, credentials)
+        await self._grpc.start()
+        await self._readiness.set(serving=True)
 
     async def _load(self) -> Runtime | None:
         """The runtime, checked and warm; None where a signal came first."""

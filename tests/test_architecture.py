@@ -40,6 +40,7 @@ ALLOWED = {
         "deploy",
         "service",
         "headlight.runtime",
+        "headlight.priority",
     ),  # manifests are compared with what the service takes and tells
 }
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from headlight.pb import headlight_pb2_grpc as pb_grpc
 from service import server as module
 from service.batcher import FAILURES_BEFORE_PROBE
 from service.config import Config
+from service.health import LIVENESS, NAMES
 from service.parsing import Address
 from service.server import EXIT_BUNDLE, EXIT_FAILED, EXIT_OK, Server
 from tests.service.fakes import FakeRuntime
@@ -96,9 +99,10 @@ async def test_a_signal_ends_it_in_peace(runtime: FakeRuntime, log: Log) -> None
     assert await life == EXIT_OK
 
 
-async def test_while_loading_it_is_alive_and_not_serving_and_can_be_stopped(
+async def test_while_loading_it_is_alive_takes_no_calls_and_can_be_stopped(
     monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
+    """A replica that can be connected to is sent calls: to refuse them would cost callers their retries."""
     loading = asyncio.Event()
     loop, runtime = asyncio.get_running_loop(), FakeRuntime()
     runtime.engine.gate.clear()
@@ -109,15 +113,52 @@ async def test_while_loading_it_is_alive_and_not_serving_and_can_be_stopped(
         return runtime
 
     monkeypatch.setattr(module, "load", load)
-    life = asyncio.create_task(Server(CONFIG).serve())
-    port = (await log.event("listening"))["grpc_port"]
+    config = dataclasses.replace(CONFIG, health=Address("127.0.0.1", 0))
+    life = asyncio.create_task(Server(config).serve())
+    ports = await log.event("listening")
     await loading.wait()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
-        assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", ports["grpc_port"])
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{ports['health_port']}") as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        told = {name: (await stub.Check(health_pb2.HealthCheckRequest(service=name))).status for name in NAMES}
+    status = health_pb2.HealthCheckResponse
+    assert told == dict.fromkeys(NAMES, status.NOT_SERVING) | {LIVENESS: status.SERVING}
     os.kill(os.getpid(), signal.SIGTERM)
     assert await life == EXIT_OK
     runtime.engine.gate.set()
+
+
+async def test_a_port_that_is_taken_is_told_before_anything_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, log: Log
+) -> None:
+    monkeypatch.setattr(module, "load", lambda config: pytest.fail("loaded in vain"))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        config = dataclasses.replace(CONFIG, grpc=Address("127.0.0.1", other.getsockname()[1]))
+        assert await Server(config).serve() == EXIT_FAILED
+    assert "--grpc" in (await log.event("cannot_listen"))["message"]
+
+
+async def test_a_port_that_is_taken_while_the_model_is_loaded_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch, log: Log, runtime: FakeRuntime
+) -> None:
+    others: list[socket.socket] = []
+
+    def load(config: Config) -> FakeRuntime:
+        other = socket.socket()
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", config.grpc.port))
+        other.listen()
+        others.append(other)
+        return runtime
+
+    monkeypatch.setattr(module, "load", load)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    assert await Server(dataclasses.replace(CONFIG, grpc=Address("127.0.0.1", port))).serve() == EXIT_FAILED
+    await log.event("cannot_listen")
+    others[0].close()
 
 
 async def test_a_refused_bundle_is_logged_with_its_file(monkeypatch: pytest.MonkeyPatch, log: Log) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
 from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType
 
+START_SECONDS = 20
 CONFIG = """
 worker_processes 1;
 daemon off;
@@ -80,7 +82,13 @@ class Nginx:
 
     def __enter__(self) -> Nginx:
         self._process = subprocess.Popen(["nginx", "-p", self._folder, "-c", self._folder / "nginx.conf"])
-        return self
+        host, port = self.target.split(":")
+        for _ in range(10 * START_SECONDS):
+            with contextlib.suppress(ConnectionRefusedError), socket.create_connection((host, int(port))):
+                return self
+            with contextlib.suppress(subprocess.TimeoutExpired):  # a pause is the process's own, whose end shows here
+                raise AssertionError(f"nginx ended with {self._process.wait(0.1)}: {self.errors}")
+        raise AssertionError("nginx never listened")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -1,4 +1,4 @@
-"""The real service in a process of its own: started on free ports, waited for by its health, stopped by process id."""
+"""The real service in a process of its own: started on free ports, waited for by its log, stopped by process id."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ import threading
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-
-import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60
@@ -42,8 +39,7 @@ class Service:
         listening = self.wait_for("listening")
         self.target = f"{grpc_at.partition(':')[0]}:{listening['grpc_port']}"
         self.http = f"127.0.0.1:{listening['http_port']}"
-        # Where it has a port for probes, the other may ask for a certificate.
-        self._wait_until_serving(f"127.0.0.1:{listening['health_port']}" if "health_port" in listening else self.target)
+        self.wait_for("serving")
 
     def _read(self) -> None:
         assert self.process.stderr is not None
@@ -62,17 +58,6 @@ class Service:
             if entry.get("event") == event:
                 return entry
         raise AssertionError(f"the service ended before {event!r}; its log: {self.log[-5:]}")
-
-    def _wait_until_serving(self, target: str) -> None:
-        with grpc.insecure_channel(target) as channel:
-            watch = health_pb2_grpc.HealthStub(channel).Watch(
-                health_pb2.HealthCheckRequest(), timeout=START_SECONDS, wait_for_ready=True
-            )
-            for answer in watch:
-                if answer.status == health_pb2.HealthCheckResponse.SERVING:
-                    watch.cancel()
-                    return
-        raise AssertionError("never became ready")
 
     def resident_bytes(self) -> int:
         """Memory of the process that is in RAM now."""

@@ -1,4 +1,4 @@
-"""Replicas are restarted and replaced under load, behind the client's own balancing and behind nginx: no call fails."""
+"""Replicas are restarted, replaced and added under load, behind the client's own balancing and behind nginx: no call fails."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ REPLICAS = 3
 RESTARTS = 12  # in place
 REPLACEMENTS = 9  # each new one at an address of its own, as pods are
 BETWEEN = 6  # calls of each client from one restart to the next
+EVEN = 0.8
+AGE_SECONDS = 5  # of a connection, in place of minutes: after so long a client looks for new replicas
 
 
 async def test_restarts_in_place_under_load_fail_no_call(tmp_path: Path) -> None:
@@ -41,6 +43,25 @@ async def test_replicas_replaced_by_others_under_load_fail_no_call(tmp_path: Pat
                     await fleet.remove(oldest)
                     await further(direct, proxied)
                 check(direct, proxied)
+
+
+async def test_load_evens_out_after_one_joins() -> None:
+    async with Fleet("--max-connection-age-seconds", str(AGE_SECONDS)) as fleet:
+        for _ in range(REPLICAS - 1):
+            await fleet.add()
+        async with Callers(fleet.target) as direct:
+            await fleet.add()
+            await asyncio.wait_for(even(fleet, direct), timeout=60)
+            check(direct)
+
+
+async def even(fleet: Fleet, callers: Callers) -> None:
+    """Until, of some calls in a row, every replica has had at least so much of its share."""
+    shares = [0.0]
+    while min(shares) < EVEN * sum(shares) / len(shares) or not sum(shares):
+        before = fleet.answered()
+        await callers.further(30 * REPLICAS)
+        shares = [count - before[address] for address, count in fleet.answered().items()]
 
 
 async def further(*callers: Callers) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +146,15 @@ def test_where_runbooks_can_be_read_is_set_for_every_group_that_alerts() -> None
     groups = [group["name"] for group in sources.groups() if any("alert" in rule for rule in group["rules"])]
     assert target["fieldPaths"] == [f"spec.groups.[name={name}].rules.*.annotations.runbook_url" for name in groups]
     assert COMPONENT["configMapGenerator"][0]["literals"] == ["deploy=deploy"]
+
+
+def test_commands_of_runbooks_are_of_a_shell() -> None:
+    blocks = [
+        (path.name, block)
+        for path in sorted(check.RUNBOOKS.glob("*.md"))
+        for block in re.findall(r"^```sh\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    ]
+    assert {name for name, _ in blocks} == {path.name for path in check.RUNBOOKS.glob("*.md")}
+    for name, block in blocks:
+        done = subprocess.run(["bash", "-n"], input=block, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), name

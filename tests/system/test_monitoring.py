@@ -98,9 +98,7 @@ def drive(target: str) -> None:
     with contextlib.closing(grpc.insecure_channel(target)) as channel:
         stub: Any = pb_grpc.HeadlightServiceStub(channel)
         message = pb.EncodeRequest(inputs=[pb.Input(text=text) for text in many])
-        with pytest.raises(grpc.RpcError) as late:  # nothing has shown yet how long it takes, so it is begun
-            stub.Encode(message, timeout=0.3)
-        assert late.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        late(stub)
         with Client(target) as client:
             client.model()
             client.tokenize([TEXT])
@@ -116,6 +114,23 @@ def drive(target: str) -> None:
         codes = [call.code() for call in flood]
         assert codes.count(grpc.StatusCode.OK) >= 1
         assert codes.count(grpc.StatusCode.RESOURCE_EXHAUSTED) >= 20
+
+
+def late(stub: Any) -> None:
+    """A stream whose deadline passes while nothing is said."""
+    over = threading.Event()
+
+    def silence() -> Iterator[pb.EncodeStreamRequest]:
+        over.wait()
+        yield from ()
+
+    stub.GetModel(pb.GetModelRequest(), timeout=60)  # so that the stream does not wait for a connection
+    try:
+        with pytest.raises(grpc.RpcError) as ended:
+            list(stub.EncodeStream(silence(), timeout=0.5))
+    finally:
+        over.set()
+    assert ended.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def found(prometheus: Prometheus, expression: str) -> list[float]:

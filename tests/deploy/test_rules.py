@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from deploy.check import rules as check
-from deploy.prometheus import names, sources
+from deploy.prometheus import sources
 from service.metrics import REASONS, SECONDS
 
 COMPONENT = yaml.safe_load((sources.OPERATOR.parent / "kustomization.yaml").read_text(encoding="utf-8"))
@@ -57,7 +57,7 @@ def test_every_reason_is_somebodys() -> None:
     kinds = {frozenset(found.split("|")) for found in re.findall(r'reason(?:=~|!~)"([^"]+)"', text)}
     known = frozenset[str]().union(*kinds)
     assert sum(map(len, kinds)) == len(known), "a reason is of two kinds"
-    assert known == {*REASONS, *names.PENDING_REASONS}
+    assert known == set(REASONS)
 
 
 def test_the_edge_of_the_latency_is_that_of_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,12 +78,6 @@ def test_a_name_that_is_none_is_found_with_its_place() -> None:
         "here reads headlight_txets_total, which no metric, rule or exporter is called",
         "there: no reason is called 'bored'",
     ]
-
-
-def test_what_is_pending_is_no_longer_once_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "PENDING", {"headlight_texts_total": ""})
-    with pytest.raises(ValueError, match="headlight_texts_total: in service"):
-        names.known_names(set())
 
 
 def test_every_alert_says_enough() -> None:

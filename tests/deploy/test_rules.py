@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+import service
 from deploy.check import rules as check
 from deploy.prometheus import sources
 from service.metrics import REASONS, SECONDS
@@ -152,3 +153,14 @@ def test_commands_of_runbooks_are_of_a_shell() -> None:
     for name, block in blocks:
         done = subprocess.run(["bash", "-n"], input=block, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, ""), name
+
+
+def test_events_that_runbooks_look_for_are_logged_by_that_name() -> None:
+    looked_for = {
+        name
+        for path in check.RUNBOOKS.glob("*.md")
+        for name in re.findall(r'\.event == "(\w+)"', path.read_text(encoding="utf-8"))
+    }
+    code = "".join(path.read_text(encoding="utf-8") for path in Path(service.__file__).parent.glob("*.py"))
+    assert looked_for
+    assert looked_for <= set(re.findall(r'"event": "(\w+)"', code))

@@ -191,7 +191,7 @@ OPTIONS: dict[str, Json] = {
         },
         "yAxis": {"axisPlacement": "left", "unit": "s", "reverse": False},
         "legend": {"show": True},
-        "tooltip": {"show": True, "yHistogram": False},
+        "tooltip": {"show": True, "mode": "single", "yHistogram": False},  # the first to Grafana 10, the second to 11
         "rowsFrame": {"layout": "auto"},
         "exemplars": {"color": "rgba(255,0,255,0.7)"},
         "filterValues": {"le": 1e-9},

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+import service
 from deploy.check import rules as check
-from deploy.prometheus import names, sources
+from deploy.prometheus import sources
 from service.metrics import REASONS, SECONDS
 
 COMPONENT = yaml.safe_load((sources.OPERATOR.parent / "kustomization.yaml").read_text(encoding="utf-8"))
@@ -56,7 +58,7 @@ def test_every_reason_is_somebodys() -> None:
     kinds = {frozenset(found.split("|")) for found in re.findall(r'reason(?:=~|!~)"([^"]+)"', text)}
     known = frozenset[str]().union(*kinds)
     assert sum(map(len, kinds)) == len(known), "a reason is of two kinds"
-    assert known == {*REASONS, *names.PENDING_REASONS}
+    assert known == set(REASONS)
 
 
 def test_the_edge_of_the_latency_is_that_of_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,12 +79,6 @@ def test_a_name_that_is_none_is_found_with_its_place() -> None:
         "here reads headlight_txets_total, which no metric, rule or exporter is called",
         "there: no reason is called 'bored'",
     ]
-
-
-def test_what_is_pending_is_no_longer_once_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "PENDING", {"headlight_texts_total": ""})
-    with pytest.raises(ValueError, match="headlight_texts_total: in service"):
-        names.known_names(set())
 
 
 def test_every_alert_says_enough() -> None:
@@ -145,3 +141,26 @@ def test_where_runbooks_can_be_read_is_set_for_every_group_that_alerts() -> None
     groups = [group["name"] for group in sources.groups() if any("alert" in rule for rule in group["rules"])]
     assert target["fieldPaths"] == [f"spec.groups.[name={name}].rules.*.annotations.runbook_url" for name in groups]
     assert COMPONENT["configMapGenerator"][0]["literals"] == ["deploy=deploy"]
+
+
+def test_commands_of_runbooks_are_of_a_shell() -> None:
+    blocks = [
+        (path.name, block)
+        for path in sorted(check.RUNBOOKS.glob("*.md"))
+        for block in re.findall(r"^```sh\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    ]
+    assert {name for name, _ in blocks} == {path.name for path in check.RUNBOOKS.glob("*.md")}
+    for name, block in blocks:
+        done = subprocess.run(["bash", "-n"], input=block, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), name
+
+
+def test_events_that_runbooks_look_for_are_logged_by_that_name() -> None:
+    looked_for = {
+        name
+        for path in check.RUNBOOKS.glob("*.md")
+        for name in re.findall(r'\.event == "(\w+)"', path.read_text(encoding="utf-8"))
+    }
+    code = "".join(path.read_text(encoding="utf-8") for path in Path(service.__file__).parent.glob("*.py"))
+    assert looked_for
+    assert looked_for <= set(re.findall(r'"event": "(\w+)"', code))

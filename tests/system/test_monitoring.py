@@ -1,8 +1,7 @@
-"""A real Prometheus with the shipped rules scrapes the real service under every kind of traffic: no expression is empty.
+"""A real Prometheus with the shipped rules scrapes the real service, which has TLS, tokens and quotas, under every kind of traffic.
 
-kube-state-metrics is absent in a test without a cluster, so a page with the names that are read of it stands in
-(KUBE_STATE in deploy/prometheus/names.py), likewise for the metrics that the service does not have yet (PENDING there), and for those
-that it has with TLS and tokens alone (OPTIONAL there). What these stand for is not tested here. All else is measured.
+No expression is empty. kube-state-metrics is absent in a test without a cluster, so a page with the names that are read of it stands
+in (KUBE_STATE in deploy/prometheus/names.py), with values on which all is well: what these stand for is not tested here.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import http.server
 import math
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -22,16 +22,19 @@ from deploy.check.rules import queries, substituted
 from deploy.grafana import dashboard
 from deploy.prometheus import sources
 from deploy.prometheus.expressions import selectors, without_conditions
-from deploy.prometheus.names import KUBE_STATE, OPTIONAL, PENDING
-from headlight import AttentionSpec, Client, InvalidInput
+from deploy.prometheus.names import KUBE_STATE
+from headlight import AttentionSpec, Client, InvalidInput, Unauthenticated
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.priority import to_priority
+from tests.certificates import Authority
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 from tests.system.scraper import Prometheus
 
 SECONDS = 30  # until all is scraped, recorded and there
+TOKEN = "the-token-of-search-in-a-test"
+BEARER = (("authorization", f"Bearer {TOKEN}"),)
 TEXT = "def read(path): return json.loads(open(path).read()) "
 PLACE = {
     "namespace": "test",
@@ -48,7 +51,7 @@ class StandIn(http.server.BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", "text/plain; version=0.0.4")
         self.end_headers()
-        self.wfile.write("\n".join((*KUBE_STATE.values(), *PENDING.values(), *OPTIONAL.values(), "")).encode())
+        self.wfile.write("\n".join((*KUBE_STATE.values(), "")).encode())
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -69,7 +72,13 @@ def stand_in() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def prometheus(stand_in: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """It has scraped the service before and after the traffic; the service's queue is short."""
-    with Service(bundle_of("docs-rope"), "--max-queue-tokens", "16384") as service:
+    folder = tmp_path_factory.mktemp("access")
+    authority = Authority(folder / "authority")
+    pair = authority.sign("headlight", days=90)
+    (folder / "tokens").write_text(f"search {TOKEN}\n", encoding="ascii")
+    queue = ("--max-queue-tokens", "16384", "--quota-tokens-per-second", "1000000")
+    tls = ("--tls-cert", str(pair.cert), "--tls-key", str(pair.key), "--health", "127.0.0.1:0")
+    with Service(bundle_of("docs-rope"), *queue, *tls, "--auth-tokens", str(folder / "tokens")) as service:
         jobs = [
             {"job_name": "headlight", "static_configs": [{"targets": [service.http], "labels": PLACE}]},
             {
@@ -86,22 +95,23 @@ def prometheus(stand_in: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
         running = Prometheus(yaml.safe_dump(config), tmp_path_factory.mktemp("prometheus"))
         try:
             running.until(lambda: running.value('headlight_texts_total{priority="bulk"} + 1') == 1)
-            drive(service.target)
+            drive(service.target, authority.cert)
             yield running
         finally:
             running.stop()
 
 
-def drive(target: str) -> None:
-    """Everything that callers do: unary, in streams, with attention, in bulk, too late, wrongly, too much, and leave."""
+def drive(target: str, ca: Path) -> None:
+    """Everything that callers do: unary, in streams, with attention, in bulk, too late, wrongly, too much, and without a token."""
     many = [TEXT * 4] * 150
-    with contextlib.closing(grpc.insecure_channel(target)) as channel:
+    credentials = grpc.ssl_channel_credentials(ca.read_bytes())
+    with contextlib.closing(grpc.secure_channel(target, credentials)) as channel:
         stub: Any = pb_grpc.HeadlightServiceStub(channel)
         message = pb.EncodeRequest(inputs=[pb.Input(text=text) for text in many])
-        with pytest.raises(grpc.RpcError) as late:  # nothing has shown yet how long it takes, so it is begun
-            stub.Encode(message, timeout=0.3)
-        assert late.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-        with Client(target) as client:
+        late(stub)
+        with Client(target, tls_ca=ca) as stranger, pytest.raises(Unauthenticated):
+            stranger.model()
+        with Client(target, tls_ca=ca, token=TOKEN) as client:
             client.model()
             client.tokenize([TEXT])
             client.encode([TEXT, "one", "two words"])
@@ -112,10 +122,29 @@ def drive(target: str) -> None:
             with pytest.raises(InvalidInput):
                 client.encode([TEXT * 4000])
         message.priority = to_priority("bulk")
-        flood = [stub.Encode.future(message, timeout=60) for _ in range(40)]
+        flood = [stub.Encode.future(message, timeout=60, metadata=BEARER) for _ in range(40)]
         codes = [call.code() for call in flood]
         assert codes.count(grpc.StatusCode.OK) >= 1
         assert codes.count(grpc.StatusCode.RESOURCE_EXHAUSTED) >= 20
+
+
+def late(stub: Any) -> None:
+    """A stream whose deadline passes while nothing is said."""
+    over = threading.Event()
+
+    def silence() -> Iterator[pb.EncodeStreamRequest]:
+        over.wait()
+        yield from ()
+
+    stub.GetModel(
+        pb.GetModelRequest(), timeout=60, metadata=BEARER
+    )  # so that the stream does not wait for a connection
+    try:
+        with pytest.raises(grpc.RpcError) as ended:
+            list(stub.EncodeStream(silence(), timeout=0.5, metadata=BEARER))
+    finally:
+        over.set()
+    assert ended.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def found(prometheus: Prometheus, expression: str) -> list[float]:

@@ -32,6 +32,9 @@ SERIES = {
     "headlight_attend_runs_total": "model",
     "headlight_rejected_total": "model reason",
     "headlight_cancelled_total": "model stage",
+    "headlight_ready": "",
+    "headlight_stuck": "",
+    "headlight_provider_fallback": "model",
     "headlight_model_info": "model version sha256 provider precision positions",
 }
 VALUES = {  # of the labels whose sets are closed and which every scrape shows, from the first
@@ -42,7 +45,7 @@ VALUES = {  # of the labels whose sets are closed and which every scrape shows, 
     ("headlight_output_bytes_total", "output"): {"pooled", "tokens", "attention", "hidden"},
     ("headlight_cancelled_total", "stage"): {"tokenize", "queue", "infer", "send"},
     ("headlight_rejected_total", "reason"): {
-        *("request_bytes", "queue_tokens", "output_bytes", "wait_beyond_deadline", "stalled_reader"),
+        *("request_bytes", "queue_tokens", "output_bytes", "wait_beyond_deadline", "stalled_reader", "quota"),
         *("invalid_input", "unavailable", "deadline_exceeded", "internal"),
     },
 }

@@ -1,0 +1,37 @@
+"""That the checks which promtool makes find what is wrong. That they find nothing now is for `python -m deploy.check.rules` to say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deploy.check import rules as check
+from deploy.prometheus import sources
+
+
+def test_an_expression_that_does_not_parse_is_found_with_its_place() -> None:
+    assert check.parsed([("here", "sum(up)"), ("there", "max(up)")]) == []
+    [problem] = check.parsed([("here", "sum(up)"), ("there", "sum(up")])
+    assert "unclosed left parenthesis" in problem
+
+
+def test_an_alert_that_does_not_do_as_its_test_says_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [latency] = [path for path in sources.TEST_FILES if path.name == "latency.yaml"]
+    text = latency.read_text(encoding="utf-8").replace("../", f"{sources.HERE}/")
+    assert text.count("'0+300x30'") == 1, "of 400 a step, so that 100 are late"
+    changed = tmp_path / "latency.yaml"
+    monkeypatch.setattr(sources, "TEST_FILES", (changed,))
+    changed.write_text(text, encoding="utf-8")
+    assert check.alerts_fire_and_do_not() == []
+    changed.write_text(text.replace("'0+300x30'", "'0+399x30'"), encoding="utf-8")
+    [problem] = check.alerts_fire_and_do_not()
+    assert "a quarter slower than the edge pages" in problem
+
+
+def test_a_rule_that_promtool_does_not_like_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    twice = tmp_path / "rules.yaml"
+    twice.write_text("groups: [{name: a, rules: [{record: b, expr: up}, {record: b, expr: up}]}]", encoding="ascii")
+    monkeypatch.setattr(sources, "RULE_FILES", (twice,))
+    [problem] = check.rules_are_valid()
+    assert "duplicate rule" in problem

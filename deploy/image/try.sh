@@ -79,7 +79,7 @@ START
 unshare --mount sh "$store/start.sh" "$mounted" "$bundle" $variables \
   python -m service --grpc "127.0.0.1:$port" --http 127.0.0.1:0 2>"$store/service.log" &
 pid=$!
-until grep -q '"event": *"ready"' "$store/service.log"; do
+until grep -q '"event": *"serving"' "$store/service.log"; do
   kill -0 "$pid" 2>/dev/null || { tail -5 "$store/service.log" >&2; exit 1; }
   sleep 0.2
 done

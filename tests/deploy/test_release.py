@@ -116,6 +116,9 @@ def test_what_the_service_did_not_answer_about_is_not_taken_for_clean(
     audit_that_says(monkeypatch, tmp_path, audited(name="uv", skip_reason="not found"))
     [problem] = release.vulnerabilities()
     assert problem.endswith("did not answer about uv")
+    audit_that_says(monkeypatch, tmp_path, json.dumps({"dependencies": [{"name": "uv", "skip_reason": "not found"}]}))
+    [problem] = release.vulnerabilities()
+    assert "did not answer about any of its" in problem
 
 
 def test_a_service_that_cannot_be_reached_is_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -170,8 +170,10 @@ def vulnerabilities() -> Problems:
             continue
         answered = {canonical(entry["name"]) for entry in audited if "vulns" in entry}
         # A package that the service does not know is skipped by pip-audit, which then calls the rest clean.
-        if unknown := sorted(set(read_lock(path)) - answered):
-            yield f"{path.name}: not audited, for the vulnerability service did not answer about {', '.join(unknown)}"
+        locked = read_lock(path)
+        if unknown := sorted(set(locked) - answered):
+            about = ", ".join(unknown) if answered else f"any of its {len(locked)} packages"
+            yield f"{path.name}: not audited, for the vulnerability service did not answer about {about}"
         for entry in audited:
             for known in entry.get("vulns", ()):
                 mended = ", ".join(known["fix_versions"]) or "no version yet"

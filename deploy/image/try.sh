@@ -2,7 +2,7 @@
 # Builds the CPU image for real, without a container engine or a registry: a base made by debootstrap, built upon by buildah. Then starts it as a
 # pod would: its root read-only, a writable /tmp, another user without capabilities; and asks it something.
 #   deploy/image/try.sh PYTHON BUNDLE [cpu|gpu]    needs root and `apt-get install buildah debootstrap`; leaves the image in STORE (build/image-try)
-# PYTHON has Headlight's client. For gpu it stops after looking whether CUDA's libraries are found: serving takes a device.
+# PYTHON has Headlight's client. For gpu it also looks whether CUDA's libraries are found, and then serves on the CPU.
 set -eu
 
 python="$1"
@@ -55,7 +55,6 @@ if [ "$variant" = gpu ]; then
   echo "not in the image: ${missing:-nothing}"
   chroot "$mounted" /opt/venv/bin/python -c 'import ctypes; [ctypes.CDLL(name) for name in ("libcudnn.so.9", "libcufft.so.12", "libnvrtc.so.13")]'
   test "$(echo "$missing" | grep -c 'not found')" = "$(echo "$missing" | grep -c 'libcuda.so.1')"
-  exit 0
 fi
 
 # The variables of the image, one in a line; none of them has a space.
@@ -79,7 +78,7 @@ START
 unshare --mount sh "$store/start.sh" "$mounted" "$bundle" $variables \
   python -m service --grpc "127.0.0.1:$port" --http 127.0.0.1:0 2>"$store/service.log" &
 pid=$!
-until grep -q '"event": *"ready"' "$store/service.log"; do
+until grep -q '"event": *"serving"' "$store/service.log"; do
   kill -0 "$pid" 2>/dev/null || { tail -5 "$store/service.log" >&2; exit 1; }
   sleep 0.2
 done

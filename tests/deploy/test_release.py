@@ -1,0 +1,162 @@
+"""`make release-check` fails for what is wrong and for what it could not ask. Its tools are played by a script here; no network."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.image import release
+from deploy.image.locked import IMAGE, ROOT, read_lock, requirements_file
+
+FILES = ("pyproject.toml", "headlight/__init__.py", "deploy/image/Dockerfile")
+DIGEST = "a" * 64
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What `versions` and `base` read, as it would be at a release: they find nothing wrong."""
+    for name in FILES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "CHANGELOG.md").write_text(
+        "# Changelog\n\n## [Unreleased]\n\n## [0.1.0] - 2026-12-01\n\n- All of it.\n"
+    )
+    (tmp_path / "deploy/kustomization.yaml").write_text(
+        "images:\n  - name: headlight\n    newName: registry.example.com/headlight\n    newTag: 0.1.0-gpu\n"
+        "  - name: headlight-bundle\n    newTag: 7.0.0\n"
+    )
+    replace(tmp_path / "deploy/image/Dockerfile", "debian:12-slim\n", f"debian:12-slim@sha256:{DIGEST}\n")
+    monkeypatch.setattr(release, "ROOT", tmp_path)
+    return tmp_path
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_one_version_everywhere_and_a_base_by_digest_are_no_problem(repository: Path) -> None:
+    assert list(release.versions()) == []
+    assert list(release.base()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("pyproject.toml", 'version = "0.1.0"', 'version = "0.2.0"', "headlight/__init__.py says 0.1.0"),
+        ("headlight/__init__.py", '"0.1.0"', '"0.2.0"', "headlight/__init__.py says 0.2.0"),
+        ("deploy/image/Dockerfile", "ARG VERSION=0.1.0", "ARG VERSION=0.2.0", "(ARG VERSION) says 0.2.0"),
+        ("CHANGELOG.md", "[0.1.0]", "[0.2.0]", "(its newest section) says 0.2.0"),
+        ("CHANGELOG.md", "## [Unreleased]\n", "## [Unreleased]\n\n- More.\n", "says Unreleased"),
+        ("deploy/kustomization.yaml", "0.1.0-gpu", "0.2.0", "(newTag) says 0.2.0"),
+        ("deploy/kustomization.yaml", "- name: headlight\n", "- name: other\n", "no overlay"),
+        ("deploy/kustomization.yaml", "images:", "app.kubernetes.io/version: 0.2.0\nimages:", "version) says 0.2.0"),
+    ],
+)
+def test_a_version_that_differs_is_named_with_its_place(
+    repository: Path, name: str, old: str, new: str, message: str
+) -> None:
+    replace(repository / name, old, new)
+    problems = list(release.versions())
+    assert problems
+    assert all("0.1.0" in problem or "no overlay" in problem for problem in problems)
+    assert any(message in problem for problem in problems), problems
+
+
+def test_a_base_without_a_digest_is_a_problem_with_its_remedy(repository: Path) -> None:
+    replace(repository / "deploy/image/Dockerfile", f"@sha256:{DIGEST}", "")
+    [problem] = release.base()
+    assert "without a digest" in problem
+    assert "imagetools inspect debian:12-slim --format '{{.Manifest.Digest}}'" in problem
+
+
+def test_what_is_not_committed_is_named(repository: Path) -> None:
+    subprocess.run(["git", "init", "--quiet"], cwd=repository, check=True)
+    assert "not committed: ?? CHANGELOG.md" in list(release.uncommitted())
+
+
+def audit_that_says(monkeypatch: pytest.MonkeyPatch, folder: Path, output: str, code: int = 0) -> None:
+    """pip-audit, played by a script."""
+    script = folder / "pip-audit"
+    body = f"#!{sys.executable}\nimport sys\nsys.stdout.write({output!r})\nsys.stderr.write('no route')\nsys.exit({code})\n"
+    script.write_text(body, encoding="utf-8")
+    script.chmod(0o755)
+    monkeypatch.setattr(release, "tool", lambda name: folder / name)
+    monkeypatch.setattr(release, "LOCKS", [])
+
+
+def audited(**changes: Any) -> str:
+    """The form of pip-audit's answer about the tools, clean but for the changes to the entry of uv."""
+    pins = read_lock(IMAGE / "tools.txt").values()
+    entries = [{"name": pin.name, "version": pin.version, "vulns": []} for pin in pins]
+    return json.dumps({"dependencies": [changes if entry["name"] == "uv" and changes else entry for entry in entries]})
+
+
+def test_a_clean_audit_of_everything_is_no_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    audit_that_says(monkeypatch, tmp_path, audited())
+    assert list(release.vulnerabilities()) == []
+
+
+def test_a_vulnerability_is_named_with_what_mends_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    known = {"id": "CVE-1", "fix_versions": ["2.0"]}
+    audit_that_says(monkeypatch, tmp_path, audited(name="uv", version="1.0", vulns=[known]), code=1)
+    assert list(release.vulnerabilities()) == ["tools.txt: uv 1.0 has CVE-1, mended in 2.0"]
+
+
+def test_what_the_service_did_not_answer_about_is_not_taken_for_clean(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    audit_that_says(monkeypatch, tmp_path, audited(name="uv", skip_reason="not found"))
+    [problem] = release.vulnerabilities()
+    assert problem.endswith("did not answer about uv")
+    audit_that_says(monkeypatch, tmp_path, json.dumps({"dependencies": [{"name": "uv", "skip_reason": "not found"}]}))
+    [problem] = release.vulnerabilities()
+    assert "did not answer about any of its" in problem
+
+
+def test_a_service_that_cannot_be_reached_is_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    audit_that_says(monkeypatch, tmp_path, "", code=1)
+    assert list(release.vulnerabilities()) == ["tools.txt: pip-audit could not ask: no route"]
+
+
+def entry(name: str, digest: str, licence: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "license_expression": licence},
+        "download_info": {"archive_info": {"hashes": {"sha256": digest}}},
+    }
+
+
+def test_files_that_are_not_locked_and_licences_that_are_not_accepted_are_problems(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def report(variant: str, processor: str, python: str) -> list[dict[str, Any]]:
+        if python == "3.12":
+            raise RuntimeError("no wheel of numpy")
+        pins = read_lock(requirements_file(variant))
+        good = next(iter(pins["numpy"].hashes))
+        return [entry("grpcio", DIGEST, "MIT"), entry("numpy", good, "SSPL-1.0" if processor == "aarch64" else "MIT")]
+
+    monkeypatch.setattr(release, "report", report)
+    problems = list(release.files())
+    assert "gpu, aarch64, Python 3.12: no wheel of numpy" in problems
+    assert "cpu, x86_64, Python 3.11: the index offers a file of grpcio whose digest is not locked" in problems
+    assert problems[-1] == "numpy is under 'SSPL-1.0', which licences.toml does not accept"
+    assert len(problems) == 2 * 2 + 2 * 2 + 1
+
+
+def test_one_failed_check_fails_all_and_the_rest_is_checked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checks = {"first": lambda: iter(["it is wrong"]), "second": lambda: iter([])}
+    monkeypatch.setattr(release, "CHECKS", checks)
+    assert release.main() == 1
+    assert capsys.readouterr().out.split() == ["FAILED", "first", "it", "is", "wrong", "ok", "second"]
+    monkeypatch.setattr(release, "CHECKS", {"second": checks["second"]})
+    assert release.main() == 0

@@ -136,7 +136,7 @@ families-table: $(FAMILIES_SETUP) ## the same as a table of distances; writes be
 	$(FAMILIES_PY) -W ignore -m tests.families.table
 
 system: $(SETUP) $(MANIFESTS) ## real processes, real clients; installs the Debian packages they need
-	tests/system/require.sh node npm prometheus promtool chromium
+	tests/system/require.sh node npm nginx openssl prometheus promtool chromium
 	$(PY) -m pytest tests/system --timeout=600
 
 deploy-check: $(DEPLOY_SETUP) ## everything under deploy/ that can be held to a rule without a cluster; needs kubectl 1.31 or later

@@ -7,12 +7,13 @@ import sys
 from typing import NoReturn
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # must stand before ONNX Runtime is loaded
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else it tells of each refused handshake, on lines that are not JSON
 
 import asyncio
 import logging
 
 from headlight.errors import BundleError
-from service import logs
+from service import logs, security
 from service.config import Config, ConfigError
 from service.loading import load
 from service.memory import settle_allocator
@@ -46,8 +47,9 @@ async def serve(config: Config) -> NoReturn:
 
 
 def check(config: Config) -> int:
-    """Verify the bundle and run its golden inputs; one line says what came of it."""
+    """Look at certificates and tokens, verify the bundle and run its golden inputs; one line says what came of it."""
     logging.getLogger().addHandler(logging.NullHandler())  # else errors on the way would be printed too
+    security.check(config)
     try:
         runtime = load(config)
     except BundleError as error:

@@ -16,6 +16,7 @@ from headlight.runtime.items import EncodeItem, ItemResult
 from headlight.runtime.rounding import AS_LONG, Rounding
 from headlight.runtime.values import Role
 from service.groups import Answer, Group, Slot
+from service.heartbeat import Heartbeat
 from service.lanes import Batch, Budget, Entry, LaneKey
 from service.permits import Permit
 from service.policy import Lanes
@@ -58,7 +59,11 @@ class BatchReport(NamedTuple):
 
 
 class Batcher:
-    """The queue and its workers. `submit` from the event loop; `run` is its one task, watched by whoever starts it."""
+    """The queue and its workers. `submit` from the event loop; `run` is its one task, watched by whoever starts it.
+
+    Attributes:
+        heart: beats when a batch is begun or done. One larger than its lane's budget, as one long text is, has as much more time.
+    """
 
     def __init__(
         self,
@@ -85,6 +90,8 @@ class Batcher:
             clock: seconds, monotonic.
         """
         self._engines = engines
+        self._budgets = budgets
+        self.heart = Heartbeat(clock)
         self._lanes: Lanes[Slot] = Lanes(budgets, bulk_seconds=bulk_seconds)
         self._rounding = rounding
         self._streams = Streams(streams)
@@ -141,6 +148,7 @@ class Batcher:
             if expiry is not None:
                 expiry.cancel()
             self._waiting.discard(group)
+            self.heart.end()
             group.entries.clear()  # they refer back to the group
             if not group.future.cancelled():
                 group.future.exception()  # seen, even where a cancellation overtook it
@@ -186,6 +194,7 @@ class Batcher:
             group.entries.append(entry)
             self._lanes.add(entry)
         self._waiting.add(group)
+        self.heart.begin()
         self._work.set()
         return group
 
@@ -214,6 +223,9 @@ class Batcher:
         """Run one batch; its stream is free again afterwards."""
         model = batch.entries[0].lane.model
         run, begun = self._engines[model].run, self._clock()
+        patience = batch.padded / self._budgets[batch.entries[0].lane].tokens
+        self.heart.begin(patience)
+        self.heart.beat()
         try:
             try:
                 items = [entry.value.item for entry in batch.entries]
@@ -228,6 +240,8 @@ class Batcher:
             self._failures[model] = 0
         finally:
             self._streams.end(started)
+            self.heart.end(patience)
+            self.heart.beat()
             self._work.set()  # for those who wait for a stream
 
     def _deliver(self, batch: Batch[Slot], results: list[ItemResult], started: float, wide: bool) -> None:

@@ -18,6 +18,7 @@ from prometheus_client import Counter
 
 from headlight.errors import InvalidInput
 from service.deadline import deadline_of
+from service.gate import EXEMPT, Gate
 from service.inflight import InFlight, Stay
 from service.metrics import Metrics
 from service.sending import when_sent
@@ -53,9 +54,10 @@ class _Series:
 class Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # the same
     """Wraps each method's handler, once."""
 
-    def __init__(self, metrics: Metrics, in_flight: InFlight) -> None:
+    def __init__(self, metrics: Metrics, in_flight: InFlight, gate: Gate | None = None) -> None:
         self._metrics = metrics
         self._in_flight = in_flight
+        self._gate = gate
         self._wrapped: dict[str, Handler] = {}
         self._unknown = _Series(metrics, "unary", "other", "other")  # whatever name a caller invents
 
@@ -82,6 +84,7 @@ class Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # the 
             _Series(self._metrics, _kind(handler), service, name),
             self._in_flight if method.startswith(OURS) else InFlight(),
             handler,
+            None if method.startswith(EXEMPT) else self._gate,
         )
         # All take a stream: left to read the one message itself, gRPC never answers a call that ends without it. It costs
         # nothing, other than to look for a second message (a sixth of the speed of small calls): that one is never read.
@@ -94,8 +97,9 @@ class Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # the 
 class _Guard:
     """The wrapped behaviours of one method. They take bytes, so that undecodable ones are answered like any other."""
 
-    def __init__(self, series: _Series, in_flight: InFlight, handler: Handler) -> None:
+    def __init__(self, series: _Series, in_flight: InFlight, handler: Handler, gate: Gate | None) -> None:
         self._series = series
+        self._gate = gate
         self._in_flight = in_flight
         self._handler: Any = handler  # its behaviours are untyped
 
@@ -150,6 +154,8 @@ class _Guard:
         self._series.started.inc()
         stay = Stay(self._in_flight)
         try:
+            if self._gate is not None:
+                self._gate.enter(context)
             answer = await call(stay)
             when_sent(functools.partial(self._answered, context))
             return answer

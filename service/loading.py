@@ -9,6 +9,7 @@ import numpy as np
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import EncodeItem, Manifest, Runtime, Selection
 from headlight.runtime.items import everything
+from headlight.runtime.onnx_session import gpu_installed
 from headlight.runtime.rounding import Rounding
 from service.admission import RESERVE, Admission, largest_output
 from service.batcher import Batcher, BatchReport, Engine
@@ -102,7 +103,9 @@ def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Thr
         provider=runtime.provider,
         precision=runtime.precision,
         positions=manifest.architecture.positions,
-        gauges=_gauges(admission),
+        gauges=_gauges(
+            admission, fell_back=config.provider == "auto" and runtime.provider == "cpu" and gpu_installed()
+        ),
     )
     model = ServedModel(
         runtime,
@@ -129,7 +132,7 @@ def make_admission(config: Config, told: pb.Limits, streams: int) -> Admission:
     )
 
 
-def _gauges(admission: Admission) -> dict[str, Callable[[], float]]:
+def _gauges(admission: Admission, fell_back: bool) -> dict[str, Callable[[], float]]:
     """What is asked at each scrape: one for each of metrics.GAUGES."""
     return {
         "queue_tokens": lambda: admission.tokens.held,
@@ -137,6 +140,7 @@ def _gauges(admission: Admission) -> dict[str, Callable[[], float]]:
         "backlog_seconds": lambda: admission.backlog_seconds,
         "held_request_bytes": lambda: admission.requests.held,
         "held_output_bytes": lambda: admission.outputs.held,
+        "provider_fallback": lambda: float(fell_back),
     }
 
 

@@ -22,6 +22,7 @@ log = logging.getLogger("service.status")
 
 STATUS_BY_CODE: Mapping[Code, grpc.StatusCode] = {
     Code.INVALID_INPUT: grpc.StatusCode.INVALID_ARGUMENT,
+    Code.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
     Code.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     Code.OVERLOADED: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Code.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,

@@ -25,6 +25,8 @@ ALLOWED = {
         "headlight.pb",
         "headlight.errors",
         "headlight.results",
+        "headlight.pem",
+        "headlight.watched",
         "headlight.priority",
         "headlight.spec",
         "headlight.wire",

@@ -17,6 +17,7 @@ from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.runtime import Runtime
 from headlight.runtime.workers import Workers
 from service.config import Config
+from service.gate import Gate
 from service.health import Readiness
 from service.inflight import InFlight
 from service.loading import assemble
@@ -56,14 +57,16 @@ Serve = Callable[..., AbstractAsyncContextManager[Service]]
 
 
 @contextlib.asynccontextmanager
-async def serving(runtime: FakeRuntime | None = None, *, loaded: bool = True, **options: Any) -> AsyncIterator[Service]:
+async def serving(
+    runtime: FakeRuntime | None = None, *, loaded: bool = True, gate: Gate | None = None, **options: Any
+) -> AsyncIterator[Service]:
     config = Config(bundle=Path("none"), grpc=Address("127.0.0.1", 0), **options)
     runtime = runtime or FakeRuntime()
     runtime.workers = Workers(config.streams or runtime.workers.streams)
     metrics, readiness, in_flight, models = Metrics(), Readiness(), InFlight(), Models()
     tokenizers = Threads(1, "tokenize")
     servicer = HeadlightServicer(models, config.stall_seconds)
-    server = build_server(config, servicer, readiness, metrics, in_flight)
+    server = build_server(config, servicer, readiness, metrics, in_flight, gate)
     port = bind(server, config.grpc)
     await server.start()
     await readiness.set(serving=loaded)

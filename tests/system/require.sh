@@ -13,7 +13,7 @@ present() {
 
 package_of() {
   case "$1" in
-    chromium | make | npm | prometheus) echo "$1" ;;
+    chromium | make | nginx | npm | openssl | prometheus) echo "$1" ;;
     node) echo nodejs ;;
     promtool) echo prometheus ;;
     venv) echo python3-venv ;;

@@ -117,7 +117,9 @@ def test_prometheus_reads_what_was_counted(service: Service, prometheus: Prometh
         > 0
     )
     ours = prometheus.get("query", query='{__name__=~"headlight_.+"}')["result"]
-    assert all(found["metric"]["model"] == "docs-rope" for found in ours)
+    models = {found["metric"]["__name__"]: found["metric"].get("model") for found in ours}
+    assert {name for name, model in models.items() if model is None} == {"headlight_ready", "headlight_stuck"}
+    assert set(models.values()) == {"docs-rope", None}
 
 
 def test_promtool_has_no_complaint(service: Service) -> None:

@@ -139,7 +139,7 @@ system: $(SETUP) $(MANIFESTS) ## real processes, real clients; installs the Debi
 	tests/system/require.sh node npm nginx openssl prometheus promtool chromium
 	$(PY) -m pytest tests/system --timeout=600
 
-deploy-check: $(DEPLOY_SETUP) ## everything under deploy/ that can be held to a rule without a cluster; needs kubectl 1.31 or later
+deploy-check: $(DEPLOY_SETUP) build/bundles/docs-rope/manifest.json ## everything under deploy/ that can be held to a rule without a cluster; needs kubectl 1.31 or later
 	tests/system/require.sh kubectl node npm promtool
 	$(DEPLOY_PY) -m deploy.check
 	$(DEPLOY_PY) -m pytest tests/deploy

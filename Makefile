@@ -8,6 +8,7 @@ FAMILIES_VENV := .venv-families
 PEERS_VENV := .venv-peers
 PEERS_ONNX_VENV := .venv-peers-onnx
 INFINITY_VENV := .venv-infinity
+RELEASE_VENV := .venv-release
 DEPLOY_VENV := .venv-deploy
 PY := $(VENV)/bin/python
 PROTO_PY := $(PROTO_VENV)/bin/python
@@ -32,6 +33,7 @@ FAMILIES_SETUP := $(FAMILIES_VENV)/.installed
 PEERS_SETUP := $(PEERS_VENV)/.installed
 PEERS_ONNX_SETUP := $(PEERS_ONNX_VENV)/.installed
 INFINITY_SETUP := $(INFINITY_VENV)/.installed
+RELEASE_SETUP := $(RELEASE_VENV)/.installed
 DEPLOY_SETUP := $(DEPLOY_VENV)/.installed
 ALL_PEERS := $(PEERS_SETUP) $(PEERS_ONNX_SETUP) $(INFINITY_SETUP) $(FAMILIES_SETUP)
 
@@ -42,7 +44,7 @@ EXPORT_SOURCES := $(filter-out model/demo.py,$(wildcard model/*.py)) $(wildcard 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup proto proto-check train evaluate export run demo test adapters families families-table system deploy-check soak tune lint format bench serving clean
+.PHONY: help setup proto proto-check train evaluate export run demo test adapters families families-table system deploy-check image-check image-try lock sbom release-check soak tune monitoring lint format bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -139,13 +141,48 @@ system: $(SETUP) $(MANIFESTS) ## real processes, real clients; installs the Debi
 	tests/system/require.sh node npm nginx openssl prometheus promtool chromium
 	$(PY) -m pytest tests/system --timeout=600
 
-deploy-check: $(DEPLOY_SETUP) build/bundles/docs-rope/manifest.json ## everything under deploy/ that can be held to a rule without a cluster; needs kubectl 1.31 or later
+IMAGE := deploy/image
+# Whatever is in the image.
+IMAGE_SOURCES := $(IMAGE)/install.sh $(IMAGE)/requirements-cpu.txt LICENSE NOTICE $(shell find headlight service -type f -not -name '*.pyc')
+
+$(RELEASE_SETUP): $(IMAGE)/tools.txt
+	@test -x $(RELEASE_VENV)/bin/python || $(PYTHON) -m venv $(RELEASE_VENV)
+	@echo "Installing $< into $(RELEASE_VENV)"
+	@$(RELEASE_VENV)/bin/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: --requirement $<
+	@touch $@
+
+image-check: $(SETUP) $(RELEASE_SETUP) build/bundles/docs-rope/manifest.json ## install what the image holds into an empty folder and serve from it as another user; no engine needed
+	$(PY) -m pytest tests/image
+
+image-try: $(SETUP) build/bundles/docs-rope/manifest.json ## build the CPU image with buildah on a base made by debootstrap, and serve from it read-only (root, Debian, minutes)
+	$(IMAGE)/try.sh $(PY) build/bundles/docs-rope
+
+lock: $(RELEASE_SETUP) ## resolve the image's packages anew, with digests, into deploy/image/*.txt
+	$(IMAGE)/lock.sh $(RELEASE_VENV)/bin/uv
+
+build/image/cpu/.installed: $(IMAGE_SOURCES) | $(SETUP)
+	@rm -rf $(@D)
+	PIP="$(PY) -m pip" $(IMAGE)/install.sh cpu $(@D)
+	@touch $@
+
+sbom: $(RELEASE_SETUP) build/image/cpu/.installed ## what is in the CPU image, as CycloneDX; writes build/sbom-cpu.cdx.json
+	$(IMAGE)/sbom.sh $(RELEASE_VENV)/bin/cyclonedx-py build/image/cpu/venv/bin/python build/sbom-cpu.cdx.json
+
+# Not part of .ci/run: it asks an index of packages and the service that knows their vulnerabilities, and fails where it cannot.
+release-check: $(RELEASE_SETUP) proto-check ## what has to hold before a release: versions, digests, licences, known vulnerabilities (needs the network)
+	$(RELEASE_VENV)/bin/python -m deploy.image.release
+
+deploy-check: $(DEPLOY_SETUP) ## everything under deploy/ that can be held to a rule without a cluster; needs kubectl 1.31 or later
 	tests/system/require.sh kubectl node npm promtool
 	$(DEPLOY_PY) -m deploy.check
 	$(DEPLOY_PY) -m pytest tests/deploy
 
 soak: $(SETUP) build/bundles/docs-rope/manifest.json ## 30 minutes of load and faults, then 10 million mutated messages (2 hours)
 	$(PY) -m tests.soak --minutes 30 --fuzz 10000000
+
+monitoring: $(SETUP) ## write the PrometheusRule and the Grafana dashboard anew, from the rules and the metrics
+	$(PY) -m deploy.prometheus
+	$(PY) -m deploy.grafana
 
 lint: $(SETUP) proto-check ## formatting, ruff, mypy --strict, and stubs that match the contract
 	$(VENV)/bin/ruff format --check .

@@ -8,7 +8,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headlight.errors import DeadlineExceeded, HeadlightError, Unavailable
 from headlight.priority import Priority
@@ -22,6 +22,10 @@ from service.permits import Permit
 from service.policy import Lanes
 from service.streams import Started, Streams
 from service.threads import WorkerThreads
+from service.tracing import CURRENT, stage
+
+if TYPE_CHECKING:
+    from service.spans import BatchTracing
 
 log = logging.getLogger("service.batcher")
 EXPIRED = "the deadline passed in the queue; what had not started never will"
@@ -75,6 +79,7 @@ class Batcher:
         rounding: Rounding = AS_LONG,
         observe: Callable[[BatchReport], None] = lambda report: None,
         on_cancel: Callable[[LaneKey, str], None] = lambda lane, stage: None,
+        tracing: BatchTracing | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Nothing runs before `run`.
@@ -87,6 +92,7 @@ class Batcher:
             rounding: of the engines' batches.
             observe: told of every batch that succeeded.
             on_cancel: told of every request whose caller left: in "queue", or in "infer" where all its items had started.
+            tracing: makes a span of each batch with a traced request.
             clock: seconds, monotonic.
         """
         self._engines = engines
@@ -98,6 +104,7 @@ class Batcher:
         self._threads = WorkerThreads(2 * streams, "engine", behind=True)  # interactive ones do not wait for bulk
         self._observe = observe
         self._on_cancel = on_cancel
+        self._tracing = tracing
         self._clock = clock
         self._work = asyncio.Event()
         self._waiting: set[Group] = set()
@@ -134,10 +141,13 @@ class Batcher:
         if not permit.amount:
             raise RuntimeError("the permit has been given back already. This is a bug.")
         lane = LaneKey(model, items[0].role)
+        stage("queue")
         group = self._enqueue(lane, items, deadline, priority)
         expiry = self._expire_at(deadline, group)
         try:
-            return await group.future
+            answer = await group.future
+            stage("")
+            return answer
         except BaseException as error:  # failed, expired or cancelled: whatever still waits need not run
             waited = self._withdraw(group)
             group.abandon(permit, outputs)
@@ -185,6 +195,7 @@ class Batcher:
 
     def _enqueue(self, lane: LaneKey, items: Sequence[EncodeItem], deadline: float, priority: Priority) -> Group:
         group = Group(asyncio.get_running_loop().create_future(), [None] * len(items), len(items))
+        group.spans = CURRENT.get()
         now = self._clock()
         # All are of one age. From the longest, batches cut them in order of length, and none is left with a mixture of both ends.
         for place, item in sorted(enumerate(items), key=lambda placed: -len(placed[1].ids)):
@@ -226,13 +237,18 @@ class Batcher:
         patience = batch.padded / self._budgets[batch.entries[0].lane].tokens
         self.heart.begin(patience)
         self.heart.beat()
+        span = None if self._tracing is None else self._tracing.begin(batch, wide=started.wide)
+        failed = True
         try:
             try:
                 items = [entry.value.item for entry in batch.entries]
                 results = await self._threads.start(functools.partial(run, items, wide=started.wide))
+                failed = False
             finally:
                 for entry in batch.entries:
                     entry.value.group.ended(entry.length)
+                if span is not None:
+                    span.end(failed=failed)
         except Exception as error:  # whatever an engine raises concerns this batch alone
             await self._failed(model, batch, error)
         else:

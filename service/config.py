@@ -12,7 +12,7 @@ from headlight.runtime.providers import PRECISIONS, PROVIDERS
 from service.admission import largest_output
 from service.commandline import flag_of, parser_of
 from service.logs import LEVELS
-from service.parsing import Address, address, at_least, between, digest, flag, lengths, one_of
+from service.parsing import Address, address, at_least, between, digest, endpoint, flag, lengths, one_of
 
 PREFIX = "HEADLIGHT_"
 SECONDS = between(0, 86400)
@@ -216,6 +216,12 @@ class Config:
     warm_up_lengths: tuple[int, ...] = field(
         default=(16, 64, 256),
         metadata=option(lengths, "tokens; run before serving, so that no caller pays for a first run"),
+    )
+    otlp_endpoint: str | None = field(
+        default=None,
+        metadata=option(
+            endpoint, "URL of an OpenTelemetry collector; switches tracing on (extra otel, docs/tracing.md)"
+        ),
     )
     log_level: str = field(default="info", metadata=option(one_of(*LEVELS), "least severe message to log"))
     check: bool = field(

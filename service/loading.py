@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,12 +13,16 @@ from headlight.runtime.items import everything
 from headlight.runtime.onnx_session import gpu_installed
 from headlight.runtime.rounding import Rounding
 from service.admission import RESERVE, Admission, largest_output
+from service.answers import model_ref
 from service.batcher import Batcher, BatchReport, Engine
 from service.config import Config, ConfigError
 from service.lanes import Budget, LaneKey
 from service.metrics import Metrics, ModelMetrics
 from service.served import ServedModel
 from service.threads import Threads
+
+if TYPE_CHECKING:
+    from service.telemetry import Tracing
 
 LEAST_STREAM_OUTPUT_BYTES, MOST_STREAM_OUTPUT_BYTES = 64 << 20, 1 << 30  # unless told otherwise
 CHARACTERS_PER_TOKEN = 64  # some 4 are usual; so many that only nonsense, or a text far too long, has more
@@ -74,7 +79,9 @@ def limits(config: Config, manifest: Manifest) -> pb.Limits:
     )
 
 
-def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Threads) -> tuple[ServedModel, Batcher]:
+def assemble(
+    runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Threads, tracing: Tracing | None = None
+) -> tuple[ServedModel, Batcher]:
     """A served model and its batcher, whose `run` is to be started.
 
     Args:
@@ -82,6 +89,7 @@ def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Thr
         config: as given.
         metrics: gets the model's series.
         tokenizers: threads to tokenise on.
+        tracing: makes spans of the batches.
     """
     manifest = runtime.bundle.manifest
     own = metrics.of(manifest.name)
@@ -95,6 +103,7 @@ def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Thr
         rounding=Rounding(config.round_lengths, manifest.max_length),
         observe=lambda report: _observe(report, own, admission),
         on_cancel=lambda lane, stage: own.cancelled[stage].inc(),
+        tracing=None if tracing is None else tracing.batches(model_ref(runtime)),
     )
     metrics.serve(
         model=manifest.name,

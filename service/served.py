@@ -31,6 +31,7 @@ from service.receiving import Receiving
 from service.status import reason_of
 from service.threads import Threads
 from service.tokenizing import Density, items_of, size_of, tokenized
+from service.tracing import CURRENT, stage
 
 T = TypeVar("T")
 LEAST_TOKEN_INFO_BYTES = 8  # of one token on the wire: id, piece, start, end, special, segment
@@ -98,6 +99,7 @@ class ServedModel:
             DeadlineExceeded: it has passed.
         """
         arrived_ns = time.monotonic_ns()
+        stage("tokenize")
         job = encode_job(request, self._interface)
         if request.dry_run:
             quota.look_ahead(0)
@@ -122,7 +124,12 @@ class ServedModel:
             quota.has_read(sum(len(item.ids) for item in items))
         sizes = output_bytes(items, self._architecture)
         data_bytes = response.data_bytes = sum(sizes.values())
-        return Prepared(inputs, items, response, sizes, data_bytes, self._architecture, arrived_ns, job.priority)
+        prepared = Prepared(inputs, items, response, sizes, data_bytes, self._architecture, arrived_ns, job.priority)
+        spans = CURRENT.get()
+        if spans is not None:
+            spans.stage("")
+            spans.prepared(self.ref, prepared)
+        return prepared
 
     def hold_output(self, prepared: Prepared) -> Permit:
         """A permit for the bytes of the answer, of which a process holds only so many. Leave it once they are sent.
@@ -160,8 +167,10 @@ class ServedModel:
         metrics, timings = self._metrics, prepared.header.timings
         if not prepared.data_bytes:  # token_info alone
             quota.has_read(sum(len(item.ids) for item in prepared.items))
+            stage("reply")
             return [ItemResult() for _ in prepared.items]
         results, timings.queue_ns, timings.infer_ns = await self.run(prepared.items, deadline, held, prepared.priority)
+        stage("reply")
         for name, size in prepared.output_bytes.items():
             if size:
                 metrics.output_bytes[name].inc(size)
@@ -218,6 +227,7 @@ class ServedModel:
         Raises:
             InvalidInput: naming the field.
         """
+        stage("tokenize")
         job = tokenize_job(request, self._interface)
         quota.look_ahead(0)  # what reading costs may be owed, but no more while it is
         read = 0

@@ -8,8 +8,9 @@ import gc
 import logging
 import os
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import grpc
 
@@ -30,6 +31,9 @@ from service.servicer import HeadlightServicer
 from service.threads import Threads, stand_behind
 from service.transport import PortTaken, bind, build_health_server, build_server
 
+if TYPE_CHECKING:
+    from service.telemetry import Tracing
+
 log = logging.getLogger("service.server")
 
 EXIT_OK = 0
@@ -42,14 +46,16 @@ TOKENIZER_THREADS = 2  # tokenising is some 50 µs a text; more threads would on
 # long, or one who retries would meet us again and again.
 REFUSE_SECONDS = 0.1
 PAUSE_SECONDS, PAUSE_LIMIT = 0.02, 0.2
+FLUSH_SECONDS = 2.0  # at most, of what is left of the grace time, for the last spans to reach their collector
 
 
 class Server:
     """Everything that lives as long as the process."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, tracing: Tracing | None = None) -> None:
         """Nothing listens before `serve`; to be made within a running event loop."""
         self._config = config
+        self._tracing = tracing
         self._metrics = Metrics()
         self._readiness = Readiness()
         self._liveness = Liveness(config.stuck_seconds)
@@ -93,7 +99,7 @@ class Server:
         if runtime is None:
             log.info("stopped while loading", extra={"event": "stopped"})
             return EXIT_OK
-        model, batcher = assemble(runtime, self._config, self._metrics, self._tokenizers)
+        model, batcher = assemble(runtime, self._config, self._metrics, self._tokenizers, self._tracing)
         self._liveness.add("batches", lambda: batcher.heart.still_seconds)
         running = asyncio.create_task(batcher.run(), name="batcher")
         self._models.add(model)
@@ -118,7 +124,7 @@ class Server:
         config = self._config
         security = security_of(config, self._metrics)
         self._grpc = build_server(
-            config, self._servicer, self._readiness, self._metrics, self._in_flight, security.gate
+            config, self._servicer, self._readiness, self._metrics, self._in_flight, security.gate, self._tracing
         )
         serving, stuck = lambda: self._readiness.serving, lambda: self._liveness.stuck
         router = Router(routes(self._metrics.exposition, serving, stuck))
@@ -169,6 +175,7 @@ class Server:
             log.critical("the batcher died; ending", extra={"event": "batcher_died", **what})
             await self._readiness.set(serving=False)
             await self._grpc.stop(None)
+            await self._flush(FLUSH_SECONDS)
             return EXIT_FAILED
         left = await self._drain()
         batcher.cancel()
@@ -190,6 +197,7 @@ class Server:
         await self._in_flight.quiet(PAUSE_SECONDS, PAUSE_LIMIT)
         # Twice the grace: what ends it is the wait below, or the second stop.
         stopping = asyncio.create_task(self._grpc.stop(2 * self._config.grace_seconds + 1))
+        last = time.monotonic() + self._config.grace_seconds
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._config.grace_seconds):
                 await self._in_flight.idle.wait()
@@ -198,7 +206,12 @@ class Server:
         await asyncio.wait([stopping], timeout=REFUSE_SECONDS)
         await self._grpc.stop(None)  # ends watches of our health, which last as long as their clients like
         await stopping
+        await self._flush(min(FLUSH_SECONDS, last - time.monotonic()))
         return left
+
+    async def _flush(self, seconds: float) -> None:
+        if self._tracing is not None:
+            await self._tracing.close(max(0.0, seconds))
 
 
 def end_at_once(code: int) -> NoReturn:

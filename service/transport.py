@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2_grpc
@@ -17,6 +17,9 @@ from service.interceptor import Interceptor
 from service.metrics import Metrics
 from service.parsing import Address
 from service.servicer import HeadlightServicer
+
+if TYPE_CHECKING:
+    from service.telemetry import Tracing
 
 
 class PortTaken(Exception):
@@ -48,9 +51,10 @@ def build_server(
     metrics: Metrics,
     in_flight: InFlight,
     gate: Gate | None = None,
+    tracing: Tracing | None = None,
 ) -> grpc.aio.Server:
     """A server with all services, not started."""
-    server = grpc.aio.server(interceptors=[Interceptor(metrics, in_flight, gate)], options=options(config))
+    server = grpc.aio.server(interceptors=[Interceptor(metrics, in_flight, gate, tracing)], options=options(config))
     add_HeadlightServiceServicer_to_server(servicer, server)
     health_pb2_grpc.add_HealthServicer_to_server(readiness.servicer, server)
     reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)

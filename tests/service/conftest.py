@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -28,6 +29,7 @@ from service.servicer import HeadlightServicer
 from service.threads import Threads
 from service.transport import bind, build_server
 from tests.service.fakes import FakeEngine, FakeRuntime
+from tests.service.tracing import Kept
 
 
 @dataclasses.dataclass
@@ -58,7 +60,12 @@ Serve = Callable[..., AbstractAsyncContextManager[Service]]
 
 @contextlib.asynccontextmanager
 async def serving(
-    runtime: FakeRuntime | None = None, *, loaded: bool = True, gate: Gate | None = None, **options: Any
+    runtime: FakeRuntime | None = None,
+    *,
+    loaded: bool = True,
+    gate: Gate | None = None,
+    tracing: Any = None,
+    **options: Any,
 ) -> AsyncIterator[Service]:
     config = Config(bundle=Path("none"), grpc=Address("127.0.0.1", 0), **options)
     runtime = runtime or FakeRuntime()
@@ -66,11 +73,11 @@ async def serving(
     metrics, readiness, in_flight, models = Metrics(), Readiness(), InFlight(), Models()
     tokenizers = Threads(1, "tokenize")
     servicer = HeadlightServicer(models, config.stall_seconds)
-    server = build_server(config, servicer, readiness, metrics, in_flight, gate)
+    server = build_server(config, servicer, readiness, metrics, in_flight, gate, tracing)
     port = bind(server, config.grpc)
     await server.start()
     await readiness.set(serving=loaded)
-    model, batcher = assemble(cast(Runtime, runtime), config, metrics, tokenizers)
+    model, batcher = assemble(cast(Runtime, runtime), config, metrics, tokenizers, tracing)
     running = asyncio.create_task(batcher.run())
     if loaded:
         models.add(model)
@@ -90,3 +97,11 @@ async def serving(
 def serve() -> Serve:
     """serve(runtime, **options of Config) -> a running service, as an async context manager."""
     return serving
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
+    """Spans of a service that is given `tracing=kept.tracing`, whatever the environment says of tracing."""
+    for name in [name for name in os.environ if name.startswith("OTEL_")]:
+        monkeypatch.delenv(name)
+    return Kept()

@@ -36,6 +36,7 @@ TEXTS = {
     "drain_delay_seconds": ("5", 5.0),
     "grace_seconds": ("0.5", 0.5),
     "warm_up_lengths": ("8, 16", (8, 16)),
+    "otlp_endpoint": ("http://localhost:4317", "http://localhost:4317"),
     "log_level": ("debug", "debug"),
     "check": ("true", True),
     "health": ("0.0.0.0:50052", Address("0.0.0.0", 50052)),

@@ -1,0 +1,21 @@
+#!/bin/sh
+# The packages of each image variant and of the release tools, to the last digest: `make lock`. What pyproject.toml asks for, at the
+# versions of constraints.txt, for Linux on any processor and every Python that we support; uv asks PyPI, or the index that UV_INDEX_URL names.
+#   deploy/image/lock.sh UV [DIR]    DIR (default: this folder) may hold an earlier lock, whose versions are kept where they still fit
+set -eu
+
+uv="$1"
+cd "$(dirname "$0")/../.."
+image=deploy/image
+out="${2:-$image}"
+
+lock() { # FILE WHAT...
+  file="$1"
+  shift
+  "$uv" pip compile --no-config --quiet --universal --generate-hashes --only-binary :all: --constraint constraints.txt \
+    --custom-compile-command 'make lock' --output-file "$out/$file" "$@"
+}
+
+lock requirements-cpu.txt pyproject.toml --extra runtime --extra openvino --extra serve --excludes $image/excluded.txt
+lock requirements-gpu.txt pyproject.toml $image/gpu.in --extra runtime-gpu --extra serve --excludes $image/excluded.txt
+lock tools.txt $image/tools.in --python-version 3.11

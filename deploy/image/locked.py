@@ -1,0 +1,78 @@
+"""What the lock files say: `requirements-cpu.txt` and its like, as `make lock` writes them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+IMAGE = Path(__file__).resolve().parent
+ROOT = IMAGE.parents[1]
+VARIANTS = ("cpu", "gpu")
+
+_PIN = re.compile(r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s;]+)(?:\s*;\s*(?P<marker>.*))?")
+_HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})\Z")
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One package of a lock file.
+
+    Attributes:
+        name: as `canonical` writes it.
+        marker: where it is wanted, or "" for everywhere.
+        hashes: the SHA-256 of every file that may be installed, in hexadecimal.
+    """
+
+    name: str
+    version: str
+    marker: str
+    hashes: frozenset[str]
+
+
+def canonical(name: str) -> str:
+    """A package's name in the one spelling that indexes compare by."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def requirements_file(variant: str) -> Path:
+    """The lock file of an image variant."""
+    return IMAGE / f"requirements-{variant}.txt"
+
+
+def read_lock(path: Path) -> dict[str, Pin]:
+    """Every package of a lock file, by its canonical name.
+
+    Raises:
+        ValueError: naming the file and the entry that is not pinned to one version and to digests, or stands there twice.
+    """
+    pins: dict[str, Pin] = {}
+    for entry in _entries(path):
+        requirement, *options = (part.strip() for part in re.split(r"\s(?=--)", entry))
+        found = _PIN.fullmatch(requirement)
+        hashes = [_HASH.match(text) for text in options]
+        if found is None or not hashes or None in hashes:
+            raise ValueError(f"{path}: {requirement!r} is not one version with its digests; run `make lock`")
+        pin = Pin(
+            name=canonical(found["name"]),
+            version=found["version"],
+            marker=found["marker"] or "",
+            hashes=frozenset(match[1] for match in hashes if match),
+        )
+        if pin.name in pins:
+            raise ValueError(f"{path}: {pin.name} stands there twice")
+        pins[pin.name] = pin
+    return pins
+
+
+def read_names(path: Path) -> dict[str, str]:
+    """The entries of `constraints.txt` (name to version) or of `excluded.txt` (name to ""), by canonical name."""
+    split = (entry.partition("==") for entry in _entries(path))
+    return {canonical(name): version for name, _, version in split}
+
+
+def _entries(path: Path) -> list[str]:
+    """Logical lines: comments dropped, continued lines joined."""
+    lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+    text = "\n".join(line for line in lines if line and not line.startswith("#"))
+    return re.sub(r"\\\n", " ", text).splitlines()

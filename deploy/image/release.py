@@ -1,0 +1,205 @@
+"""python -m deploy.image.release: what has to hold before a version is released. `make release-check` runs it.
+
+Needs the network: an index of packages, and the service that knows their vulnerabilities. What cannot be asked has not been
+checked, and fails. Run it with the Python of the release tools, whose commands it calls.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from deploy.image import licences
+from deploy.image.locked import IMAGE, ROOT, VARIANTS, canonical, read_lock, read_names, requirements_file
+
+LOCKS = [requirements_file(variant) for variant in VARIANTS]
+PYTHONS = ("3.11", "3.12")
+PROCESSORS = ("x86_64", "aarch64")
+GLIBC = 36  # the minor version of Debian 12's glibc: which wheels can run there
+TAIL = 300  # characters of a tool's last words in a message
+
+Problems = Iterator[str]
+
+
+def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run from the repository's root to the end."""
+    words = [str(word) for word in command]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def tool(name: str) -> Path:
+    """A command of the environment that this runs in."""
+    return Path(sys.executable).parent / name
+
+
+def last_words(done: subprocess.CompletedProcess[str]) -> str:
+    """The end of what a command had to say."""
+    return " ".join((done.stderr.strip() or done.stdout.strip())[-TAIL:].split())
+
+
+def uncommitted() -> Problems:
+    """A release is made of what is committed."""
+    done = run("git", "status", "--porcelain")
+    if done.returncode:
+        yield last_words(done)
+    yield from (f"not committed: {line}" for line in done.stdout.splitlines())
+
+
+def text(path: str) -> str:
+    """A file of the repository."""
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def found(pattern: str, path: str) -> str:
+    """The first group of the first place where the pattern matches; "nothing" where there is none."""
+    match = re.search(pattern, text(path), re.MULTILINE)
+    return match[1] if match else "nothing"
+
+
+def versions() -> Problems:
+    """One version everywhere: package, module, label, changelog, overlays."""
+    version = tomllib.loads(text("pyproject.toml"))["project"]["version"]
+    said = {
+        "headlight/__init__.py": found(r'^__version__ = "(.+)"', "headlight/__init__.py"),
+        "deploy/image/Dockerfile (ARG VERSION)": found(r"^ARG VERSION=(.+)$", "deploy/image/Dockerfile"),
+        "CHANGELOG.md (its newest section)": found(r"^## \[(?!Unreleased\]\s+## )(.+?)\]", "CHANGELOG.md"),
+    }
+    tags = 0
+    for path in sorted((ROOT / "deploy").rglob("*.yaml")):
+        name, content = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+        for tag in re.findall(r"^ *- name: headlight\n(?: +newName: .+\n)? +newTag: (\S+)", content, re.MULTILINE):
+            tags += 1
+            said[f"{name} (newTag)"] = tag.strip("\"'").removesuffix("-gpu")
+        for label in re.findall(r"app\.kubernetes\.io/version: (\S+)", content):
+            said[f"{name} (app.kubernetes.io/version)"] = label.strip("\"'")
+    if not tags:
+        yield "no overlay under deploy/ names a tag of the image"
+    yield from (f"{where} says {what}, pyproject.toml {version}" for where, what in said.items() if what != version)
+
+
+def base() -> Problems:
+    """The image that is built upon is named by digest."""
+    name = found(r"^ARG BASE=(\S+)", "deploy/image/Dockerfile")
+    if not re.fullmatch(r".+@sha256:[0-9a-f]{64}", name):
+        tag = name.partition("@")[0]
+        ask = f"docker buildx imagetools inspect {tag} --format '{{{{.Manifest.Digest}}}}'"
+        yield f"ARG BASE of deploy/image/Dockerfile is {name}, without a digest; ask for it by: {ask}"
+
+
+def locks() -> Problems:
+    """Every package is pinned to one version, that of constraints.txt, and to digests; and `make lock` would change nothing."""
+    constraints = read_names(ROOT / "constraints.txt")
+    for path in LOCKS:
+        for pin in read_lock(path).values():
+            if constraints.get(pin.name, pin.version) != pin.version:
+                yield f"{path.name}: {pin.name} {pin.version}, constraints.txt {constraints[pin.name]}"
+    with tempfile.TemporaryDirectory() as folder:
+        for path in (*LOCKS, IMAGE / "tools.txt"):
+            (Path(folder) / path.name).write_bytes(path.read_bytes())
+        done = run(IMAGE / "lock.sh", tool("uv"), folder)
+        if done.returncode:
+            yield f"could not be locked anew: {last_words(done)}"
+            return
+        for path in (*LOCKS, IMAGE / "tools.txt"):
+            if (Path(folder) / path.name).read_bytes() != path.read_bytes():
+                yield f"{path.name} is not what `make lock` writes"
+
+
+def report(variant: str, processor: str, python: str) -> list[dict[str, Any]]:
+    """What pip would install, as pip's installation report has it. Asks the index for metadata, not for the files.
+
+    Raises:
+        RuntimeError: with pip's last words, where it would not install.
+    """
+    platforms = [f"manylinux_2_{minor}_{processor}" for minor in range(GLIBC, 4, -1)]
+    platforms += [f"manylinux{year}_{processor}" for year in ("2014", "2010", "1")]
+    options = [f"--platform={name}" for name in platforms]
+    options += ["--dry-run", "--ignore-installed", "--no-deps", "--only-binary=:all:", "--quiet", "--report=-"]
+    with tempfile.TemporaryDirectory() as folder:
+        names = Path(folder) / "names.txt"
+        pins = read_lock(requirements_file(variant)).values()
+        wanted = (f"{pin.name}=={pin.version}" + (f"; {pin.marker}" if pin.marker else "") for pin in pins)
+        names.write_text("\n".join(wanted), encoding="utf-8")
+        done = run(tool("python"), "-m", "pip", "install", *options, f"--python-version={python}", "--target",
+                   f"{folder}/none", "--requirement", names)  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(last_words(done))
+    entries: list[dict[str, Any]] = json.loads(done.stdout)["install"]
+    return entries
+
+
+def files() -> Problems:
+    """For each processor and Python the index has a wheel of every package whose digest is locked, under a licence we accept."""
+    rules, seen = licences.read_rules(), set()
+    for variant in VARIANTS:
+        pins = read_lock(requirements_file(variant))
+        for processor in PROCESSORS:
+            for python in PYTHONS:
+                where = f"{variant}, {processor}, Python {python}"
+                try:
+                    entries = report(variant, processor, python)
+                except RuntimeError as error:
+                    yield f"{where}: {error}"
+                    continue
+                for entry in entries:
+                    name = canonical(entry["metadata"]["name"])
+                    digest = entry["download_info"]["archive_info"]["hashes"]["sha256"]
+                    if digest not in pins[name].hashes:
+                        yield f"{where}: the index offers a file of {name} whose digest is not locked"
+                    if problem := licences.problem(entry["metadata"], rules):
+                        seen.add(problem)
+    yield from sorted(seen)
+
+
+def vulnerabilities() -> Problems:
+    """No locked package has a known vulnerability, and pip-audit could ask about every one."""
+    for path in (*LOCKS, IMAGE / "tools.txt"):
+        options = ("--disable-pip", "--require-hashes", "--progress-spinner", "off", "--format", "json")
+        done = run(tool("pip-audit"), *options, "--requirement", path)
+        try:
+            audited = json.loads(done.stdout)["dependencies"]
+        except ValueError:
+            yield f"{path.name}: pip-audit could not ask: {last_words(done)}"
+            continue
+        answered = {canonical(entry["name"]) for entry in audited if "vulns" in entry}
+        # A package that the service does not know is skipped by pip-audit, which then calls the rest clean.
+        if unknown := sorted(set(read_lock(path)) - answered):
+            yield f"{path.name}: not audited, for the vulnerability service did not answer about {', '.join(unknown)}"
+        for entry in audited:
+            for known in entry.get("vulns", ()):
+                mended = ", ".join(known["fix_versions"]) or "no version yet"
+                yield f"{path.name}: {entry['name']} {entry['version']} has {known['id']}, mended in {mended}"
+
+
+CHECKS: dict[str, Callable[[], Problems]] = {
+    "everything is committed": uncommitted,
+    "versions agree": versions,
+    "the base is named by digest": base,
+    "locks are whole and current": locks,
+    "wheels and licences": files,
+    "no known vulnerabilities": vulnerabilities,
+}
+
+
+def main() -> int:
+    """Run every check, print what came of each -> the exit code."""
+    failed = 0
+    for name, check in CHECKS.items():
+        problems = list(check())
+        failed += bool(problems)
+        sys.stdout.write(
+            "".join([f"{'FAILED' if problems else 'ok':6}  {name}\n", *(f"          {p}\n" for p in problems)])
+        )
+        sys.stdout.flush()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,175 @@
+"""The installation that becomes the image: it serves as nobody from what nobody can write, and holds what was locked and no more."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sysconfig
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+from packaging.requirements import Requirement
+
+from deploy.image.locked import IMAGE, ROOT, canonical, read_lock, read_names, requirements_file
+from headlight import Client
+from headlight.runtime import Runtime
+from tests.image.conftest import BUNDLE, USER, Tree
+
+TEXTS = ["join two paths", "parse a date"]
+UNWANTED = ("pip", "setuptools", "wheel", "torch", "onnx", "transformers", "huggingface_hub", "openvino_telemetry")
+CYCLONEDX = ROOT / ".venv-release" / "bin" / "cyclonedx-py"
+
+# Imports every module of the service, and prints which of the unwanted can be found and where every module loaded comes from.
+IMPORTS = """
+import importlib, importlib.util, json, pkgutil, sys, headlight, openvino, service
+for package in (headlight, service):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if not module.name.endswith(("__main__", ".plot", ".adapters", ".archive")):
+            importlib.import_module(module.name)
+files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+unwanted = [name for name in sys.argv[1:] if importlib.util.find_spec(name)]
+print(json.dumps([unwanted, [file for file in files if file], sys.path]))
+"""
+
+
+def pooled_here() -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    """What this environment's own engine makes of the texts: float32 [2, D]."""
+    results = Runtime(BUNDLE, threads=1, attend=False).encode(TEXTS)
+    return np.stack([result.pooled for result in results if result.pooled is not None])
+
+
+def installed(tree: Tree) -> dict[str, metadata.Distribution]:
+    return {canonical(found.name): found for found in metadata.distributions(path=[str(tree.site)])}
+
+
+def files_of(tree: Tree) -> dict[str, tuple[int, int]]:
+    """Every file with its size and date."""
+    found = ((path, path.lstat()) for path in tree.root.rglob("*"))
+    return {str(path): (status.st_size, status.st_mtime_ns) for path, status in found}
+
+
+def test_it_serves_as_nobody_and_leaves_everything_as_it_was(tree: Tree) -> None:
+    before = files_of(tree)
+    expected = pooled_here()
+    with tree.served() as (target, process), Client(target) as client:
+        np.testing.assert_allclose(client.encode(TEXTS), expected, atol=1e-6)
+        assert client.attend("three words here").weights.ndim == 4
+        status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
+        environment = Path(f"/proc/{process}/environ").read_bytes().decode().rstrip("\0").split("\0")
+        mapped = {line.split(maxsplit=5)[5] for line in maps(process) if len(line.split(maxsplit=5)) == 6}
+    assert "ORT_DISABLE_TELEMETRY=1" in environment
+    assert not any(entry.startswith(("HOME=", "PYTHONPATH=")) for entry in environment)
+    if os.geteuid() == 0:
+        lines = dict(line.split(":\t", 1) for line in status.splitlines())
+        assert lines["Uid"].split() == [str(USER)] * 4
+        assert lines["Gid"].split() == [str(USER)] * 4
+        assert int(lines["CapEff"], 16) == int(lines["CapBnd"], 16) == 0
+        assert lines["NoNewPrivs"] == "1"
+    libraries = {path for path in mapped if path.startswith("/") and ".so" in path}
+    assert any("onnxruntime" in path for path in libraries)
+    assert {path for path in libraries if not path.startswith((f"{tree.root}/", "/usr/lib", "/lib"))} <= of_python()
+    assert files_of(tree) == before
+
+
+def maps(process: int) -> list[str]:
+    return Path(f"/proc/{process}/maps").read_text(encoding="utf-8").splitlines()
+
+
+def of_python() -> set[str]:
+    """Where there is no Debian Python, the shared library of the one that there is."""
+    library = Path(str(sysconfig.get_config_var("LIBDIR"))) / str(sysconfig.get_config_var("INSTSONAME"))
+    return {str(library)}
+
+
+def test_openvino_is_there_too(tree: Tree) -> None:
+    expected = pooled_here()
+    with tree.served("--provider", "openvino") as (target, _), Client(target) as client:
+        np.testing.assert_allclose(client.encode(TEXTS), expected, atol=1e-5)
+
+
+def test_the_command_line_is_there_to_look_around_with(tree: Tree) -> None:
+    with tree.served() as (target, _):
+        assert "docs-rope" in tree.run("-m", "headlight", "info", "--target", target)
+
+
+def test_everything_imported_comes_from_the_tree_or_from_python(tree: Tree) -> None:
+    unwanted, files, path = json.loads(tree.run("-c", IMPORTS, *UNWANTED))
+    assert unwanted == []
+    standard = json.loads(tree.run("-c", 'import json, sysconfig; print(json.dumps(sysconfig.get_path("stdlib")))'))
+    assert {f"{tree.root}/headlight", str(tree.site)} <= set(path)
+    assert not any("dist-packages" in entry for entry in path)
+    assert [file for file in files if not file.startswith((f"{tree.root}/", standard))] == []
+    assert any(file.startswith(f"{tree.root}/headlight/service/") for file in files)
+
+
+def test_nobody_can_write_and_nothing_is_left_to_compile(tree: Tree) -> None:
+    writable = [path for path in tree.root.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o022]
+    assert writable == []
+    assert {path.name.removeprefix("python").strip("0123456789.") for path in (tree.root / "venv/bin").iterdir()} == {
+        ""
+    }
+    sources = [path for place in (tree.site, tree.root / "headlight") for path in place.rglob("*.py")]
+    assert len(sources) > 500
+    tag = json.loads(tree.run("-c", "import json, sys; print(json.dumps(sys.implementation.cache_tag))"))
+    compiled = {path: path.parent / "__pycache__" / f"{path.stem}.{tag}.pyc" for path in sources}
+    assert [str(path) for path, cached in compiled.items() if not cached.exists()] == []
+    unchecked = (1).to_bytes(4, "little")  # of the flags: by the hash of the source, and not compared at run time
+    assert {cached.read_bytes()[4:8] for cached in compiled.values()} == {unchecked}
+
+
+def test_what_is_installed_is_what_is_locked(tree: Tree) -> None:
+    locked = read_lock(requirements_file("cpu"))
+    assert {name: found.version for name, found in installed(tree).items()} == {
+        name: pin.version for name, pin in locked.items()
+    }
+    left_out = set(read_names(IMAGE / "excluded.txt"))
+    missing = set()
+    for found in installed(tree).values():
+        for requirement in map(Requirement, found.requires or ()):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                missing |= {canonical(requirement.name)} - set(locked)
+    assert missing == left_out, "what is asked for and not there is what excluded.txt names, and no more"
+
+
+def test_a_file_with_another_digest_is_refused(tree: Tree, tmp_path: Path) -> None:
+    image = tmp_path / "deploy" / "image"
+    image.mkdir(parents=True)
+    script = image / "install.sh"
+    script.write_bytes((IMAGE / "install.sh").read_bytes())
+    script.chmod(0o755)
+    version = read_lock(requirements_file("cpu"))["typing-extensions"].version
+    pin = f"typing-extensions=={version} --hash=sha256:{'0' * 64}\n"
+    (image / "requirements-cpu.txt").write_text(pin, encoding="utf-8")
+    done = subprocess.run(
+        [script, "cpu", tmp_path / "out"],
+        env=os.environ | {"PYTHON": str(tree.python), "PIP": f"{ROOT / '.venv/bin/python'} -m pip"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "DO NOT MATCH THE HASHES" in done.stderr
+
+
+def test_the_bill_of_materials_names_everything_and_is_the_same_twice(tree: Tree, tmp_path: Path) -> None:
+    written = []
+    for name in ("once", "twice"):
+        subprocess.run([IMAGE / "sbom.sh", CYCLONEDX, tree.python, tmp_path / name], check=True, capture_output=True)
+        written.append((tmp_path / name).read_bytes())
+    assert written[0] == written[1]
+    bill = json.loads(written[0])
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
+    assert bill["metadata"]["component"]["name"] == "headlight"
+    listed = {canonical(part["name"]): part for part in bill["components"]}
+    assert {name: part["version"] for name, part in listed.items()} == {
+        name: found.version for name, found in installed(tree).items()
+    }
+    assert str(tree.root) not in written[0].decode(), "a path of the machine that wrote it"
+
+
+@pytest.mark.parametrize("file", ["LICENSE", "NOTICE", "headlight/web", "service/__main__.py"])
+def test_our_own_files_are_there(tree: Tree, file: str) -> None:
+    assert (tree.root / "headlight" / file).exists()

@@ -172,7 +172,7 @@ sbom: $(RELEASE_SETUP) build/image/cpu/.installed ## what is in the CPU image, a
 release-check: $(RELEASE_SETUP) proto-check ## what has to hold before a release: versions, digests, licences, known vulnerabilities (needs the network)
 	$(RELEASE_VENV)/bin/python -m deploy.image.release
 
-deploy-check: $(DEPLOY_SETUP) ## everything under deploy/ that can be held to a rule without a cluster; needs kubectl 1.31 or later
+deploy-check: $(DEPLOY_SETUP) build/bundles/docs-rope/manifest.json ## everything under deploy/ that can be held to a rule without a cluster; needs kubectl 1.31 or later
 	tests/system/require.sh kubectl node npm promtool
 	$(DEPLOY_PY) -m deploy.check
 	$(DEPLOY_PY) -m pytest tests/deploy

@@ -9,11 +9,13 @@ from deploy.check import manifests as look
 from deploy.check import networking, settings
 from deploy.check.manifests import Manifest
 from headlight.runtime.cpus import share
+from service.config import Config
 
 Invariant = Callable[[list[Manifest]], Iterator[str]]
 
 # From the end of the grace time to the end of the process: calls whose message is still on its way are refused, threads end.
 MARGIN_SECONDS = 5
+PROCESS_BYTES = 300 << 20  # of Python, the libraries and a small model, under load
 SCALE_DOWN_SECONDS = range(300, 901)
 LABELLED = (
     *("Deployment", "Job", "Service", "ServiceAccount", "NetworkPolicy"),
@@ -80,6 +82,20 @@ def threads_are_cpus(manifests: list[Manifest]) -> Iterator[str]:
         if cpus < 1 or count * each != cpus:
             said = f"{count} streams of {each} threads"
             yield f"{look.title(deployment)}: a limit of {float(cpus):g} CPUs for {said}; set whole CPUs, up to 8 or a multiple of 8"
+
+
+def memory_holds_answers(manifests: list[Manifest]) -> Iterator[str]:
+    """Answers and requests at their limits fit beside the process; else it is killed by the first flood of large ones."""
+    for deployment, container in look.server(manifests):
+        options = look.options(manifests, container)
+        if "HEADLIGHT_MAX_OUTPUT_BYTES" not in options:
+            yield f"{look.title(deployment)}: HEADLIGHT_MAX_OUTPUT_BYTES is not set; by default it grows with the model"
+            continue
+        requests = int(options.get("HEADLIGHT_MAX_QUEUE_BYTES", Config.max_queue_bytes))
+        least = 2 * int(options["HEADLIGHT_MAX_OUTPUT_BYTES"]) + requests + PROCESS_BYTES
+        if (limit := look.quantity(container["resources"]["limits"].get("memory", 0))) < least:
+            said = "twice HEADLIGHT_MAX_OUTPUT_BYTES, HEADLIGHT_MAX_QUEUE_BYTES and 300 MiB"
+            yield f"{look.title(deployment)}: a memory limit of {limit:f} bytes is less than {said}: {least}"
 
 
 def resources_are_promised(manifests: list[Manifest]) -> Iterator[str]:
@@ -160,6 +176,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     budget_below_replicas,
     autoscaler_has_the_word,
     threads_are_cpus,
+    memory_holds_answers,
     resources_are_promised,
     pods_are_restricted,
     rollout_keeps_all,

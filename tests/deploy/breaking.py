@@ -78,6 +78,8 @@ INVARIANT_BREAKS = (
     Break("a limit of 2.5 CPUs", "Deployment", f"{FIRST}.resources.limits.cpu", "2500m"),
     Break("a limit of 12 CPUs", "Deployment", f"{FIRST}.resources.limits.cpu", "12"),
     Break("for 3 streams of 1 threads", "ConfigMap", "data.HEADLIGHT_STREAMS", "3"),
+    Break("HEADLIGHT_MAX_OUTPUT_BYTES is not set", "ConfigMap", "data.HEADLIGHT_MAX_OUTPUT_BYTES", REMOVE),
+    Break("is less than twice", "ConfigMap", "data.HEADLIGHT_MAX_OUTPUT_BYTES", str(2 << 30)),
     Break("differ from requests", "Deployment", f"{FIRST}.resources.requests.memory", "1Gi"),
     Break("no limit of memory", "Deployment", f"{FIRST}.resources.limits.memory", REMOVE),
     Break("automountServiceAccountToken must be false", "Deployment", f"{POD}.automountServiceAccountToken", True),

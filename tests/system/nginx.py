@@ -1,4 +1,4 @@
-"""A real nginx before replicas: the settings that deploy/README.md recommends for gRPC."""
+"""A real nginx before replicas, with the settings that deploy/proxies offers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType
 
+from tests.system.processes import ROOT
+
 START_SECONDS = 20
+SETTINGS = ROOT / "deploy" / "proxies" / "nginx-headlight.conf"
 CONFIG = """
 worker_processes 1;
 daemon off;
@@ -27,14 +30,9 @@ http {{
   server {{
     listen 127.0.0.1:{port} http2;
     keepalive_requests 1000000;
-    client_max_body_size 0;
     location / {{
       {target}
-      # Every call is a pure function of its request: what one replica did not take, another may.
-      grpc_next_upstream error timeout http_502 http_503 non_idempotent;
-      grpc_next_upstream_tries 3;
-      grpc_connect_timeout 2s;
-      grpc_read_timeout 60s;
+      include {settings};
     }}
   }}
 }}
@@ -72,7 +70,8 @@ class Nginx:
         self.target = f"127.0.0.1:{port}"
         self._folder = folder
         (folder / "nginx.conf").write_text(
-            CONFIG.format(folder=folder, port=port, upstream=upstream, target=target), encoding="utf-8"
+            CONFIG.format(folder=folder, port=port, upstream=upstream, target=target, settings=SETTINGS),
+            encoding="utf-8",
         )
 
     @property

@@ -9,10 +9,12 @@ PEERS_VENV := .venv-peers
 PEERS_ONNX_VENV := .venv-peers-onnx
 INFINITY_VENV := .venv-infinity
 RELEASE_VENV := .venv-release
+DEPLOY_VENV := .venv-deploy
 PY := $(VENV)/bin/python
 PROTO_PY := $(PROTO_VENV)/bin/python
 ADAPTERS_PY := $(ADAPTERS_VENV)/bin/python
 FAMILIES_PY := $(FAMILIES_VENV)/bin/python
+DEPLOY_PY := $(DEPLOY_VENV)/bin/python
 
 # ONNX Runtime's Linux builds may report usage to their maker. Nothing here does.
 export ORT_DISABLE_TELEMETRY := 1
@@ -32,6 +34,7 @@ PEERS_SETUP := $(PEERS_VENV)/.installed
 PEERS_ONNX_SETUP := $(PEERS_ONNX_VENV)/.installed
 INFINITY_SETUP := $(INFINITY_VENV)/.installed
 RELEASE_SETUP := $(RELEASE_VENV)/.installed
+DEPLOY_SETUP := $(DEPLOY_VENV)/.installed
 ALL_PEERS := $(PEERS_SETUP) $(PEERS_ONNX_SETUP) $(INFINITY_SETUP) $(FAMILIES_SETUP)
 
 MODELS := docs-rope docs-sinusoidal
@@ -41,7 +44,7 @@ EXPORT_SOURCES := $(filter-out model/demo.py,$(wildcard model/*.py)) $(wildcard 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup proto proto-check train evaluate export run demo test adapters families families-table system image-check image-try lock sbom release-check soak tune lint format bench serving clean
+.PHONY: help setup proto proto-check train evaluate export run demo test adapters families families-table system deploy-check image-check image-try lock sbom release-check soak tune monitoring lint format bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -117,7 +120,8 @@ $(FAMILIES_SETUP): tests/families/requirements.txt
 $(PEERS_SETUP): bench/peers/openvino.txt
 $(PEERS_ONNX_SETUP): bench/peers/onnx.txt
 $(INFINITY_SETUP): bench/peers/infinity.txt
-$(ADAPTERS_SETUP) $(ALL_PEERS): %/.installed: $(SETUP)
+$(DEPLOY_SETUP): deploy/check/requirements.txt
+$(ADAPTERS_SETUP) $(DEPLOY_SETUP) $(ALL_PEERS): %/.installed: $(SETUP)
 	@test -x $*/bin/python || $(PY) -m venv $*
 	@$(PY) $(SITE_PACKAGES) >"$$($*/bin/python $(SITE_PACKAGES))/venv.pth"
 	@echo "Installing $(filter %.txt,$^) into $*; the first time takes some minutes."
@@ -134,7 +138,7 @@ families-table: $(FAMILIES_SETUP) ## the same as a table of distances; writes be
 	$(FAMILIES_PY) -W ignore -m tests.families.table
 
 system: $(SETUP) $(MANIFESTS) ## real processes, real clients; installs the Debian packages they need
-	tests/system/require.sh node npm prometheus promtool chromium
+	tests/system/require.sh node npm nginx openssl prometheus promtool chromium
 	$(PY) -m pytest tests/system --timeout=600
 
 IMAGE := deploy/image
@@ -168,8 +172,17 @@ sbom: $(RELEASE_SETUP) build/image/cpu/.installed ## what is in the CPU image, a
 release-check: $(RELEASE_SETUP) proto-check ## what has to hold before a release: versions, digests, licences, known vulnerabilities (needs the network)
 	$(RELEASE_VENV)/bin/python -m deploy.image.release
 
+deploy-check: $(DEPLOY_SETUP) ## everything under deploy/ that can be held to a rule without a cluster; needs kubectl 1.31 or later
+	tests/system/require.sh kubectl node npm promtool
+	$(DEPLOY_PY) -m deploy.check
+	$(DEPLOY_PY) -m pytest tests/deploy
+
 soak: $(SETUP) build/bundles/docs-rope/manifest.json ## 30 minutes of load and faults, then 10 million mutated messages (2 hours)
 	$(PY) -m tests.soak --minutes 30 --fuzz 10000000
+
+monitoring: $(SETUP) ## write the PrometheusRule and the Grafana dashboard anew, from the rules and the metrics
+	$(PY) -m deploy.prometheus
+	$(PY) -m deploy.grafana
 
 lint: $(SETUP) proto-check ## formatting, ruff, mypy --strict, and stubs that match the contract
 	$(VENV)/bin/ruff format --check .

@@ -12,6 +12,7 @@ from headlight.errors import (
     InvalidInput,
     NotFound,
     Overloaded,
+    Unauthenticated,
     Unavailable,
 )
 from headlight.results import Attention, AttentionMaps, Hidden, ModelRef, TokenList
@@ -42,6 +43,7 @@ __all__ = [
     "TokenList",
     "TokenVectors",
     "TokensSpec",
+    "Unauthenticated",
     "Unavailable",
     "Usage",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -40,10 +40,16 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
     method cancels its calls.
     """
 
+    _closing: Sequence[asyncio.Task[None]] = ()  # channels whose certificates were replaced
+
     def _open(self, target: str, credentials: grpc.ChannelCredentials | None, options: Options) -> grpc.aio.Channel:
         if credentials is None:
             return grpc.aio.insecure_channel(target, options)
         return grpc.aio.secure_channel(target, credentials, options)
+
+    def _discard(self, channel: grpc.aio.Channel) -> None:
+        closing = asyncio.create_task(channel.close(None))
+        self._closing = [*(task for task in self._closing if not task.done()), closing]
 
     async def __aenter__(self) -> Self:
         return self
@@ -55,7 +61,9 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
 
     async def close(self) -> None:
         """Ends the connection; calls in flight fail."""
-        await self._channel.close(None)
+        for channel in self._channels:
+            await channel.close(None)
+        await asyncio.gather(*self._closing)
 
     async def encode(
         self,

@@ -26,6 +26,9 @@ class Caller(ClientBase[grpc.Channel]):
             return grpc.insecure_channel(target, options)
         return grpc.secure_channel(target, credentials, options)
 
+    def _discard(self, channel: grpc.Channel) -> None:
+        channel.close()
+
     def __enter__(self) -> Self:
         return self
 
@@ -36,7 +39,8 @@ class Caller(ClientBase[grpc.Channel]):
 
     def close(self) -> None:
         """Ends the connection; calls in flight fail."""
-        self._channel.close()
+        for channel in self._channels:
+            channel.close()
 
     def _describe(self, deadline: float | None) -> ModelDescription:
         if self._description is None:

@@ -12,9 +12,11 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 
+from headlight.access import PathLike, access
 from headlight.description import ModelDescription
 from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, Overloaded
 from headlight.pb.headlight_pb2_grpc import HeadlightServiceStub
+from headlight.renewing import Renewing
 from headlight.status import error_of_call
 
 ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)
@@ -34,7 +36,9 @@ SERVICE_CONFIG = {
                 "initialBackoff": "0.1s",
                 "maxBackoff": "1s",
                 "backoffMultiplier": 2,
-                "retryableStatusCodes": ["UNAVAILABLE"],
+                # CANCELLED, which the caller did not ask for, is how gRPC's servers end a call that comes while they
+                # stop: its message was not read.
+                "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
             },
         }
     ],
@@ -46,6 +50,9 @@ DEFAULT_OPTIONS: Options = (
     ("grpc.service_config", json.dumps(SERVICE_CONFIG)),
     # gRPC repeats only what it has kept. Its default of 256 KiB is less than a full request of texts.
     ("grpc.per_rpc_retry_buffer_size", 4 * 2**20),
+    # Where replicas are is asked again when a connection ends, and gRPC's default is to wait 30 s from the last time:
+    # meanwhile a rolling update can have replaced every replica that this client knows.
+    ("grpc.dns_min_time_between_resolutions_ms", 2_000),
     # A stock server closes connections that ping more often than every 5 minutes. Between pings, unacknowledged data is
     # noticed after the keepalive timeout (gRPC sets TCP_USER_TIMEOUT to it).
     ("grpc.keepalive_time_ms", 310_000),
@@ -98,15 +105,35 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         timeout: float | None = None,
         tls: bool = False,
         credentials: grpc.ChannelCredentials | None = None,
+        tls_ca: PathLike | None = None,
+        tls_cert: PathLike | None = None,
+        tls_key: PathLike | None = None,
+        tls_server_name: str | None = None,
+        token: str | None = None,
+        token_file: PathLike | None = None,
         concurrency: int = 4,
         options: Options = (),
     ) -> None:
         if concurrency < 1:
             raise ValueError("concurrency: must be at least 1")
-        if tls and credentials is None:
-            credentials = grpc.ssl_channel_credentials()
-        self._channel: ChannelT = self._open(target, credentials, [*dict([*DEFAULT_OPTIONS, *options]).items()])
-        self._stub = HeadlightServiceStub(self._channel)
+        if tls_server_name is not None:
+            options = (("grpc.ssl_target_name_override", tls_server_name), *options)
+        wanted = [*dict([*DEFAULT_OPTIONS, *options]).items()]
+        asked = access(
+            tls=tls,
+            credentials=credentials,
+            tls_ca=tls_ca,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            token=token,
+            token_file=token_file,
+        )
+        if asked.fixed:
+            channel: Any = self._open(target, asked.credentials(), wanted)
+        else:
+            channel = Renewing(asked, lambda found: self._open(target, found, wanted), self._discard)
+        self._channel: ChannelT | Renewing = channel
+        self._stub = HeadlightServiceStub(channel)
         self._model = model
         self._timeout = timeout
         self._concurrency = concurrency
@@ -115,6 +142,15 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
     @abc.abstractmethod
     def _open(self, target: str, credentials: grpc.ChannelCredentials | None, options: Options) -> ChannelT:
         """A channel of the client's kind."""
+
+    @abc.abstractmethod
+    def _discard(self, channel: ChannelT) -> None:
+        """Close a channel that nothing runs on any more."""
+
+    @property
+    def _channels(self) -> list[ChannelT]:
+        """All that are open."""
+        return self._channel.channels if isinstance(self._channel, Renewing) else [self._channel]
 
     @contextlib.contextmanager
     def _errors(self, first_input: int = 0) -> Iterator[None]:

@@ -17,7 +17,15 @@ from typing import TypeVar
 
 import headlight
 from headlight import output, plot
-from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, NotFound, Overloaded, Unavailable
+from headlight.errors import (
+    DeadlineExceeded,
+    HeadlightError,
+    InvalidInput,
+    NotFound,
+    Overloaded,
+    Unauthenticated,
+    Unavailable,
+)
 from headlight.files import UsageError, guarded, read_lines, read_whole, screen, write_archive, write_text
 from headlight.heads_command import add_heads
 from headlight.options import (
@@ -89,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except (UsageError, HeadlightError) as error:
         print(f"headlight: {advice(error, arguments.target)}", file=sys.stderr)
-        return 2 if isinstance(error, UsageError | InvalidInput | NotFound) else 1
+        return 2 if isinstance(error, UsageError | InvalidInput | NotFound | Unauthenticated) else 1
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains when it flushes
         return READER_LEFT
@@ -103,6 +111,8 @@ def advice(error: UsageError | HeadlightError, target: str) -> str:
     message = " ".join(str(error).split())
     if isinstance(error, Unavailable):
         return f"no answer from {target} ({message}); start a service there, or name another by --target or HEADLIGHT_TARGET"
+    if isinstance(error, Unauthenticated):
+        return f"{message}; give one by --token-file, HEADLIGHT_TOKEN_FILE or HEADLIGHT_TOKEN"
     if isinstance(error, DeadlineExceeded):
         return f"{message}; give more time by --timeout"
     if isinstance(error, Overloaded) and error.retry_after_seconds is not None:

@@ -41,8 +41,16 @@ class Client(Caller):
         target: "host:port". All addresses of the name are used in turn.
         model: name of the model; empty: the only one that the server has.
         timeout: seconds that one method may take in all; None: as long as it needs.
-        tls: whether to use TLS, with gRPC's default certificate authorities.
+        tls: whether to use TLS, with gRPC's default certificate authorities. Any other argument of TLS implies it.
         credentials: use TLS with these instead.
+        tls_ca: file of the authorities to trust instead, PEM.
+        tls_cert, tls_key: files of a certificate to show, and of its key, PEM: for mutual TLS. All three files are looked at again at
+            each call: where they changed, the call goes over a new connection, and those that run end on theirs. What cannot be used,
+            as a file half written, changes nothing.
+        tls_server_name: the name that the server's certificate must have; None: that of the target. For a port that is forwarded.
+        token: sent with every call, as `authorization: Bearer ...`. In plaintext, too, where there is no TLS: for a mesh that
+            encrypts.
+        token_file: the same from a file, which is read again when it changes.
         concurrency: calls in flight at once for a list that needs several.
         options: gRPC channel arguments, over those of `headlight.channel`.
     """

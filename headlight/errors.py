@@ -2,6 +2,7 @@
 
     HeadlightError
     ├── InvalidInput        the caller's input: names the field and the remedy     text, ids, selection -> item
+    ├── Unauthenticated     the caller did not say who it is, or cannot prove it    call -> text
     ├── NotFound            the caller named a model that is not served            model name -> engine
     ├── Overloaded          shed before any work; may carry a retry delay          item -> queue
     ├── Unavailable         starting, draining, connection or device lost          any arrow
@@ -25,6 +26,7 @@ class Code(enum.StrEnum):
     """What kind of failure, without reference to a transport."""
 
     INVALID_INPUT = "invalid_input"
+    UNAUTHENTICATED = "unauthenticated"
     NOT_FOUND = "not_found"
     OVERLOADED = "overloaded"
     UNAVAILABLE = "unavailable"
@@ -62,6 +64,12 @@ class InvalidInput(HeadlightError):
         super().__init__(f"{field}: {problem}" if field else problem)
         self.field = field
         self.problem = problem
+
+
+class Unauthenticated(HeadlightError):
+    """The call has no token, or one that the service does not know."""
+
+    code = Code.UNAUTHENTICATED
 
 
 class NotFound(HeadlightError):

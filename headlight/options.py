@@ -29,7 +29,18 @@ def command(
         "--target", default=target, metavar="HOST:PORT", help="default: HEADLIGHT_TARGET, else %(default)s"
     )
     made.add_argument("--model", default="", metavar="NAME", help="where the server has several")
-    made.add_argument("--tls", action="store_true", help="encrypt the connection")
+    made.add_argument("--tls", action="store_true", help="encrypt the connection; implied by the other --tls-...")
+    made.add_argument("--tls-ca", metavar="F", help="trust these authorities, PEM; default: gRPC's")
+    made.add_argument("--tls-cert", metavar="F", help="certificate to show, PEM; with --tls-key")
+    made.add_argument("--tls-key", metavar="F", help="its key, PEM")
+    made.add_argument(
+        "--tls-server-name", metavar="NAME", help="the server's certificate is for this, not for --target"
+    )
+    made.add_argument(
+        "--token-file",
+        metavar="F",
+        help="token to send; default: HEADLIGHT_TOKEN_FILE, else the token in HEADLIGHT_TOKEN",
+    )
     made.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after so long; default: never")
     made.add_argument("--format", choices=formats, help="default: text")
     made.add_argument("--out", metavar="F", help="write to a file instead of standard output")
@@ -109,8 +120,25 @@ def pooled_spec(arguments: argparse.Namespace) -> PooledSpec:
 
 
 def connect(arguments: argparse.Namespace) -> Client:
-    """A client for the common options."""
-    return Client(arguments.target, model=arguments.model, timeout=arguments.timeout, tls=arguments.tls)
+    """A client for the common options. Raises UsageError where they cannot be used."""
+    # A token is no option: everybody on a machine sees the command lines of all.
+    token_file = arguments.token_file or os.environ.get("HEADLIGHT_TOKEN_FILE") or None
+    token = None if token_file else os.environ.get("HEADLIGHT_TOKEN") or None
+    try:
+        return Client(
+            arguments.target,
+            model=arguments.model,
+            timeout=arguments.timeout,
+            tls=arguments.tls,
+            tls_ca=arguments.tls_ca,
+            tls_cert=arguments.tls_cert,
+            tls_key=arguments.tls_key,
+            tls_server_name=arguments.tls_server_name,
+            token=token,
+            token_file=token_file,
+        )
+    except ValueError as error:
+        raise UsageError(f"cannot connect: {error}") from None
 
 
 def check_format(arguments: argparse.Namespace) -> None:

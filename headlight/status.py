@@ -19,6 +19,7 @@ from headlight.errors import (
     InvalidInput,
     NotFound,
     Overloaded,
+    Unauthenticated,
     Unavailable,
 )
 from headlight.pb import headlight_pb2 as pb
@@ -26,9 +27,10 @@ from headlight.pb import headlight_pb2 as pb
 PUSHBACK_KEY = "grpc-retry-pushback-ms"  # gRPC A6: when to try again; negative: never
 
 # What is not here has no class of its own and becomes the root, with the name of its status in front (UNIMPLEMENTED:
-# not a Headlight server; UNAUTHENTICATED, PERMISSION_DENIED: a proxy's answers).
+# not a Headlight server; PERMISSION_DENIED: a proxy's answer).
 ERROR_CLASSES: dict[grpc.StatusCode, type[HeadlightError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidInput,
+    grpc.StatusCode.UNAUTHENTICATED: Unauthenticated,
     grpc.StatusCode.NOT_FOUND: NotFound,
     grpc.StatusCode.RESOURCE_EXHAUSTED: Overloaded,
     grpc.StatusCode.UNAVAILABLE: Unavailable,

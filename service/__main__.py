@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # must stand before ONNX Runtime is loaded
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else it tells of each refused handshake, on lines that are not JSON
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING, NoReturn
 
 from headlight.errors import BundleError
-from service import logs
+from service import logs, security, tracing
 from service.config import Config, ConfigError
 from service.loading import load
 from service.memory import settle_allocator
 from service.server import EXIT_BUNDLE, EXIT_CONFIG, EXIT_FAILED, EXIT_OK, Server, end_at_once
+
+if TYPE_CHECKING:
+    from service.telemetry import Tracing
 
 log = logging.getLogger("service")
 
@@ -28,17 +32,18 @@ def main() -> None:
         config = Config.parse(sys.argv[1:], os.environ)
         if config.check:
             sys.exit(check(config))
+        spans = tracing.start(config.otlp_endpoint)
     except ConfigError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(EXIT_CONFIG)
     logs.configure(config.log_level)
-    asyncio.run(serve(config))
+    asyncio.run(serve(config, spans))
 
 
-async def serve(config: Config) -> NoReturn:
+async def serve(config: Config, spans: Tracing | None) -> NoReturn:
     """One life of a server. Ends the process itself: asyncio.run would wait for threads that may never return."""
     try:
-        code = await Server(config).serve()
+        code = await Server(config, spans).serve()
     except Exception:
         log.critical("ended by a bug", exc_info=True, extra={"event": "crashed"})
         code = EXIT_FAILED
@@ -46,8 +51,9 @@ async def serve(config: Config) -> NoReturn:
 
 
 def check(config: Config) -> int:
-    """Verify the bundle and run its golden inputs; one line says what came of it."""
+    """Look at certificates and tokens, verify the bundle and run its golden inputs; one line says what came of it."""
     logging.getLogger().addHandler(logging.NullHandler())  # else errors on the way would be printed too
+    security.check(config)
     try:
         runtime = load(config)
     except BundleError as error:

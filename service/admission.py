@@ -31,6 +31,7 @@ class Shortage(enum.StrEnum):
     OUTPUT_BYTES = "output_bytes"
     DEADLINE = "wait_beyond_deadline"
     STALLED_READER = "stalled_reader"
+    QUOTA = "quota"
 
 
 class Shed(Overloaded):

@@ -8,7 +8,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headlight.errors import DeadlineExceeded, HeadlightError, Unavailable
 from headlight.priority import Priority
@@ -16,11 +16,16 @@ from headlight.runtime.items import EncodeItem, ItemResult
 from headlight.runtime.rounding import AS_LONG, Rounding
 from headlight.runtime.values import Role
 from service.groups import Answer, Group, Slot
+from service.heartbeat import Heartbeat
 from service.lanes import Batch, Budget, Entry, LaneKey
 from service.permits import Permit
 from service.policy import Lanes
 from service.streams import Started, Streams
 from service.threads import WorkerThreads
+from service.tracing import CURRENT, stage
+
+if TYPE_CHECKING:
+    from service.spans import BatchTracing
 
 log = logging.getLogger("service.batcher")
 EXPIRED = "the deadline passed in the queue; what had not started never will"
@@ -58,7 +63,11 @@ class BatchReport(NamedTuple):
 
 
 class Batcher:
-    """The queue and its workers. `submit` from the event loop; `run` is its one task, watched by whoever starts it."""
+    """The queue and its workers. `submit` from the event loop; `run` is its one task, watched by whoever starts it.
+
+    Attributes:
+        heart: beats when a batch is begun or done. One larger than its lane's budget, as one long text is, has as much more time.
+    """
 
     def __init__(
         self,
@@ -70,6 +79,7 @@ class Batcher:
         rounding: Rounding = AS_LONG,
         observe: Callable[[BatchReport], None] = lambda report: None,
         on_cancel: Callable[[LaneKey, str], None] = lambda lane, stage: None,
+        tracing: BatchTracing | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Nothing runs before `run`.
@@ -82,15 +92,19 @@ class Batcher:
             rounding: of the engines' batches.
             observe: told of every batch that succeeded.
             on_cancel: told of every request whose caller left: in "queue", or in "infer" where all its items had started.
+            tracing: makes a span of each batch with a traced request.
             clock: seconds, monotonic.
         """
         self._engines = engines
+        self._budgets = budgets
+        self.heart = Heartbeat(clock)
         self._lanes: Lanes[Slot] = Lanes(budgets, bulk_seconds=bulk_seconds)
         self._rounding = rounding
         self._streams = Streams(streams)
         self._threads = WorkerThreads(2 * streams, "engine", behind=True)  # interactive ones do not wait for bulk
         self._observe = observe
         self._on_cancel = on_cancel
+        self._tracing = tracing
         self._clock = clock
         self._work = asyncio.Event()
         self._waiting: set[Group] = set()
@@ -127,10 +141,13 @@ class Batcher:
         if not permit.amount:
             raise RuntimeError("the permit has been given back already. This is a bug.")
         lane = LaneKey(model, items[0].role)
+        stage("queue")
         group = self._enqueue(lane, items, deadline, priority)
         expiry = self._expire_at(deadline, group)
         try:
-            return await group.future
+            answer = await group.future
+            stage("")
+            return answer
         except BaseException as error:  # failed, expired or cancelled: whatever still waits need not run
             waited = self._withdraw(group)
             group.abandon(permit, outputs)
@@ -141,6 +158,7 @@ class Batcher:
             if expiry is not None:
                 expiry.cancel()
             self._waiting.discard(group)
+            self.heart.end()
             group.entries.clear()  # they refer back to the group
             if not group.future.cancelled():
                 group.future.exception()  # seen, even where a cancellation overtook it
@@ -177,6 +195,7 @@ class Batcher:
 
     def _enqueue(self, lane: LaneKey, items: Sequence[EncodeItem], deadline: float, priority: Priority) -> Group:
         group = Group(asyncio.get_running_loop().create_future(), [None] * len(items), len(items))
+        group.spans = CURRENT.get()
         now = self._clock()
         # All are of one age. From the longest, batches cut them in order of length, and none is left with a mixture of both ends.
         for place, item in sorted(enumerate(items), key=lambda placed: -len(placed[1].ids)):
@@ -186,6 +205,7 @@ class Batcher:
             group.entries.append(entry)
             self._lanes.add(entry)
         self._waiting.add(group)
+        self.heart.begin()
         self._work.set()
         return group
 
@@ -214,13 +234,21 @@ class Batcher:
         """Run one batch; its stream is free again afterwards."""
         model = batch.entries[0].lane.model
         run, begun = self._engines[model].run, self._clock()
+        patience = batch.padded / self._budgets[batch.entries[0].lane].tokens
+        self.heart.begin(patience)
+        self.heart.beat()
+        span = None if self._tracing is None else self._tracing.begin(batch, wide=started.wide)
+        failed = True
         try:
             try:
                 items = [entry.value.item for entry in batch.entries]
                 results = await self._threads.start(functools.partial(run, items, wide=started.wide))
+                failed = False
             finally:
                 for entry in batch.entries:
                     entry.value.group.ended(entry.length)
+                if span is not None:
+                    span.end(failed=failed)
         except Exception as error:  # whatever an engine raises concerns this batch alone
             await self._failed(model, batch, error)
         else:
@@ -228,6 +256,8 @@ class Batcher:
             self._failures[model] = 0
         finally:
             self._streams.end(started)
+            self.heart.end(patience)
+            self.heart.beat()
             self._work.set()  # for those who wait for a stream
 
     def _deliver(self, batch: Batch[Slot], results: list[ItemResult], started: float, wide: bool) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from headlight.runtime.providers import PRECISIONS, PROVIDERS
 from service.admission import largest_output
+from service.commandline import flag_of, parser_of
 from service.logs import LEVELS
-from service.parsing import Address, address, at_least, between, digest, flag, lengths, one_of
+from service.parsing import Address, address, at_least, between, digest, endpoint, flag, lengths, one_of
 
 PREFIX = "HEADLIGHT_"
 SECONDS = between(0, 86400)
@@ -43,6 +43,37 @@ class Config:
     http: Address = field(
         default=Address("127.0.0.1", 8080),
         metadata=option(address, "where to serve /metrics, /livez and /readyz; 0.0.0.0 or [::] as for --grpc"),
+    )
+    health: Address | None = field(
+        default=None,
+        metadata=option(
+            address, "where to serve grpc.health.v1 alone, in plaintext, for probes that know no TLS (default: nowhere)"
+        ),
+    )
+    tls_cert: Path | None = field(
+        default=None,
+        metadata=option(Path, "certificate of --grpc with its intermediates, PEM; read again when it changes"),
+    )
+    tls_key: Path | None = field(default=None, metadata=option(Path, "its key, PEM, not encrypted"))
+    tls_client_ca: Path | None = field(
+        default=None,
+        metadata=option(Path, "authorities, PEM, one of which must have signed the certificate of every caller"),
+    )
+    auth_tokens: Path | None = field(
+        default=None,
+        metadata=option(
+            Path,
+            "lines of NAME TOKEN or NAME sha256:HEX; every call must bring one of these tokens, but for health checks",
+        ),
+    )
+    quota_tokens_per_second: float | None = field(
+        default=None,
+        metadata=option(
+            between(1, 1e9), "of the model, for each client by the name of its token, else of its certificate"
+        ),
+    )
+    quota_burst_seconds: float = field(
+        default=10.0, metadata=option(between(1, 86400), "of its quota that a client can save up while it asks less")
     )
     provider: str = field(
         default="auto",
@@ -161,6 +192,20 @@ class Config:
             at_least(1), "tokens; batches are padded to a multiple of it: 8 where each new shape is compiled, else 1"
         ),
     )
+    max_connection_age_seconds: float = field(
+        default=1800.0,
+        metadata=option(
+            between(1, 86400 * 30),
+            "(give or take a tenth) until a client must connect anew, and so finds new replicas; calls in flight end in peace",
+        ),
+    )
+    stuck_seconds: float = field(
+        default=60.0,
+        metadata=option(
+            between(1, 86400),
+            "without a batch begun or done, while there is work, until the process calls itself dead; more than a batch takes",
+        ),
+    )
     drain_delay_seconds: float = field(
         default=0.0,
         metadata=option(SECONDS, "from NOT_SERVING to closing; on Kubernetes 5 to 10, until endpoints are removed"),
@@ -171,6 +216,12 @@ class Config:
     warm_up_lengths: tuple[int, ...] = field(
         default=(16, 64, 256),
         metadata=option(lengths, "tokens; run before serving, so that no caller pays for a first run"),
+    )
+    otlp_endpoint: str | None = field(
+        default=None,
+        metadata=option(
+            endpoint, "URL of an OpenTelemetry collector; switches tracing on (extra otel, docs/tracing.md)"
+        ),
     )
     log_level: str = field(default="info", metadata=option(one_of(*LEVELS), "least severe message to log"))
     check: bool = field(
@@ -189,10 +240,10 @@ class Config:
             ConfigError: naming the option (or the variable) and what it must be.
             SystemExit: after --help.
         """
-        given = vars(_parser().parse_args(arguments))
+        given = vars(parser_of(dataclasses.fields(cls), PREFIX, ConfigError).parse_args(arguments))
         values = {}
         for known in dataclasses.fields(cls):
-            source, text = _flag(known.name), given[known.name]
+            source, text = flag_of(known.name), given[known.name]
             if text is None:
                 source = PREFIX + known.name.upper()
                 text = environ.get(source)
@@ -205,6 +256,12 @@ class Config:
         if "bundle" not in values:
             raise ConfigError("--bundle is missing; give the directory that `python -m export` wrote")
         config = cls(**values)
+        config._check()
+        return config
+
+    def _check(self) -> None:
+        """See that the options fit each other."""
+        config = self
         if config.max_request_tokens > config.max_queue_tokens:
             have = f"--max-request-tokens is {config.max_request_tokens}, --max-queue-tokens {config.max_queue_tokens}"
             raise ConfigError(f"{have}; the queue must hold at least one request")
@@ -214,38 +271,10 @@ class Config:
         if config.max_output_bytes and largest_output(config.max_output_bytes) < config.max_unary_response_bytes:
             problem = "is too small for --max-unary-response-bytes; the process must hold one answer, and a reserve"
             raise ConfigError(f"--max-output-bytes {problem}")
-        return config
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; see --help")
-
-
-def _parser() -> argparse.ArgumentParser:
-    """Takes every option as text; None where it is not given."""
-    parser = _Parser(
-        prog="python -m service",
-        description="Serve a bundle over gRPC.",
-        epilog=f"Each option can also stand in the environment: --max-items as {PREFIX}MAX_ITEMS.",
-        allow_abbrev=False,
-    )
-    for known in dataclasses.fields(Config):
-        text = known.metadata["why"] + _default(known.default)
-        if isinstance(known.default, bool):
-            parser.add_argument(_flag(known.name), help=text, nargs="?", const="true", metavar="true|false")
-        else:
-            parser.add_argument(_flag(known.name), help=text, metavar=known.name.rpartition("_")[2].upper())
-    return parser
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def _default(value: object) -> str:
-    if value in (None, dataclasses.MISSING, False):
-        return ""
-    if isinstance(value, tuple) and not isinstance(value, Address):
-        value = ",".join(map(str, value))
-    return f" (default {value})"
+        if (config.tls_cert is None) != (config.tls_key is None):
+            raise ConfigError("--tls-cert and --tls-key are needed together; give both, or neither")
+        if config.tls_client_ca is not None and config.tls_cert is None:
+            raise ConfigError("--tls-client-ca needs --tls-cert and --tls-key: without TLS nobody shows a certificate")
+        if config.quota_tokens_per_second is not None and config.auth_tokens is None and config.tls_client_ca is None:
+            problem = "needs --auth-tokens or --tls-client-ca; without either nobody knows one client from another"
+            raise ConfigError(f"--quota-tokens-per-second {problem}")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from headlight.runtime.items import EncodeItem, ItemResult
 from service.lanes import Entry
 from service.permits import Permit
+
+if TYPE_CHECKING:
+    from service.spans import RequestSpans
 
 
 class Answer(NamedTuple):
@@ -31,6 +34,7 @@ class Group:
     entries: list[Entry[Slot]] = dataclasses.field(default_factory=list)
     computing: int = 0  # tokens in an engine now
     kept: list[Permit] = dataclasses.field(default_factory=list)
+    spans: RequestSpans | None = None
 
     def deliver(self, place: int, result: ItemResult) -> None:
         self.results[place] = result

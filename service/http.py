@@ -50,17 +50,20 @@ def text(status: str, body: str) -> Response:
 
 
 def routes(
-    exposition: Callable[[], tuple[str, bytes]], serving: Callable[[], bool]
+    exposition: Callable[[], tuple[str, bytes]],
+    serving: Callable[[], bool],
+    stuck: Callable[[], bool] = lambda: False,
 ) -> dict[str, Callable[[], Response]]:
     """The service's paths.
 
     Args:
         exposition: content type and body of a scrape.
         serving: whether requests can be answered.
+        stuck: whether there is work and nothing moves.
     """
     return {
         "/metrics": lambda: Response("200 OK", *exposition()),
-        "/livez": lambda: text("200 OK", "alive"),
+        "/livez": lambda: text("503 Service Unavailable", "stuck") if stuck() else text("200 OK", "alive"),
         "/readyz": lambda: text("200 OK", "serving") if serving() else text("503 Service Unavailable", "not serving"),
     }
 

@@ -10,7 +10,7 @@ import functools
 import inspect
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -18,10 +18,15 @@ from prometheus_client import Counter
 
 from headlight.errors import InvalidInput
 from service.deadline import deadline_of
+from service.gate import EXEMPT, Gate
 from service.inflight import InFlight, Stay
 from service.metrics import Metrics
 from service.sending import when_sent
-from service.status import Refusal, refusal
+from service.status import Refusal, gone, refusal
+
+if TYPE_CHECKING:
+    from service.spans import RequestSpans
+    from service.telemetry import Tracing
 
 T = TypeVar("T")
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -53,9 +58,17 @@ class _Series:
 class Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # the same
     """Wraps each method's handler, once."""
 
-    def __init__(self, metrics: Metrics, in_flight: InFlight) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        in_flight: InFlight,
+        gate: Gate | None = None,
+        tracing: Tracing | None = None,
+    ) -> None:
         self._metrics = metrics
+        self._tracing = tracing
         self._in_flight = in_flight
+        self._gate = gate
         self._wrapped: dict[str, Handler] = {}
         self._unknown = _Series(metrics, "unary", "other", "other")  # whatever name a caller invents
 
@@ -78,10 +91,13 @@ class Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # the 
 
     def _wrap(self, handler: Handler, method: str) -> Handler:
         _, service, name = method.split("/")
+        ours = method.startswith(OURS)
         guard = _Guard(
             _Series(self._metrics, _kind(handler), service, name),
-            self._in_flight if method.startswith(OURS) else InFlight(),
+            self._in_flight if ours else InFlight(),
             handler,
+            None if method.startswith(EXEMPT) else self._gate,
+            functools.partial(self._tracing.call, service, name) if ours and self._tracing is not None else None,
         )
         # All take a stream: left to read the one message itself, gRPC never answers a call that ends without it. It costs
         # nothing, other than to look for a second message (a sixth of the speed of small calls): that one is never read.
@@ -94,8 +110,17 @@ class Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # the 
 class _Guard:
     """The wrapped behaviours of one method. They take bytes, so that undecodable ones are answered like any other."""
 
-    def __init__(self, series: _Series, in_flight: InFlight, handler: Handler) -> None:
+    def __init__(
+        self,
+        series: _Series,
+        in_flight: InFlight,
+        handler: Handler,
+        gate: Gate | None,
+        trace: Callable[[Any], RequestSpans] | None,
+    ) -> None:
         self._series = series
+        self._gate = gate
+        self._trace = trace
         self._in_flight = in_flight
         self._handler: Any = handler  # its behaviours are untyped
 
@@ -147,35 +172,45 @@ class _Guard:
 
     async def _answer(self, call: Callable[[Stay], Awaitable[T]], context: Context) -> T:
         started, code = time.perf_counter(), None
+        spans = None if self._trace is None else self._trace(context.invocation_metadata())
         self._series.started.inc()
         stay = Stay(self._in_flight)
         try:
+            if self._gate is not None:
+                self._gate.enter(context)
             answer = await call(stay)
-            when_sent(functools.partial(self._answered, context))
+            when_sent(functools.partial(self._answered, context, spans))
             return answer
         except asyncio.CancelledError:
             code = _cancelled(context)
+            gone(code, context)
             raise
         except grpc.aio.AbortError:
             code = context.code()
             raise
         except grpc.aio.BaseError:  # the caller has gone while we wrote
             code = grpc.StatusCode.CANCELLED
+            gone(code, context)
             raise
         except Exception as error:
-            refused = refusal(error)
+            refused = refusal(error, context)
             code = refused.status
         finally:
             if code is not None:
-                self._series.handled(code)
+                self._ended(code, spans)
             self._series.seconds.observe(time.perf_counter() - started)
         # Here the exception is gone, and with it the request, to which its frames refer: the caller may let us wait.
         await _abort(context, refused, stay.leave)
 
-    def _answered(self, context: Context) -> None:
+    def _answered(self, context: Context, spans: RequestSpans | None) -> None:
         """All was sent, or the caller was cut for taking too long; then the call has a code."""
         code: grpc.StatusCode | None = context.code()  # the stubs do not know that it can be None
-        self._series.handled(grpc.StatusCode.OK if code is None else code)
+        self._ended(grpc.StatusCode.OK if code is None else code, spans)
+
+    def _ended(self, code: grpc.StatusCode, spans: RequestSpans | None) -> None:
+        self._series.handled(code)
+        if spans is not None:
+            spans.end(code)
 
 
 async def _abort(context: Context, refused: Refusal, leave: Callable[[], None]) -> NoReturn:

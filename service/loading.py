@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import EncodeItem, Manifest, Runtime, Selection
 from headlight.runtime.items import everything
+from headlight.runtime.onnx_session import gpu_installed
 from headlight.runtime.rounding import Rounding
 from service.admission import RESERVE, Admission, largest_output
+from service.answers import model_ref
 from service.batcher import Batcher, BatchReport, Engine
 from service.config import Config, ConfigError
 from service.lanes import Budget, LaneKey
 from service.metrics import Metrics, ModelMetrics
 from service.served import ServedModel
 from service.threads import Threads
+
+if TYPE_CHECKING:
+    from service.telemetry import Tracing
 
 LEAST_STREAM_OUTPUT_BYTES, MOST_STREAM_OUTPUT_BYTES = 64 << 20, 1 << 30  # unless told otherwise
 CHARACTERS_PER_TOKEN = 64  # some 4 are usual; so many that only nonsense, or a text far too long, has more
@@ -73,7 +79,9 @@ def limits(config: Config, manifest: Manifest) -> pb.Limits:
     )
 
 
-def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Threads) -> tuple[ServedModel, Batcher]:
+def assemble(
+    runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Threads, tracing: Tracing | None = None
+) -> tuple[ServedModel, Batcher]:
     """A served model and its batcher, whose `run` is to be started.
 
     Args:
@@ -81,6 +89,7 @@ def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Thr
         config: as given.
         metrics: gets the model's series.
         tokenizers: threads to tokenise on.
+        tracing: makes spans of the batches.
     """
     manifest = runtime.bundle.manifest
     own = metrics.of(manifest.name)
@@ -94,6 +103,7 @@ def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Thr
         rounding=Rounding(config.round_lengths, manifest.max_length),
         observe=lambda report: _observe(report, own, admission),
         on_cancel=lambda lane, stage: own.cancelled[stage].inc(),
+        tracing=None if tracing is None else tracing.batches(model_ref(runtime)),
     )
     metrics.serve(
         model=manifest.name,
@@ -102,7 +112,9 @@ def assemble(runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Thr
         provider=runtime.provider,
         precision=runtime.precision,
         positions=manifest.architecture.positions,
-        gauges=_gauges(admission),
+        gauges=_gauges(
+            admission, fell_back=config.provider == "auto" and runtime.provider == "cpu" and gpu_installed()
+        ),
     )
     model = ServedModel(
         runtime,
@@ -129,7 +141,7 @@ def make_admission(config: Config, told: pb.Limits, streams: int) -> Admission:
     )
 
 
-def _gauges(admission: Admission) -> dict[str, Callable[[], float]]:
+def _gauges(admission: Admission, fell_back: bool) -> dict[str, Callable[[], float]]:
     """What is asked at each scrape: one for each of metrics.GAUGES."""
     return {
         "queue_tokens": lambda: admission.tokens.held,
@@ -137,6 +149,7 @@ def _gauges(admission: Admission) -> dict[str, Callable[[], float]]:
         "backlog_seconds": lambda: admission.backlog_seconds,
         "held_request_bytes": lambda: admission.requests.held,
         "held_output_bytes": lambda: admission.outputs.held,
+        "provider_fallback": lambda: float(fell_back),
     }
 
 

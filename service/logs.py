@@ -10,6 +10,7 @@ import logging
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -52,6 +53,29 @@ def _worth_telling(record: logging.LogRecord) -> bool:
     return not (record.name.startswith("grpc.") and error is not None and error.__name__ == "ExecuteBatchError")
 
 
+class Seldom(logging.Filter):
+    """Of each logger below a name one line a minute: a collector that is away would fill the log with the same."""
+
+    def __init__(self, name: str, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+        """Lines of other loggers all pass."""
+        super().__init__(name)
+        self._seconds, self._clock = seconds, clock
+        self._last: dict[str, float] = {}
+        self._left_out: dict[str, int] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not super().filter(record):
+            return True
+        now, last = self._clock(), self._last.get(record.name)
+        if last is not None and now - last < self._seconds:
+            self._left_out[record.name] = self._left_out.get(record.name, 0) + 1
+            return False
+        self._last[record.name] = now
+        if left_out := self._left_out.pop(record.name, 0):
+            record.left_out = left_out
+        return True
+
+
 def configure(level: str, stream: TextIO | None = None) -> None:
     """Send all logs to a stream, in place of whatever was configured.
 
@@ -62,5 +86,6 @@ def configure(level: str, stream: TextIO | None = None) -> None:
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter())
     handler.addFilter(_worth_telling)
+    handler.addFilter(Seldom("opentelemetry"))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)

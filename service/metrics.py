@@ -1,4 +1,4 @@
-"""All metrics, their names, labels and buckets. Labels come from closed sets; `model` is on all of Headlight's own."""
+"""All metrics, their names, labels and buckets. Labels come from closed sets; `model` is on all that tell of a model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OUTPUTS = ("pooled", "tokens", "attention", "hidden")
 CANCEL_STAGES = ("tokenize", "queue", "infer", "send")
 # Those that a request can meet once its model is known. What the shortage was says more than that there was one.
 REASONS = (
-    *(code.value for code in Code if code not in (Code.OVERLOADED, Code.NOT_FOUND, Code.BUNDLE)),
+    *(code.value for code in Code if code not in (Code.OVERLOADED, Code.UNAUTHENTICATED, Code.NOT_FOUND, Code.BUNDLE)),
     *(shortage.value for shortage in Shortage),
 )
 
@@ -42,6 +42,7 @@ GAUGES = {  # asked at each scrape
     "backlog_seconds": "How long the tokens admitted will take, at the rate of the last batches.",
     "held_request_bytes": "Bytes of the requests being dealt with.",
     "held_output_bytes": "Bytes of results being computed or sent.",
+    "provider_fallback": "1 where the CPU computes for want of the GPU that ONNX Runtime was installed for, else 0.",
 }
 
 
@@ -71,6 +72,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._define_grpc()
+        self._define_process()
         self._define_batches()
         self._define_requests()
         self._info = Gauge(
@@ -90,6 +92,28 @@ class Metrics:
         self.grpc_seconds = Histogram(
             "grpc_server_handling_seconds", "Duration of RPCs.", method, buckets=SECONDS, registry=self.registry
         )
+
+    def _define_process(self) -> None:
+        """Of the process, not of a model: they are there while none is loaded."""
+        self.ready = Gauge("headlight_ready", "1 where requests can be answered, else 0.", registry=self.registry)
+        self.stuck = Gauge(
+            "headlight_stuck", "1 where there is work and nothing moves, for too long, else 0.", registry=self.registry
+        )
+
+    def define_tls(self, expires: Callable[[], float]) -> None:
+        """Announce that there is TLS. `expires` tells when the certificate does, in seconds since the epoch."""
+        name, text = "headlight_tls_certificate_expiry_timestamp_seconds", "When the certificate in use expires."
+        Gauge(name, text, registry=self.registry).set_function(expires)
+
+    def refused_tls(self) -> Counter:
+        """Of changed certificates that were not taken."""
+        text = "Looks at changed certificates, keys or authorities that could not be used."
+        return Counter("headlight_tls_reload_failures", text, registry=self.registry)
+
+    def refused_tokens(self) -> Counter:
+        """Of changed files of tokens that were not taken."""
+        text = "Looks at a changed file of tokens that could not be used."
+        return Counter("headlight_auth_reload_failures", text, registry=self.registry)
 
     def _define_batches(self) -> None:
         r = self.registry

@@ -13,6 +13,7 @@ from headlight.runtime.units import pooled_token, select
 from headlight.runtime.values import Ids, Tokenized
 from headlight.wire import has_unknown, token_choice
 from headlight.wire_vectors import prompt_wish, set_prompt
+from service import quota
 from service.prepared import Prepared
 from service.served import ServedModel
 
@@ -39,9 +40,10 @@ async def occlude(model: ServedModel, request: pb.OccludeRequest, deadline: floa
     holes = [dataclasses.replace(item, occluded=int(token)) for token in hidden]
     step = max(1, model.limits.max_request_tokens // WAVES // len(item.ids))
     vectors = []
-    for wave in ([item], *(holes[begin : begin + step] for begin in range(0, len(holes), step))):
-        answer = await model.run(wave, deadline, priority=prepared.priority)
-        vectors += [result.pooled for result in answer.results if result.pooled is not None]
+    with quota.charge(len(item.ids) * (1 + len(holes))):  # all at once: what is begun is not refused half way
+        for wave in ([item], *(holes[begin : begin + step] for begin in range(0, len(holes), step))):
+            answer = await model.run(wave, deadline, priority=prepared.priority, paid=True)
+            vectors += [result.pooled for result in answer.results if result.pooled is not None]
     moved = np.linalg.norm(np.stack(vectors[1:]) - vectors[0], axis=1).astype("<f4")
     tensor = pb.Tensor(dtype=pb.DATA_TYPE_FLOAT32, shape=[len(moved)], data=moved.tobytes())
     return pb.OccludeResponse(model=model.ref, item=prepared.header.items[0], tokens=hidden, moved=tensor)

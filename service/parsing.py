@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 
 class Address(NamedTuple):
@@ -74,6 +75,20 @@ def digest(text: str) -> str:
     if len(text) != 64 or not set(text.lower()) <= set("0123456789abcdef"):
         raise ValueError("must be a SHA-256 digest: 64 hexadecimal digits")
     return text.lower()
+
+
+def endpoint(text: str) -> str:
+    """http://localhost:4317."""
+    try:
+        url = urlsplit(text)
+        usable = url.scheme in ("http", "https") and url.hostname and url.port and url.username is None
+    except ValueError:
+        usable = False
+    if not usable or text != f"{url.scheme}://{url.netloc}":
+        raise ValueError(
+            "must be http://HOST:PORT, or https:// for TLS, of what takes OTLP over gRPC; the port is mostly 4317"
+        )
+    return text
 
 
 def flag(text: str) -> bool:

@@ -10,11 +10,14 @@ from typing import Any
 import grpc
 
 from service.connections import close_connection
+from service.identity import given_id
 from service.permits import Permit
+from service.tracing import CURRENT
 
 log = logging.getLogger("service.sending")
 PACE_BYTES = 16 << 20  # that a reader may take `stall_seconds` for, beside those that everyone has: 0.8 MB/s at 20 s
 LEAST_LINGER_SECONDS = 5.0
+MOST_NAMED = 16  # calls of one connection in one line of the log
 
 
 def allowance(stall_seconds: float, size: int) -> float:
@@ -88,6 +91,7 @@ class Sending:
         self._permits: list[Permit] = []
         self._timer: asyncio.TimerHandle | None = None
         self._on_cut: Callable[[], None] = _nothing
+        self._spans = CURRENT.get()
         when_sent(self._done)
 
     def hold(self, permit: Permit) -> None:
@@ -116,7 +120,11 @@ class Sending:
             each._on_cut()
             each._context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)  # what it is counted as; nobody will read it
         found = close_connection(peer)
-        about = {"event": "reader_cut", "calls": len(lost), "found": found}
+        ids = [given_id(each._context.invocation_metadata()) for each in lost[:MOST_NAMED]]
+        about: dict[str, object] = {"event": "reader_cut", "calls": len(lost), "found": found}
+        about["request_ids"] = [given for given in ids if given]
+        if self._spans is not None:
+            about["trace_ids"] = [each._spans.trace_id for each in lost[:MOST_NAMED] if each._spans is not None]
         log.warning("an answer was not taken; its connection is closed", extra=about)
 
     def _done(self) -> None:

@@ -17,6 +17,7 @@ from headlight.priority import Priority
 from headlight.runtime import Runtime
 from headlight.runtime.items import EncodeItem, ItemResult
 from headlight.runtime.values import Tokenized
+from service import quota
 from service.admission import Admission, Shed, Shortage, largest_output
 from service.answers import describe, header, model_ref, token_info, tokenize_answer
 from service.batcher import Batcher
@@ -30,6 +31,7 @@ from service.receiving import Receiving
 from service.status import reason_of
 from service.threads import Threads
 from service.tokenizing import Density, items_of, size_of, tokenized
+from service.tracing import CURRENT, stage
 
 T = TypeVar("T")
 LEAST_TOKEN_INFO_BYTES = 8  # of one token on the wire: id, piece, start, end, special, segment
@@ -93,14 +95,18 @@ class ServedModel:
 
         Raises:
             InvalidInput: naming the field.
-            Shed: the queue would not come to it in time.
+            Shed: the queue would not come to it in time, or the caller's quota is used up.
             DeadlineExceeded: it has passed.
         """
         arrived_ns = time.monotonic_ns()
+        stage("tokenize")
         job = encode_job(request, self._interface)
-        if not request.dry_run and deadline < math.inf:
+        if request.dry_run:
+            quota.look_ahead(0)
+        elif deadline < math.inf or quota.applies():
             # Tokenising is most of what a refusal costs.
             tokens = self._density.tokens(job.tokenize, self._interface.max_length)
+            quota.look_ahead(tokens)
             self._admission.look_ahead(deadline - time.monotonic(), job.priority, tokens)
 
         def tokenize(left: threading.Event) -> tuple[list[Tokenized], list[EncodeItem], pb.EncodeResponse]:
@@ -114,9 +120,16 @@ class ServedModel:
         inputs, items, response = await self._off_the_loop(job.tokenize, tokenize)
         response.timings.tokenize_ns = time.monotonic_ns() - arrived_ns
         self._density.learn(job.tokenize, inputs)
+        if request.dry_run:
+            quota.has_read(sum(len(item.ids) for item in items))
         sizes = output_bytes(items, self._architecture)
         data_bytes = response.data_bytes = sum(sizes.values())
-        return Prepared(inputs, items, response, sizes, data_bytes, self._architecture, arrived_ns, job.priority)
+        prepared = Prepared(inputs, items, response, sizes, data_bytes, self._architecture, arrived_ns, job.priority)
+        spans = CURRENT.get()
+        if spans is not None:
+            spans.stage("")
+            spans.prepared(self.ref, prepared)
+        return prepared
 
     def hold_output(self, prepared: Prepared) -> Permit:
         """A permit for the bytes of the answer, of which a process holds only so many. Leave it once they are sent.
@@ -148,13 +161,16 @@ class ServedModel:
             held: the permit for its bytes. The batcher keeps it where the caller leaves while they are being computed.
 
         Raises:
-            Shed: see Admission.admit.
+            Shed: see Admission.admit and Bucket.charge.
             DeadlineExceeded, EngineError, Unavailable: see Batcher.submit.
         """
         metrics, timings = self._metrics, prepared.header.timings
         if not prepared.data_bytes:  # token_info alone
+            quota.has_read(sum(len(item.ids) for item in prepared.items))
+            stage("reply")
             return [ItemResult() for _ in prepared.items]
         results, timings.queue_ns, timings.infer_ns = await self.run(prepared.items, deadline, held, prepared.priority)
+        stage("reply")
         for name, size in prepared.output_bytes.items():
             if size:
                 metrics.output_bytes[name].inc(size)
@@ -166,10 +182,13 @@ class ServedModel:
         deadline: float,
         held: Permit | None = None,
         priority: Priority = "interactive",
+        *,
+        paid: bool = False,
     ) -> Answer:
-        """Run items of one role; see `compute`."""
+        """Run items of one role; see `compute`. Where they are `paid`, whoever calls has charged for them."""
         tokens = sum(len(item.ids) for item in items)
         with (
+            quota.FREE if paid else quota.charge(tokens),
             self._waiting(tokens, deadline, priority),
             self._admission.admit(tokens, deadline - time.monotonic(), priority) as permit,
         ):
@@ -208,13 +227,24 @@ class ServedModel:
         Raises:
             InvalidInput: naming the field.
         """
+        stage("tokenize")
         job = tokenize_job(request, self._interface)
+        quota.look_ahead(0)  # what reading costs may be owed, but no more while it is
+        read = 0
+
+        def infos(left: threading.Event) -> Iterator[pb.TokenInfo]:
+            nonlocal read
+            for each in tokenized(job, self._runtime, left):
+                read += len(each.ids)
+                if each.info:
+                    yield token_info(each.info)
 
         def tokenize(left: threading.Event) -> bytes:
-            infos = (token_info(each.info) for each in tokenized(job, self._runtime, left) if each.info)
-            return tokenize_answer(self.ref, infos, len(job.inputs), self.limits.max_unary_response_bytes)
+            return tokenize_answer(self.ref, infos(left), len(job.inputs), self.limits.max_unary_response_bytes)
 
-        return await self._off_the_loop(job, tokenize)
+        answer = await self._off_the_loop(job, tokenize)
+        quota.has_read(read)
+        return answer
 
     def receive(self, size: int) -> Receiving:
         """Around everything that is done for one request: a permit for its bytes, and a count of how it fails.

@@ -8,8 +8,11 @@ import gc
 import logging
 import os
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+import grpc
 
 from headlight.errors import BundleError
 from headlight.runtime import Runtime
@@ -17,14 +20,19 @@ from service.config import Config, ConfigError
 from service.health import Readiness
 from service.http import Router, routes, serve_http
 from service.inflight import InFlight
+from service.liveness import Liveness, start
 from service.loading import assemble, load
 from service.logs import describe
 from service.memory import trim
 from service.metrics import Metrics
 from service.models import Models
+from service.security import security_of
 from service.servicer import HeadlightServicer
 from service.threads import Threads, stand_behind
-from service.transport import PortTaken, bind, build_server
+from service.transport import PortTaken, bind, build_health_server, build_server
+
+if TYPE_CHECKING:
+    from service.telemetry import Tracing
 
 log = logging.getLogger("service.server")
 
@@ -33,33 +41,49 @@ EXIT_FAILED = 1  # cannot listen, died, or did not drain in time
 EXIT_CONFIG = 2
 EXIT_BUNDLE = 3
 TOKENIZER_THREADS = 2  # tokenising is some 50 µs a text; more threads would only fight the engine for cores
-# Calls that wait inside gRPC when it is told to stop end as CANCELLED, which no client retries. We refuse them as UNAVAILABLE
-# instead, which every client may, until none has come for so long; but no longer than the limit.
+# Calls that wait inside gRPC when it is told to stop end as CANCELLED, which no client retries. For so long we refuse them
+# as UNAVAILABLE instead, which every client may, and a little longer where more keep coming: until there is a pause. Not for
+# long, or one who retries would meet us again and again.
 REFUSE_SECONDS = 0.1
-REFUSE_LIMIT = 1.0
+PAUSE_SECONDS, PAUSE_LIMIT = 0.02, 0.2
+FLUSH_SECONDS = 2.0  # at most, of what is left of the grace time, for the last spans to reach their collector
 
 
 class Server:
     """Everything that lives as long as the process."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, tracing: Tracing | None = None) -> None:
         """Nothing listens before `serve`; to be made within a running event loop."""
         self._config = config
+        self._tracing = tracing
         self._metrics = Metrics()
         self._readiness = Readiness()
+        self._liveness = Liveness(config.stuck_seconds)
+        self._metrics.ready.set_function(lambda: self._readiness.serving)
+        self._metrics.stuck.set_function(lambda: self._liveness.stuck)
         self._in_flight = InFlight()
         self._models = Models()
         self._servicer = HeadlightServicer(self._models, config.stall_seconds)
-        self._grpc = build_server(config, self._servicer, self._readiness, self._metrics, self._in_flight)
+        self._grpc: grpc.aio.Server  # from `_listen` on
+        self._probes = build_health_server(self._readiness)
         # The library reads it at each batch. Requests are tokenised side by side already: more threads for one were no faster on two
         # cores, and took 15 to 45 % more CPU.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         self._tokenizers = Threads(TOKENIZER_THREADS, "tokenize")
+        self._liveness.add("tokenizer", lambda: self._tokenizers.heart.still_seconds)
         self._stop = asyncio.Event()
 
     async def serve(self) -> int:
         """Live; returns the exit code."""
         self._handle_signals()
+        watching = start(self._liveness, self._readiness.set_stuck)
+        try:
+            return await self._live()
+        finally:
+            watching.cancel()
+            await self._probes.stop(None)  # the last to go: until here it tells that nothing is served
+
+    async def _live(self) -> int:
         try:
             await self._listen()
             runtime = await self._load()
@@ -75,7 +99,8 @@ class Server:
         if runtime is None:
             log.info("stopped while loading", extra={"event": "stopped"})
             return EXIT_OK
-        model, batcher = assemble(runtime, self._config, self._metrics, self._tokenizers)
+        model, batcher = assemble(runtime, self._config, self._metrics, self._tokenizers, self._tracing)
+        self._liveness.add("batches", lambda: batcher.heart.still_seconds)
         running = asyncio.create_task(batcher.run(), name="batcher")
         self._models.add(model)
         await self._readiness.set(serving=True)
@@ -95,8 +120,14 @@ class Server:
             asyncio.get_running_loop().add_signal_handler(number, on_signal)
 
     async def _listen(self) -> None:
-        """Take both ports. From here on probes are answered: alive, not ready."""
-        router = Router(routes(self._metrics.exposition, lambda: self._readiness.serving))
+        """Take the ports. From here on probes are answered: alive, not ready."""
+        config = self._config
+        security = security_of(config, self._metrics)
+        self._grpc = build_server(
+            config, self._servicer, self._readiness, self._metrics, self._in_flight, security.gate, self._tracing
+        )
+        serving, stuck = lambda: self._readiness.serving, lambda: self._liveness.stuck
+        router = Router(routes(self._metrics.exposition, serving, stuck))
         try:
             http = serve_http(self._config.http, router)
         except OSError:
@@ -104,10 +135,13 @@ class Server:
             raise PortTaken(
                 f"--http {address} cannot be listened on; is it in use? Port 0 takes any free one"
             ) from None
-        grpc_port = bind(self._grpc, self._config.grpc)
+        ports = {"grpc_port": bind(self._grpc, config.grpc, security.credentials), "http_port": http.server_port}
+        if config.health is not None:
+            ports["health_port"] = bind(self._probes, config.health, option="--health")
         await self._readiness.set(serving=False)
         await self._grpc.start()
-        ports = {"grpc_port": grpc_port, "http_port": http.server_port}
+        if config.health is not None:
+            await self._probes.start()
         log.info("listening", extra={"event": "listening", **ports})
 
     async def _load(self) -> Runtime | None:
@@ -141,6 +175,7 @@ class Server:
             log.critical("the batcher died; ending", extra={"event": "batcher_died", **what})
             await self._readiness.set(serving=False)
             await self._grpc.stop(None)
+            await self._flush(FLUSH_SECONDS)
             return EXIT_FAILED
         left = await self._drain()
         batcher.cancel()
@@ -158,9 +193,11 @@ class Server:
         await asyncio.sleep(self._config.drain_delay_seconds)
         self._in_flight.closed = True
         self._servicer.drain()
-        await self._in_flight.quiet(REFUSE_SECONDS, REFUSE_LIMIT)
+        await asyncio.sleep(REFUSE_SECONDS)
+        await self._in_flight.quiet(PAUSE_SECONDS, PAUSE_LIMIT)
         # Twice the grace: what ends it is the wait below, or the second stop.
         stopping = asyncio.create_task(self._grpc.stop(2 * self._config.grace_seconds + 1))
+        last = time.monotonic() + self._config.grace_seconds
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._config.grace_seconds):
                 await self._in_flight.idle.wait()
@@ -169,7 +206,12 @@ class Server:
         await asyncio.wait([stopping], timeout=REFUSE_SECONDS)
         await self._grpc.stop(None)  # ends watches of our health, which last as long as their clients like
         await stopping
+        await self._flush(min(FLUSH_SECONDS, last - time.monotonic()))
         return left
+
+    async def _flush(self, seconds: float) -> None:
+        if self._tracing is not None:
+            await self._tracing.close(max(0.0, seconds))
 
 
 def end_at_once(code: int) -> NoReturn:

@@ -18,6 +18,7 @@ from service.prepared import check_header, check_max_bytes, check_unary
 from service.sending import Sending, allowance
 from service.served import ServedModel
 from service.stream import Context, StreamCall
+from service.tracing import stage
 
 AnyContext = grpc.aio.ServicerContext[Any, Any]
 
@@ -92,6 +93,7 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
 
     def _leave_to(self, sending: Sending, model: ServedModel, *permits: Permit) -> None:
         """The answer is ready: what it takes is held until it has been sent, for which the caller has only so long."""
+        stage("reply")
         size = permits[-1].amount if permits else 0
         sending.limit(allowance(self._stall_seconds, size), model.stalled)
         for permit in permits:

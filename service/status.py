@@ -6,22 +6,25 @@ import logging
 import math
 import uuid
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import grpc
 from google.protobuf import duration_pb2
 from google.protobuf.message import Message
-from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RequestInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
 from headlight.errors import Code, HeadlightError, InvalidInput, Overloaded
 from service.admission import Shed
+from service.identity import REQUEST_ID, about
 from service.logs import describe
+from service.tracing import CURRENT
 
 log = logging.getLogger("service.status")
 
 STATUS_BY_CODE: Mapping[Code, grpc.StatusCode] = {
     Code.INVALID_INPUT: grpc.StatusCode.INVALID_ARGUMENT,
+    Code.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
     Code.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     Code.OVERLOADED: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Code.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
@@ -44,6 +47,7 @@ class Refusal(NamedTuple):
     retry_after_ms: int | None
     reason: str
     field: str  # of the request, at fault; empty where there is none
+    request_id: str = ""  # under which the log tells of it; empty where it does not
 
     @property
     def number(self) -> int:
@@ -52,7 +56,7 @@ class Refusal(NamedTuple):
 
     @property
     def details(self) -> Status:
-        """The same for machines: ErrorInfo always, BadRequest where a field is at fault, RetryInfo where a retry can help."""
+        """The same for machines: ErrorInfo always; BadRequest: a field is at fault; RetryInfo: try again; RequestInfo: report it."""
         parts: list[Message] = [ErrorInfo(reason=self.reason.upper(), domain=DOMAIN)]
         message = self.message[:LONGEST_DETAIL_CHARACTERS]
         if self.field:
@@ -62,6 +66,8 @@ class Refusal(NamedTuple):
             delay = duration_pb2.Duration()
             delay.FromMilliseconds(self.retry_after_ms)
             parts.append(RetryInfo(retry_delay=delay))
+        if self.request_id:
+            parts.append(RequestInfo(request_id=self.request_id))
         status = Status(code=self.number, message=message)
         for part in parts:
             status.details.add().Pack(part)
@@ -69,9 +75,13 @@ class Refusal(NamedTuple):
 
     @property
     def trailing_metadata(self) -> tuple[tuple[str, str | bytes], ...]:
-        """The details, and what tells gRPC clients when to try again."""
-        details = (DETAILS, self.details.SerializeToString())
-        return (details,) if self.retry_after_ms is None else (details, (PUSHBACK, str(self.retry_after_ms)))
+        """The details, what tells gRPC clients when to try again, and the id of a request that is worth reporting."""
+        more: list[tuple[str, str | bytes]] = [(DETAILS, self.details.SerializeToString())]
+        if self.retry_after_ms is not None:
+            more.append((PUSHBACK, str(self.retry_after_ms)))
+        if self.request_id:
+            more.append((REQUEST_ID, self.request_id))
+        return tuple(more)
 
 
 def reason_of(error: Exception) -> str:
@@ -81,15 +91,42 @@ def reason_of(error: Exception) -> str:
     return (error.code if isinstance(error, HeadlightError) else Code.INTERNAL).value
 
 
-def refusal(error: Exception) -> Refusal:
-    """The answer to a failure. One that is not Headlight's own is logged under an id, which is all the caller gets."""
-    if isinstance(error, HeadlightError):
-        field = error.field if isinstance(error, InvalidInput) else ""
-        return Refusal(STATUS_BY_CODE[error.code], error.message, _retry_after_ms(error), reason_of(error), field)
-    error_id = uuid.uuid4().hex[:12]
-    log.error("unexpected failure", extra={"event": "unexpected_failure", "error_id": error_id, **describe(error)})
-    message = f"internal error; see error id {error_id} in the server's log"
-    return Refusal(grpc.StatusCode.INTERNAL, message, None, reason_of(error), "")
+def refusal(error: Exception, context: Any = None) -> Refusal:
+    """The answer to a failure. One that is not Headlight's own is logged under an id, which is all the caller gets.
+
+    Args:
+        error: what went wrong.
+        context: of the call, whose id stands in the log; None outside of one.
+    """
+    refused = _refusal(error, context)
+    spans = CURRENT.get()
+    if spans is not None:
+        spans.refused(refused.status, refused.reason)
+    return refused
+
+
+def gone(code: grpc.StatusCode, context: Any) -> None:
+    """Note, for whoever looks closely, that a caller did not wait for the end."""
+    if log.isEnabledFor(logging.DEBUG):
+        log.debug("a caller has left", extra={"event": "caller_left", "status": code.name, **about(context)})
+
+
+def _refusal(error: Exception, context: Any) -> Refusal:
+    if not isinstance(error, HeadlightError):
+        error_id, known = uuid.uuid4().hex[:12], about(context)
+        extra = {"event": "unexpected_failure", "error_id": error_id, **known, **describe(error)}
+        log.error("unexpected failure", extra=extra)
+        message = f"internal error; see error id {error_id} in the server's log"
+        return Refusal(grpc.StatusCode.INTERNAL, message, None, reason_of(error), "", known["request_id"])
+    status, reason, request_id = STATUS_BY_CODE[error.code], reason_of(error), ""
+    field = error.field if isinstance(error, InvalidInput) else ""
+    serious = status is grpc.StatusCode.INTERNAL
+    if serious or log.isEnabledFor(logging.DEBUG):
+        known = about(context)
+        told = {"event": "request_failed", "status": status.name, "reason": reason, "problem": error.message, **known}
+        log.log(logging.ERROR if serious else logging.DEBUG, "a request failed", extra=told)
+        request_id = known["request_id"]
+    return Refusal(status, error.message, _retry_after_ms(error), reason, field, request_id)
 
 
 def _retry_after_ms(error: HeadlightError) -> int | None:

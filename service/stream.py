@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
 
 import grpc
 
@@ -19,6 +20,10 @@ from service.prepared import Prepared, check_header, check_max_bytes, check_stre
 from service.sending import Patience, Sending
 from service.served import ServedModel
 from service.status import refusal
+from service.tracing import CURRENT
+
+if TYPE_CHECKING:
+    from service.spans import RequestSpans
 
 MAX_ID_BYTES = 128
 LAST_FRAMES = ("response", "end", "error")  # of an answer
@@ -146,7 +151,8 @@ class StreamCall:
                 self._ending = error
                 return
             self._live.add(request.id)
-            start(self._answer(request))
+            spans = CURRENT.get()
+            start(self._answer(request) if spans is None else self._traced(request, spans))
 
     def _check_id(self, request_id: str) -> None:
         """Refuse an id that no answer could be told apart by."""
@@ -155,16 +161,21 @@ class StreamCall:
         if request_id in self._live:
             raise InvalidInput("id", "is that of a request still unanswered; use each id once at a time")
 
+    async def _traced(self, request: pb.EncodeStreamRequest, spans: RequestSpans) -> None:
+        with spans.message():
+            await self._answer(request)
+
     async def _answer(self, request: pb.EncodeStreamRequest) -> None:
         """All frames of one request."""
         try:
             await self._encode(request)
-        except grpc.aio.BaseError:
-            pass  # the caller has gone; the call is about to be cancelled
+        except grpc.aio.BaseError:  # the caller has gone; the call is about to be cancelled
+            if (spans := CURRENT.get()) is not None:
+                spans.refused(grpc.StatusCode.CANCELLED, "cancelled")
         except ReaderStalled:
             raise  # ends the stream, and with it whatever else waits for this reader
         except Exception as error:
-            refused = refusal(error)
+            refused = refusal(error, self._context)
             status = pb.Status(code=refused.number, message=refused.message, retry_after_ms=refused.retry_after_ms)
             with contextlib.suppress(grpc.aio.BaseError):
                 frame = pb.EncodeStreamResponse(id=request.id, error=status)

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from service.heartbeat import Heartbeat
+
 T = TypeVar("T")
 NICE = 5  # a third of the share of a thread that stands in front
 
@@ -51,32 +53,46 @@ class Threads:
     """So many threads whose callers wait for one on the event loop, never in the threads' queue.
 
     So whoever leaves while waiting takes along what he wanted to have worked on: a queue of threads would keep it.
+
+    Attributes:
+        heart: beats when work is begun or done.
     """
 
     def __init__(self, count: int, name: str) -> None:
         """Start the threads."""
         self._workers = WorkerThreads(count, name)
         self._free = asyncio.Semaphore(count)
+        self.heart = Heartbeat()
 
     async def run(self, work: Callable[[threading.Event], T]) -> T:
         """The result of `work`, which is given an event: once that is set nobody waits for it any longer, and it may stop.
 
         A caller who leaves meanwhile is let go when the thread is done, as are his permits: it holds what they stand for.
         """
-        async with self._free:
-            left = threading.Event()
-            running = self._workers.start(functools.partial(work, left))
-            try:
-                await asyncio.wait([running])
-            except asyncio.CancelledError:
-                left.set()
-                await asyncio.wait([running])
-                running.exception()  # seen
-                raise
-            try:
-                return running.result()
-            finally:
-                del running  # an error would hold this frame, and this frame the error
+        self.heart.begin()
+        try:
+            async with self._free:
+                return await self._run(work)
+        finally:
+            self.heart.end()
+
+    async def _run(self, work: Callable[[threading.Event], T]) -> T:
+        left = threading.Event()
+        running = self._workers.start(functools.partial(work, left))
+        self.heart.beat()
+        try:
+            await asyncio.wait([running])
+        except asyncio.CancelledError:
+            left.set()
+            await asyncio.wait([running])
+            running.exception()  # seen
+            raise
+        finally:
+            self.heart.beat()
+        try:
+            return running.result()
+        finally:
+            del running  # an error would hold this frame, and this frame the error
 
     def close(self) -> None:
         """Let each thread end once it has nothing to do."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2_grpc
@@ -10,12 +10,16 @@ from grpc_reflection.v1alpha import reflection
 
 from headlight.pb.headlight_pb2_grpc import add_HeadlightServiceServicer_to_server
 from service.config import Config
+from service.gate import Gate
 from service.health import SERVICE, Readiness
 from service.inflight import InFlight
 from service.interceptor import Interceptor
 from service.metrics import Metrics
 from service.parsing import Address
 from service.servicer import HeadlightServicer
+
+if TYPE_CHECKING:
+    from service.telemetry import Tracing
 
 
 class PortTaken(Exception):
@@ -34,29 +38,50 @@ def options(config: Config) -> list[tuple[str, Any]]:
         ("grpc.keepalive_permit_without_calls", 1),
         # Let clients ping every 10 s, calls or not; the default (5 minutes) hangs up on usual client settings.
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
-        # Now and then a client must look again where replicas are. Calls in flight end in peace, however long.
-        ("grpc.max_connection_age_ms", 1_800_000),
+        # Now and then a client must look again where replicas are, and show its certificate again. Calls in flight end in peace,
+        # however long: the grace that gRPC gives them is infinite unless it is told otherwise.
+        ("grpc.max_connection_age_ms", round(1000 * config.max_connection_age_seconds)),
     ]
 
 
 def build_server(
-    config: Config, servicer: HeadlightServicer, readiness: Readiness, metrics: Metrics, in_flight: InFlight
+    config: Config,
+    servicer: HeadlightServicer,
+    readiness: Readiness,
+    metrics: Metrics,
+    in_flight: InFlight,
+    gate: Gate | None = None,
+    tracing: Tracing | None = None,
 ) -> grpc.aio.Server:
     """A server with all services, not started."""
-    server = grpc.aio.server(interceptors=[Interceptor(metrics, in_flight)], options=options(config))
+    server = grpc.aio.server(interceptors=[Interceptor(metrics, in_flight, gate, tracing)], options=options(config))
     add_HeadlightServiceServicer_to_server(servicer, server)
     health_pb2_grpc.add_HealthServicer_to_server(readiness.servicer, server)
     reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
     return server
 
 
-def bind(server: grpc.aio.Server, address: Address) -> int:
-    """Listen; returns the port.
+def build_health_server(readiness: Readiness) -> grpc.aio.Server:
+    """A server with grpc.health.v1 alone, not started."""
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", 1024)])
+    health_pb2_grpc.add_HealthServicer_to_server(readiness.servicer, server)
+    return server
+
+
+def bind(
+    server: grpc.aio.Server,
+    address: Address,
+    credentials: grpc.ServerCredentials | None = None,
+    option: str = "--grpc",
+) -> int:
+    """Listen, in plaintext where there are no credentials; returns the port.
 
     Raises:
         PortTaken: the address is in use, or not of this machine.
     """
     try:
-        return int(server.add_insecure_port(str(address)))
+        if credentials is None:
+            return int(server.add_insecure_port(str(address)))
+        return int(server.add_secure_port(str(address), credentials))
     except RuntimeError:
-        raise PortTaken(f"--grpc {address} cannot be listened on; is it in use? Port 0 takes any free one") from None
+        raise PortTaken(f"{option} {address} cannot be listened on; is it in use? Port 0 takes any free one") from None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("headlight", "service", "model", "export", "bench")
+PACKAGES = ("headlight", "service", "model", "export", "bench", "deploy")
 TRAINING_LIBRARIES = {"torch", "onnx", "onnxscript", "transformers", "safetensors"}
 
 # Which modules of this repository a module may import; the longest matching prefix decides.
@@ -25,6 +25,8 @@ ALLOWED = {
         "headlight.pb",
         "headlight.errors",
         "headlight.results",
+        "headlight.pem",
+        "headlight.watched",
         "headlight.priority",
         "headlight.spec",
         "headlight.wire",
@@ -34,6 +36,11 @@ ALLOWED = {
     "model.demo": ("model", "headlight"),  # shows the running service, so it calls it as a client
     "export": ("export", "model", "headlight.runtime", "headlight.errors", "headlight.spec"),
     "bench": PACKAGES,
+    "deploy": (
+        "deploy",
+        "service",
+        "headlight.runtime",
+    ),  # manifests are compared with what the service takes and tells
 }
 
 # Imports every module of a package except entry points, which would run; prints those and all that is loaded then.

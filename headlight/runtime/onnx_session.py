@@ -16,6 +16,15 @@ from headlight.runtime.workers import Workers
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime
 
+GPU_PROVIDERS = frozenset(
+    f"{name}ExecutionProvider" for name in ("CUDA", "Tensorrt", "NvTensorRTRTX", "ROCM", "MIGraphX")
+)
+
+
+def gpu_installed() -> bool:
+    """Whether the ONNX Runtime that is installed could compute on a GPU, were there one that it can use."""
+    return not GPU_PROVIDERS.isdisjoint(onnxruntime.get_available_providers())
+
 
 class OnnxSession:
     """See headlight.runtime.session.Session. Outputs are arrays of their own."""

@@ -24,6 +24,7 @@ def test_every_status_is_decided_on() -> None:
     assert set(ERROR_CLASSES) | WITHOUT_A_CLASS == set(FAILURES)
     served = {
         errors.InvalidInput,
+        errors.Unauthenticated,
         errors.NotFound,
         errors.Overloaded,
         errors.Unavailable,

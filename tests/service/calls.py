@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
-from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RequestInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
 from headlight.pb import headlight_pb2 as pb
@@ -39,7 +39,7 @@ async def refused(call: Any, status: grpc.StatusCode) -> grpc.aio.AioRpcError:
 
 def unpacked(status: Status) -> dict[str, Any]:
     """The details of a status, by the name of their type."""
-    known = {kind.DESCRIPTOR.full_name: kind for kind in (BadRequest, ErrorInfo, RetryInfo)}
+    known = {kind.DESCRIPTOR.full_name: kind for kind in (BadRequest, ErrorInfo, RequestInfo, RetryInfo)}
     kinds = [(known[packed.TypeName()], packed.value) for packed in status.details]
     return {kind.__name__: kind.FromString(value) for kind, value in kinds}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -17,6 +18,7 @@ from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.runtime import Runtime
 from headlight.runtime.workers import Workers
 from service.config import Config
+from service.gate import Gate
 from service.health import Readiness
 from service.inflight import InFlight
 from service.loading import assemble
@@ -27,6 +29,7 @@ from service.servicer import HeadlightServicer
 from service.threads import Threads
 from service.transport import bind, build_server
 from tests.service.fakes import FakeEngine, FakeRuntime
+from tests.service.tracing import Kept
 
 
 @dataclasses.dataclass
@@ -56,18 +59,25 @@ Serve = Callable[..., AbstractAsyncContextManager[Service]]
 
 
 @contextlib.asynccontextmanager
-async def serving(runtime: FakeRuntime | None = None, *, loaded: bool = True, **options: Any) -> AsyncIterator[Service]:
+async def serving(
+    runtime: FakeRuntime | None = None,
+    *,
+    loaded: bool = True,
+    gate: Gate | None = None,
+    tracing: Any = None,
+    **options: Any,
+) -> AsyncIterator[Service]:
     config = Config(bundle=Path("none"), grpc=Address("127.0.0.1", 0), **options)
     runtime = runtime or FakeRuntime()
     runtime.workers = Workers(config.streams or runtime.workers.streams)
     metrics, readiness, in_flight, models = Metrics(), Readiness(), InFlight(), Models()
     tokenizers = Threads(1, "tokenize")
     servicer = HeadlightServicer(models, config.stall_seconds)
-    server = build_server(config, servicer, readiness, metrics, in_flight)
+    server = build_server(config, servicer, readiness, metrics, in_flight, gate, tracing)
     port = bind(server, config.grpc)
     await server.start()
     await readiness.set(serving=loaded)
-    model, batcher = assemble(cast(Runtime, runtime), config, metrics, tokenizers)
+    model, batcher = assemble(cast(Runtime, runtime), config, metrics, tokenizers, tracing)
     running = asyncio.create_task(batcher.run())
     if loaded:
         models.add(model)
@@ -87,3 +97,11 @@ async def serving(runtime: FakeRuntime | None = None, *, loaded: bool = True, **
 def serve() -> Serve:
     """serve(runtime, **options of Config) -> a running service, as an async context manager."""
     return serving
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
+    """Spans of a service that is given `tracing=kept.tracing`, whatever the environment says of tracing."""
+    for name in [name for name in os.environ if name.startswith("OTEL_")]:
+        monkeypatch.delenv(name)
+    return Kept()

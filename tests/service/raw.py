@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 DATA, HEADERS, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 4, 6, 8
 ACK, END_STREAM, END_HEADERS = 1, 1, 4
@@ -24,10 +24,10 @@ def header(name: str, value: str) -> bytes:
     return b"\x00" + b"".join(bytes([len(text)]) + text.encode("ascii") for text in (name, value))
 
 
-def headers(method: str) -> bytes:
+def headers(method: str, more: Mapping[str, str]) -> bytes:
     fields = {":method": "POST", ":scheme": "http", ":path": f"/headlight.v1.HeadlightService/{method}"}
     fields |= {":authority": "test", "te": "trailers", "content-type": "application/grpc"}
-    return b"".join(header(name, value) for name, value in fields.items())
+    return b"".join(header(name, value) for name, value in (*fields.items(), *more.items()))
 
 
 class ClosedWindow:
@@ -47,11 +47,11 @@ class ClosedWindow:
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings + frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1 << 30))
         )
 
-    def ask(self, method: str, message: bytes) -> None:
+    def ask(self, method: str, message: bytes, metadata: Mapping[str, str] | None = None) -> None:
         """Start a unary call."""
         stream, self._next = self._next, self._next + 2
         prefixed = b"\x00" + struct.pack(">I", len(message)) + message
-        self._writer.write(frame(HEADERS, END_HEADERS, stream, headers(method)))
+        self._writer.write(frame(HEADERS, END_HEADERS, stream, headers(method, metadata or {})))
         self._writer.write(frame(DATA, END_STREAM, stream, prefixed))
 
     async def live(self) -> None:

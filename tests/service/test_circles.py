@@ -18,6 +18,7 @@ from headlight.runtime.items import ItemResult
 from service.prepared import Prepared
 from tests.service.calls import request, text_of
 from tests.service.conftest import Serve
+from tests.service.tracing import Kept
 
 HEAVY = (Message, Prepared, ItemResult, grpc.aio.AbortError)
 EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # unknown to the stubs
@@ -82,8 +83,9 @@ async def test_a_refused_request(serve: Serve, bad: bytes) -> None:
         assert own_frames(found) == []
 
 
-async def test_an_answered_request(serve: Serve) -> None:
-    async with serve() as service:
+@pytest.mark.parametrize("traced", [False, True])
+async def test_an_answered_request(serve: Serve, kept: Kept, traced: bool) -> None:
+    async with serve(tracing=kept.tracing if traced else None) as service:
         async with uncollected() as found:
             for _ in range(CALLS):
                 await service.stub.Encode(request())
@@ -91,8 +93,9 @@ async def test_an_answered_request(serve: Serve) -> None:
         assert [each for each in found if type(each).__name__ in ("RPCState", "_ServicerContext")] == []
 
 
-async def test_a_request_that_expired_in_the_queue(serve: Serve) -> None:
-    async with serve(streams=1) as service:
+@pytest.mark.parametrize("traced", [False, True])
+async def test_a_request_that_expired_in_the_queue(serve: Serve, kept: Kept, traced: bool) -> None:
+    async with serve(tracing=kept.tracing if traced else None, streams=1) as service:
         service.engine.gate.clear()
         running = service.stub.Encode(request())
         await service.started()

@@ -36,8 +36,17 @@ TEXTS = {
     "drain_delay_seconds": ("5", 5.0),
     "grace_seconds": ("0.5", 0.5),
     "warm_up_lengths": ("8, 16", (8, 16)),
+    "otlp_endpoint": ("http://localhost:4317", "http://localhost:4317"),
     "log_level": ("debug", "debug"),
     "check": ("true", True),
+    "health": ("0.0.0.0:50052", Address("0.0.0.0", 50052)),
+    **{name: ("file", Path("file")) for name in ("tls_cert", "tls_key", "tls_client_ca", "auth_tokens")},
+}
+WITH = {  # what an option means nothing without
+    "tls_cert": {"tls_key": "k"},
+    "tls_key": {"tls_cert": "c"},
+    "tls_client_ca": {"tls_cert": "c", "tls_key": "k"},
+    "quota_tokens_per_second": {"auth_tokens": "t"},
 }
 
 
@@ -45,8 +54,9 @@ TEXTS = {
 def test_every_option_is_a_flag_and_a_variable(name: str) -> None:
     text, value = TEXTS.get(name, ("4096", 4096))
     flag = "--" + name.replace("_", "-")
-    assert getattr(Config.parse((*BUNDLE, flag, text), {}), name) == value
-    environ = {PREFIX + "BUNDLE": "b", PREFIX + name.upper(): text}
+    others = {PREFIX + key.upper(): other for key, other in WITH.get(name, {}).items()}
+    assert getattr(Config.parse((*BUNDLE, flag, text), others), name) == value
+    environ = {PREFIX + "BUNDLE": "b", PREFIX + name.upper(): text, **others}
     assert getattr(Config.parse((), environ), name) == value
 
 
@@ -78,6 +88,13 @@ def test_check_needs_no_value() -> None:
         ((*BUNDLE, "--max-queue-tokens", "5"), "--max-queue-tokens 5; the queue must hold at least one request"),
         ((*BUNDLE, "--max-queue-bytes", "2000"), "--max-queue-bytes 2000; the process must hold at least one request"),
         ((*BUNDLE, "--max-output-bytes", "2000"), "--max-output-bytes is too small for --max-unary-resp"),
+        ((*BUNDLE, "--tls-cert", "c"), "--tls-cert and --tls-key are needed together"),
+        ((*BUNDLE, "--tls-key", "k"), "--tls-cert and --tls-key are needed together"),
+        ((*BUNDLE, "--tls-client-ca", "a"), "--tls-client-ca needs --tls-cert and --tls-key"),
+        ((*BUNDLE, "--quota-tokens-per-second", "9"), "needs --auth-tokens or --tls-client-ca; without either"),
+        ((*BUNDLE, "--quota-burst-seconds", "0"), "--quota-burst-seconds is '0'; it must be a number from 1"),
+        ((*BUNDLE, "--stuck-seconds", "0"), "--stuck-seconds is '0'"),
+        ((*BUNDLE, "--max-connection-age-seconds", "0.5"), "--max-connection-age-seconds is '0.5'"),
         ((*BUNDLE, "--attention", "maybe"), "--attention is 'maybe'; it must be one of on, off"),
         ((*BUNDLE, "--nonsense", "5"), "unrecognized arguments: --nonsense 5; see --help"),
     ],

@@ -76,3 +76,24 @@ def test_a_caller_who_left_is_no_error_and_other_failures_of_grpc_are(stream: io
             logging.getLogger("grpc._cython.cygrpc").exception("raised in core by servicer method")
     [entry] = entries(stream)
     assert entry["kind"] == "builtins.ValueError"
+
+
+def test_a_collector_that_is_away_is_told_of_once_a_minute() -> None:
+    now = 0.0
+    seldom = logs.Seldom("opentelemetry", 60, clock=lambda: now)
+
+    def passes(name: str) -> bool:
+        return seldom.filter(record := logging.makeLogRecord({"name": name})) and getattr(record, "left_out", True)
+
+    exporter = "opentelemetry.exporter.otlp"
+    assert passes(exporter) is True
+    assert [passes(exporter), passes(exporter), passes("opentelemetry.sdk"), passes("service")] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    now = 60.0
+    assert passes(exporter) == 2, "the next line says how many were left out"
+    now = 120.0
+    assert passes(exporter) is True

@@ -30,8 +30,8 @@ class Service:
         log: the parsed lines of its log so far.
     """
 
-    def __init__(self, bundle: Path, *options: str) -> None:
-        ports = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    def __init__(self, bundle: Path, *options: str, grpc_at: str = "127.0.0.1:0") -> None:
+        ports = ("--grpc", grpc_at, "--http", "127.0.0.1:0")
         command = [sys.executable, "-W", "error", "-m", "service", "--bundle", str(bundle), *ports, *options]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADLIGHT_")}
         self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
@@ -40,8 +40,10 @@ class Service:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         listening = self.wait_for("listening")
-        self.target, self.http = (f"127.0.0.1:{listening[key]}" for key in ("grpc_port", "http_port"))
-        self._wait_until_serving()
+        self.target = f"{grpc_at.partition(':')[0]}:{listening['grpc_port']}"
+        self.http = f"127.0.0.1:{listening['http_port']}"
+        # Where it has a port for probes, the other may ask for a certificate.
+        self._wait_until_serving(f"127.0.0.1:{listening['health_port']}" if "health_port" in listening else self.target)
 
     def _read(self) -> None:
         assert self.process.stderr is not None
@@ -61,8 +63,8 @@ class Service:
                 return entry
         raise AssertionError(f"the service ended before {event!r}; its log: {self.log[-5:]}")
 
-    def _wait_until_serving(self) -> None:
-        with grpc.insecure_channel(self.target) as channel:
+    def _wait_until_serving(self, target: str) -> None:
+        with grpc.insecure_channel(target) as channel:
             watch = health_pb2_grpc.HealthStub(channel).Watch(
                 health_pb2.HealthCheckRequest(), timeout=START_SECONDS, wait_for_ready=True
             )

@@ -13,10 +13,11 @@ present() {
 
 package_of() {
   case "$1" in
-    chromium | make | npm | prometheus) echo "$1" ;;
+    chromium | make | nginx | npm | openssl | prometheus) echo "$1" ;;
     node) echo nodejs ;;
     promtool) echo prometheus ;;
     venv) echo python3-venv ;;
+    kubectl) echo none ;; # Debian has 1.20, whose kustomize cannot read deploy/
     *) echo "require.sh knows no Debian package for '$1'; add it to package_of" >&2; exit 2 ;;
   esac
 }
@@ -24,7 +25,12 @@ package_of() {
 packages=()
 for name in "$@"; do
   package="$(package_of "$name")"
-  present "$name" || packages+=("$package")
+  present "$name" && continue
+  if [ "$package" = none ]; then
+    echo "'$name' is missing, and Debian has none that is new enough; for kubectl see https://kubernetes.io/docs/tasks/tools" >&2
+    exit 1
+  fi
+  packages+=("$package")
 done
 [ ${#packages[@]} -gt 0 ] || exit 0
 

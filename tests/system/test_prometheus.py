@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import socket
 import subprocess
-import urllib.error
-import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,13 +17,13 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
+from tests.system.scraper import Prometheus
 
-START_SECONDS = 60
 CONFIG = """
-global: {{scrape_interval: 200ms}}
+global: {scrape_interval: 200ms}
 scrape_configs:
   - job_name: headlight
-    static_configs: [{{targets: ["{target}"]}}]
+    static_configs: [{targets: ["TARGET"]}]
 """
 
 
@@ -38,53 +34,9 @@ def service() -> Iterator[Service]:
         yield running
 
 
-class Prometheus:
-    """Debian's prometheus on loopback, its data in a folder of the test's."""
-
-    def __init__(self, target: str, folder: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
-        config = folder / "prometheus.yml"
-        config.write_text(CONFIG.format(target=target), encoding="ascii")
-        paths = [f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}"]
-        command = ["prometheus", *paths, f"--web.listen-address={self.address}", "--log.level=error"]
-        self._log = (folder / "log").open("w")
-        self.process = subprocess.Popen(command, stdout=self._log, stderr=self._log)
-
-    def get(self, path: str, **query: str) -> Any:
-        url = f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(url, timeout=10) as response:
-            return json.load(response)["data"]
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        """Ask again and again; a pause between is the process's own, whose end would show here."""
-        for _ in range(10 * START_SECONDS):
-            with contextlib.suppress(urllib.error.URLError):
-                if condition():
-                    return
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                raise AssertionError(f"prometheus ended with {self.process.wait(0.1)}")
-        raise AssertionError("it never came to that")
-
-    def value(self, query: str) -> float:
-        """Of the only series that matches; 0 where there is none yet."""
-        found = self.get("query", query=query)["result"]
-        assert len(found) <= 1, found
-        return float(found[0]["value"][1]) if found else 0.0
-
-    def stop(self) -> None:
-        self.process.terminate()
-        try:
-            self.process.wait(30)
-        finally:
-            self.process.kill()
-            self._log.close()
-
-
 @pytest.fixture
 def prometheus(service: Service, tmp_path: Path) -> Iterator[Prometheus]:
-    running = Prometheus(service.http, tmp_path)
+    running = Prometheus(CONFIG.replace("TARGET", service.http), tmp_path)
     try:
         yield running
     finally:
@@ -117,7 +69,9 @@ def test_prometheus_reads_what_was_counted(service: Service, prometheus: Prometh
         > 0
     )
     ours = prometheus.get("query", query='{__name__=~"headlight_.+"}')["result"]
-    assert all(found["metric"]["model"] == "docs-rope" for found in ours)
+    models = {found["metric"]["__name__"]: found["metric"].get("model") for found in ours}
+    assert {name for name, model in models.items() if model is None} == {"headlight_ready", "headlight_stuck"}
+    assert set(models.values()) == {"docs-rope", None}
 
 
 def test_promtool_has_no_complaint(service: Service) -> None:

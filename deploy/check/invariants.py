@@ -1,0 +1,176 @@
+"""What must hold of every rendering, whatever is chosen: pods, resources, scaling. Each function yields a line for each breach."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+from deploy.check import manifests as look
+from deploy.check import networking, settings
+from deploy.check.manifests import Manifest
+from headlight.runtime.cpus import share
+
+Invariant = Callable[[list[Manifest]], Iterator[str]]
+
+# From the end of the grace time to the end of the process: calls whose message is still on its way are refused, threads end.
+MARGIN_SECONDS = 5
+SCALE_DOWN_SECONDS = range(300, 901)
+LABELLED = (
+    *("Deployment", "Job", "Service", "ServiceAccount", "NetworkPolicy"),
+    *("PodDisruptionBudget", "HorizontalPodAutoscaler", "ScaledObject"),
+)
+LABELS = ("name", "instance", "part-of", "managed-by")
+
+
+def grace_covers_drain(manifests: list[Manifest]) -> Iterator[str]:
+    """Nobody is killed in the middle of draining; nor does a number stand there that nothing accounts for."""
+    for deployment, container in look.server(manifests):
+        options = look.options(manifests, container)
+        parts = {
+            "preStop": float(container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)),
+            "drain": float(options.get("HEADLIGHT_DRAIN_DELAY_SECONDS", 0)),
+            "grace": float(options.get("HEADLIGHT_GRACE_SECONDS", 30)),
+            "margin": MARGIN_SECONDS,
+        }
+        have, want = look.pod(deployment).get("terminationGracePeriodSeconds", 30), sum(parts.values())
+        if have != want:
+            said = " + ".join(f"{name} {value:g}" for name, value in parts.items())
+            yield f"{look.title(deployment)}: terminationGracePeriodSeconds is {have}, and must be {want:g}: {said}"
+        if options.get("HEADLIGHT_DRAIN_DELAY_SECONDS", "0") == "0":
+            yield f"{look.title(deployment)}: HEADLIGHT_DRAIN_DELAY_SECONDS is 0; endpoints are still told of pods that answer no more"
+
+
+def budget_below_replicas(manifests: list[Manifest]) -> Iterator[str]:
+    """A drain of a node always finds a pod that it may evict, and never all of them."""
+    for budget in look.of_kind(manifests, "PodDisruptionBudget"):
+        allowed = budget["spec"].get("maxUnavailable")
+        for deployment in look.of_kind(manifests, "Deployment"):
+            if not look.matches(look.selector_of(budget), look.pod_labels(deployment)):
+                continue
+            fewest = look.fewest_replicas(manifests, deployment)
+            if not isinstance(allowed, int) or not 0 < allowed < fewest:
+                yield f"{look.title(budget)}: maxUnavailable is {allowed}, of {fewest} replicas; it must be 1 to {fewest - 1}"
+
+
+def autoscaler_has_the_word(manifests: list[Manifest]) -> Iterator[str]:
+    """Replicas are said in one place, and go down slowly."""
+    for deployment in look.of_kind(manifests, "Deployment"):
+        scalers = look.scalers(manifests, deployment)
+        if scalers and "replicas" in deployment["spec"]:
+            yield f"{look.title(deployment)}: has replicas and an autoscaler, which would undo each other"
+        if len(scalers) > 1:
+            yield f"{look.title(deployment)}: has {len(scalers)} autoscalers; choose one"
+        for scaler in scalers:
+            spec = scaler["spec"]
+            spec = spec.get("advanced", {}).get("horizontalPodAutoscalerConfig", spec)
+            seconds = spec.get("behavior", {}).get("scaleDown", {}).get("stabilizationWindowSeconds", 300)
+            if seconds not in SCALE_DOWN_SECONDS:
+                yield f"{look.title(scaler)}: scaleDown is stabilised for {seconds} s; it must be 300 to 900"
+
+
+def threads_are_cpus(manifests: list[Manifest]) -> Iterator[str]:
+    """As many threads as whole CPUs, or the kernel stops some of them in the middle of a batch."""
+    for deployment, container in look.server(manifests):
+        cpus = look.quantity(container.get("resources", {}).get("limits", {}).get("cpu", 0))
+        options = look.options(manifests, container)
+        streams, threads = (
+            int(options[name]) if name in options else None for name in ("HEADLIGHT_STREAMS", "HEADLIGHT_THREADS")
+        )
+        count, each = share(streams, threads, max(1, int(cpus)))
+        if cpus < 1 or count * each != cpus:
+            said = f"{count} streams of {each} threads"
+            yield f"{look.title(deployment)}: a limit of {float(cpus):g} CPUs for {said}; set whole CPUs, up to 8 or a multiple of 8"
+
+
+def resources_are_promised(manifests: list[Manifest]) -> Iterator[str]:
+    """Every container gets what it may use: limits equal requests, of CPUs, memory and disk."""
+    for workload in look.workloads(manifests):
+        for container in look.containers(workload):
+            resources = container.get("resources", {})
+            limits, requests = resources.get("limits", {}), resources.get("requests", {})
+            where = f"{look.title(workload)}, container {container['name']}"
+            if limits != requests:
+                yield f"{where}: limits {limits} differ from requests {requests}"
+            yield from (
+                f"{where}: no limit of {name}" for name in ("cpu", "memory", "ephemeral-storage") if name not in limits
+            )
+
+
+def pods_are_restricted(manifests: list[Manifest]) -> Iterator[str]:
+    """What checkov does not ask: no account's token, no variables of Services, bounded folders."""
+    for workload in look.workloads(manifests):
+        spec, where = look.pod(workload), look.title(workload)
+        for field in ("automountServiceAccountToken", "enableServiceLinks"):
+            if spec.get(field) is not False:
+                yield f"{where}: {field} must be false"
+        for volume in spec.get("volumes", []):
+            if "emptyDir" in volume and "sizeLimit" not in (volume["emptyDir"] or {}):
+                yield f"{where}: volume {volume['name']} has no sizeLimit"
+        known = {volume["name"] for volume in spec.get("volumes", [])}
+        for container in look.containers(workload):
+            for mount in container.get("volumeMounts", []):
+                if mount["name"] not in known:
+                    yield f"{where}, container {container['name']}: {mount['name']} is no volume; add a component bundle-*"
+
+
+def rollout_keeps_all(manifests: list[Manifest]) -> Iterator[str]:
+    """A rollout never has fewer replicas than wanted."""
+    for deployment in look.of_kind(manifests, "Deployment"):
+        rolling = deployment["spec"].get("strategy", {}).get("rollingUpdate", {})
+        if rolling.get("maxUnavailable") != 0 or not rolling.get("maxSurge"):
+            yield f"{look.title(deployment)}: rollingUpdate is {rolling}; maxUnavailable must be 0, maxSurge at least 1"
+
+
+def images_are_chosen(manifests: list[Manifest]) -> Iterator[str]:
+    """No placeholder is left, nothing floats, and one repository has one version."""
+    versions: dict[str, set[str]] = {}
+    for workload in look.workloads(manifests):
+        volumes = (
+            volume["image"]["reference"] for volume in look.pod(workload).get("volumes", []) if "image" in volume
+        )
+        for image in itertools.chain((container["image"] for container in look.containers(workload)), volumes):
+            name, _, version = (
+                image.replace("@", ":", 1).rpartition(":") if ":" in image.rpartition("/")[2] else (image, "", "")
+            )
+            if "/" not in name or version in ("", "latest"):
+                yield f"{look.title(workload)}: image {image!r} is not set, or floats; the overlay's `images` must name one version"
+            versions.setdefault(name, set()).add(version)
+    yield from (f"image {name} is used as {sorted(used)}; use one" for name, used in versions.items() if len(used) > 1)
+
+
+def objects_are_labelled(manifests: list[Manifest]) -> Iterator[str]:
+    """The recommended labels, on all that runs, and on what decides how."""
+    for manifest in look.of_kind(manifests, *LABELLED):
+        labels = manifest["metadata"].get("labels", {})
+        missing = [name for name in LABELS if f"app.kubernetes.io/{name}" not in labels]
+        if missing:
+            yield f"{look.title(manifest)}: no label app.kubernetes.io/{missing[0]}"
+
+
+def shards_are_completions(manifests: list[Manifest]) -> Iterator[str]:
+    """Each part of the input has exactly one worker."""
+    for job in look.of_kind(manifests, "Job"):
+        shards = {look.options(manifests, container).get("SHARDS") for container in look.pod(job)["containers"]}
+        if shards != {str(job["spec"]["completions"])}:
+            yield f"{look.title(job)}: SHARDS is {shards}, completions {job['spec']['completions']}"
+
+
+INVARIANTS: tuple[Invariant, ...] = (
+    grace_covers_drain,
+    budget_below_replicas,
+    autoscaler_has_the_word,
+    threads_are_cpus,
+    resources_are_promised,
+    pods_are_restricted,
+    rollout_keeps_all,
+    images_are_chosen,
+    objects_are_labelled,
+    shards_are_completions,
+    *networking.INVARIANTS,
+    *settings.INVARIANTS,
+)
+
+
+def breaches(manifests: list[Manifest]) -> list[str]:
+    """All lines of all invariants."""
+    return [line for invariant in INVARIANTS for line in invariant(manifests)]

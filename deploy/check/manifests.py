@@ -1,0 +1,106 @@
+"""Ways to look at rendered objects that the invariants share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from typing import Any
+
+Manifest = dict[str, Any]
+
+# What the suffixes of Kubernetes' quantities stand for, those that are used here.
+UNITS = {"m": Decimal("0.001"), "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30), "": Decimal(1)}
+
+
+def title(manifest: Manifest) -> str:
+    """For people: Deployment/headlight."""
+    return f"{manifest['kind']}/{manifest['metadata']['name']}"
+
+
+def of_kind(manifests: Iterable[Manifest], *kinds: str) -> list[Manifest]:
+    """Those of some kinds."""
+    return [manifest for manifest in manifests if manifest["kind"] in kinds]
+
+
+def workloads(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """What makes pods."""
+    return of_kind(manifests, "Deployment", "Job")
+
+
+def pod(workload: Manifest) -> Manifest:
+    """The spec of its pods."""
+    spec: Manifest = workload["spec"]["template"]["spec"]
+    return spec
+
+
+def pod_labels(workload: Manifest) -> dict[str, str]:
+    """Labels of its pods."""
+    labels: dict[str, str] = workload["spec"]["template"]["metadata"].get("labels", {})
+    return labels
+
+
+def containers(workload: Manifest) -> Iterator[Manifest]:
+    """All of a pod, those that run first included."""
+    yield from pod(workload).get("initContainers", [])
+    yield from pod(workload)["containers"]
+
+
+def matches(selector: dict[str, str], labels: dict[str, str]) -> bool:
+    """Whether a non-empty selector takes pods with these labels."""
+    return bool(selector) and selector.items() <= labels.items()
+
+
+def selector_of(manifest: Manifest) -> dict[str, str]:
+    """What a Service, policy or budget selects pods by."""
+    spec = manifest["spec"]
+    if manifest["kind"] == "Service":
+        found = spec.get("selector", {})
+    else:
+        found = spec.get("podSelector", spec.get("selector", {})).get("matchLabels", {})
+    return dict(found)
+
+
+def ports(workload: Manifest) -> dict[str, int]:
+    """Names and numbers of the ports of its pods."""
+    return {
+        port["name"]: port["containerPort"] for container in containers(workload) for port in container.get("ports", [])
+    }
+
+
+def quantity(text: object) -> Decimal:
+    """1500m -> 1.5, 2Gi -> 2147483648. Raises ValueError for a suffix that is not known."""
+    number = str(text).rstrip("mKMGi")
+    unit = str(text)[len(number) :]
+    if unit not in UNITS:
+        raise ValueError(f"{text!r} is a quantity of a unit that deploy/check does not know; add it to UNITS")
+    return Decimal(number) * UNITS[unit]
+
+
+def options(manifests: Iterable[Manifest], container: Manifest) -> dict[str, str]:
+    """A container's environment: its ConfigMaps' and its own."""
+    maps = {manifest["metadata"]["name"]: manifest.get("data", {}) for manifest in of_kind(manifests, "ConfigMap")}
+    found: dict[str, str] = {}
+    for source in container.get("envFrom", []):
+        found |= maps.get(source.get("configMapRef", {}).get("name"), {})
+    return found | {entry["name"]: entry["value"] for entry in container.get("env", []) if "value" in entry}
+
+
+def server(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, Manifest]]:
+    """Each Deployment, and its container that serves: the first."""
+    for deployment in of_kind(manifests, "Deployment"):
+        yield deployment, pod(deployment)["containers"][0]
+
+
+def fewest_replicas(manifests: list[Manifest], deployment: Manifest) -> int:
+    """How many replicas there are at least: an autoscaler's word, else the Deployment's."""
+    fields = {"HorizontalPodAutoscaler": "minReplicas", "ScaledObject": "minReplicaCount"}
+    for scaler in scalers(manifests, deployment):
+        return int(scaler["spec"].get(fields[scaler["kind"]], 0))
+    return int(deployment["spec"].get("replicas", 1))
+
+
+def scalers(manifests: list[Manifest], deployment: Manifest) -> list[Manifest]:
+    """The autoscalers of a Deployment."""
+    name = deployment["metadata"]["name"]
+    found = of_kind(manifests, "HorizontalPodAutoscaler", "ScaledObject")
+    return [scaler for scaler in found if scaler["spec"]["scaleTargetRef"]["name"] == name]

@@ -1,0 +1,131 @@
+"""Invariants of what reaches what: selectors, ports, policies, routes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from deploy.check import manifests as look
+from deploy.check.manifests import Manifest
+
+SELECTING = ("Service", "PodDisruptionBudget", "NetworkPolicy", "PodMonitor")
+LISTENING = {"grpc": "HEADLIGHT_GRPC", "metrics": "HEADLIGHT_HTTP", "health": "HEADLIGHT_HEALTH"}
+PROBES = {"startupProbe": "startup", "readinessProbe": "readiness", "livenessProbe": "liveness"}
+# What an answer to "is it well?" takes at most, pings of a saturated machine included, before a busy replica is taken for a dead one.
+LEAST_LIVENESS_SECONDS = 30
+
+
+def selectors_match(manifests: list[Manifest]) -> Iterator[str]:
+    """Whoever selects pods finds some, and those of Services only pods that serve."""
+    for manifest in look.of_kind(manifests, *SELECTING):
+        selector = look.selector_of(manifest)
+        selected = [
+            workload for workload in look.workloads(manifests) if look.matches(selector, look.pod_labels(workload))
+        ]
+        if not selected:
+            yield f"{look.title(manifest)}: selects {selector}, which no pod here has"
+        if manifest["kind"] == "Service" and look.of_kind(selected, "Job"):
+            yield f"{look.title(manifest)}: selects the pods of a Job, which serve nothing"
+    for deployment in look.of_kind(manifests, "Deployment"):
+        labels = look.pod_labels(deployment)
+        spread = [rule["labelSelector"] for rule in look.pod(deployment).get("topologySpreadConstraints", [])]
+        for selector in (deployment["spec"]["selector"], *spread):
+            if not look.matches(selector["matchLabels"], labels):
+                yield f"{look.title(deployment)}: selects {selector['matchLabels']}, which its own pods do not have"
+
+
+def ports_exist(manifests: list[Manifest]) -> Iterator[str]:
+    """Services, policies and monitors name ports that the containers have."""
+    for manifest in look.of_kind(manifests, "Service", "NetworkPolicy", "PodMonitor"):
+        spec, selector = manifest["spec"], look.selector_of(manifest)
+        wanted = [port.get("targetPort", port["port"]) for port in spec.get("ports", [])]
+        wanted += [port["port"] for rule in spec.get("ingress", []) for port in rule.get("ports", [])]
+        wanted += [endpoint["port"] for endpoint in spec.get("podMetricsEndpoints", [])]
+        for workload in look.workloads(manifests):
+            if look.matches(selector, look.pod_labels(workload)):
+                have = look.ports(workload)
+                for port in wanted:
+                    if port not in have and port not in have.values():
+                        yield f"{look.title(manifest)}: port {port} is none of {look.title(workload)}: {have}"
+
+
+def probes_ask_three_questions(manifests: list[Manifest]) -> Iterator[str]:
+    """Startup, readiness and liveness by gRPC on the health port, which asks for neither TLS nor a token."""
+    for deployment, container in look.server(manifests):
+        health = look.ports(deployment).get("health")
+        for probe, service in PROBES.items():
+            asked = container.get(probe, {}).get("grpc")
+            if asked != {"port": health, "service": service}:
+                yield f"{look.title(deployment)}: {probe} asks {asked}; it must ask service {service!r} on port {health}"
+        liveness = container.get("livenessProbe", {})
+        seconds = liveness.get("periodSeconds", 10) * liveness.get("failureThreshold", 3)
+        if seconds < LEAST_LIVENESS_SECONDS:
+            yield f"{look.title(deployment)}: liveness gives up after {seconds} s; a busy machine may take longer to answer"
+
+
+def options_listen_where_ports_are(manifests: list[Manifest]) -> Iterator[str]:
+    """The service listens on the container's ports, for all addresses."""
+    for deployment, container in look.server(manifests):
+        options = look.options(manifests, container)
+        for name, number in look.ports(deployment).items():
+            want, have = f"0.0.0.0:{number}", options.get(LISTENING.get(name, ""))
+            if have != want:
+                yield f"{look.title(deployment)}: port {name} is {number}, and {LISTENING.get(name)} {have!r}; it must be {want!r}"
+
+
+def clients_find_replicas(manifests: list[Manifest]) -> Iterator[str]:
+    """Beside the Service with one address there is one with all; both say what the port speaks."""
+    services = {service["metadata"]["name"]: service["spec"] for service in look.of_kind(manifests, "Service")}
+    for deployment, container in look.server(manifests):
+        name = deployment["metadata"]["name"]
+        if services.get(f"{name}-headless", {}).get("clusterIP") != "None":
+            yield f"{look.title(deployment)}: there is no headless Service {name}-headless for clients that balance themselves"
+        speaks = "https" if "HEADLIGHT_TLS_CERT" in look.options(manifests, container) else "kubernetes.io/h2c"
+        for service, spec in services.items():
+            for port in spec["ports"]:
+                if port["name"] == "grpc" and port.get("appProtocol") != speaks:
+                    yield f"Service/{service}: appProtocol of grpc is {port.get('appProtocol')}; the port speaks {speaks}"
+
+
+def policies_deny_by_default(manifests: list[Manifest]) -> Iterator[str]:
+    """Every rule names its ports, every way out its goal; a policy for the incoming covers the outgoing too."""
+    for policy in look.of_kind(manifests, "NetworkPolicy"):
+        spec = policy["spec"]
+        if "Egress" not in spec.get("policyTypes", []):
+            yield f"{look.title(policy)}: policyTypes has no Egress, so everything may leave"
+        for rule in (*spec.get("ingress", []), *spec.get("egress", [])):
+            if not rule.get("ports"):
+                yield f"{look.title(policy)}: a rule opens all ports"
+        if not all(rule.get("to") for rule in spec.get("egress", [])):
+            yield f"{look.title(policy)}: a rule lets everything out"
+
+
+INVARIANTS = (
+    selectors_match,
+    ports_exist,
+    probes_ask_three_questions,
+    options_listen_where_ports_are,
+    clients_find_replicas,
+    policies_deny_by_default,
+)
+
+
+def routes_lead_somewhere(routes: list[Manifest], manifests: list[Manifest]) -> Iterator[str]:
+    """Routes of one rendering name Services and ports of another."""
+    have = {
+        (service["metadata"]["name"], port["port"])
+        for service in look.of_kind(manifests, "Service")
+        for port in service["spec"]["ports"]
+    }
+    for route in look.of_kind(routes, "GRPCRoute"):
+        for rule in route["spec"]["rules"]:
+            for backend in rule["backendRefs"]:
+                if (backend["name"], backend["port"]) not in have:
+                    yield f"{look.title(route)}: leads to {backend['name']}:{backend['port']}; there are {sorted(have)}"
+
+
+def jobs_are_not_served(jobs: list[Manifest], manifests: list[Manifest]) -> Iterator[str]:
+    """No Service of the deployment takes the pods of a Job beside it for replicas."""
+    for job in look.of_kind(jobs, "Job"):
+        for service in look.of_kind(manifests, "Service"):
+            if look.matches(look.selector_of(service), look.pod_labels(job)):
+                yield f"{look.title(service)}: selects the pods of {look.title(job)}"

@@ -1,0 +1,51 @@
+"""From the folders of kustomizations to the objects that would be applied."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+DEPLOY = Path(__file__).resolve().parents[1]
+Manifest = dict[str, Any]
+
+NO_KUBECTL = (
+    "kubectl is missing; its kustomize renders the overlays. Install 1.31 or later (https://kubernetes.io/docs/tasks/tools);"
+    " Debian's own package kubernetes-client is 1.20, which is too old"
+)
+
+
+class CannotRender(Exception):
+    """The message says what is wrong, and with which folder."""
+
+
+def kustomizations() -> list[Path]:
+    """Every folder that somebody applies: overlays and examples, in order."""
+    found = sorted(
+        path.parent for kind in ("overlays", "examples") for path in (DEPLOY / kind).rglob("kustomization.yaml")
+    )
+    if not found:
+        raise CannotRender(f"{DEPLOY} has neither overlays nor examples")
+    return found
+
+
+def render(folder: Path) -> list[Manifest]:
+    """What `kubectl apply -k` would send.
+
+    Raises:
+        CannotRender: kubectl is missing, refuses the folder, or warns.
+    """
+    if shutil.which("kubectl") is None:
+        raise CannotRender(NO_KUBECTL)
+    done = subprocess.run(["kubectl", "kustomize", str(folder)], capture_output=True, text=True, check=False)
+    if done.returncode or done.stderr.strip():
+        raise CannotRender(f"kubectl kustomize {name_of(folder)}: {' '.join(done.stderr.split())}")
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def name_of(folder: Path) -> str:
+    """As one would type it from the repository's root."""
+    return str(folder.relative_to(DEPLOY.parent))

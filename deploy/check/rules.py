@@ -1,0 +1,195 @@
+"""python -m deploy.check.rules: whether rules, alerts, their tests, their runbooks and the dashboard hold together. Needs promtool."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from deploy.grafana import dashboard
+from deploy.prometheus import sources
+from deploy.prometheus.expressions import metric_names
+from deploy.prometheus.names import LABEL_VALUES, check_names, known_names
+from service.metrics import SECONDS
+
+RUNBOOKS = sources.DEPLOY / "runbooks"
+HEADINGS = ("What it means", "What users feel", "How to look", "Likely causes", "What to do", "How to silence it")
+SEVERITIES = {"page", "ticket"}
+QUERIES = re.compile(r"^```promql\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MATCHERS = re.compile(r'\b(\w+)\s*(?:=~|!~|!=|=)\s*"([^"]*)"')
+# What Grafana puts in their place.
+VARIABLES = {"$__rate_interval": "5m", "$namespace": ".*", "$model": ".*"}
+
+
+def promtool(*arguments: str | Path) -> list[str]:
+    """Run it; its words where it fails."""
+    try:
+        done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False, timeout=600)
+    except FileNotFoundError:
+        return ["promtool is not installed; Debian has it in the package prometheus"]
+    return [] if done.returncode == 0 else [(done.stdout + done.stderr).strip()]
+
+
+def parsed(expressions: Iterable[tuple[str, str]]) -> list[str]:
+    """Complaints about expressions, given with where they stand: as rules in a file that promtool checks."""
+    rules = [
+        {"record": "checked", "expr": expr, "labels": {"at": f"{n} {where}"}}
+        for n, (where, expr) in enumerate(expressions)
+    ]
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        yaml.safe_dump({"groups": [{"name": "checked", "rules": rules}]}, file)
+        file.flush()
+        return promtool("check", "rules", "--lint=none", file.name)
+
+
+def rules_are_valid() -> list[str]:
+    """By promtool, with its lint."""
+    return promtool("check", "rules", "--lint=all", "--lint-fatal", *sources.RULE_FILES)
+
+
+def example_is_valid() -> list[str]:
+    """The configuration for a Prometheus without the operator."""
+    return promtool("check", "config", sources.HERE / "prometheus.yaml")
+
+
+def alerts_fire_and_do_not() -> list[str]:
+    """By promtool: every file of tests."""
+    return promtool("test", "rules", *sources.TEST_FILES)
+
+
+def every_alert_is_tested(files: Sequence[Path] = sources.TEST_FILES) -> list[str]:
+    """For each alert, by its severity, a test in which it fires; for each name one in which it does not."""
+    fires: set[tuple[str, str]] = set()
+    silent: set[str] = set()
+    for path in files:
+        for test in yaml.safe_load(path.read_text(encoding="utf-8"))["tests"]:
+            for case in test.get("alert_rule_test", ()):
+                fires |= {(case["alertname"], alert["exp_labels"]["severity"]) for alert in case["exp_alerts"]}
+                if not case["exp_alerts"]:
+                    silent.add(case["alertname"])
+            for case in test.get("promql_expr_test", ()):
+                for sample in case["exp_samples"]:
+                    found = dict(MATCHERS.findall(sample["labels"]))
+                    if found.get("alertstate") == "firing":
+                        fires.add((found["alertname"], found["severity"]))
+    wanted = {(rule["alert"], rule["labels"]["severity"]) for rule in sources.alerts()}
+    problems = [f"no test in which {name} fires as a {severity}" for name, severity in sorted(wanted - fires)]
+    return problems + [f"no test in which {name} is silent" for name in sorted({name for name, _ in wanted} - silent)]
+
+
+def alerts_say_enough(alerts: Sequence[dict[str, Any]] | None = None) -> list[str]:
+    """Severity, summary, description and the path of the runbook."""
+    problems = []
+    for rule in sources.alerts() if alerts is None else alerts:
+        name, said = rule["alert"], rule.get("annotations", {})
+        if rule.get("labels", {}).get("severity") not in SEVERITIES:
+            problems.append(f"{name}: its severity must be one of {', '.join(sorted(SEVERITIES))}")
+        problems += [f"{name}: it has no {key}" for key in ("summary", "description") if not said.get(key)]
+        if said.get("runbook_url") != f"deploy/runbooks/{name}.md":
+            problems.append(f"{name}: its runbook_url must be deploy/runbooks/{name}.md")
+    return problems
+
+
+def runbooks_are_complete(folder: Path = RUNBOOKS) -> list[str]:
+    """One for each alert, with all its parts, and none besides."""
+    wanted = {rule["alert"] for rule in sources.alerts()}
+    found = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.md") if path.stem != "README"}
+    problems = [f"{name}.md is missing from deploy/runbooks" for name in sorted(wanted - set(found))]
+    problems += [f"deploy/runbooks/{name}.md is of no alert" for name in sorted(set(found) - wanted)]
+    for name, text in sorted(found.items()):
+        problems += [f"{name}.md has no part {head!r}" for head in HEADINGS if f"\n## {head}\n" not in text]
+        problems += [] if QUERIES.search(text) else [f"{name}.md has no query"]
+        problems += [] if f"alertname={name}" in text else [f"{name}.md does not say how to silence {name}"]
+    return problems
+
+
+def queries(folder: Path = RUNBOOKS) -> list[tuple[str, str]]:
+    """Every query of every runbook, with where it stands."""
+    return [
+        (path.name, query)
+        for path in sorted(folder.glob("*.md"))
+        for block in QUERIES.findall(path.read_text(encoding="utf-8"))
+        for query in block.strip().split("\n\n")
+    ]
+
+
+def substituted(expr: str) -> str:
+    """A dashboard's expression as Prometheus gets it."""
+    for name, value in VARIABLES.items():
+        expr = expr.replace(name, value)
+    return expr
+
+
+def everything() -> list[tuple[str, str]]:
+    """Every expression of rules, runbooks and dashboard, with where it stands."""
+    ruled = [(rule.get("alert") or rule["record"], rule["expr"]) for rule in sources.rules()]
+    return [*ruled, *queries(), *((f"panel {title}", substituted(expr)) for title, expr in dashboard.expressions())]
+
+
+def expressions_parse() -> list[str]:
+    """Those of runbooks and dashboard, which no promtool would read otherwise."""
+    return parsed(everything())
+
+
+def names_are_known(expressions: Iterable[tuple[str, str]] | None = None) -> list[str]:
+    """No expression reads what is not there: no metric, and no value of a label whose values are closed."""
+    known, problems = known_names(sources.recorded()), []
+    for where, expr in everything() if expressions is None else expressions:
+        try:
+            check_names(metric_names(expr), known, where)
+        except ValueError as error:
+            problems.append(str(error))
+        for label, values in MATCHERS.findall(expr):
+            wrong = set(values.split("|")) - LABEL_VALUES.get(label, set(values.split("|"))) - {".*", ""}
+            problems += [f"{where}: no {label} is called {value!r}" for value in sorted(wrong)]
+    return problems
+
+
+def edges_are_buckets() -> list[str]:
+    """A share of a histogram is exact where its edge is a bucket's, and missing where it is not."""
+    edges = [(rule["record"], edge) for rule in sources.rules() for edge in re.findall(r'\ble="([^"]+)"', rule["expr"])]
+    return [f"{name}: {edge} is the edge of no bucket of SECONDS" for name, edge in edges if float(edge) not in SECONDS]
+
+
+def written_is_current() -> list[str]:
+    """What is generated and committed is what would be generated now."""
+    files = ((dashboard.FILE, dashboard.text()), (sources.OPERATOR, sources.prometheus_rule()))
+    return [
+        f"{path.relative_to(sources.DEPLOY.parent)} is not what its sources make: run `make monitoring`"
+        for path, text in files
+        if not path.is_file() or path.read_text(encoding="utf-8") != text
+    ]
+
+
+CHECKS: tuple[tuple[str, Callable[[], list[str]]], ...] = (
+    ("rule files are valid", rules_are_valid),
+    ("prometheus.yaml is valid", example_is_valid),
+    ("alerts fire and are silent as their tests say", alerts_fire_and_do_not),
+    ("every alert has tests to fire and not to", every_alert_is_tested),
+    ("every alert has a severity, texts and a runbook", alerts_say_enough),
+    ("runbooks are complete", runbooks_are_complete),
+    ("all expressions parse", expressions_parse),
+    ("all names are known", names_are_known),
+    ("edges are those of buckets", edges_are_buckets),
+    ("what is generated is current", written_is_current),
+)
+
+
+def main() -> int:
+    """Run all checks, say how each went; returns the exit code."""
+    failed = 0
+    for name, check in CHECKS:
+        problems = check()
+        failed += bool(problems)
+        sys.stdout.write(f"{'FAIL' if problems else 'ok'}  {name}\n" + "".join(f"      {line}\n" for line in problems))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

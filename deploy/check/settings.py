@@ -1,0 +1,135 @@
+"""Invariants of what the service is told: options that exist, with values that it takes, and no secret among them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+
+from deploy.check import manifests as look
+from deploy.check.manifests import Manifest
+from service.config import PREFIX, Config, ConfigError
+from service.metrics import GAUGES
+
+CLIENT_VARIABLES = {"HEADLIGHT_TARGET"}  # of the command line `headlight`
+SECRET = re.compile(r"(?i)(password|passwd|secret|private|api.?key|token|credential)")
+METRIC = re.compile(r"\bheadlight_\w+")
+NAMESPACE = re.compile(r'namespace="([^"]*)"')
+
+# What the manifests are ahead of: an option's value that the service does not take yet, and why it stands there nonetheless. Reported
+# at each run; an entry that has come true is a breach, so that none outlives its reason.
+OPEN: dict[tuple[str, str], str] = {
+    (
+        "HEADLIGHT_PROVIDER",
+        "cuda",
+    ): "headlight.runtime has no CUDA provider yet; until it has, the overlay gpu starts no service",
+}
+
+
+PARSERS = {PREFIX + field.name.upper(): field.metadata["parse"] for field in dataclasses.fields(Config)}
+
+
+def unreadable(name: str, value: str) -> str | None:
+    """Why an option is none, or cannot have this value; None where it can."""
+    if name not in PARSERS:
+        return f"{name} is no option of the service"
+    try:
+        PARSERS[name](value)
+    except ValueError as error:
+        return f"{name} is {value!r}; it {error}"
+    return None
+
+
+def refusal(options: Mapping[str, str]) -> str | None:
+    """Why the service would not start with these options together; None if it would."""
+    try:
+        Config.parse((), options)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def options_are_taken(manifests: list[Manifest]) -> Iterator[str]:
+    """Every HEADLIGHT_ variable is an option, with a value that it may have, alone and beside the others."""
+    for workload in look.workloads(manifests):
+        serving = look.of_kind([workload], "Deployment")
+        for container in look.pod(workload)["containers"]:
+            where = f"{look.title(workload)}, container {container['name']}"
+            given = {
+                name: value for name, value in look.options(manifests, container).items() if name.startswith(PREFIX)
+            }
+            given = {pair[0]: pair[1] for pair in given.items() if pair not in OPEN and pair[0] not in CLIENT_VARIABLES}
+            alone = [why for name, value in given.items() if (why := unreadable(name, value))]
+            yield from (f"{where}: {why}" for why in alone)
+            if serving and not alone and (why := refusal(given)):
+                yield f"{where}: {why}"
+
+
+def open_entries() -> Iterator[str]:
+    """Those of OPEN that the service takes by now."""
+    for name, value in OPEN:
+        if unreadable(name, value) is None:
+            yield f"{name}={value} is taken by the service now; remove it from OPEN in deploy/check/settings.py"
+
+
+def references_exist(manifests: list[Manifest]) -> Iterator[str]:
+    """ConfigMaps that pods read are there, and files that options name are on a mounted volume."""
+    maps = {manifest["metadata"]["name"] for manifest in look.of_kind(manifests, "ConfigMap")}
+    for workload in look.workloads(manifests):
+        where = look.title(workload)
+        volumes = [
+            volume["configMap"]["name"] for volume in look.pod(workload).get("volumes", []) if "configMap" in volume
+        ]
+        for container in look.containers(workload):
+            sources = [
+                source["configMapRef"]["name"] for source in container.get("envFrom", []) if "configMapRef" in source
+            ]
+            yield from (f"{where}: ConfigMap {name} is not here" for name in (*sources, *volumes) if name not in maps)
+            mounts = [PurePosixPath(mount["mountPath"]) for mount in container.get("volumeMounts", [])]
+            for name, value in look.options(manifests, container).items():
+                path = PurePosixPath(value)
+                if value.startswith("/") and not any(path.is_relative_to(mount) for mount in mounts):
+                    yield f"{where}, container {container['name']}: {name} is {value}, which is on no volume"
+
+
+def secrets_stay_out(manifests: list[Manifest]) -> Iterator[str]:
+    """No secret in the environment, where every child process and crash report has it, and none in the repository."""
+    yield from (
+        f"{look.title(secret)}: a Secret does not belong into a repository"
+        for secret in look.of_kind(manifests, "Secret")
+    )
+    for workload in look.workloads(manifests):
+        for container in look.containers(workload):
+            where = f"{look.title(workload)}, container {container['name']}"
+            if any("secretRef" in source for source in container.get("envFrom", [])):
+                yield f"{where}: reads a Secret into its environment; mount it"
+            for entry in container.get("env", []):
+                if "secretKeyRef" in entry.get("valueFrom", {}):
+                    yield f"{where}: {entry['name']} is read from a Secret; mount it"
+            for name, value in look.options(manifests, container).items():
+                plain = (
+                    value.startswith("/") or value.replace(".", "").isdecimal()
+                )  # the path of a mounted file, a number of tokens
+                if SECRET.search(name) and not plain:
+                    yield f"{where}: {name} looks like a secret; mount it as a file"
+
+
+def scalers_ask_for_metrics_that_exist(manifests: list[Manifest]) -> Iterator[str]:
+    """Autoscalers name gauges of the service, of their own namespace."""
+    known = {f"headlight_{name}" for name in GAUGES}
+    for scaler in look.of_kind(manifests, "HorizontalPodAutoscaler", "ScaledObject"):
+        spec = scaler["spec"]
+        queries = [trigger["metadata"].get("query", "") for trigger in spec.get("triggers", [])]
+        names = [metric["pods"]["metric"]["name"] for metric in spec.get("metrics", []) if "pods" in metric]
+        for text in (*queries, *names):
+            wrong = set(METRIC.findall(text)) - known
+            if wrong or not METRIC.search(text):
+                yield f"{look.title(scaler)}: asks for {text!r}; gauges of the service are {sorted(known)}"
+        for query in queries:
+            own = scaler["metadata"].get("namespace")
+            if set(NAMESPACE.findall(query)) != {own}:
+                yield f"{look.title(scaler)}: asks {query!r}, and is in namespace {own}"
+
+
+INVARIANTS = (options_are_taken, references_exist, secrets_stay_out, scalers_ask_for_metrics_that_exist)

@@ -1,0 +1,53 @@
+"""Invariants of the files themselves, which renderings cannot show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from deploy.check.rendering import DEPLOY, name_of
+
+PLACEHOLDERS = {"headlight", "headlight-bundle"}
+IMAGE = re.compile(r"^\s*-?\s*(?:image|reference): *([^\s#]+)", re.MULTILINE)
+
+
+def breaches(deploy: Path = DEPLOY) -> Iterator[str]:
+    """All of them."""
+    yield from images_come_from_one_place(deploy)
+    yield from kustomizations_explain_themselves(deploy)
+    yield from components_are_tried(deploy)
+
+
+def images_come_from_one_place(deploy: Path) -> Iterator[str]:
+    """Base and components name placeholders; which image that is stands in the overlay's kustomization.yaml alone."""
+    for path in sorted(deploy.rglob("*.yaml")):
+        if path.name != "kustomization.yaml" and path.relative_to(deploy).parts[0] in (
+            "base",
+            "components",
+            "examples",
+            "overlays",
+        ):
+            for image in IMAGE.findall(path.read_text(encoding="utf-8")):
+                if image not in PLACEHOLDERS:
+                    yield f"{name_of(path)}: image {image}; only an overlay's kustomization.yaml says which image"
+
+
+def kustomizations_explain_themselves(deploy: Path) -> Iterator[str]:
+    """Each begins with what it does and when one would choose it."""
+    for path in sorted(deploy.rglob("kustomization.yaml")):
+        if not path.read_text(encoding="utf-8").startswith("# "):
+            yield f"{name_of(path)}: begins without a comment that says what it does"
+
+
+def components_are_tried(deploy: Path) -> Iterator[str]:
+    """Each component is part of an overlay or an example, else nothing here ever looks at it."""
+    used: set[Path] = set()
+    for path in (*deploy.glob("overlays/*/kustomization.yaml"), *deploy.glob("examples/**/kustomization.yaml")):
+        listed = yaml.safe_load(path.read_text(encoding="utf-8")).get("components", [])
+        used |= {(path.parent / component).resolve() for component in listed}
+    for path in sorted(deploy.glob("components/*/kustomization.yaml")):
+        if path.parent.resolve() not in used:
+            yield f"{name_of(path.parent)}: no overlay and no example uses it"

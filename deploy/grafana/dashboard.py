@@ -1,0 +1,115 @@
+"""The dashboard as Grafana takes it, made from its rows; a name that is no metric's is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from deploy.grafana import inside, users
+from deploy.grafana.model import SCHEMA_VERSION, SOURCE, Json, Row, panels_json
+from deploy.prometheus.expressions import metric_names
+from deploy.prometheus.names import check_names, known_names
+from deploy.prometheus.sources import recorded
+
+FILE = Path(__file__).resolve().parent / "headlight.json"
+ROWS = (*users.ROWS, *inside.ROWS)
+ABOUT = "Embeddings and attention over gRPC. Written by `make monitoring` from deploy/grafana: change that, not this."
+
+
+def expressions(rows: tuple[Row, ...] = ROWS) -> list[tuple[str, str]]:
+    """The title of each panel with each of its expressions."""
+    return [(panel.title, query.expr) for row in rows for panel in row.panels for query in panel.queries]
+
+
+def dashboard(rows: tuple[Row, ...] = ROWS) -> Json:
+    """All of it.
+
+    Raises:
+        ValueError: a panel reads what no metric, rule or exporter is called.
+    """
+    known = known_names(recorded())
+    for title, expr in expressions(rows):
+        check_names(metric_names(expr), known, f"the panel {title!r}")
+    return {
+        "id": None,
+        "uid": "headlight",
+        "title": "Headlight",
+        "description": ABOUT,
+        "tags": ["headlight", "grpc", "embeddings"],
+        "schemaVersion": SCHEMA_VERSION,
+        "version": 1,
+        "editable": True,
+        "timezone": "browser",
+        "weekStart": "",
+        "fiscalYearStartMonth": 0,
+        "graphTooltip": 1,  # one crosshair in all panels
+        "liveNow": False,
+        "refresh": "30s",
+        "time": {"from": "now-6h", "to": "now"},
+        "timepicker": {},
+        "links": [],
+        "annotations": {"list": [_alerts()]},
+        "templating": {"list": [_datasource(), _label("namespace", "namespace"), _label("model", "model")]},
+        "panels": panels_json(rows),
+    }
+
+
+def text() -> str:
+    """What the file holds."""
+    return json.dumps(dashboard(), indent=1, ensure_ascii=False) + "\n"
+
+
+def _alerts() -> Json:
+    """Marks where alerts fire."""
+    return {
+        "name": "Alerts",
+        "datasource": SOURCE,
+        "enable": True,
+        "hide": False,
+        "iconColor": "red",
+        "expr": 'ALERTS{alertname=~"Headlight.+", alertstate="firing", namespace=~"$namespace|"}',
+        "titleFormat": "{{alertname}}",
+        "textFormat": "{{severity}} {{namespace}} {{pod}}",
+        "step": "60s",
+    }
+
+
+def _datasource() -> Json:
+    return {
+        "name": "datasource",
+        "label": "Data source",
+        "type": "datasource",
+        "query": "prometheus",
+        "current": {},
+        "hide": 0,
+        "includeAll": False,
+        "multi": False,
+        "options": [],
+        "refresh": 1,
+        "regex": "",
+        "skipUrlSync": False,
+    }
+
+
+def _label(name: str, label: str) -> Json:
+    """A choice among the values of a label. "All" also finds series that have no such label, as outside of Kubernetes."""
+    within = '{namespace=~"$namespace"}' if name == "model" else ""
+    query = f"label_values(headlight_model_info{within}, {label})"
+    return {
+        "name": name,
+        "label": name.capitalize(),
+        "type": "query",
+        "datasource": SOURCE,
+        "definition": query,
+        "query": {"query": query, "refId": f"variable-{name}"},
+        "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
+        "allValue": ".*",
+        "includeAll": True,
+        "multi": True,
+        "hide": 0,
+        "options": [],
+        "refresh": 2,  # whenever the time range changes
+        "regex": "",
+        "skipUrlSync": False,
+        "sort": 1,
+    }

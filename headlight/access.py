@@ -1,0 +1,101 @@
+"""Whom a client trusts, and how it proves who it is: TLS and a token, from files that may change while the client lives."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import grpc
+
+from headlight.pem import check_authorities, check_pair
+from headlight.watched import Watched
+
+PathLike = str | os.PathLike[str]
+Metadata = tuple[tuple[str, str], ...]
+TOKEN = re.compile(r"[!-~]+")
+TOKEN_PROBLEM = "must be one word of visible ASCII characters"
+
+
+class Access(NamedTuple):
+    """Both are asked at each call, and cost a look at the files' times.
+
+    Attributes:
+        credentials: of the connection; always the same object until a file changes. None: plaintext.
+        metadata: of each call; None: nothing is sent with it.
+        fixed: whether neither ever changes, and nothing is sent.
+    """
+
+    credentials: Callable[[], grpc.ChannelCredentials | None]
+    metadata: Callable[[], Metadata] | None
+    fixed: bool
+
+
+def access(
+    *,
+    tls: bool = False,
+    credentials: grpc.ChannelCredentials | None = None,
+    tls_ca: PathLike | None = None,
+    tls_cert: PathLike | None = None,
+    tls_key: PathLike | None = None,
+    token: str | None = None,
+    token_file: PathLike | None = None,
+) -> Access:
+    """From the arguments of a client, which `headlight.client.Client` describes.
+
+    Raises:
+        ValueError: they contradict each other, or a file cannot be used; the message names the argument.
+    """
+    if (tls_cert is None) != (tls_key is None):
+        raise ValueError("tls_cert, tls_key: give both, or neither")
+    if token is not None and token_file is not None:
+        raise ValueError("token, token_file: give one of them")
+    files = {"tls_ca": tls_ca, "tls_cert": tls_cert, "tls_key": tls_key}
+    given = {name: Path(path) for name, path in files.items() if path is not None}
+    if credentials is not None and given:
+        raise ValueError(f"credentials, {', '.join(given)}: give one or the other")
+    metadata = _metadata(token, token_file)
+    if not given:
+        fixed = grpc.ssl_channel_credentials() if tls and credentials is None else credentials
+        return Access(lambda: fixed, metadata, fixed=metadata is None)
+
+    def parse(contents: Sequence[bytes]) -> grpc.ChannelCredentials:
+        found = dict(zip(given, contents, strict=True))
+        root, certificate, key = (found.get(name) for name in files)
+        if root is not None:
+            check_authorities(root)
+        if certificate is not None and key is not None:
+            check_pair(certificate, key, "client")
+        made: grpc.ChannelCredentials = grpc.ssl_channel_credentials(root, key, certificate)
+        return made
+
+    try:
+        watched = Watched([*given.values()], parse)
+    except ValueError as error:
+        raise ValueError(f"{', '.join(given)}: {error}") from None
+    return Access(watched.latest, metadata, fixed=False)
+
+
+def _metadata(token: str | None, token_file: PathLike | None) -> Callable[[], Metadata] | None:
+    if token_file is not None:
+        try:
+            return Watched([Path(token_file)], lambda contents: _bearer(contents[0].decode("ascii").strip())).latest
+        except UnicodeDecodeError:
+            raise ValueError(f"token_file: {TOKEN_PROBLEM}") from None
+        except ValueError as error:
+            raise ValueError(f"token_file: {error}") from None
+    if token is None:
+        return None
+    try:
+        sent = _bearer(token)
+    except ValueError as error:
+        raise ValueError(f"token: {error}") from None
+    return lambda: sent
+
+
+def _bearer(token: str) -> Metadata:
+    if not TOKEN.fullmatch(token):
+        raise ValueError(TOKEN_PROBLEM)
+    return (("authorization", f"Bearer {token}"),)

@@ -1,0 +1,94 @@
+"""Files that may change while they are in use: read again when they do, and never replaced by what cannot be used."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+READS = 3  # of files that change while they are being read; then they are left alone until somebody asks again
+AGAIN_SECONDS = 60.0  # what was refused is looked at again, unchanged, for a certificate may only not be valid yet
+State = tuple[object, ...]
+
+
+class Watched(Generic[T]):
+    """What some files hold together. Threads may share one.
+
+    Kubernetes mounts a Secret as links that are swapped while we look, so the files are read anew where any of them changed
+    meanwhile; what they hold is then checked as a whole, and refused as a whole.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        parse: Callable[[Sequence[bytes]], T],
+        on_refused: Callable[[str], None] = lambda problem: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Read the files.
+
+        Args:
+            paths: of the files. Where they lead may change, too.
+            parse: from their contents, in this order, to what they hold; raises ValueError saying what is wrong. Its message never
+                quotes them.
+            on_refused: told why changed files are not used: once for each change, and once a minute while it stays.
+            clock: seconds, monotonic.
+
+        Raises:
+            ValueError: one cannot be read, or `parse` refused them.
+        """
+        self._paths = paths
+        self._parse = parse
+        self._on_refused = on_refused
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._refused_at: float | None = None
+        self._seen, self._value = self._read()
+
+    def latest(self) -> T:
+        """What they hold, or held when they could last be used. Costs a look at their times, unless they changed."""
+        with self._lock:
+            if self._is_new():
+                try:
+                    self._seen, self._value = self._read()
+                    self._refused_at = None
+                except ValueError as error:
+                    self._refused_at = self._clock()
+                    self._on_refused(str(error))
+            return self._value
+
+    def _is_new(self) -> bool:
+        state, seen = self._state(), self._seen
+        self._seen = state
+        again = self._refused_at is not None and self._clock() - self._refused_at >= AGAIN_SECONDS
+        return again or state != seen
+
+    def _read(self) -> tuple[State, T]:
+        for _ in range(READS):
+            before = self._state()
+            contents = [_content(path) for path in self._paths]
+            if self._state() == before:
+                return before, self._parse(contents)
+        raise ValueError(f"{self._paths[0]} keeps changing while it is read; write it aside, then rename it")
+
+    def _state(self) -> State:
+        return tuple(map(_state, self._paths))
+
+
+def _state(path: Path) -> State:
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        return (error.errno,)
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None

@@ -1,0 +1,154 @@
+"""Quotas: how many tokens of the model's each client may have computed in a second.
+
+A bucket for each client fills at that rate, up to what `--quota-burst-seconds` lets it save up. A request takes its tokens out
+before it is queued, and puts them back where it fails or is shed for another reason; what a caller did not wait for stays paid, or
+leaving would make work free of charge. A request larger than the whole bucket needs a full one, and the bucket owes the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+from service.admission import SHORTEST_RETRY_SECONDS, Shed, Shortage
+from service.config import Config
+
+READING = 16  # tokens that are only read (Tokenize, dry runs) for the price of one that is computed
+MOST_BUCKETS = 10_000  # of names that certificates bring, of which there may be any number
+SLACK = 1e-6  # tokens, for the rounding of sums
+
+
+class Bucket:
+    """What one client may still have computed. For the event loop's thread alone."""
+
+    __slots__ = ("_at", "_capacity", "_clock", "_level", "_rate")
+
+    def __init__(self, rate: float, capacity: float, clock: Callable[[], float]) -> None:
+        """Full.
+
+        Args:
+            rate: tokens a second.
+            capacity: tokens.
+            clock: seconds, monotonic.
+        """
+        self._rate = rate
+        self._capacity = self._level = capacity
+        self._clock = clock
+        self._at = clock()
+
+    @property
+    def level(self) -> float:
+        """Tokens left; less than none while it owes some."""
+        now = self._clock()
+        self._level = min(self._capacity, self._level + (now - self._at) * self._rate)
+        self._at = now
+        return self._level
+
+    @property
+    def is_full(self) -> bool:
+        return self.level >= self._capacity
+
+    def look_ahead(self, tokens: float) -> None:
+        """Refuse what would be refused.
+
+        Raises:
+            Shed: with the time after which it will not be, if nothing else is asked for meanwhile.
+        """
+        lacking = min(tokens, self._capacity) - self.level
+        if lacking > SLACK:
+            wait = max(SHORTEST_RETRY_SECONDS, math.ceil(1000 * lacking / self._rate) / 1000)
+            used = f"the quota of {self._rate:g} tokens a second is used up"
+            raise Shed(f"{used}; wait {wait:.3g} s, or ask for less", Shortage.QUOTA, wait)
+
+    def spend(self, tokens: float) -> None:
+        """Take out what has been worked for; it may come to owe."""
+        self._level = self.level - tokens
+
+    @contextlib.contextmanager
+    def charge(self, tokens: float) -> Iterator[None]:
+        """Around the work: its tokens are taken out, and put back where it fails.
+
+        Raises:
+            Shed: there are not so many.
+        """
+        self.look_ahead(tokens)
+        self.spend(tokens)
+        try:
+            yield
+        except Exception:  # which a caller's leaving is not
+            self._level = min(self._capacity, self.level + tokens)
+            raise
+
+
+class Quotas:
+    """A bucket for each client."""
+
+    def __init__(self, rate: float, burst_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """Every bucket is full.
+
+        Args:
+            rate: tokens a second.
+            burst_seconds: that can be saved up.
+            clock: seconds, monotonic.
+        """
+        self._rate = rate
+        self._capacity = rate * burst_seconds
+        self._clock = clock
+        self._buckets: dict[str, Bucket] = {}
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def of(self, name: str) -> Bucket:
+        """The bucket of a client."""
+        bucket = self._buckets.get(name)
+        if bucket is None:
+            if len(self._buckets) >= MOST_BUCKETS:  # a full one says nothing that a new one would not
+                self._buckets = {known: each for known, each in self._buckets.items() if not each.is_full}
+            bucket = self._buckets[name] = Bucket(self._rate, self._capacity, self._clock)
+        return bucket
+
+
+def quotas_of(config: Config) -> Quotas | None:
+    """What the options ask for; None where no client has a quota."""
+    rate = config.quota_tokens_per_second
+    return None if rate is None else Quotas(rate, config.quota_burst_seconds)
+
+
+# Of the call that the current task answers, and those that it starts; set where it is known who calls.
+_bucket: contextvars.ContextVar[Bucket | None] = contextvars.ContextVar("bucket", default=None)
+FREE: AbstractContextManager[None] = contextlib.nullcontext()
+
+
+def on_account_of(bucket: Bucket) -> None:
+    """From here on this task, and those that it starts, work for the client with this bucket."""
+    _bucket.set(bucket)
+
+
+def charge(tokens: float) -> AbstractContextManager[None]:
+    """Around work on so many tokens, for whoever called. Entering raises Shed where the quota has not so many."""
+    bucket = _bucket.get()
+    return FREE if bucket is None else bucket.charge(tokens)
+
+
+def applies() -> bool:
+    """Whether whoever called has a quota."""
+    return _bucket.get() is not None
+
+
+def look_ahead(about: float) -> None:
+    """Refuse, before they are read, about so many tokens for which the quota of whoever called has not even half. Raises Shed."""
+    bucket = _bucket.get()
+    if bucket is not None:
+        bucket.look_ahead(about / 2)
+
+
+def has_read(tokens: int) -> None:
+    """Charge whoever called for tokens that were only read."""
+    bucket = _bucket.get()
+    if bucket is not None:
+        bucket.spend(tokens / READING)

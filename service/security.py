@@ -1,0 +1,68 @@
+"""What the options say of who may call: put together once, before anything listens."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from typing import NamedTuple
+
+import grpc
+
+from service.config import Config
+from service.gate import Gate, gate_of
+from service.metrics import Metrics
+from service.parsing import Address
+from service.quota import quotas_of
+from service.tls import certificates_of
+from service.tokens import tokens_of
+
+log = logging.getLogger("service.security")
+
+
+class Security(NamedTuple):
+    """How calls come in.
+
+    Attributes:
+        credentials: of the port; None: plaintext.
+        gate: what each call passes; None: nothing is asked of it.
+    """
+
+    credentials: grpc.ServerCredentials | None
+    gate: Gate | None
+
+
+def security_of(config: Config, metrics: Metrics) -> Security:
+    """Read what the options name.
+
+    Args:
+        config: as given.
+        metrics: get what can be told of it.
+
+    Raises:
+        ConfigError: a file cannot be used; the message names the option.
+    """
+    credentials = tokens = None
+    if config.tls_cert is not None:
+        certificates = certificates_of(config, metrics.refused_tls().inc)
+        if certificates is not None:
+            metrics.define_tls(lambda: certificates.expires)
+            credentials = certificates.credentials()
+    if config.auth_tokens is not None:
+        tokens = tokens_of(config, metrics.refused_tokens().inc)
+        if credentials is None and not is_loopback(config.grpc):
+            text = "tokens are taken in plaintext: whoever sees the traffic has them; use --tls-cert, or a mesh that encrypts"
+            log.warning(text, extra={"event": "tokens_in_plaintext"})
+    return Security(credentials, gate_of(tokens, quotas_of(config)))
+
+
+def check(config: Config) -> None:
+    """See that what the options name can be used. Raises ConfigError as `security_of` does."""
+    security_of(config, Metrics())
+
+
+def is_loopback(address: Address) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(address.host.partition("%")[0]).is_loopback
+    except ValueError:  # a name
+        return address.host == "localhost"

@@ -1,0 +1,25 @@
+"""Real renderings to break: one for each test, so that none sees what another did. Needs kubectl; run by `make deploy-check`."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable
+
+import pytest
+
+from deploy.check.manifests import Manifest
+from deploy.check.rendering import DEPLOY, render
+
+Load = Callable[[str], list[Manifest]]
+
+
+@functools.cache
+def rendered(folder: str) -> list[Manifest]:
+    return render(DEPLOY / folder)
+
+
+@pytest.fixture
+def load() -> Load:
+    """A rendering of one's own, by its folder under deploy/."""
+    return lambda folder: copy.deepcopy(rendered(folder))

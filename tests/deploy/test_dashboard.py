@@ -1,0 +1,93 @@
+"""The dashboard as Grafana reads it. No Grafana is at hand, so what is held here is its documented model."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from deploy.grafana import dashboard
+from deploy.grafana.model import Panel, Query, Row
+from deploy.prometheus.expressions import metric_names
+from deploy.prometheus.names import series_names
+from deploy.prometheus.sources import rules
+from service.metrics import Metrics
+
+MADE: dict[str, Any] = json.loads(dashboard.FILE.read_text(encoding="utf-8"))
+PANELS = [panel for panel in MADE["panels"] if panel["type"] != "row"]
+UNITS = {"short", "s", "bytes", "Bps", "reqps", "ops", "percentunit"}  # as Grafana calls them
+CONFIG_MAP_BYTES = 200_000  # `kubectl apply` writes an object into an annotation of itself, which may have 262,144
+
+
+def test_what_is_committed_is_what_is_generated() -> None:
+    assert dashboard.FILE.read_text(encoding="utf-8") == dashboard.text(), "run `make monitoring`"
+
+
+def test_a_metric_that_does_not_exist_fails_the_generation() -> None:
+    wrong = Panel(title="Wrong", about="", queries=[Query("rate(headlight_txets_total[5m])", "")], unit="ops")
+    with pytest.raises(ValueError, match=r"the panel 'Wrong' reads headlight_txets_total, which no metric"):
+        dashboard.dashboard((Row("Row", [wrong]),))
+
+
+def test_every_metric_of_the_service_is_on_it_or_in_a_rule() -> None:
+    read = {name for _, expr in dashboard.expressions() for name in metric_names(expr)}
+    read |= {name for rule in rules() for name in metric_names(rule["expr"])}
+    stems = {re.sub(r"_(bucket|sum|count)$", "", name) for name in read}
+    ours = {name for name in series_names(Metrics().registry) if not name.startswith("process_")}
+    assert {re.sub(r"_(bucket|sum|count)$", "", name) for name in ours} - stems == set()
+
+
+def test_it_says_what_grafana_needs_to_take_it() -> None:
+    assert MADE["id"] is None  # else it would be one that exists
+    assert re.fullmatch(r"[\w-]{1,40}", MADE["uid"])
+    assert MADE["schemaVersion"] == 38
+    assert [row["title"] for row in MADE["panels"] if row["type"] == "row"] == [row.title for row in dashboard.ROWS]
+    assert len(dashboard.text().encode()) < CONFIG_MAP_BYTES
+
+
+def test_panels_have_ids_and_places_of_their_own() -> None:
+    assert len({panel["id"] for panel in MADE["panels"]}) == len(MADE["panels"])
+    places = [panel["gridPos"] for panel in MADE["panels"]]
+    assert all(place["x"] >= 0 and place["x"] + place["w"] <= 24 and place["h"] > 0 for place in places)
+    for one, other in combinations(places, 2):
+        beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+        assert beside or one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+def test_a_panel_explains_itself(panel: dict[str, Any]) -> None:
+    assert panel["type"] in {"timeseries", "stat", "table", "heatmap"}
+    assert panel["title"]
+    assert panel["description"].endswith(".")
+    assert panel["fieldConfig"]["defaults"]["unit"] in UNITS
+    assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+    steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+    assert steps[0]["value"] is None, "the first step is from minus infinity"
+    assert [step["value"] for step in steps][1:] == sorted(step["value"] for step in steps[1:])
+    refs = [target["refId"] for target in panel["targets"]]
+    assert refs
+    assert len(set(refs)) == len(refs)
+    for target in panel["targets"]:
+        assert target["legendFormat"]
+        assert target["instant"] != target["range"]
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+def test_a_legend_has_only_labels_that_its_expression_keeps(panel: dict[str, Any]) -> None:
+    for target in panel["targets"]:
+        for label in re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]):
+            kept = re.findall(r"\bby \(([^)]*)\)", target["expr"])
+            assert all(label in re.split(r",\s*", one) for one in kept), (label, target["expr"])
+
+
+def test_every_variable_that_is_used_is_there_and_every_one_there_is_used() -> None:
+    names = {variable["name"] for variable in MADE["templating"]["list"]}
+    used = set(re.findall(r"\$\{?(\w+)", json.dumps([MADE["panels"], MADE["templating"]]))) - {
+        "__rate_interval",
+        "__all",
+    }
+    assert used == names == {"datasource", "namespace", "model"}
+    assert MADE["templating"]["list"][0]["type"] == "datasource", "those behind it are asked of it"

@@ -1,0 +1,68 @@
+"""Each invariant says so where a real rendering is broken, and nothing where it is whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from deploy.check import invariants, networking, settings
+from deploy.check.invariants import INVARIANTS, breaches
+from tests.deploy.breaking import BULK, CPU, INVARIANT_BREAKS, KEDA, TLS, Break, one, put
+from tests.deploy.conftest import Load
+
+
+@pytest.mark.parametrize(
+    "broken", INVARIANT_BREAKS, ids=lambda broken: f"{broken.kind}-{broken.path.rpartition('.')[2]}"
+)
+def test_what_is_broken_is_said(load: Load, broken: Break) -> None:
+    manifests = load(broken.folder)
+    whole = breaches(manifests)
+    broken.apply(manifests)
+    new = [line for line in breaches(manifests) if line not in whole]
+    assert any(broken.said in line for line in new), new
+
+
+def test_each_invariant_has_a_break_that_it_alone_finds(load: Load) -> None:
+    """An invariant that nothing here can break might as well not be there."""
+    silent = []
+    for invariant in INVARIANTS:
+        for broken in INVARIANT_BREAKS:
+            manifests = load(broken.folder)
+            whole = list(invariant(manifests))
+            broken.apply(manifests)
+            if any(broken.said in line and line not in whole for line in invariant(manifests)):
+                break
+        else:
+            silent.append(invariant.__name__)
+    assert silent == []
+
+
+@pytest.mark.parametrize("folder", [CPU, KEDA, BULK, TLS])
+def test_whole_renderings_pass(load: Load, folder: str) -> None:
+    assert breaches(load(folder)) == []
+
+
+def test_two_autoscalers(load: Load) -> None:
+    manifests = [*load(CPU), one(load(KEDA), "ScaledObject")]
+    assert any("has 2 autoscalers" in line for line in invariants.autoscaler_has_the_word(manifests))
+
+
+def test_a_route_that_leads_nowhere(load: Load) -> None:
+    routes = load("examples/grpcroute")
+    assert list(networking.routes_lead_somewhere(routes, load(CPU))) == []
+    put(one(routes, "GRPCRoute"), "spec.rules.0.backendRefs.0.port", 50052)
+    [line] = networking.routes_lead_somewhere(routes, load(CPU))
+    assert "headlight:50052" in line
+
+
+def test_a_job_whose_pods_a_service_would_take(load: Load) -> None:
+    jobs = load(BULK)
+    assert list(networking.jobs_are_not_served(jobs, load(CPU))) == []
+    put(one(jobs, "Job"), "spec.template.metadata.labels.app~kubernetes~io/name", "headlight")
+    assert list(networking.jobs_are_not_served(jobs, load(CPU)))
+
+
+def test_what_is_open_is_still_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(settings.open_entries()) == []
+    monkeypatch.setitem(settings.OPEN, ("HEADLIGHT_PROVIDER", "cpu"), "once it was not taken")
+    [line] = settings.open_entries()
+    assert "HEADLIGHT_PROVIDER=cpu is taken" in line

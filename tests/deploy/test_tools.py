@@ -1,0 +1,92 @@
+"""The tools that others made see what is broken: Kubernetes' schemas, the types of custom resources; and the files themselves."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from deploy.check import rendering, schemas, sources
+from deploy.check.rendering import DEPLOY, CannotRender, render
+from tests.deploy.breaking import BULK, CPU, KEDA, TLS, Break
+from tests.deploy.conftest import Load
+
+ROUTE = "examples/grpcroute"
+SCHEMA_BREAKS = (
+    Break("terminationGracePeriod", "Deployment", "spec.template.spec.terminationGracePeriod", 45),
+    Break("'45'", "Deployment", "spec.template.spec.terminationGracePeriodSeconds", "45"),
+    Break("maxUnavailible", "PodDisruptionBudget", "spec.maxUnavailible", 1),
+    Break("has no autoscaling/v3", "HorizontalPodAutoscaler", "apiVersion", "autoscaling/v3"),
+    Break("backoffLimitPerPod", "Job", "spec.backoffLimitPerPod", 1, BULK),
+)
+CUSTOM_BREAKS = (
+    Break("bogus", "ScaledObject", "spec.triggers.0.bogus", 1, KEDA),
+    Break("minReplicaCount must be integer", "ScaledObject", "spec.minReplicaCount", "3", KEDA),
+    Break("metod", "GRPCRoute", "spec.rules.0.matches.0.metod", {}, ROUTE),
+    Break("port must be <= 65535", "GRPCRoute", "spec.rules.0.backendRefs.0.port", 500510, ROUTE),
+    Break("secretName", "Certificate", "spec.secretName", 3, TLS),
+    Break("renewAt", "Certificate", "spec.renewAt", "1h", TLS),
+    Break("has no kind Certificates", "Certificate", "kind", "Certificates", TLS),
+)
+
+
+@pytest.mark.parametrize("broken", SCHEMA_BREAKS, ids=lambda broken: broken.said)
+def test_kubernetes_schemas(load: Load, broken: Break) -> None:
+    manifests = load(broken.folder)
+    assert list(schemas.kubernetes(manifests)) == []
+    broken.apply(manifests)
+    lines = list(schemas.kubernetes(manifests))
+    assert len(lines) == len(schemas.VERSIONS)
+    assert all(broken.said in line for line in lines), lines
+
+
+def test_custom_resources(load: Load) -> None:
+    """All in one run: each starts a compiler."""
+    renderings = {}
+    for number, broken in enumerate(CUSTOM_BREAKS):
+        renderings[f"broken{number}"] = load(broken.folder)
+        broken.apply(renderings[f"broken{number}"])
+    lines = schemas.custom(renderings)
+    for number, broken in enumerate(CUSTOM_BREAKS):
+        assert any(line.startswith(f"broken{number}:") and broken.said in line for line in lines), (broken, lines)
+
+
+def test_a_folder_that_cannot_be_rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendering, "DEPLOY", tmp_path)
+    (tmp_path / "kustomization.yaml").write_text("resources: [nowhere]\n", encoding="utf-8")
+    with pytest.raises(CannotRender, match="nowhere"):
+        render(tmp_path)
+
+
+def test_without_kubectl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(CannotRender, match=r"Install 1\.31 or later"):
+        render(DEPLOY / CPU)
+
+
+@pytest.fixture
+def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The sources, to break."""
+    shutil.copytree(DEPLOY, tmp_path / "deploy")
+    monkeypatch.setattr(rendering, "DEPLOY", tmp_path / "deploy")
+    assert list(sources.breaches(tmp_path / "deploy")) == []
+    return tmp_path / "deploy"
+
+
+def test_an_image_named_in_the_base(copied: Path) -> None:
+    path = copied / "base/deployment.yaml"
+    path.write_text(path.read_text(encoding="utf-8").replace("image: headlight", "image: mine:1"), encoding="utf-8")
+    [line] = sources.breaches(copied)
+    assert "image mine:1" in line
+
+
+def test_a_component_that_nothing_uses(copied: Path) -> None:
+    shutil.copytree(copied / "components/tls", copied / "components/new")
+    [line] = sources.breaches(copied)
+    assert "deploy/components/new: no overlay" in line
+
+
+def test_a_kustomization_without_a_word(copied: Path) -> None:
+    (copied / "overlays/dev/kustomization.yaml").write_text("resources: [../../base]\n", encoding="utf-8")
+    assert any("begins without a comment" in line for line in sources.breaches(copied))

@@ -1,0 +1,127 @@
+"""Files that change while they are used."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from headlight.watched import AGAIN_SECONDS, Watched
+
+
+class Pair:
+    """Two files whose contents must be equal, watched."""
+
+    def __init__(self, folder: Path) -> None:
+        self.first, self.second = folder / "first", folder / "second"
+        self.write("one", "one")
+        self.parsed = 0
+        self.refused: list[str] = []
+        self.now = 0.0
+        self.watched = Watched([self.first, self.second], self.parse, self.refused.append, lambda: self.now)
+
+    def write(self, first: str, second: str) -> None:
+        self.first.write_text(first, encoding="ascii")
+        self.second.write_text(second, encoding="ascii")
+
+    def parse(self, contents: Sequence[bytes]) -> str:
+        self.parsed += 1
+        if contents[0] != contents[1]:
+            raise ValueError("they differ")
+        return contents[0].decode()
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    return Pair(tmp_path)
+
+
+def test_files_are_read_again_only_when_they_change(pair: Pair) -> None:
+    assert [pair.watched.latest() for _ in range(3)] == ["one"] * 3
+    assert pair.parsed == 1
+    pair.write("three", "three")
+    assert pair.watched.latest() == "three"
+    assert pair.parsed == 2
+
+
+def test_what_is_half_written_is_refused_once_and_the_value_before_stays(pair: Pair) -> None:
+    pair.first.write_text("three", encoding="ascii")
+    assert [pair.watched.latest() for _ in range(3)] == ["one"] * 3
+    assert pair.refused == ["they differ"]
+    pair.second.write_text("three", encoding="ascii")
+    assert pair.watched.latest() == "three"
+    assert pair.refused == ["they differ"]
+
+
+def test_what_was_refused_is_looked_at_again_after_a_while(pair: Pair) -> None:
+    pair.write("three", "four")
+    pair.watched.latest()
+    pair.now += AGAIN_SECONDS
+    pair.watched.latest()
+    pair.watched.latest()
+    assert len(pair.refused) == 2
+
+
+def test_a_file_that_is_gone_is_refused_by_name_and_taken_when_it_is_back(pair: Pair) -> None:
+    pair.second.unlink()
+    assert pair.watched.latest() == "one"
+    assert pair.watched.latest() == "one"
+    assert pair.refused == [f"{pair.second} cannot be read: No such file or directory"]
+    pair.write("five!", "five!")
+    assert pair.watched.latest() == "five!"
+
+
+def test_at_first_nothing_else_could_be_used(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="cannot be read"):
+        Watched([tmp_path / "none"], lambda contents: contents)
+
+
+def test_a_folder_of_links_is_followed_when_it_is_swapped(tmp_path: Path) -> None:
+    """As Kubernetes mounts a Secret: file -> ..data/file, ..data -> a folder for each version, swapped by a rename."""
+    for version in ("1", "2"):
+        (tmp_path / version).mkdir()
+        for name in ("first", "second"):
+            (tmp_path / version / name).write_text(version, encoding="ascii")
+    (tmp_path / "..data").symlink_to("1")
+    paths = [tmp_path / "first", tmp_path / "second"]
+    for path in paths:
+        path.symlink_to(Path("..data") / path.name)
+    watched = Watched(paths, b"".join)
+    assert watched.latest() == b"11"
+    (tmp_path / "next").symlink_to("2")
+    os.replace(tmp_path / "next", tmp_path / "..data")
+    assert watched.latest() == b"22"
+
+
+def test_files_swapped_while_they_are_read_are_never_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair(tmp_path)
+    pair.write("three", "three")
+    read, swapped = Path.read_bytes, list[Path]()
+
+    def read_bytes(path: Path) -> bytes:
+        content = read(path)
+        if not swapped:
+            swapped.append(path)
+            pair.write("second", "second")
+        return content
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    assert pair.watched.latest() == "second"
+    assert pair.refused == []
+
+
+def test_files_that_never_rest_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair(tmp_path)
+    pair.write("three", "three")
+    read = Path.read_bytes
+
+    def read_bytes(path: Path) -> bytes:
+        content = read(path)
+        pair.write(pair.second.read_text() + "x", pair.second.read_text() + "x")
+        return content
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    assert pair.watched.latest() == "one"
+    assert "keeps changing" in pair.refused[0]

@@ -1,0 +1,32 @@
+"""A connection that has become too old is replaced, and the calls on it end in peace."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+
+from headlight.pb import headlight_pb2 as pb
+from tests.service.calls import request
+from tests.service.conftest import Serve
+
+
+async def test_calls_in_flight_end_in_peace_and_the_next_goes_over_a_new_connection(serve: Serve) -> None:
+    async with serve(max_connection_age_seconds=1.0) as service:
+        service.engine.gate.clear()
+        unary = asyncio.ensure_future(service.stub.Encode(request()))
+        stream = service.stub.EncodeStream()
+        await stream.write(pb.EncodeStreamRequest(id="1", encode=request()))
+        await service.started()
+        state = service.channel.get_state()
+        while state is not grpc.ChannelConnectivity.IDLE:  # the server has told it to connect anew
+            await service.channel.wait_for_state_change(state)
+            state = service.channel.get_state()
+        following = asyncio.ensure_future(service.stub.Encode(request()))
+        await service.started()
+        await stream.write(pb.EncodeStreamRequest(id="2", encode=request()))
+        await stream.done_writing()
+        service.engine.gate.set()
+        assert len((await unary).items) == len((await following).items) == 1
+        assert sorted([frame.id async for frame in stream]) == ["1", "2"]
+        assert await stream.code() is grpc.StatusCode.OK

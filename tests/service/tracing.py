@@ -1,0 +1,65 @@
+"""Spans kept in memory, and questions about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanContext
+
+from service.telemetry import Tracing
+from tests.service.calls import until
+
+SERVICE = "headlight.v1.HeadlightService"
+
+
+class Kept:
+    """Where the spans of a service in a test go.
+
+    Attributes:
+        tracing: makes them.
+    """
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        self.tracing = Tracing(SimpleSpanProcessor(self._exporter))
+
+    @property
+    def spans(self) -> Sequence[ReadableSpan]:
+        """Those that have ended."""
+        return self._exporter.get_finished_spans()
+
+    def named(self, name: str) -> list[ReadableSpan]:
+        return [span for span in self.spans if span.name == name]
+
+    async def calls(self, method: str, count: int = 1) -> list[ReadableSpan]:
+        """So many calls of a method, once they have ended: an answer can be here before."""
+        await until(lambda: len(self.named(f"{SERVICE}/{method}")) >= count)
+        return self.named(f"{SERVICE}/{method}")
+
+    def below(self, parent: ReadableSpan) -> list[ReadableSpan]:
+        """The spans that have this one as their parent, by the time of their beginning."""
+        own = context_of(parent)
+        found = [span for span in self.spans if span.parent and span.parent.span_id == own.span_id]
+        assert all(context_of(span).trace_id == own.trace_id for span in found)
+        return sorted(found, key=lambda span: span.start_time or 0)
+
+    def stages(self, parent: ReadableSpan) -> list[str]:
+        return [span.name for span in self.below(parent)]
+
+
+def context_of(span: ReadableSpan) -> SpanContext:
+    context: SpanContext | None = span.context
+    assert context is not None
+    return context
+
+
+def links_of(span: ReadableSpan) -> set[int]:
+    """The ids of the spans that it links to."""
+    return {link.context.span_id for link in span.links}
+
+
+def id_of(span: ReadableSpan) -> int:
+    return context_of(span).span_id

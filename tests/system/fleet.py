@@ -1,0 +1,140 @@
+"""Several real replicas that are restarted and replaced, and callers who should not notice."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+
+import numpy as np
+
+from headlight import AsyncClient
+from tests.system.conftest import bundle_of
+from tests.system.names import NAME, Names
+from tests.system.nginx import free_port
+from tests.system.processes import Service
+from tests.system.test_process import get
+
+CALLS_A_SECOND = 8  # of each caller: enough to meet every moment of a restart, and leaves CPU for those who start
+TEXT = "open a file and read its lines"
+# Of both: callers in step with each other could have it that one replica gets all of a kind.
+OK = tuple(f'grpc_server_handled_total{{grpc_code="OK",grpc_method="{method}"' for method in ("Encode", "EncodeStream"))
+
+
+class Fleet:
+    """Replicas at addresses of loopback, all at one port, and their name. Use as a context manager, in an event loop.
+
+    Attributes:
+        port: of all.
+        replicas: by address; those that a caller may be sent to.
+        names: who tells the addresses.
+    """
+
+    def __init__(self, *options: str) -> None:
+        self.port = free_port()
+        self.replicas: dict[str, Service] = {}
+        self._options = ("--streams", "1", "--threads", "1", *options)
+        self._fresh = (f"127.0.1.{last}" for last in itertools.count(1))
+
+    @property
+    def target(self) -> str:
+        """For a client that asks the name server."""
+        return f"dns://127.0.0.1:{self.names.port}/{NAME}:{self.port}"
+
+    @property
+    def addresses(self) -> list[str]:
+        return [f"{address}:{self.port}" for address in self.replicas]
+
+    async def add(self, address: str | None = None) -> str:
+        """A further replica, at a fresh address unless one is named; told of once it serves."""
+        address = address or next(self._fresh)
+        at = f"{address}:{self.port}"
+        self.replicas[address] = await asyncio.to_thread(Service, bundle_of("docs-rope"), *self._options, grpc_at=at)
+        return address
+
+    async def remove(self, address: str) -> None:
+        """Kubernetes' order: it is told of no longer, and asked to end."""
+        replica = self.replicas.pop(address)
+        await asyncio.to_thread(replica.__exit__, None, None, None)
+
+    def answered(self) -> dict[str, float]:
+        """Calls answered so far, by address."""
+        return {address: calls_of(replica) for address, replica in self.replicas.items()}
+
+    async def __aenter__(self) -> Fleet:
+        self.names = await Names.serve(lambda: list(self.replicas))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for address in list(self.replicas):
+            await self.remove(address)
+        await self.names.close()
+
+
+def calls_of(replica: Service) -> float:
+    lines = get(replica.http, "/metrics").splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(OK))
+
+
+class Callers:
+    """Calls of all kinds, at a pace, by the client as it is shipped; each answer is looked at. Use as a context manager.
+
+    Attributes:
+        calls: answered, and right.
+        failed: what else came of a call.
+    """
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._tasks: list[asyncio.Task[None]] = []
+        self.calls = 0
+        self.failed: list[Exception] = []
+
+    async def __aenter__(self) -> Callers:
+        self._client = AsyncClient(self._target)
+        self._vector = (await self._client.encode([TEXT]))[0]
+        self._weights = (await self._client.attend(TEXT)).weights
+        kinds = (self._one, self._many, self._streamed)
+        self._tasks = [asyncio.create_task(self._repeat(kind)) for kind in kinds]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._client.close()
+
+    async def further(self, calls: int) -> None:
+        """So many more calls have been answered, or one failed."""
+        until = self.calls + calls
+        while self.calls < until and not self.failed:
+            await asyncio.sleep(0.05)
+
+    async def _repeat(self, call: Callable[[], Awaitable[None]]) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while True:
+            try:
+                await call()
+                self.calls += 1
+            except Exception as error:  # counted; the test shows them
+                self.failed.append(error)
+            due = max(due + 1 / CALLS_A_SECOND, loop.time())
+            await asyncio.sleep(due - loop.time())
+
+    async def _one(self) -> None:
+        found = await self._client.encode([TEXT])
+        np.testing.assert_allclose(found[0], self._vector, atol=1e-5)
+
+    async def _many(self) -> None:
+        found = await self._client.encode([TEXT * (1 + at % 3) for at in range(9)])
+        np.testing.assert_allclose(found[0], self._vector, atol=1e-5)
+
+    async def _streamed(self) -> None:
+        found = await self._client.attend(TEXT)
+        np.testing.assert_allclose(found.weights, self._weights, atol=1e-5)

@@ -1,0 +1,89 @@
+"""A real nginx before replicas: the settings that deploy/README.md recommends for gRPC."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Collection
+from pathlib import Path
+from types import TracebackType
+
+CONFIG = """
+worker_processes 1;
+daemon off;
+pid {folder}/nginx.pid;
+error_log {folder}/error.log;
+events {{ worker_connections 1024; }}
+http {{
+  access_log off;
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  {upstream}
+  server {{
+    listen 127.0.0.1:{port} http2;
+    keepalive_requests 1000000;
+    client_max_body_size 0;
+    location / {{
+      {target}
+      # Every call is a pure function of its request: what one replica did not take, another may.
+      grpc_next_upstream error timeout http_502 http_503 non_idempotent;
+      grpc_next_upstream_tries 3;
+      grpc_connect_timeout 2s;
+      grpc_read_timeout 60s;
+    }}
+  }}
+}}
+"""
+
+
+def of_addresses(addresses: Collection[str]) -> tuple[str, str]:
+    """Replicas that stay where they are: connections to them are kept."""
+    servers = " ".join(f"server {address} max_fails=1 fail_timeout=1s;" for address in addresses)
+    return f"upstream replicas {{ {servers} keepalive 16; }}", "grpc_pass grpc://replicas;"
+
+
+def of_name(name: str, port: int, names_port: int) -> tuple[str, str]:
+    """Replicas that come and go under one name."""
+    resolver = f"resolver 127.0.0.1:{names_port} valid=1s ipv6=off;"
+    return resolver, f"set $replicas {name}; grpc_pass grpc://$replicas:{port};"
+
+
+def free_port() -> int:
+    """One that nobody listened on a moment ago, at any address of this machine."""
+    with socket.socket() as probe:
+        probe.bind(("0.0.0.0", 0))
+        return int(probe.getsockname()[1])
+
+
+class Nginx:
+    """Use as a context manager.
+
+    Attributes:
+        target: host:port to reach the replicas at.
+    """
+
+    def __init__(self, folder: Path, upstream: str, target: str) -> None:
+        port = free_port()
+        self.target = f"127.0.0.1:{port}"
+        self._folder = folder
+        (folder / "nginx.conf").write_text(
+            CONFIG.format(folder=folder, port=port, upstream=upstream, target=target), encoding="utf-8"
+        )
+
+    @property
+    def errors(self) -> str:
+        """What it has complained about."""
+        return (self._folder / "error.log").read_text(encoding="utf-8")
+
+    def __enter__(self) -> Nginx:
+        self._process = subprocess.Popen(["nginx", "-p", self._folder, "-c", self._folder / "nginx.conf"])
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.terminate()
+        self._process.wait(timeout=30)

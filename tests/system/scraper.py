@@ -1,0 +1,60 @@
+"""Debian's Prometheus, for the tests that ask it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+START_SECONDS = 60
+
+
+class Prometheus:
+    """Debian's prometheus on loopback, its data in a folder of the test's."""
+
+    def __init__(self, config: str, folder: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        file = folder / "prometheus.yml"
+        file.write_text(config, encoding="utf-8")
+        paths = [f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}"]
+        command = ["prometheus", *paths, f"--web.listen-address={self.address}", "--log.level=error"]
+        self._log = (folder / "log").open("w")
+        self.process = subprocess.Popen(command, stdout=self._log, stderr=self._log)
+
+    def get(self, path: str, **query: str) -> Any:
+        url = f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(query)}"
+        with urllib.request.urlopen(url, timeout=10) as response:
+            return json.load(response)["data"]
+
+    def until(self, condition: Callable[[], bool], seconds: int = START_SECONDS) -> None:
+        """Ask again and again; a pause between is the process's own, whose end would show here."""
+        for _ in range(10 * seconds):
+            with contextlib.suppress(urllib.error.URLError):
+                if condition():
+                    return
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                raise AssertionError(f"prometheus ended with {self.process.wait(0.1)}")
+        raise AssertionError("it never came to that")
+
+    def value(self, query: str) -> float:
+        """Of the only series that matches; 0 where there is none yet."""
+        found = self.get("query", query=query)["result"]
+        assert len(found) <= 1, found
+        return float(found[0]["value"][1]) if found else 0.0
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        finally:
+            self.process.kill()
+            self._log.close()

@@ -1,0 +1,185 @@
+"""A real Prometheus with the shipped rules scrapes the real service under every kind of traffic: no expression is empty.
+
+kube-state-metrics is absent in a test without a cluster, so a page with the names that are read of it stands in
+(KUBE_STATE in deploy/prometheus/names.py), likewise for the metrics that the service does not have yet (PENDING there), and for those
+that it has with TLS and tokens alone (OPTIONAL there). What these stand for is not tested here. All else is measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import math
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+import yaml
+
+from deploy.check.rules import queries, substituted
+from deploy.grafana import dashboard
+from deploy.prometheus import sources
+from deploy.prometheus.expressions import selectors, without_conditions
+from deploy.prometheus.names import KUBE_STATE, OPTIONAL, PENDING
+from headlight import AttentionSpec, Client, InvalidInput
+from headlight.pb import headlight_pb2 as pb
+from headlight.pb import headlight_pb2_grpc as pb_grpc
+from headlight.priority import to_priority
+from tests.system.conftest import bundle_of
+from tests.system.processes import Service
+from tests.system.scraper import Prometheus
+
+SECONDS = 30  # until all is scraped, recorded and there
+TEXT = "def read(path): return json.loads(open(path).read()) "
+PLACE = {
+    "namespace": "test",
+    "pod": "headlight-0",
+    "container": "headlight",
+}  # as the operator labels what a PodMonitor selects
+RULES = [(rule.get("alert") or rule["record"], rule["expr"]) for rule in sources.rules()]
+
+
+class StandIn(http.server.BaseHTTPRequestHandler):
+    """The page of those who are not here."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write("\n".join((*KUBE_STATE.values(), *PENDING.values(), *OPTIONAL.values(), "")).encode())
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def stand_in() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), StandIn) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def prometheus(stand_in: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """It has scraped the service before and after the traffic; the service's queue is short."""
+    with Service(bundle_of("docs-rope"), "--max-queue-tokens", "16384") as service:
+        jobs = [
+            {"job_name": "headlight", "static_configs": [{"targets": [service.http], "labels": PLACE}]},
+            {
+                "job_name": "kube-state-metrics",
+                "honor_labels": True,
+                "static_configs": [{"targets": [stand_in], "labels": PLACE}],
+            },
+        ]
+        config = {
+            "global": {"scrape_interval": "200ms", "evaluation_interval": "500ms"},
+            "rule_files": [str(path) for path in sources.RULE_FILES],
+            "scrape_configs": jobs,
+        }
+        running = Prometheus(yaml.safe_dump(config), tmp_path_factory.mktemp("prometheus"))
+        try:
+            running.until(lambda: running.value('headlight_texts_total{priority="bulk"} + 1') == 1)
+            drive(service.target)
+            yield running
+        finally:
+            running.stop()
+
+
+def drive(target: str) -> None:
+    """Everything that callers do: unary, in streams, with attention, in bulk, too late, wrongly, too much, and leave."""
+    many = [TEXT * 4] * 150
+    with contextlib.closing(grpc.insecure_channel(target)) as channel:
+        stub: Any = pb_grpc.HeadlightServiceStub(channel)
+        message = pb.EncodeRequest(inputs=[pb.Input(text=text) for text in many])
+        with pytest.raises(grpc.RpcError) as late:  # nothing has shown yet how long it takes, so it is begun
+            stub.Encode(message, timeout=0.3)
+        assert late.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        with Client(target) as client:
+            client.model()
+            client.tokenize([TEXT])
+            client.encode([TEXT, "one", "two words"])
+            client.encode(["in bulk"] * 40, priority="bulk")
+            client.attend(TEXT)
+            client.attention(TEXT, AttentionSpec.of(-1, reduce="head_mean"))
+            client.occlusion("one two")
+            with pytest.raises(InvalidInput):
+                client.encode([TEXT * 4000])
+        message.priority = to_priority("bulk")
+        flood = [stub.Encode.future(message, timeout=60) for _ in range(40)]
+        codes = [call.code() for call in flood]
+        assert codes.count(grpc.StatusCode.OK) >= 1
+        assert codes.count(grpc.StatusCode.RESOURCE_EXHAUSTED) >= 20
+
+
+def found(prometheus: Prometheus, expression: str) -> list[float]:
+    """The values of its series now; those that are no numbers left out. An expression that is refused raises."""
+    result = prometheus.get("query", query=expression)["result"]
+    return [value for series in result if math.isfinite(value := float(series["value"][1]))]
+
+
+def all_there(prometheus: Prometheus, expressions: list[tuple[str, str]]) -> None:
+    """Each of them has a value that is a number, at last."""
+    for _, expression in expressions:
+        prometheus.get("query", query=expression)  # an error is one at once
+    left = expressions
+
+    def none_left() -> bool:
+        nonlocal left
+        left = [(where, expression) for where, expression in left if not found(prometheus, expression)]
+        return not left
+
+    with contextlib.suppress(AssertionError):
+        prometheus.until(none_left, SECONDS)
+    assert left == []
+
+
+def test_no_expression_of_the_dashboard_is_empty(prometheus: Prometheus) -> None:
+    all_there(prometheus, [(title, substituted(expr)) for title, expr in dashboard.expressions()])
+
+
+def test_nothing_that_is_recorded_is_empty(prometheus: Prometheus) -> None:
+    all_there(prometheus, [(name, expr) for name, expr in RULES if not name.startswith("Headlight")])
+    all_there(prometheus, [(name, name) for name in sorted(sources.recorded())])
+
+
+def test_no_alert_is_silent_for_want_of_what_it_reads(prometheus: Prometheus) -> None:
+    """Neither as a whole, its conditions taken out, nor any one selector in it."""
+    alerts = [(name, expr) for name, expr in RULES if name.startswith("Headlight")]
+    all_there(prometheus, [(name, without_conditions(expr)) for name, expr in alerts])
+    all_there(prometheus, [(name, selector) for name, expr in RULES for selector in sorted(selectors(expr))])
+
+
+def test_no_query_of_a_runbook_is_empty(prometheus: Prometheus) -> None:
+    local = [(where, query.replace('namespace="headlight"', 'namespace="test"')) for where, query in queries()]
+    all_there(prometheus, [(where, without_conditions(query)) for where, query in local])
+
+
+def test_prometheus_has_no_complaint_about_any_rule(prometheus: Prometheus) -> None:
+    def rules() -> list[dict[str, Any]]:
+        return [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
+
+    prometheus.until(lambda: all(rule["health"] != "unknown" for rule in rules()), SECONDS)
+    assert [(rule["name"], rule.get("lastError")) for rule in rules() if rule["health"] != "ok"] == []
+    assert len(rules()) == len(RULES)
+
+
+def test_the_alert_that_the_flood_deserves_fires_and_no_other(prometheus: Prometheus) -> None:
+    def firing() -> set[str]:
+        return {
+            alert["labels"]["alertname"] for alert in prometheus.get("alerts")["alerts"] if alert["state"] == "firing"
+        }
+
+    prometheus.until(lambda: bool(firing()), SECONDS)
+    assert firing() == {"HeadlightOverloadBudgetBurn"}
+
+
+def test_the_choices_of_the_dashboard_have_values(prometheus: Prometheus) -> None:
+    for label, values in (("namespace", ["test"]), ("model", ["docs-rope"])):
+        assert prometheus.get(f"label/{label}/values", **{"match[]": "headlight_model_info"}) == values

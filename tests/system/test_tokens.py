@@ -1,0 +1,89 @@
+"""Tokens and quotas of the real process, and what it does not start with."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+
+from headlight import Client, Overloaded, Unauthenticated
+from tests.certificates import Authority
+from tests.system.conftest import bundle_of
+from tests.system.processes import ROOT, Service
+
+TOKEN, SECOND = "the-first-token-of-search", "the-second-token-of-search"
+
+
+def run_service(*options: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "service", "--bundle", str(bundle_of("docs-rope")), *map(str, options)]
+    ports = ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    return subprocess.run([*command, *ports], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_at_start_what_cannot_be_used_is_exit_2(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "authority")
+    client_pair = authority.sign("good")
+    expired = authority.sign("expired", days=-1)
+    tokens = tmp_path / "tokens"
+    tokens.write_text("search too-short\n", encoding="ascii")
+    for options, problem in (
+        (("--tls-cert", client_pair.cert, "--tls-key", expired.key), "the key is not that of the certificate"),
+        (("--auth-tokens", tokens), "--auth-tokens: line 1: a token must have at least 16"),
+    ):
+        done = run_service(*options)
+        assert done.returncode == 2, done.stderr
+        assert problem in done.stderr
+        assert "Traceback" not in done.stderr
+        assert "too-short" not in done.stderr
+
+
+def test_tokens_and_quotas(tmp_path: Path) -> None:
+    """Tokens are replaced without a restart, nobody gets in without one, reflection included, and no token reaches the log."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"search {TOKEN}\n", encoding="ascii")
+    quota = ("--quota-tokens-per-second", "1", "--quota-burst-seconds", "100")
+    with Service(bundle_of("docs-rope"), "--auth-tokens", str(tokens), *quota) as service:
+        with Client(service.target, token=TOKEN, timeout=5) as client:
+            assert client.encode(["a text"]).shape == (1, 288)
+            tokens.write_text(f"search {TOKEN}\nsearch {SECOND}\n", encoding="ascii")
+            with Client(service.target, token=SECOND, timeout=5) as second:
+                for _ in range(1000):  # until the file has been looked at again, within a second
+                    try:
+                        second.model()
+                        break
+                    except Unauthenticated:
+                        continue
+                else:
+                    pytest.fail("the new token was never taken")
+                second.encode(["word " * 60])
+                with pytest.raises(Overloaded, match="quota of 1 tokens a second") as error:
+                    second.encode(["word " * 60])
+                assert (error.value.retry_after_seconds or 0) > 1
+                with pytest.raises(Overloaded):
+                    client.encode(["word " * 60])
+        for wrong in ({}, {"token": TOKEN[:-1]}):
+            arguments: Any = wrong
+            with Client(service.target, timeout=30, **arguments) as stranger, pytest.raises(Unauthenticated):
+                stranger.encode(["a text"])
+        with grpc.insecure_channel(service.target) as channel:
+            with pytest.raises(grpc.RpcError) as refused:
+                list(ProtoReflectionDescriptorDatabase(channel).get_services())
+            answer: Any = refused.value
+            assert answer.code() is grpc.StatusCode.UNAUTHENTICATED
+            health = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
+            assert health.status == health_pb2.HealthCheckResponse.SERVING
+        log = str(service.log)
+        with urllib.request.urlopen(f"http://{service.http}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+    assert 'headlight_rejected_total{model="docs-rope",reason="quota"}' in text
+    assert 'grpc_code="UNAUTHENTICATED"' in text
+    for secret in (TOKEN, SECOND, TOKEN[:-1], "search"):
+        assert secret not in log
+        assert secret not in text

@@ -110,7 +110,7 @@ def test_a_lock_pins_the_versions_that_are_tested(path: Path) -> None:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_an_image_has_what_its_extras_ask_for_and_nothing_to_train_or_fetch_with(variant: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = {"cpu": ("runtime", "openvino", "serve"), "gpu": ("runtime-gpu", "serve")}[variant]
+    extras = {"cpu": ("runtime", "openvino", "serve", "otel"), "gpu": ("runtime-gpu", "serve", "otel")}[variant]
     wanted = [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
     names = {canonical(re.split(r"[<>=!~\[; ]", line)[0]) for line in wanted}
     pins = read_lock(requirements_file(variant))

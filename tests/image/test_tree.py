@@ -90,6 +90,11 @@ def test_openvino_is_there_too(tree: Tree) -> None:
         np.testing.assert_allclose(client.encode(TEXTS), expected, atol=1e-5)
 
 
+def test_tracing_is_there_too_and_a_collector_that_is_not_keeps_nobody_from_answers(tree: Tree) -> None:
+    with tree.served("--otlp-endpoint", "http://127.0.0.1:1") as (target, _), Client(target) as client:
+        assert client.encode(TEXTS).shape == pooled_here().shape
+
+
 def test_the_command_line_is_there_to_look_around_with(tree: Tree) -> None:
     with tree.served() as (target, _):
         assert "docs-rope" in tree.run("-m", "headlight", "info", "--target", target)

@@ -25,7 +25,9 @@ from headlight.runtime.providers import PROVIDERS, choose_provider
 from headlight.runtime.runtime import Runtime
 
 Variant = tuple[str, str]  # a provider and a precision
-CPU, OPENVINO = "cpu", "openvino"
+CPU, OPENVINO, CUDA = "cpu", "openvino", "cuda"
+# Whose graphs in fewer bits CUDA has kernels for. Those of bf16 hold such weights, and compute in float32 as everywhere.
+ON_CUDA = ("bf16", "fp16")
 SLACK = 2.0  # times the worst that was measured: another processor adds up in another order
 PROVISIONAL = 1e9  # until it is measured
 GOLDEN_TEXTS, GOLDEN_LONGEST = 4, 48  # texts added to the golden inputs; tokens
@@ -70,6 +72,8 @@ def usable_precisions(provider: str) -> tuple[str, ...]:
     if provider == CPU:
         return ("fp32",)
     choose_provider(provider, "fp32")
+    if provider == CUDA:
+        return ("fp32",)
     try:
         choose_provider(provider, "bf16")
     except BundleError:
@@ -160,7 +164,10 @@ def _write(draft: Path, exact: Sequence[Graph], precision: str, reference: Refer
     for graph in exact:
         file = f"{graph.role}.{precision}.onnx"
         onnx.save(models[graph.role], draft / file)
-        written.append(dataclasses.replace(graph, precision=precision, file=file, weights=(weights,), providers=(CPU,)))
+        providers = (CPU, CUDA) if precision in ON_CUDA else (CPU,)
+        written.append(
+            dataclasses.replace(graph, precision=precision, file=file, weights=(weights,), providers=providers)
+        )
     return written
 
 

@@ -23,7 +23,7 @@ from export.quality import Quality
 from export.ranges import read_texts, write_ranges
 from export.reference import Reference, random_ids, random_segments, tolerances
 from export.report import SEED, Row, measure, summary
-from export.variants import OPENVINO, SLACK, add_variants, known_variants
+from export.variants import CUDA, OPENVINO, SLACK, add_variants, known_variants
 from export.weights import share_weights
 from headlight.runtime import Runtime
 from headlight.runtime.fields import MANIFEST
@@ -214,7 +214,7 @@ def _write_graphs(draft: Path, encoder: Encoder, progress: Progress) -> tuple[Gr
                 weights=(WEIGHT_FILE,),
                 inputs=tuple(value.name for value in model.graph.input),
                 outputs=tuple(value.name for value in model.graph.output),
-                providers=(PROVIDER, OPENVINO),
+                providers=(PROVIDER, OPENVINO, CUDA),
             )
         )
     # OpenVINO rounds by itself: its bfloat16 needs no file of its own.

@@ -5,10 +5,12 @@
     ├── Unauthenticated     the caller did not say who it is, or cannot prove it    call -> text
     ├── NotFound            the caller named a model that is not served            model name -> engine
     ├── Overloaded          shed before any work; may carry a retry delay          item -> queue
+    │   └── DeviceFull      a GPU has not the memory for the batch                 engine -> result
     ├── Unavailable         starting, draining, connection or device lost          any arrow
     │   └── MixedWeights    replicas with different weights answered one call      client only
     ├── DeadlineExceeded    the caller's time ran out before the work was started  queue -> engine
     ├── EngineError         the model failed on a batch: our bug, or the device's  engine -> result
+    │   └── DeviceLost      and the GPU is not to be asked again                   engine -> the end of the process
     └── BundleError         a bundle is incomplete, altered or does not fit        files -> engine (start-up only)
 
 The service adds leaves of its own: Shed below Overloaded, which knows what there was too little of, and EngineLost, never sent.
@@ -92,6 +94,10 @@ class Overloaded(HeadlightError):
         self.retry_after_seconds = retry_after_seconds
 
 
+class DeviceFull(Overloaded):
+    """A GPU has not the memory that a batch needs. With smaller ones it goes on."""
+
+
 class Unavailable(HeadlightError):
     """The service cannot answer now; another replica, or this one later, can."""
 
@@ -112,6 +118,10 @@ class EngineError(HeadlightError):
     """The model failed. The message holds an id under which the log has the details."""
 
     code = Code.INTERNAL
+
+
+class DeviceLost(EngineError):
+    """A GPU failed, or gave numbers that are not finite: nothing that it computes for this process can be believed any more."""
 
 
 class BundleError(HeadlightError):

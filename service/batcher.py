@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from headlight.errors import DeadlineExceeded, HeadlightError, Unavailable
+from headlight.errors import DeadlineExceeded, DeviceFull, DeviceLost, HeadlightError, Unavailable
 from headlight.priority import Priority
 from headlight.runtime.items import EncodeItem, ItemResult
 from headlight.runtime.rounding import AS_LONG, Rounding
 from headlight.runtime.values import Role
 from service.groups import Answer, Group, Slot
+from service.halving import Outcome, run_halved
 from service.heartbeat import Heartbeat
 from service.lanes import Batch, Budget, Entry, LaneKey
 from service.permits import Permit
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
     from service.spans import BatchTracing
 
 log = logging.getLogger("service.batcher")
+ENDING = "the service is shutting down; try another replica"
 EXPIRED = "the deadline passed in the queue; what had not started never will"
 FAILURES_BEFORE_PROBE = 3  # batches in a row; one caller's bad luck is not yet a broken device
 
 
 class Run(Protocol):
-    """Encodes one batch, on all threads where it is `wide` and they can be had; raises EngineError."""
+    """Encodes one batch, on all threads where it is `wide` and they can be had; raises EngineError, or DeviceFull."""
 
     def __call__(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]: ...
 
@@ -47,7 +49,7 @@ class Engine(NamedTuple):
 
 
 class EngineLost(HeadlightError):
-    """Batches fail and so does the probe: the process cannot go on."""
+    """Batches fail and so does the probe, or a GPU is lost: the process cannot go on."""
 
 
 class BatchReport(NamedTuple):
@@ -110,6 +112,7 @@ class Batcher:
         self._waiting: set[Group] = set()
         self._failures: dict[str, int] = dict.fromkeys(engines, 0)
         self._closed = False
+        self._lost = False  # an engine is: nothing is answered any more
 
     async def submit(
         self,
@@ -134,10 +137,11 @@ class Batcher:
         Raises:
             DeadlineExceeded: before all of them were started.
             EngineError: one of their batches failed.
+            DeviceFull: one of them was too large for the memory of a GPU, and so were its halves.
             Unavailable: the batcher has ended.
         """
-        if self._closed:
-            raise Unavailable("the service is shutting down; try another replica")
+        if self._closed or self._lost:
+            raise Unavailable(ENDING)
         if not permit.amount:
             raise RuntimeError("the permit has been given back already. This is a bug.")
         lane = LaneKey(model, items[0].role)
@@ -227,7 +231,7 @@ class Batcher:
     def _close(self) -> None:
         self._closed = True
         for group in self._waiting:
-            group.fail(Unavailable("the service is shutting down; try another replica"))
+            group.fail(Unavailable(ENDING))
         self._threads.close()
 
     async def _execute(self, batch: Batch[Slot], started: Started) -> None:
@@ -242,7 +246,8 @@ class Batcher:
         try:
             try:
                 items = [entry.value.item for entry in batch.entries]
-                results = await self._threads.start(functools.partial(run, items, wide=started.wide))
+                run_all = functools.partial(run_halved, functools.partial(run, wide=started.wide), items)
+                results = await self._threads.start(run_all)
                 failed = False
             finally:
                 for entry in batch.entries:
@@ -252,38 +257,73 @@ class Batcher:
         except Exception as error:  # whatever an engine raises concerns this batch alone
             await self._failed(model, batch, error)
         else:
-            self._deliver(batch, results, begun, started.wide)
-            self._failures[model] = 0
+            await self._answer(batch, results, begun, started.wide)
         finally:
             self._streams.end(started)
             self.heart.end(patience)
             self.heart.beat()
             self._work.set()  # for those who wait for a stream
 
-    def _deliver(self, batch: Batch[Slot], results: list[ItemResult], started: float, wide: bool) -> None:
-        seconds = self._clock() - started
+    async def _answer(self, batch: Batch[Slot], outcomes: list[Outcome], started: float, wide: bool) -> None:
+        """Deliver what there is, and tell of a full memory those for whom there is nothing."""
+        if self._lost:  # meanwhile, by another batch: what this one computed beside it is not to be believed either
+            self._refuse(batch, Unavailable(ENDING))
+            return
+        self._deliver(batch, outcomes, started, wide)
+        model = batch.entries[0].lane.model
+        full = [outcome for outcome in outcomes if isinstance(outcome, DeviceFull)]
+        if len(full) == len(outcomes):  # a device that is ill gives no memory either
+            await self._probe(model, full[0])
+        else:
+            self._failures[model] = 0
+
+    def _deliver(self, batch: Batch[Slot], outcomes: list[Outcome], started: float, wide: bool) -> None:
+        seconds, complete = self._clock() - started, True
         for group in {entry.value.group: None for entry in batch.entries}:
             group.infer_ns += int(seconds * 1e9)
-        for entry, result in zip(batch.entries, results, strict=True):
+        for entry, outcome in zip(batch.entries, outcomes, strict=True):
             group, place, _ = entry.value
             group.queue_ns = max(group.queue_ns, int((started - entry.arrived) * 1e9))
-            group.deliver(place, result)
+            if isinstance(outcome, DeviceFull):
+                group.fail(outcome)
+                complete = False
+            else:
+                group.deliver(place, outcome)
+        if not complete:  # a rate that would be no batch's
+            return
         first, count = batch.entries[0], len(batch.entries)
         self._lanes.ran(batch, seconds)
         self._observe(BatchReport(first.lane, first.priority, count, batch.total, batch.padded, seconds, wide))
 
-    async def _failed(self, model: str, batch: Batch[Slot], error: Exception) -> None:
-        """Fail the groups of a batch, and find out whether the engine is to blame."""
+    def _refuse(self, batch: Batch[Slot], error: Exception) -> None:
         for entry in batch.entries:
             entry.value.group.fail(error)
+
+    async def _failed(self, model: str, batch: Batch[Slot], error: Exception) -> None:
+        """Fail the groups of a batch, and find out whether the engine is to blame."""
+        if isinstance(error, DeviceLost):
+            first, self._lost = not self._lost, True
+            # Not Unavailable: what broke one device is not to be sent to the next by a client that retries.
+            self._refuse(batch, error if first else Unavailable(ENDING))
+            raise self._lost_for_good(model, error) from error
+        self._refuse(batch, error)
         self._failures[model] += 1
-        if self._failures[model] < FAILURES_BEFORE_PROBE:
-            return
+        if self._failures[model] >= FAILURES_BEFORE_PROBE:
+            await self._probe(model, error)
+
+    async def _probe(self, model: str, error: Exception) -> None:
+        """Have the engine compute what is known. Raises EngineLost where it does not, or wrongly."""
         log.warning("batches keep failing; probing the engine", extra={"event": "engine_probe", "model": model})
         try:
             await self._threads.start(self._engines[model].probe)
+        except DeviceFull:  # its memory still is, which is no illness
+            pass
         except Exception as lost:
-            kind = type(lost).__name__
-            log.critical("the engine does not recover", extra={"event": "engine_lost", "model": model, "kind": kind})
-            raise EngineLost(f"the engine of {model} does not recover") from error
+            self._lost = True
+            raise self._lost_for_good(model, lost) from error
         self._failures[model] = 0
+
+    def _lost_for_good(self, model: str, why: Exception) -> EngineLost:
+        kind = type(why).__name__
+        log.critical("the engine does not recover", extra={"event": "engine_lost", "model": model, "kind": kind})
+        return EngineLost(f"the engine of {model} does not recover")

@@ -77,7 +77,21 @@ class Config:
     )
     provider: str = field(
         default="auto",
-        metadata=option(one_of("auto", *PROVIDERS), "what computes; openvino has bf16 on CPUs with AVX512-BF16 or AMX"),
+        metadata=option(
+            one_of("auto", *PROVIDERS),
+            "what computes; openvino has bf16 on CPUs with AVX512-BF16 or AMX; auto: cuda where onnxruntime-gpu is installed and"
+            " there is a GPU, else cpu",
+        ),
+    )
+    gpu_device: int = field(
+        default=0, metadata=option(at_least(0), "which GPU, of those that the process sees, for provider cuda")
+    )
+    gpu_memory_bytes: int | None = field(
+        default=None,
+        metadata=option(
+            at_least(1 << 20),
+            "of the GPU's memory for each graph's arena, of which there are two unless --attention off (default: what there is)",
+        ),
     )
     precision: str = field(
         default="fp32",
@@ -96,7 +110,7 @@ class Config:
         default=None,
         metadata=option(
             at_least(1),
-            "batches at once, and as many of bulk that end beside them (default: one for each CPU, at most 8)",
+            "batches at once, and as many of bulk that end beside them (default: one for each CPU, at most 8; cuda: 1)",
         ),
     )
     wide: str = field(

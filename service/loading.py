@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headlight.errors import BundleError, DeviceFull
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import EncodeItem, Manifest, Runtime, Selection
+from headlight.runtime.gpu import Gpu
 from headlight.runtime.items import everything
 from headlight.runtime.onnx_session import gpu_installed
 from headlight.runtime.rounding import Rounding
@@ -24,6 +28,7 @@ from service.threads import Threads
 if TYPE_CHECKING:
     from service.telemetry import Tracing
 
+log = logging.getLogger("service.loading")
 LEAST_STREAM_OUTPUT_BYTES, MOST_STREAM_OUTPUT_BYTES = 64 << 20, 1 << 30  # unless told otherwise
 CHARACTERS_PER_TOKEN = 64  # some 4 are usual; so many that only nonsense, or a text far too long, has more
 STREAMS_HELD = 4  # full ones that the process holds results for at once, unless told otherwise
@@ -46,13 +51,35 @@ def load(config: Config) -> Runtime:
         sha256=config.bundle_sha256,
         attend=config.attention == "on",
         round_lengths=config.round_lengths,
+        gpu=Gpu(config.gpu_device, config.gpu_memory_bytes),
     )
     longest = runtime.bundle.manifest.max_length
     if config.max_request_tokens < longest:
         have = f"--max-request-tokens is {config.max_request_tokens}"
         raise ConfigError(f"{have}; the model takes {longest} tokens, so allow at least as many")
-    runtime.check_golden()
+    if fell_back(config, runtime):
+        remedy = "--provider cuda makes that an error, --provider cpu says that it is meant"
+        log.warning(
+            f"there is no GPU for --provider auto; the CPU computes. {remedy}", extra={"event": "provider_fallback"}
+        )
+    with fitting():
+        runtime.check_golden()
     return runtime
+
+
+def fell_back(config: Config, runtime: Runtime) -> bool:
+    """Whether the CPU computes for want of the GPU that ONNX Runtime was installed for."""
+    return config.provider == "auto" and runtime.provider == "cpu" and gpu_installed()
+
+
+@contextlib.contextmanager
+def fitting() -> Iterator[None]:
+    """Around what is run before serving. Raises BundleError where the memory of the GPU is too small for it."""
+    try:
+        yield
+    except DeviceFull:
+        remedy = "raise --gpu-memory-bytes, end what else uses the GPU, or lower --warm-up-lengths"
+        raise BundleError(f"the memory of the GPU is too small for the first batches; {remedy}") from None
 
 
 def limits(config: Config, manifest: Manifest) -> pb.Limits:
@@ -112,9 +139,7 @@ def assemble(
         provider=runtime.provider,
         precision=runtime.precision,
         positions=manifest.architecture.positions,
-        gauges=_gauges(
-            admission, fell_back=config.provider == "auto" and runtime.provider == "cpu" and gpu_installed()
-        ),
+        gauges=_gauges(admission, fell_back=fell_back(config, runtime)),
     )
     model = ServedModel(
         runtime,

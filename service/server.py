@@ -21,7 +21,7 @@ from service.health import Readiness
 from service.http import Router, routes, serve_http
 from service.inflight import InFlight
 from service.liveness import Liveness, start
-from service.loading import assemble, load
+from service.loading import assemble, fitting, load
 from service.logs import describe
 from service.memory import trim
 from service.metrics import Metrics
@@ -46,6 +46,7 @@ TOKENIZER_THREADS = 2  # tokenising is some 50 µs a text; more threads would on
 # long, or one who retries would meet us again and again.
 REFUSE_SECONDS = 0.1
 PAUSE_SECONDS, PAUSE_LIMIT = 0.02, 0.2
+LOST_FLUSH_SECONDS = 0.5  # where an engine is lost: whoever waits for the process to end should not wait long
 FLUSH_SECONDS = 2.0  # at most, of what is left of the grace time, for the last spans to reach their collector
 
 
@@ -174,7 +175,8 @@ class Server:
     def _load_now(self) -> Runtime:
         stand_behind()  # the threads that the libraries start, too
         runtime = load(self._config)
-        runtime.warm_up(self._config.warm_up_lengths)
+        with fitting():
+            runtime.warm_up(self._config.warm_up_lengths)
         # What is here now stays: looking through it for garbage would stop everything for 20 ms, now and then.
         gc.collect()
         gc.freeze()
@@ -190,7 +192,7 @@ class Server:
             log.critical("the batcher died; ending", extra={"event": "batcher_died", **what})
             await self._readiness.set(serving=False)
             await self._grpc.stop(None)
-            await self._flush(FLUSH_SECONDS)
+            await self._flush(LOST_FLUSH_SECONDS)
             return EXIT_FAILED
         left = await self._drain()
         batcher.cancel()

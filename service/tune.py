@@ -92,7 +92,8 @@ class Machine:
             except BundleError as error:
                 print(f"{provider} is left out: {error}")
                 continue
-            found += [Layout(provider, streams, threads) for streams, threads in pairs]
+            ways = [(1, cpus)] if provider == "cuda" else pairs  # threads compute nothing there
+            found += [Layout(provider, streams, threads) for streams, threads in ways]
         return found
 
     def measure(self, contestants: Sequence[Options]) -> dict[Options, float]:

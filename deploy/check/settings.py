@@ -19,13 +19,7 @@ NAMESPACE = re.compile(r'namespace="([^"]*)"')
 
 # What the manifests are ahead of: an option's value that the service does not take yet, and why it stands there nonetheless. Reported
 # at each run; an entry that has come true is a breach, so that none outlives its reason.
-OPEN: dict[tuple[str, str], str] = {
-    (
-        "HEADLIGHT_PROVIDER",
-        "cuda",
-    ): "headlight.runtime has no CUDA provider yet; until it has, the overlay gpu starts no service",
-}
-
+OPEN: dict[tuple[str, str], str] = {}
 
 PARSERS = {PREFIX + field.name.upper(): field.metadata["parse"] for field in dataclasses.fields(Config)}
 

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
-import uuid
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.errors import BundleError, EngineError
+from headlight.errors import BundleError, HeadlightError
 from headlight.runtime.bundle import Bundle
+from headlight.runtime.faults import Faults
+from headlight.runtime.gpu import Gpu
 from headlight.runtime.interface import check_interface
 from headlight.runtime.items import EncodeItem, ItemResult, Selection
-from headlight.runtime.providers import open_session
+from headlight.runtime.providers import ANY_GPU, open_session
 from headlight.runtime.rounding import AS_LONG, Rounding
 from headlight.runtime.selectors import Wanted
 from headlight.runtime.session import Outputs, Session
 from headlight.runtime.values import Floats, Ids, Role
 from headlight.runtime.vectors import shape_pooled, shape_rows
 from headlight.runtime.workers import Workers
-
-log = logging.getLogger("headlight.engine")
 
 
 def pad(
@@ -56,6 +54,7 @@ class Engine:
         workers: Workers,
         attend: bool = True,
         round_lengths: int = 1,
+        gpu: Gpu = ANY_GPU,
     ) -> None:
         """Open the graphs.
 
@@ -65,6 +64,7 @@ class Engine:
             workers: threads that work on batches.
             attend: also load the graph that returns attention and hidden states.
             round_lengths: pad batches to a multiple of so many tokens, within what the model takes.
+            gpu: for provider "cuda".
 
         Raises:
             BundleError: the bundle has no such graph, or it cannot be opened.
@@ -72,6 +72,12 @@ class Engine:
         self.architecture = bundle.manifest.architecture
         self._normalize = bundle.manifest.normalize
         self._rounding = Rounding(round_lengths, bundle.manifest.max_length)
+        self._faults = Faults(
+            gpu=provider == "cuda",
+            vocabulary=self.architecture.vocab_size,
+            segments=self.architecture.segments,
+            longest=bundle.manifest.max_length,
+        )
         self._sessions: dict[Role, Session] = {}
         roles: tuple[Role, ...] = ("embed", "attend") if attend else ("embed",)
         self._lent = workers.lent and attend
@@ -79,7 +85,7 @@ class Engine:
             graph = bundle.manifest.graph(role, provider, precision)
             own = workers if role == "embed" else _for_attention(workers)
             try:
-                self._sessions[role] = open_session(bundle.file(graph.file), provider, precision, own)
+                self._sessions[role] = open_session(bundle.file(graph.file), provider, precision, own, gpu)
             except BundleError:
                 raise
             except Exception as error:  # libraries raise many types; at start-up their words reach the operator alone
@@ -98,7 +104,10 @@ class Engine:
 
         Raises:
             EngineError: the engine failed, or a result is not finite. The details are in the log.
+            DeviceLost: the same of a GPU, which is not to be asked again; from then on, always.
+            DeviceFull: a GPU has not the memory for so large a batch; it can go on with smaller ones.
         """
+        self._faults.check()
         role, architecture = items[0].role, self.architecture
         if wide and self._lent:
             role = "attend"
@@ -107,15 +116,18 @@ class Engine:
             wanted = Wanted(items, architecture.layers, architecture.heads, feeds["ids"].shape[1])
             feeds |= wanted.feeds()
             names += wanted.outputs
+        self._faults.check_feeds(feeds)
         unreduced = wanted.unreduced() if wanted is not None else None
         buffers = wanted.buffers(unreduced) if wanted is not None and unreduced is not None else {}
         try:
             with self._sessions[role].run(names, feeds, buffers, wide=wide) as outputs:
-                return self._results(items, outputs, wanted, unreduced)
-        except EngineError:
+                results = self._results(items, outputs, wanted, unreduced)
+        except HeadlightError:
             raise
         except Exception as error:  # libraries raise many types, none of them a base of the others
-            raise _failure("the engine failed", str(error)) from error
+            raise self._faults.of(error) from error
+        self._faults.check()  # another batch may have found out meanwhile
+        return results
 
     def _results(
         self,
@@ -126,7 +138,7 @@ class Engine:
     ) -> list[ItemResult]:
         """What each item wants of a batch's outputs. Raises EngineError where these are not finite."""
         if not all(np.isfinite(outputs[name]).all() for name in ("pooled", "tokens") if name in outputs):
-            raise _failure("a result is not finite", f"role {items[0].role}, batch of {len(items)}")
+            raise self._faults.not_finite(f"role {items[0].role}, batch of {len(items)}")
         vectors = [item.selection.vector if item.selection.pooled else None for item in items]
         pooled = shape_pooled(outputs["pooled"], vectors, self._normalize)
         return [cut_out(outputs, row, item, pooled[row], wanted, unreduced) for row, item in enumerate(items)]
@@ -211,10 +223,3 @@ def cut_out(
 
 def _zeros_unless(segments: Ids | None, ids: Ids) -> Ids:
     return np.zeros_like(ids) if segments is None else segments
-
-
-def _failure(what: str, details: str) -> EngineError:
-    """Log the details under an id and return an error that names the id alone."""
-    error_id = uuid.uuid4().hex[:12]
-    log.error(what, extra={"event": "engine_failed", "error_id": error_id, "details": details})
-    return EngineError(f"{what}; see error id {error_id} in the server's log")

@@ -16,6 +16,7 @@ from headlight.runtime.workers import Workers
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime
 
+library: Any = onnxruntime  # for whoever else needs it, and the variable before it
 GPU_PROVIDERS = frozenset(
     f"{name}ExecutionProvider" for name in ("CUDA", "Tensorrt", "NvTensorRTRTX", "ROCM", "MIGraphX")
 )
@@ -41,7 +42,7 @@ class OnnxSession:
     def run(self, names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False) -> Iterator[Outputs]:
         session = self._wide if wide else self._session
         yield (
-            _run_into(session, names, feeds, buffers)
+            run_into(session, names, feeds, buffers)
             if buffers
             else dict(zip(names, session.run(names, feeds), strict=True))
         )
@@ -52,7 +53,7 @@ class OnnxSession:
         self._session.run([next(iter(self.outputs))], feeds, options)  # the arena is that of all sessions
 
 
-def _run_into(session: Any, names: Sequence[str], feeds: Outputs, buffers: Outputs) -> Outputs:
+def run_into(session: Any, names: Sequence[str], feeds: Outputs, buffers: Outputs) -> Outputs:
     """The outputs named; those that have a buffer are written into it."""
     binding = session.io_binding()
     for name, array in feeds.items():
@@ -68,7 +69,8 @@ def _run_into(session: Any, names: Sequence[str], feeds: Outputs, buffers: Outpu
     return {name: buffers[name] if name in buffers else value.numpy() for name, value in found}
 
 
-def _open(path: Path, threads: int, spin: bool) -> Any:
+def session_options(threads: int, spin: bool) -> Any:
+    """What holds for a graph on every provider."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -78,6 +80,11 @@ def _open(path: Path, threads: int, spin: bool) -> Any:
     options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
     # A plan of memory would be kept for every shape there ever was, and shapes are many here. Without, batches take as long.
     options.enable_mem_pattern = False
+    return options
+
+
+def _open(path: Path, threads: int, spin: bool) -> Any:
+    options = session_options(threads, spin)
     _share_arena()
     options.add_session_config_entry("session.use_env_allocators", "1")
     # The fused SkipLayerNormalization is 4-9 % slower on CPU than the operations it replaces (bench/results).

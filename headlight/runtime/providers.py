@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headlight.errors import BundleError
+from headlight.runtime.cuda_session import CudaSession, check_cuda, device_exists
+from headlight.runtime.gpu import Gpu
 from headlight.runtime.onnx_session import OnnxSession
 from headlight.runtime.openvino_session import OpenVinoSession, check_precision
 from headlight.runtime.session import Session
@@ -14,38 +16,54 @@ from headlight.runtime.workers import Workers
 PRECISIONS = ("fp32", "bf16", "fp16", "int8")
 
 
-def _by_onnx(path: Path, _precision: str, workers: Workers) -> Session:
+ANY_GPU = Gpu()
+
+
+def _by_onnx(path: Path, _precision: str, workers: Workers, _gpu: Gpu) -> Session:
     return OnnxSession(path, workers)  # the graph itself is of its precision
 
 
-def _by_openvino(path: Path, precision: str, workers: Workers) -> Session:
+def _by_openvino(path: Path, precision: str, workers: Workers, _gpu: Gpu) -> Session:
     return OpenVinoSession(path, workers, precision)
 
 
-_OPEN: dict[str, Callable[[Path, str, Workers], Session]] = {"cpu": _by_onnx, "openvino": _by_openvino}
+def _by_cuda(path: Path, _precision: str, workers: Workers, gpu: Gpu) -> Session:
+    return CudaSession(path, workers, gpu)  # as on the CPU
+
+
+_OPEN: dict[str, Callable[[Path, str, Workers, Gpu], Session]] = {
+    "cpu": _by_onnx,
+    "openvino": _by_openvino,
+    "cuda": _by_cuda,
+}
 PROVIDERS = tuple(_OPEN)
 
 
-def choose_provider(name: str, precision: str) -> str:
+def choose_provider(name: str, precision: str, gpu: Gpu = ANY_GPU) -> str:
     """The provider for a name that an operator gave.
 
     Args:
-        name: one of PROVIDERS; "auto" is "cpu", which is everywhere: who wants another says so, or has `make tune` find out.
+        name: one of PROVIDERS; "auto" is "cuda" where onnxruntime-gpu is installed and there is a CUDA device, else "cpu", which is
+            everywhere: who wants another says so, or has `make tune` find out.
         precision: that it is to compute in.
+        gpu: for "cuda".
 
     Raises:
-        BundleError: there is no such provider here, or it has not the precision; never a silent fallback.
+        BundleError: there is no such provider here, or it has not the precision; never a silent fallback: a device that is there and
+            cannot be used is an error for "auto", too.
     """
     if name == "auto":
-        return "cpu"
+        name = "cuda" if device_exists() else "cpu"
     if name not in PROVIDERS:
         raise BundleError(f"provider {name!r} is not available; available are auto, {', '.join(PROVIDERS)}")
     if name == "openvino":
         check_precision(precision)
+    if name == "cuda":
+        check_cuda(precision, gpu)
     return name
 
 
-def open_session(path: Path, provider: str, precision: str, workers: Workers) -> Session:
+def open_session(path: Path, provider: str, precision: str, workers: Workers, gpu: Gpu = ANY_GPU) -> Session:
     """Open a graph.
 
     Args:
@@ -53,8 +71,9 @@ def open_session(path: Path, provider: str, precision: str, workers: Workers) ->
         provider: of PROVIDERS.
         precision: of the graph on this provider.
         workers: see there.
+        gpu: for "cuda".
 
     Raises:
         Exception: of many types, the library's own.
     """
-    return _OPEN[provider](path, precision, workers)
+    return _OPEN[provider](path, precision, workers, gpu)

@@ -16,12 +16,13 @@ from headlight.runtime.bundle import Bundle
 from headlight.runtime.choice import resolve_attention, resolve_hidden
 from headlight.runtime.cpus import share, usable_cpus
 from headlight.runtime.engine import Engine
+from headlight.runtime.gpu import Gpu
 from headlight.runtime.inputs import Input, checked_ids, is_pair
 from headlight.runtime.items import EncodeItem, ItemResult, Selection, everything, item_of
 from headlight.runtime.parity import check_golden, check_vocabulary
 from headlight.runtime.plan import plan
 from headlight.runtime.prompts import Prompt, Prompts
-from headlight.runtime.providers import choose_provider
+from headlight.runtime.providers import ANY_GPU, choose_provider
 from headlight.runtime.tokenizer import Tokenizer, Truncation
 from headlight.runtime.values import Floats, Ids, Tokenized
 from headlight.runtime.vectors import Offer, as_types, load_ranges, resolve_pooled, resolve_rows
@@ -52,28 +53,32 @@ class Runtime:
         sha256: str | None = None,
         attend: bool = True,
         round_lengths: int = 1,
+        gpu: Gpu = ANY_GPU,
     ) -> None:
         """Verify the bundle and open it.
 
         Args:
             bundle: the directory.
-            provider: "cpu" or "openvino", which must be installed; "auto" is "cpu".
+            provider: "cpu", or "openvino" or "cuda", which must be installed; "auto" is "cuda" where that has a device, else "cpu".
             precision: "fp32"; "bf16", "fp16" or "int8" where the bundle has graphs for it. Nothing chooses but the caller.
             threads: for each batch; None: the CPUs that the process may use, shared by the streams.
-            streams: batches at once, of one call to `encode` or of several; None: one for each CPU, at most 8.
+            streams: batches at once, of one call to `encode` or of several; None: one for each CPU, at most 8; on "cuda" 1.
             wide: whether a batch that is alone gets all threads, for a second copy of the weights; None: where that costs little,
                 see `choose_wide`.
             spin: see headlight.runtime.workers.Workers.
             sha256: the digest that the manifest must have.
             attend: False to do without attention and hidden states, and without the memory of their graph.
             round_lengths: see Engine.
+            gpu: which one, and how much of its memory, on "cuda".
 
         Raises:
             BundleError: the bundle is damaged, altered, or has nothing for the provider and precision; or the provider is not here.
         """
         self.bundle = Bundle(Path(bundle), sha256)
-        self.provider = choose_provider(provider, precision)
+        self.provider = choose_provider(provider, precision, gpu)
         self.precision = precision
+        if streams is None and self.provider == "cuda":
+            streams = 1
         count, each = share(streams, threads, usable_cpus())
         self.workers = Workers(count, each, choose_wide(wide, count * each, self.provider, attend=attend), spin)
         self.engine = Engine(
@@ -83,6 +88,7 @@ class Runtime:
             workers=self.workers,
             attend=attend,
             round_lengths=round_lengths,
+            gpu=gpu,
         )
         manifest = self.bundle.manifest
         self.prompts = Prompts(manifest.prompts, manifest.default_prompt)

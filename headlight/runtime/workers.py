@@ -54,6 +54,8 @@ def choose_wide(wanted: bool | None, threads: int, provider: str, *, attend: boo
         provider: that is to run it.
         attend: whether there is a session that returns attention.
     """
+    if provider == "cuda":  # threads compute nothing there
+        return "none"
     if wanted or (wanted is None and threads >= COPY_FROM[provider]):
         return "copy"
     # One request at a time is all that OpenVINO's would take then, and attention would be returned half as fast.

@@ -29,7 +29,7 @@ def test_precisions_are_known_by_name() -> None:
     assert known_variants([], ["openvino", "cpu"])[0] == ("openvino", "fp32")
     with pytest.raises(ValueError, match="--precision int4: choose of bf16, fp16, int8; fp32 is always written"):
         known_variants(["int4"], [])
-    with pytest.raises(ValueError, match="--provider tpu: choose of cpu, openvino; cpu is always measured"):
+    with pytest.raises(ValueError, match="--provider tpu: choose of cpu, openvino, cuda; cpu is always measured"):
         known_variants([], ["tpu"])
 
 

@@ -30,11 +30,13 @@ from tests.tampering import relist, rewrite, set_value
 def test_what_is_wished_for_is_named_and_nothing_else_is_chosen(bundle_path: Path, make_variants: MakeBundle) -> None:
     assert Runtime(make_variants("rope"), threads=1).precision == "fp32"
     with pytest.raises(
-        BundleError, match=r"no embed graph for cpu/int8; the bundle has cpu/fp32, openvino/bf16, openvino/fp32$"
+        BundleError,
+        match=r"no embed graph for cpu/int8; the bundle has cpu/fp32, cuda/fp32, openvino/bf16, openvino/fp32$",
     ):
         Runtime(bundle_path, precision="int8")
     with pytest.raises(
-        BundleError, match="the bundle has cpu/bf16, cpu/fp16, cpu/fp32, cpu/int8, openvino/bf16, openvino/fp32"
+        BundleError,
+        match="has cpu/bf16, cpu/fp16, cpu/fp32, cpu/int8, cuda/bf16, cuda/fp16, cuda/fp32, openvino/bf16, openvino/fp32",
     ):
         Runtime(make_variants("rope"), precision="int4")
     served = load(Config(bundle=make_variants("rope"), precision="int8"))
@@ -134,7 +136,7 @@ def test_a_provider_that_is_not_exact_enough_in_fp32_is_no_reason_to_allow_more(
 
 def test_without_precisions_the_bundle_is_as_before(bundle_path: Path) -> None:
     manifest = Bundle(bundle_path).manifest
-    assert manifest.variants == (("cpu", "fp32"), ("openvino", "bf16"), ("openvino", "fp32"))
+    assert manifest.variants == (("cpu", "fp32"), ("cuda", "fp32"), ("openvino", "bf16"), ("openvino", "fp32"))
     assert manifest.quality == ()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.errors import BundleError, EngineError, InvalidInput
+from headlight.errors import BundleError, DeviceFull, EngineError, InvalidInput
 from headlight.results import TokenList
 from headlight.runtime.items import EncodeItem, ItemResult, Selection
 from headlight.runtime.manifest import Architecture, Manifest, ParityEntry
@@ -21,6 +21,7 @@ from headlight.runtime.vectors import Offer
 from headlight.runtime.workers import Workers
 
 ARCHITECTURE = Architecture(positions="rope", layers=3, heads=2, dim=4, pooled_dim=4, vocab_size=100)
+FULL = "the memory of the GPU is full"
 FAILURE = "the model failed; see error id 123 in the server's log"
 LAYERS, HEADS, DIM, VOCABULARY = ARCHITECTURE.layers, ARCHITECTURE.heads, ARCHITECTURE.dim, ARCHITECTURE.vocab_size
 MAX_LENGTH = 2000
@@ -82,6 +83,7 @@ class FakeEngine:
         self.gate.set()
         self.broken: Exception | None = None
         self.poison: int | None = None  # a batch with this id in it fails
+        self.most_tokens: int | None = None  # padded, in a batch that its memory holds
         self.probes = 0
         self.probe_fails = False
         self.wide_roles: frozenset[Role] = frozenset()
@@ -93,6 +95,8 @@ class FakeEngine:
         assert self.gate.wait(30)
         if self.broken is not None:
             raise self.broken
+        if self.most_tokens is not None and len(items) * max(len(each.ids) for each in items) > self.most_tokens:
+            raise DeviceFull(FULL)
         if any(self.poison in each.ids for each in items):
             raise EngineError(FAILURE)
         return [result(item) for item in items]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from pathlib import Path
 
 import pytest
 
+from headlight.runtime import providers
+from service import loading
 from service.config import Config
 from service.loading import limits
 from tests.service.fakes import ARCHITECTURE, manifest
@@ -32,3 +35,19 @@ def test_an_answer_is_no_larger_than_a_process_can_hold(
     assert least <= limits(config, described).max_stream_output_bytes <= most
     told = dataclasses.replace(config, max_stream_output_bytes=5 << 30)
     assert limits(told, described).max_stream_output_bytes == 5 << 30
+
+
+@pytest.mark.parametrize(("provider", "gpu", "warned"), [("auto", True, 1), ("auto", False, 0), ("cpu", True, 0)])
+def test_a_cpu_in_the_place_of_a_gpu_is_warned_of_once(
+    provider: str,
+    gpu: bool,
+    warned: int,
+    bundle_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(loading, "gpu_installed", lambda: gpu)
+    monkeypatch.setattr(providers, "device_exists", lambda: False)
+    with caplog.at_level(logging.WARNING, logger="service"):
+        assert loading.load(Config(bundle=bundle_path, provider=provider)).provider == "cpu"
+    assert [vars(record)["event"] for record in caplog.records] == ["provider_fallback"] * warned

@@ -50,6 +50,8 @@ def test_every_answer_says_which_precision_it_came_from(exported: tuple[Path, st
         ("cpu", "fp32"),
         ("cpu", "fp16"),
         ("cpu", "int8"),
+        ("cuda", "fp16"),
+        ("cuda", "fp32"),
         ("openvino", "bf16"),
         ("openvino", "fp32"),
     }
@@ -69,5 +71,6 @@ def test_what_the_bundle_has_not_is_refused_with_what_it_has(exported: tuple[Pat
     assert (done.returncode, done.stdout) == (3, "")
     [line] = done.stderr.splitlines()
     assert (
-        "no embed graph for cpu/bf16; the bundle has cpu/fp16, cpu/fp32, cpu/int8, openvino/bf16, openvino/fp32" in line
+        "no embed graph for cpu/bf16; the bundle has cpu/fp16, cpu/fp32, cpu/int8, cuda/fp16, cuda/fp32, openvino/bf16"
+        in line
     )

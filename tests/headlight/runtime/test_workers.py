@@ -32,6 +32,8 @@ def there(array: NDArray[Any] | None) -> NDArray[Any]:
         (True, 2, "cpu", True, "copy"),
         (False, 8, "cpu", True, "none"),
         (False, 2, "cpu", True, "none"),
+        (None, 8, "cuda", True, "none"),
+        (True, 8, "cuda", True, "none"),
     ],
 )
 def test_where_a_batch_that_is_alone_has_all_threads(

@@ -9,6 +9,7 @@ PEERS_VENV := .venv-peers
 PEERS_ONNX_VENV := .venv-peers-onnx
 INFINITY_VENV := .venv-infinity
 RELEASE_VENV := .venv-release
+GPU_VENV := .venv-gpu
 DEPLOY_VENV := .venv-deploy
 PY := $(VENV)/bin/python
 PROTO_PY := $(PROTO_VENV)/bin/python
@@ -35,6 +36,7 @@ PEERS_ONNX_SETUP := $(PEERS_ONNX_VENV)/.installed
 INFINITY_SETUP := $(INFINITY_VENV)/.installed
 RELEASE_SETUP := $(RELEASE_VENV)/.installed
 DEPLOY_SETUP := $(DEPLOY_VENV)/.installed
+GPU_SETUP := $(GPU_VENV)/.installed
 ALL_PEERS := $(PEERS_SETUP) $(PEERS_ONNX_SETUP) $(INFINITY_SETUP) $(FAMILIES_SETUP)
 
 MODELS := docs-rope docs-sinusoidal
@@ -102,11 +104,24 @@ PRECISION ?= fp32
 tune: $(SETUP) build/bundles/docs-rope/manifest.json ## find this machine's fastest options (a minute or two; BUNDLE=..., PRECISION=...)
 	$(PY) -m service.tune --bundle $(BUNDLE) --precision $(PRECISION) --out $(TUNED)
 
-run: $(SETUP) build/bundles/docs-rope/manifest.json ## start the service, show one real answer, serve until Ctrl-C
-	@$(tuned) $(PY) -m model.demo --bundle build/bundles/docs-rope
+# ONNX Runtime for CUDA installs the same files as the one for CPUs: an environment of its own, with the packages of the image, that
+# finds what is not among them in .venv.
+$(GPU_SETUP): deploy/image/requirements-gpu.txt $(SETUP)
+	@test -x $(GPU_VENV)/bin/python || $(PY) -m venv $(GPU_VENV)
+	@$(PY) $(SITE_PACKAGES) >"$$($(GPU_VENV)/bin/python $(SITE_PACKAGES))/venv.pth"
+	@echo "Installing $< into $(GPU_VENV): some gigabytes."
+	@$(GPU_VENV)/bin/python -m pip install --quiet --require-hashes --no-deps --ignore-installed --only-binary :all: --requirement $<
+	@touch $@
 
-demo: $(SETUP) build/bundles/docs-rope/manifest.json ## the same, and exit 0 after the answer
-	@$(tuned) $(PY) -m model.demo --bundle build/bundles/docs-rope --once
+# GPU=1 takes no options of `make tune`, which were found for the CPU.
+demonstrated := $(if $(GPU),HEADLIGHT_PROVIDER=cuda $(GPU_VENV)/bin/python,$(tuned) $(PY)) -m model.demo --bundle build/bundles/docs-rope
+DEMONSTRATED := $(if $(GPU),$(GPU_SETUP),$(SETUP)) build/bundles/docs-rope/manifest.json
+
+run: $(DEMONSTRATED) ## start the service, show one real answer, serve until Ctrl-C (GPU=1: on a GPU)
+	@$(demonstrated)
+
+demo: $(DEMONSTRATED) ## the same, and exit 0 after the answer
+	@$(demonstrated) --once
 
 test: $(SETUP) ## the tests that need no other process, machine or network
 	$(PY) -m pytest

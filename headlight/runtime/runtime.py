@@ -201,6 +201,7 @@ class Runtime:
 
         Raises:
             InvalidInput: an input cannot be encoded (`field` begins with "inputs[i]"), or the outputs cannot be had of it.
+            EngineError, DeviceFull: see Engine.run.
         """
         selection = self.select(pooled=pooled, tokens=tokens, attention=attention, hidden=hidden)
         before = self.prompts.choose(prompt_name, prompt)

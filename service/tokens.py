@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from headlight.errors import Unauthenticated
 from headlight.watched import Watched
-from service.config import Config, ConfigError
+from service.config import ConfigError
 
 log = logging.getLogger("service.tokens")
 LEAST_CHARACTERS = 16  # of a token: what is shorter can be found by trying
@@ -90,11 +90,6 @@ class AuthTokens:
     def _refused(self, problem: str) -> None:
         self._on_refused()
         log.error("the tokens before stay in use: %s", problem, extra={"event": "tokens_refused"})
-
-
-def tokens_of(config: Config, on_refused: Callable[[], None] = lambda: None) -> AuthTokens | None:
-    """What the options ask for; None where no call needs a token. Raises ConfigError as `AuthTokens` does."""
-    return None if config.auth_tokens is None else AuthTokens(config.auth_tokens, on_refused)
 
 
 def parse(contents: Sequence[bytes]) -> tuple[Entry, ...]:

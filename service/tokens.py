@@ -89,7 +89,7 @@ class AuthTokens:
 
     def _refused(self, problem: str) -> None:
         self._on_refused()
-        log.error("the tokens before stay in use: %s", problem, extra={"event": "tokens_refused"})
+        log.error("the tokens before stay in use: --auth-tokens: %s", problem, extra={"event": "tokens_refused"})
 
 
 def parse(contents: Sequence[bytes]) -> tuple[Entry, ...]:

@@ -89,6 +89,7 @@ def test_a_broken_file_changes_nothing_and_is_told(setup: Setup, broken: str, ca
     assert setup.refused == 1
     [record] = caplog.records
     assert vars(record)["event"] == "tokens_refused"
+    assert "--auth-tokens: " in record.getMessage()
     assert FIRST not in record.getMessage()
     setup.change(f"again {FIRST}\n")
     assert setup.caller(f"Bearer {FIRST}") == "again"

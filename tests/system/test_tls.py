@@ -58,6 +58,7 @@ def pair_files(pair: Pair, authority: Authority) -> dict[str, bytes]:
         "tls_crt": pair.cert.read_bytes(),
         "tls_key": pair.key.read_bytes(),
         "ca_crt": authority.cert.read_bytes(),
+        "own_crt": authority.cert.read_bytes(),
     }
 
 
@@ -81,7 +82,7 @@ def secret(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Se
 @pytest.fixture(scope="module")
 def mutual(secret: Secret) -> Iterator[Service]:
     """A service with mutual TLS, its certificates in a mounted Secret."""
-    files = {"--tls-cert": "tls.crt", "--tls-key": "tls.key", "--tls-ca": "ca.crt", "--tls-client-ca": "ca.crt"}
+    files = {"--tls-cert": "tls.crt", "--tls-key": "tls.key", "--tls-ca": "own.crt", "--tls-client-ca": "ca.crt"}
     options = [part for option, name in files.items() for part in (option, str(secret.path(name)))]
     with Service(bundle_of("docs-rope"), *options, "--health", "127.0.0.1:0") as service:
         yield service

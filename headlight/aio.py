@@ -61,7 +61,7 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
 
     async def close(self) -> None:
         """Ends the connection; calls in flight fail."""
-        for channel in self._channels:
+        for channel in self._end():
             await channel.close(None)
         await asyncio.gather(*self._closing)
 

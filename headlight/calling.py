@@ -39,7 +39,7 @@ class Caller(ClientBase[grpc.Channel]):
 
     def close(self) -> None:
         """Ends the connection; calls in flight fail."""
-        for channel in self._channels:
+        for channel in self._end():
             channel.close()
 
     def _describe(self, deadline: float | None) -> ModelDescription:

@@ -152,6 +152,10 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         """All that are open."""
         return self._channel.channels if isinstance(self._channel, Renewing) else [self._channel]
 
+    def _end(self) -> list[ChannelT]:
+        """Begin no more calls. Returns the channels to close."""
+        return self._channel.end() if isinstance(self._channel, Renewing) else [self._channel]
+
     @contextlib.contextmanager
     def _errors(self, first_input: int = 0) -> Iterator[None]:
         """Turns gRPC's errors into Headlight's. Named inputs are counted from `first_input`."""

@@ -1,7 +1,7 @@
 """The command line: `headlight embed|attend|heads|tokens|info`.
 
-Exit codes: 0 done, 1 the service failed or is away, 2 wrong usage or input, 130 interrupted, 141 the reader of the
-output left.
+Exit codes: 0 done, 1 the service failed, is away, or does not know the token or the model (another time it may), 2 wrong usage
+or input (the same command can never succeed), 130 interrupted, 141 the reader of the output left.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from headlight.errors import (
     DeadlineExceeded,
     HeadlightError,
     InvalidInput,
-    NotFound,
     Overloaded,
     Unauthenticated,
     Unavailable,
@@ -97,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except (UsageError, HeadlightError) as error:
         print(f"headlight: {advice(error, arguments.target)}", file=sys.stderr)
-        return 2 if isinstance(error, UsageError | InvalidInput | NotFound | Unauthenticated) else 1
+        return 2 if isinstance(error, UsageError | InvalidInput) else 1
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains when it flushes
         return READER_LEFT

@@ -15,6 +15,13 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 Role = Literal["server", "client"]
+# By how certificates name them: of all that OpenSSL takes, what gRPC's clients and servers take from each other.
+KEYS = {
+    "RSA": bytes.fromhex("06092a864886f70d010101"),
+    "ECDSA P-256": bytes.fromhex("06072a8648ce3d020106082a8648ce3d030107"),
+    "ECDSA P-384": bytes.fromhex("06072a8648ce3d020106052b81040022"),
+}
+FOREIGN = {2, 7, 18, 19, 20, 21}  # OpenSSL's X509_V_ERR_*: nobody known has signed it, or somebody else of that name
 FLIGHTS = 4  # turns that the two sides of a handshake take, and one more to read what the other thinks of it
 
 
@@ -22,20 +29,24 @@ class PemError(ValueError):
     """What a file holds cannot be used; the message says why, and quotes none of it."""
 
 
-def check_pair(certificate: bytes, key: bytes, role: Role) -> float:
+def check_pair(certificate: bytes, key: bytes, role: Role, authorities: bytes | None = None) -> float:
     """See that a certificate and a key can be used.
 
     Args:
         certificate: PEM, its intermediate certificates behind it.
         key: PEM, not encrypted.
         role: of whoever shows it.
+        authorities: PEM, from one of which it must come; None: it is trusted itself, whoever issued it.
 
     Returns:
         When the certificate expires, in seconds since the epoch.
 
     Raises:
-        PemError: it has, or they do not fit each other, or either is incomplete.
+        PemError: it has, or they do not fit each other, or either is incomplete, or comes from elsewhere, or has a key of a kind
+            that gRPC cannot use.
     """
+    if authorities is not None:
+        check_authorities(authorities, "the file of the certificate's own authorities")
     text = _text(certificate, "the certificate")
     if b"ENCRYPTED" in key:
         raise PemError("the key is encrypted; give it without a passphrase, in a file that nobody else can read")
@@ -48,24 +59,34 @@ def check_pair(certificate: bytes, key: bytes, role: Role) -> float:
         if role == "client":
             _load(other, first, second)  # some certificate is needed for that side, too
     other.verify_mode = ssl.CERT_REQUIRED
-    other.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # it is trusted itself, whoever issued it
+    other.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # what is trusted need not be a root, as for gRPC's clients
     try:
-        other.load_verify_locations(cadata=text)
-        peer = _shake_hands(own, other, role)
+        other.load_verify_locations(cadata=text if authorities is None else authorities.decode("ascii"))
+        peer, found = _shake_hands(own, other, role)
     except ssl.SSLCertVerificationError as error:
+        if authorities is not None and error.verify_code in FOREIGN:
+            problem = (
+                "it does not come from an authority that it must come from, or its intermediates are not behind it"
+            )
+            raise PemError(f"the certificate is refused: {problem} ({error.verify_message})") from None
         raise PemError(f"the certificate is refused: {error.verify_message}") from None
     except (ssl.SSLError, ValueError) as error:
         raise PemError(f"the certificate cannot be used: {_reason(error)}") from None
+    if not any(begin in found for begin in KEYS.values()):
+        raise PemError(f"the key is of a kind that gRPC cannot use; it must be one of {', '.join(KEYS)}")
     return float(ssl.cert_time_to_seconds(peer["notAfter"]))
 
 
-def check_authorities(certificates: bytes) -> None:
+def check_authorities(certificates: bytes, what: str = "the file of authorities") -> None:
     """See that certificates of authorities can be used: at least one, all complete, not all of them expired.
+
+    Args:
+        certificates: PEM.
+        what: to call it.
 
     Raises:
         PemError: they cannot.
     """
-    what = "the file of authorities"
     text, context = _text(certificates, what), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(cadata=text)
@@ -119,8 +140,8 @@ def _load(context: ssl.SSLContext, certificate: str, key: str) -> None:
         raise PemError(f"the certificate or the key is incomplete or damaged: {_reason(error)}") from None
 
 
-def _shake_hands(own: ssl.SSLContext, other: ssl.SSLContext, role: Role) -> dict[str, Any]:
-    """One handshake in memory -> what the other side saw."""
+def _shake_hands(own: ssl.SSLContext, other: ssl.SSLContext, role: Role) -> tuple[dict[str, Any], bytes]:
+    """One handshake in memory -> the certificate that the other side saw, in words and as DER."""
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = own.wrap_bio(there, back, server_side=role == "server")
     theirs = other.wrap_bio(back, there, server_side=role == "client")
@@ -129,7 +150,7 @@ def _shake_hands(own: ssl.SSLContext, other: ssl.SSLContext, role: Role) -> dict
             with contextlib.suppress(ssl.SSLWantReadError):
                 side.do_handshake()
     seen: Any = theirs.getpeercert()
-    return dict(seen)
+    return dict(seen), theirs.getpeercert(binary_form=True) or b""
 
 
 def _reason(error: Exception) -> str:

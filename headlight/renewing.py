@@ -52,12 +52,19 @@ class Renewing:
         credentials = access.credentials()
         self._line = Line(make(credentials), credentials)
         self._retired: list[Line] = []
+        self._ended = False
 
     @property
     def channels(self) -> list[Any]:
         """All that are open."""
         with self._lock:
             return [line.channel for line in (self._line, *self._retired)]
+
+    def end(self) -> list[Any]:
+        """Begin no more calls. Returns the channels that are open, for the caller to close; none is opened after."""
+        with self._lock:
+            self._ended = True
+        return self.channels
 
     def unary_unary(self, path: str, *arguments: Any, **keywords: Any) -> Any:
         """As grpc.Channel has it."""
@@ -68,12 +75,15 @@ class Renewing:
         return Method(self, "stream_stream", path, arguments, keywords)
 
     def enter(self) -> Line:
-        """The channel of a call that begins now; to be left when it is done."""
+        """The channel of a call that begins now; to be left when it is done. Raises ValueError after the end."""
         credentials = self._access.credentials()
         with self._lock:
+            if self._ended:
+                raise ValueError("the client is closed; make another")
             if credentials is not self._line.credentials:
+                made = Line(self._make(credentials), credentials)  # where this fails, the one before stays in use
                 self._retired.append(self._line)
-                self._line = Line(self._make(credentials), credentials)
+                self._line = made
             line = self._line
             line.calls += 1
             idle = [each for each in self._retired if not each.calls]

@@ -35,7 +35,8 @@ class Watched(Generic[T]):
             paths: of the files. Where they lead may change, too.
             parse: from their contents, in this order, to what they hold; raises ValueError saying what is wrong. Its message never
                 quotes them.
-            on_refused: told why changed files are not used: once for each change, and once a minute while it stays.
+            on_refused: told why changed files are not used, whatever the error was: once for each change, and once a minute while
+                it stays.
             clock: seconds, monotonic.
 
         Raises:
@@ -56,9 +57,9 @@ class Watched(Generic[T]):
                 try:
                     self._seen, self._value = self._read()
                     self._refused_at = None
-                except ValueError as error:
+                except Exception as error:  # also what has nothing to do with them: no file descriptors left, say
                     self._refused_at = self._clock()
-                    self._on_refused(str(error))
+                    self._on_refused(_problem(error))
             return self._value
 
     def _is_new(self) -> bool:
@@ -77,6 +78,14 @@ class Watched(Generic[T]):
 
     def _state(self) -> State:
         return tuple(map(_state, self._paths))
+
+
+def _problem(error: Exception) -> str:
+    """In words that quote none of the files: of what `parse` did not mean to say, only the kind is told."""
+    if isinstance(error, ValueError):
+        return str(error)
+    kind = type(error).__name__
+    return f"{kind}: {error.strerror}" if isinstance(error, OSError) else kind
 
 
 def _state(path: Path) -> State:

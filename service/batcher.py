@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("service.batcher")
 ENDING = "the service is shutting down; try another replica"
 EXPIRED = "the deadline passed in the queue; what had not started never will"
+ATTENTION_LENGTH = (
+    2048  # tokens, from which on attention can take longer than all else: some six times the width of a small model
+)
 FAILURES_BEFORE_PROBE = 3  # batches in a row; one caller's bad luck is not yet a broken device
 
 
@@ -68,7 +71,7 @@ class Batcher:
     """The queue and its workers. `submit` from the event loop; `run` is its one task, watched by whoever starts it.
 
     Attributes:
-        heart: beats when a batch is begun or done. One larger than its lane's budget, as one long text is, has as much more time.
+        heart: beats when a batch is begun or done.
     """
 
     def __init__(
@@ -238,12 +241,16 @@ class Batcher:
         """Run one batch; its stream is free again afterwards."""
         model = batch.entries[0].lane.model
         run, begun = self._engines[model].run, self._clock()
-        patience = batch.padded / self._budgets[batch.entries[0].lane].tokens
+        # One larger than its lane's budget, as one long text is, has as much more time; and as much again for attention, whose share
+        # grows with the length.
+        longest = max(entry.length for entry in batch.entries)
+        patience = batch.padded / self._budgets[batch.entries[0].lane].tokens * (1 + longest / ATTENTION_LENGTH)
         self.heart.begin(patience)
         self.heart.beat()
-        span = None if self._tracing is None else self._tracing.begin(batch, wide=started.wide)
-        failed = True
+        span, failed = None, True
         try:
+            if self._tracing is not None:
+                span = self._tracing.begin(batch, wide=started.wide)
             try:
                 items = [entry.value.item for entry in batch.entries]
                 run_all = functools.partial(run_halved, functools.partial(run, wide=started.wide), items)

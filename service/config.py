@@ -55,6 +55,12 @@ class Config:
         metadata=option(Path, "certificate of --grpc with its intermediates, PEM; read again when it changes"),
     )
     tls_key: Path | None = field(default=None, metadata=option(Path, "its key, PEM, not encrypted"))
+    tls_ca: Path | None = field(
+        default=None,
+        metadata=option(
+            Path, "authorities, PEM, from one of which --tls-cert must come; a pair of any other is not taken"
+        ),
+    )
     tls_client_ca: Path | None = field(
         default=None,
         metadata=option(Path, "authorities, PEM, one of which must have signed the certificate of every caller"),
@@ -287,6 +293,10 @@ class Config:
             raise ConfigError(f"--max-output-bytes {problem}")
         if (config.tls_cert is None) != (config.tls_key is None):
             raise ConfigError("--tls-cert and --tls-key are needed together; give both, or neither")
+        if config.tls_ca is not None and config.tls_cert is None:
+            raise ConfigError(
+                "--tls-ca needs --tls-cert and --tls-key, whose authority it is; for callers' use --tls-client-ca"
+            )
         if config.tls_client_ca is not None and config.tls_cert is None:
             raise ConfigError("--tls-client-ca needs --tls-cert and --tls-key: without TLS nobody shows a certificate")
         if config.quota_tokens_per_second is not None and config.auth_tokens is None and config.tls_client_ca is None:

@@ -2,12 +2,61 @@
 
 from __future__ import annotations
 
-from grpc_health.v1 import health, health_pb2
+import asyncio
+from collections.abc import Mapping
+from typing import Any
 
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+Context = grpc.aio.ServicerContext[Any, Any]
+STATUS = health_pb2.HealthCheckResponse
 SERVICE = "headlight.v1.HeadlightService"
 READINESS, STARTUP, LIVENESS = "readiness", "startup", "liveness"
 READY_NAMES = ("", SERVICE, READINESS)  # of whoever wants to know whether requests are answered
 NAMES = (*READY_NAMES, STARTUP, LIVENESS)  # what a health check can ask about
+
+
+class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its package ships no types
+    """grpc.health.v1.Health, for any number of servers.
+
+    Not grpc_health's own: that one writes to watchers under the lock which whoever changes a status has to take, so one watcher
+    who does not read would hold up start-up, drain and the news that nothing moves.
+    """
+
+    def __init__(self) -> None:
+        self._told: Mapping[str, bool] = {}
+        self._watchers: set[asyncio.Event] = set()
+
+    def tell(self, told: Mapping[str, bool]) -> None:
+        """From here on this is how each name fares."""
+        self._told = told
+        for changed in self._watchers:
+            changed.set()
+
+    async def Check(self, request: health_pb2.HealthCheckRequest, context: Context) -> health_pb2.HealthCheckResponse:
+        if request.service not in self._told:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"no such service; there are {', '.join(self._told)}")
+        return STATUS(status=self._status(request.service))
+
+    async def Watch(self, request: health_pb2.HealthCheckRequest, context: Context) -> None:
+        last, changed = None, asyncio.Event()
+        self._watchers.add(changed)
+        try:
+            while True:
+                changed.clear()
+                status = self._status(request.service)
+                if status != last:  # those in between may be missed: what counts is what is so now
+                    last = status
+                    await context.write(STATUS(status=status))
+                await changed.wait()
+        finally:
+            self._watchers.discard(changed)
+
+    def _status(self, name: str) -> health_pb2.HealthCheckResponse.ServingStatus.ValueType:
+        if name not in self._told:
+            return STATUS.SERVICE_UNKNOWN  # as the protocol has it: it may come to be known
+        return STATUS.SERVING if self._told[name] else STATUS.NOT_SERVING
 
 
 class Readiness:
@@ -20,29 +69,28 @@ class Readiness:
     """
 
     def __init__(self) -> None:
-        self.servicer = health.aio.HealthServicer()  # type: ignore[attr-defined]  # unknown to its stubs
+        self.servicer = Health()
         self.started = False
         self.stuck = False
         self._open = False
+        self._tell()
 
     @property
     def serving(self) -> bool:
         """Whether requests are answered; may be read by any thread."""
         return self._open and not self.stuck
 
-    async def set(self, serving: bool) -> None:
+    def set(self, serving: bool) -> None:
         """Tell everyone, watchers included, whether requests are let in."""
         self._open = serving
         self.started = self.started or serving
-        await self._tell()
+        self._tell()
 
-    async def set_stuck(self, stuck: bool) -> None:
+    def set_stuck(self, stuck: bool) -> None:
         """Tell everyone whether there is work and nothing moves. While that is so, nobody should send more."""
         self.stuck = stuck
-        await self._tell()
+        self._tell()
 
-    async def _tell(self) -> None:
-        status = health_pb2.HealthCheckResponse
-        told = dict.fromkeys(READY_NAMES, self.serving) | {STARTUP: self.started, LIVENESS: not self.stuck}
-        for name, well in told.items():
-            await self.servicer.set(name, status.SERVING if well else status.NOT_SERVING)
+    def _tell(self) -> None:
+        well = dict.fromkeys(READY_NAMES, self.serving) | {STARTUP: self.started, LIVENESS: not self.stuck}
+        self.servicer.tell(well)

@@ -172,12 +172,14 @@ class _Guard:
 
     async def _answer(self, call: Callable[[Stay], Awaitable[T]], context: Context) -> T:
         started, code = time.perf_counter(), None
-        spans = None if self._trace is None else self._trace(context.invocation_metadata())
+        spans: RequestSpans | None = None
         self._series.started.inc()
         stay = Stay(self._in_flight)
         try:
             if self._gate is not None:
                 self._gate.enter(context)
+            if self._trace is not None:  # of whom was let in: others choose neither what is traced nor how much
+                spans = self._trace(context.invocation_metadata())
             answer = await call(stay)
             when_sent(functools.partial(self._answered, context, spans))
             return answer

@@ -46,11 +46,11 @@ class Liveness:
         """Whether anything does not move."""
         return self.stuck_at is not None
 
-    async def watch(self, tell: Callable[[bool], Awaitable[None]], pause: Callable[[float], Awaitable[None]]) -> None:
+    async def watch(self, tell: Callable[[bool], None], pause: Callable[[float], Awaitable[None]]) -> None:
         """Tell whenever it changes whether the process is stuck, until cancelled.
 
         Args:
-            tell: awaited with whether it is.
+            tell: called with whether it is.
             pause: asyncio.sleep.
         """
         told = False
@@ -59,7 +59,7 @@ class Liveness:
             where = self.stuck_at
             if (where is not None) != told:
                 told = where is not None
-                await tell(told)
+                tell(told)
                 if told:
                     text = "there is work and nothing moves; not alive until it does"
                     log.critical(text, extra={"event": "stuck", "where": where, "seconds": self._stuck_seconds})
@@ -68,6 +68,6 @@ class Liveness:
             await pause(LOOK_SECONDS)
 
 
-def start(liveness: Liveness, tell: Callable[[bool], Awaitable[None]]) -> asyncio.Task[None]:
+def start(liveness: Liveness, tell: Callable[[bool], None]) -> asyncio.Task[None]:
     """Watch in a task, to be cancelled."""
     return asyncio.create_task(liveness.watch(tell, asyncio.sleep), name="liveness")

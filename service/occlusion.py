@@ -40,10 +40,13 @@ async def occlude(model: ServedModel, request: pb.OccludeRequest, deadline: floa
     holes = [dataclasses.replace(item, occluded=int(token)) for token in hidden]
     step = max(1, model.limits.max_request_tokens // WAVES // len(item.ids))
     vectors = []
-    with quota.charge(len(item.ids) * (1 + len(holes))):  # all at once: what is begun is not refused half way
+    # All at once: what is begun is not refused half way for want of quota.
+    with quota.charge(len(item.ids) * (1 + len(holes))) as charge:
         for wave in ([item], *(holes[begin : begin + step] for begin in range(0, len(holes), step))):
             answer = await model.run(wave, deadline, priority=prepared.priority, paid=True)
             vectors += [result.pooled for result in answer.results if result.pooled is not None]
+            if charge is not None:
+                charge.done += len(item.ids) * len(wave)
     moved = np.linalg.norm(np.stack(vectors[1:]) - vectors[0], axis=1).astype("<f4")
     tensor = pb.Tensor(dtype=pb.DATA_TYPE_FLOAT32, shape=[len(moved)], data=moved.tobytes())
     return pb.OccludeResponse(model=model.ref, item=prepared.header.items[0], tokens=hidden, moved=tensor)

@@ -1,8 +1,9 @@
 """Quotas: how many tokens of the model's each client may have computed in a second.
 
 A bucket for each client fills at that rate, up to what `--quota-burst-seconds` lets it save up. A request takes its tokens out
-before it is queued, and puts them back where it fails or is shed for another reason; what a caller did not wait for stays paid, or
-leaving would make work free of charge. A request larger than the whole bucket needs a full one, and the bucket owes the rest.
+before it is queued, and puts back what was not computed where it fails or is shed for another reason; what a caller did not wait
+for, by leaving or by its deadline, stays paid, or work would be free of charge for whoever leaves. A request larger than the whole
+bucket needs a full one, and the bucket owes the rest.
 """
 
 from __future__ import annotations
@@ -14,12 +15,26 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
+from headlight.errors import DeadlineExceeded
 from service.admission import SHORTEST_RETRY_SECONDS, Shed, Shortage
 from service.config import Config
 
 READING = 16  # tokens that are only read (Tokenize, dry runs) for the price of one that is computed
 MOST_BUCKETS = 10_000  # of names that certificates bring, of which there may be any number
 SLACK = 1e-6  # tokens, for the rounding of sums
+
+
+class Charge:
+    """What is charged for a request that is being worked on.
+
+    Attributes:
+        done: tokens that have been computed: whatever comes next, they are paid.
+    """
+
+    __slots__ = ("done",)
+
+    def __init__(self) -> None:
+        self.done = 0
 
 
 class Bucket:
@@ -69,18 +84,21 @@ class Bucket:
         self._level = self.level - tokens
 
     @contextlib.contextmanager
-    def charge(self, tokens: float) -> Iterator[None]:
-        """Around the work: its tokens are taken out, and put back where it fails.
+    def charge(self, tokens: float) -> Iterator[Charge]:
+        """Around the work: its tokens are taken out, and those that are not `done` put back where it fails.
 
         Raises:
             Shed: there are not so many.
         """
         self.look_ahead(tokens)
         self.spend(tokens)
+        charge = Charge()
         try:
-            yield
+            yield charge
+        except DeadlineExceeded:  # a caller's own, who leaves no sooner for it
+            raise
         except Exception:  # which a caller's leaving is not
-            self._level = min(self._capacity, self.level + tokens)
+            self._level = min(self._capacity, self.level + tokens - charge.done)
             raise
 
 
@@ -121,7 +139,7 @@ def quotas_of(config: Config) -> Quotas | None:
 
 # Of the call that the current task answers, and those that it starts; set where it is known who calls.
 _bucket: contextvars.ContextVar[Bucket | None] = contextvars.ContextVar("bucket", default=None)
-FREE: AbstractContextManager[None] = contextlib.nullcontext()
+FREE: AbstractContextManager[Charge | None] = contextlib.nullcontext()
 
 
 def on_account_of(bucket: Bucket) -> None:
@@ -129,8 +147,8 @@ def on_account_of(bucket: Bucket) -> None:
     _bucket.set(bucket)
 
 
-def charge(tokens: float) -> AbstractContextManager[None]:
-    """Around work on so many tokens, for whoever called. Entering raises Shed where the quota has not so many."""
+def charge(tokens: float) -> AbstractContextManager[Charge | None]:
+    """Around work on so many tokens, for whoever called. Entering raises Shed where the quota has not so many; None: it has none."""
     bucket = _bucket.get()
     return FREE if bucket is None else bucket.charge(tokens)
 

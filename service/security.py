@@ -13,8 +13,8 @@ from service.gate import Gate, gate_of
 from service.metrics import Metrics
 from service.parsing import Address
 from service.quota import quotas_of
-from service.tls import certificates_of
-from service.tokens import tokens_of
+from service.tls import Certificates
+from service.tokens import AuthTokens
 
 log = logging.getLogger("service.security")
 
@@ -42,13 +42,13 @@ def security_of(config: Config, metrics: Metrics) -> Security:
         ConfigError: a file cannot be used; the message names the option.
     """
     credentials = tokens = None
-    if config.tls_cert is not None:
-        certificates = certificates_of(config, metrics.refused_tls().inc)
-        if certificates is not None:
-            metrics.define_tls(lambda: certificates.expires)
-            credentials = certificates.credentials()
+    if config.tls_cert is not None and config.tls_key is not None:
+        files = (config.tls_cert, config.tls_key, config.tls_ca, config.tls_client_ca)
+        certificates = Certificates(*files, metrics.refused_tls().inc)
+        metrics.define_tls(lambda: certificates.expires)
+        credentials = certificates.credentials()
     if config.auth_tokens is not None:
-        tokens = tokens_of(config, metrics.refused_tokens().inc)
+        tokens = AuthTokens(config.auth_tokens, metrics.refused_tokens().inc)
         if credentials is None and not is_loopback(config.grpc):
             text = "tokens are taken in plaintext: whoever sees the traffic has them; use --tls-cert, or a mesh that encrypts"
             log.warning(text, extra={"event": "tokens_in_plaintext"})

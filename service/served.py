@@ -109,15 +109,21 @@ class ServedModel:
             quota.look_ahead(tokens)
             self._admission.look_ahead(deadline - time.monotonic(), job.priority, tokens)
 
-        def tokenize(left: threading.Event) -> tuple[list[Tokenized], list[EncodeItem], pb.EncodeResponse]:
-            inputs = list(tokenized(job.tokenize, self._runtime, left))
+        inputs: list[Tokenized] = []
+
+        def tokenize(left: threading.Event) -> tuple[list[EncodeItem], pb.EncodeResponse]:
+            inputs.extend(tokenized(job.tokenize, self._runtime, left))
             items = list(items_of(job, inputs, self.pooling))
             if not items:  # the caller has left
-                return inputs, items, pb.EncodeResponse()
+                return items, pb.EncodeResponse()
             with_info = request.outputs.HasField("token_info")
-            return inputs, items, header(self.ref, inputs, items, with_info, self._architecture)
+            return items, header(self.ref, inputs, items, with_info, self._architecture)
 
-        inputs, items, response = await self._off_the_loop(job.tokenize, tokenize)
+        try:
+            items, response = await self._off_the_loop(job.tokenize, tokenize)
+        except BaseException:  # refused, or the caller has left: that much was read
+            quota.has_read(sum(len(each.ids) for each in inputs))
+            raise
         response.timings.tokenize_ns = time.monotonic_ns() - arrived_ns
         self._density.learn(job.tokenize, inputs)
         if request.dry_run:
@@ -242,9 +248,10 @@ class ServedModel:
         def tokenize(left: threading.Event) -> bytes:
             return tokenize_answer(self.ref, infos(left), len(job.inputs), self.limits.max_unary_response_bytes)
 
-        answer = await self._off_the_loop(job, tokenize)
-        quota.has_read(read)
-        return answer
+        try:
+            return await self._off_the_loop(job, tokenize)
+        finally:  # refused or not, and were it that the caller has left
+            quota.has_read(read)
 
     def receive(self, size: int) -> Receiving:
         """Around everything that is done for one request: a permit for its bytes, and a count of how it fails.

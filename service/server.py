@@ -142,7 +142,6 @@ class Server:
         except OSError:
             raise taken("--http", config.http) from None
         ports = {"grpc_port": self._reserved.address.port, "http_port": http.server_port}
-        await self._readiness.set(serving=False)
         if config.health is not None:
             ports["health_port"] = bind(self._probes, config.health, option="--health")
             await self._probes.start()
@@ -158,7 +157,7 @@ class Server:
         assert self._reserved is not None  # since `_listen`
         self._reserved.bind(self._grpc, credentials)
         await self._grpc.start()
-        await self._readiness.set(serving=True)
+        self._readiness.set(serving=True)
 
     async def _load(self) -> Runtime | None:
         """The runtime, checked and warm; None where a signal came first."""
@@ -190,7 +189,7 @@ class Server:
             error = batcher.exception()
             what = describe(error) if error else {}
             log.critical("the batcher died; ending", extra={"event": "batcher_died", **what})
-            await self._readiness.set(serving=False)
+            self._readiness.set(serving=False)
             await self._grpc.stop(None)
             await self._flush(LOST_FLUSH_SECONDS)
             return EXIT_FAILED
@@ -206,7 +205,7 @@ class Server:
     async def _drain(self) -> int:
         """Stop taking calls and finish those in flight; returns how many outlasted the grace time."""
         log.info("draining", extra={"event": "draining", "calls": self._in_flight.count})
-        await self._readiness.set(serving=False)
+        self._readiness.set(serving=False)
         await asyncio.sleep(self._config.drain_delay_seconds)
         self._in_flight.closed = True
         self._servicer.drain()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ import grpc
 
 from headlight.pem import check_authorities, check_pair
 from headlight.watched import Watched
-from service.config import Config, ConfigError
+from service.config import ConfigError
 from service.logs import describe
 
 log = logging.getLogger("service.tls")
@@ -27,12 +27,15 @@ class Material(NamedTuple):
 class Certificates:
     """The server's certificate, as its files have it. What they cannot be used for is refused, and the one before stays."""
 
-    def __init__(self, cert: Path, key: Path, client_ca: Path | None, on_refused: Callable[[], None]) -> None:
+    def __init__(
+        self, cert: Path, key: Path, ca: Path | None, client_ca: Path | None, on_refused: Callable[[], None]
+    ) -> None:
         """Read and check the files.
 
         Args:
             cert: the certificate and its intermediates, PEM.
             key: its key, PEM.
+            ca: the authorities, PEM, from one of which the certificate must come; None: it may come from anywhere.
             client_ca: whose certificates callers must have; None: they need none.
             on_refused: called whenever changed files are not taken.
 
@@ -41,12 +44,13 @@ class Certificates:
         """
         self._on_refused = on_refused
         self._mutual = client_ca is not None
-        paths = [cert, key] if client_ca is None else [cert, key, client_ca]
+        files = {"--tls-cert": cert, "--tls-key": key, "--tls-ca": ca, "--tls-client-ca": client_ca}
+        given = {option: path for option, path in files.items() if path is not None}
         try:
-            self._files = Watched(paths, parse, self._refused)
+            paths = [*given.values()]
+            self._files = Watched(paths, lambda read: parse(dict(zip(given, read, strict=True))), self._refused)
         except ValueError as error:
-            options = "--tls-cert, --tls-key" if client_ca is None else "--tls-cert, --tls-key, --tls-client-ca"
-            raise ConfigError(f"{options}: {error}") from None
+            raise ConfigError(f"{', '.join(given)}: {error}") from None
         self._given = self._files.latest()
 
     @property
@@ -81,18 +85,10 @@ class Certificates:
         log.error("the certificate before stays in use: %s", problem, extra={"event": "tls_refused"})
 
 
-def certificates_of(config: Config, on_refused: Callable[[], None] = lambda: None) -> Certificates | None:
-    """What the options ask for; None where they ask for no TLS. Raises ConfigError as `Certificates` does."""
-    if config.tls_cert is None or config.tls_key is None:
-        return None
-    return Certificates(config.tls_cert, config.tls_key, config.tls_client_ca, on_refused)
-
-
-def parse(contents: Sequence[bytes]) -> Material:
-    """From the contents of the files, in the order certificate, key, authorities. Raises PemError."""
-    cert, key, *authorities = contents
-    expires = check_pair(cert, key, "server")
-    for found in authorities:
-        check_authorities(found)
-    roots = authorities[0] if authorities else None
+def parse(found: Mapping[str, bytes]) -> Material:
+    """From the contents of the files, by their options. Raises PemError."""
+    cert, key, roots = found["--tls-cert"], found["--tls-key"], found.get("--tls-client-ca")
+    expires = check_pair(cert, key, "server", found.get("--tls-ca"))
+    if roots is not None:
+        check_authorities(roots)
     return Material(grpc.ssl_server_certificate_configuration([(key, cert)], roots), expires)

@@ -1,7 +1,7 @@
 """Bearer tokens: who calls, by a file of names and tokens that may change while the service runs.
 
 The file has a line for each token: the client's name, and its token or the token's SHA-256. A name may stand on several lines, so
-that a client can be given a new token before the old one goes.
+that a client can be given a new token before the old one goes. Every line ends with a newline, the last one too.
 
     # name      token, or sha256:HEX
     search      3vJrW1o0q3bV0mYyX5Zr2uKc
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from headlight.errors import Unauthenticated
 from headlight.watched import Watched
-from service.config import Config, ConfigError
+from service.config import ConfigError
 
 log = logging.getLogger("service.tokens")
 LEAST_CHARACTERS = 16  # of a token: what is shorter can be found by trying
@@ -89,20 +89,20 @@ class AuthTokens:
 
     def _refused(self, problem: str) -> None:
         self._on_refused()
-        log.error("the tokens before stay in use: %s", problem, extra={"event": "tokens_refused"})
-
-
-def tokens_of(config: Config, on_refused: Callable[[], None] = lambda: None) -> AuthTokens | None:
-    """What the options ask for; None where no call needs a token. Raises ConfigError as `AuthTokens` does."""
-    return None if config.auth_tokens is None else AuthTokens(config.auth_tokens, on_refused)
+        log.error("the tokens before stay in use: --auth-tokens: %s", problem, extra={"event": "tokens_refused"})
 
 
 def parse(contents: Sequence[bytes]) -> tuple[Entry, ...]:
     """The entries of the file. Raises ValueError naming the line, and never what is in it."""
     try:
-        lines = contents[0].decode("ascii").splitlines()
+        text = contents[0].decode("ascii")
     except UnicodeDecodeError:
         raise ValueError("the file holds characters beyond ASCII; names and tokens have none") from None
+    lines = text.splitlines()
+    if lines and not text.endswith("\n"):  # cut within a token, it would still be one, and shorter
+        raise ValueError(
+            f"line {len(lines)}: has no end, so the file may be half written; the last line, too, must end with a newline"
+        )
     found: dict[bytes, Entry] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):

@@ -64,7 +64,15 @@ def build_server(
 
 def build_health_server(readiness: Readiness) -> grpc.aio.Server:
     """A server with grpc.health.v1 alone, not started."""
-    server = grpc.aio.server(options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", 1024)])
+    limits = {
+        "grpc.so_reuseport": 0,
+        "grpc.max_receive_message_length": 1024,
+        # Whoever reaches the port may ask: of those who do not read what they are told, few are kept, and not for long.
+        "grpc.max_concurrent_streams": 16,
+        "grpc.max_connection_age_ms": 300_000,
+        "grpc.max_connection_age_grace_ms": 10_000,
+    }
+    server = grpc.aio.server(options=[*limits.items()])
     health_pb2_grpc.add_HealthServicer_to_server(readiness.servicer, server)
     return server
 

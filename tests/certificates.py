@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,11 +34,12 @@ class Authority:
         cert: its certificate.
     """
 
-    def __init__(self, folder: Path, days: int = 30) -> None:
+    def __init__(self, folder: Path, days: int = 30, above: Authority | None = None) -> None:
+        """Make one: a root, or an intermediate authority where there is one `above`."""
         folder.mkdir(parents=True)
         self._folder = folder
         self.cert, self._key = folder / "ca.crt", folder / "ca.key"
-        if days > 0:
+        if days > 0 and above is None:
             names = ("-keyout", self._key, "-out", self.cert)
             openssl("req", "-x509", *KEY, *names, "-days", str(days), "-subj", f"/CN={folder.name}")
             return
@@ -45,10 +47,18 @@ class Authority:
         openssl("req", *KEY, "-keyout", self._key, "-out", request, "-subj", f"/CN={folder.name}")
         extensions = folder / "ca.ext"
         extensions.write_text("basicConstraints=critical,CA:TRUE\n", encoding="ascii")
-        signed = ("-req", "-in", request, "-signkey", self._key, "-extfile", extensions, "-out", self.cert)
+        signer = ("-signkey", self._key) if above is None else ("-CA", above.cert, "-CAkey", above._key)
+        signed = ("-req", "-in", request, *signer, "-extfile", extensions, "-out", self.cert)
         openssl("x509", *signed, "-days", str(days))
 
-    def sign(self, name: str, names: str = "DNS:localhost,IP:127.0.0.1", days: int = 5, usage: str = "") -> Pair:
+    def sign(
+        self,
+        name: str,
+        names: str = "DNS:localhost,IP:127.0.0.1",
+        days: int = 5,
+        usage: str = "",
+        key: Sequence[str] = KEY,
+    ) -> Pair:
         """A certificate.
 
         Args:
@@ -56,13 +66,14 @@ class Authority:
             names: its alternative names; empty for none.
             days: that it is good for; negative: it has expired.
             usage: its extended key usage; empty for any.
+            key: how openssl is to make its key.
         """
         pair = Pair(self._folder / f"{name}.crt", self._folder / f"{name}.key")
         request, extensions = self._folder / f"{name}.csr", self._folder / f"{name}.ext"
         wanted = {"subjectAltName": names, "extendedKeyUsage": usage}
         lines = [f"{key}={value}\n" for key, value in wanted.items() if value]
         extensions.write_text("basicConstraints=CA:FALSE\n" + "".join(lines), encoding="ascii")
-        openssl("req", *KEY, "-keyout", pair.key, "-out", request, "-subj", f"/CN={name}")
+        openssl("req", *key, "-keyout", pair.key, "-out", request, "-subj", f"/CN={name}")
         signed = ("-req", "-in", request, "-CA", self.cert, "-CAkey", self._key, "-extfile", extensions)
         openssl("x509", *signed, "-days", str(days), "-out", pair.cert)
         return pair

@@ -15,7 +15,7 @@ Invariant = Callable[[list[Manifest]], Iterator[str]]
 
 # From the end of the grace time to the end of the process: calls whose message is still on its way are refused, threads end.
 MARGIN_SECONDS = 5
-PROCESS_BYTES = 300 << 20  # of Python, the libraries and a small model, under load
+PROCESS_BYTES = 300 << 20  # of Python and the libraries, under load; deploy/README.md says so, too
 SCALE_DOWN_SECONDS = range(300, 901)
 LABELLED = (
     *("Deployment", "Job", "Service", "ServiceAccount", "NetworkPolicy"),
@@ -85,7 +85,10 @@ def threads_are_cpus(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def memory_holds_answers(manifests: list[Manifest]) -> Iterator[str]:
-    """Answers and requests at their limits fit beside the process; else it is killed by the first flood of large ones."""
+    """Answers and requests at their limits fit beside the process; else it is killed by the first flood of large ones.
+
+    The weights, of which deploy/README.md wants three times as much again, are in no manifest: they are the reader's to add.
+    """
     for deployment, container in look.server(manifests):
         options = look.options(manifests, container)
         if "HEADLIGHT_MAX_OUTPUT_BYTES" not in options:
@@ -94,7 +97,7 @@ def memory_holds_answers(manifests: list[Manifest]) -> Iterator[str]:
         requests = int(options.get("HEADLIGHT_MAX_QUEUE_BYTES", Config.max_queue_bytes))
         least = 2 * int(options["HEADLIGHT_MAX_OUTPUT_BYTES"]) + requests + PROCESS_BYTES
         if (limit := look.quantity(container["resources"]["limits"].get("memory", 0))) < least:
-            said = "twice HEADLIGHT_MAX_OUTPUT_BYTES, HEADLIGHT_MAX_QUEUE_BYTES and 300 MiB"
+            said = "twice HEADLIGHT_MAX_OUTPUT_BYTES, HEADLIGHT_MAX_QUEUE_BYTES and 300 MiB, without any weights"
             yield f"{look.title(deployment)}: a memory limit of {limit:f} bytes is less than {said}: {least}"
 
 

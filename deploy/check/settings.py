@@ -12,7 +12,7 @@ from deploy.check.manifests import Manifest
 from service.config import PREFIX, Config, ConfigError
 from service.metrics import GAUGES
 
-CLIENT_VARIABLES = {"HEADLIGHT_TARGET"}  # of the command line `headlight`
+CLIENT_VARIABLES = {"HEADLIGHT_TARGET", "HEADLIGHT_TOKEN_FILE"}  # of the command line `headlight`
 SECRET = re.compile(r"(?i)(password|passwd|secret|private|api.?key|token|credential)")
 METRIC = re.compile(r"\bheadlight_\w+")
 NAMESPACE = re.compile(r'namespace="([^"]*)"')

@@ -19,6 +19,7 @@ def breaches(deploy: Path = DEPLOY) -> Iterator[str]:
     yield from images_come_from_one_place(deploy)
     yield from kustomizations_explain_themselves(deploy)
     yield from components_are_tried(deploy)
+    yield from examples_build_on_overlays(deploy)
 
 
 def images_come_from_one_place(deploy: Path) -> Iterator[str]:
@@ -51,3 +52,11 @@ def components_are_tried(deploy: Path) -> Iterator[str]:
     for path in sorted(deploy.glob("components/*/kustomization.yaml")):
         if path.parent.resolve() not in used:
             yield f"{name_of(path.parent)}: no overlay and no example uses it"
+
+
+def examples_build_on_overlays(deploy: Path) -> Iterator[str]:
+    """What an example deploys has an overlay's CPUs, memory and images: applied after the overlay it takes none of them away."""
+    for path in sorted(deploy.glob("examples/**/kustomization.yaml")):
+        listed = yaml.safe_load(path.read_text(encoding="utf-8")).get("resources", [])
+        if (deploy / "base").resolve() in {(path.parent / resource).resolve() for resource in listed}:
+            yield f"{name_of(path)}: builds on the base; build on an overlay"

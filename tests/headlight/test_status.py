@@ -40,9 +40,9 @@ def test_a_failed_call_and_a_failed_request_of_a_stream_raise_the_same(
 ) -> None:
     monkeypatch.setattr(channel, "FIRST_BACKOFF_SECONDS", 1e-4)
     client.model()
-    # Without the retries of UNAVAILABLE there is one refusal too many; it is drawn by the stream.
-    attempts = 4 if code is grpc.StatusCode.UNAVAILABLE else 1
-    again = channel.MOST_RETRIES if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED) else 0
+    # Without retries there is one refusal too many; it is drawn by the stream.
+    repeated = code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+    attempts, again = (4, channel.MOST_RETRIES) if repeated else (1, 0)
     servicer.refusals.extend([Refusal(code, "the reason")] * (attempts + 1 + again))
     with pytest.raises(errors.HeadlightError, match="the reason") as of_call:
         client.encode("text")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from headlight import watched
 from headlight.watched import AGAIN_SECONDS, Watched
 
 
@@ -73,6 +75,29 @@ def test_a_file_that_is_gone_is_refused_by_name_and_taken_when_it_is_back(pair: 
     assert pair.watched.latest() == "five!"
 
 
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(OSError(errno.EMFILE, "Too many open files"), "OSError: Too many open files"), (KeyError("secret"), "KeyError")],
+)
+def test_any_other_error_is_a_refusal_too_and_tried_again(
+    tmp_path: Path, error: Exception, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = Pair(tmp_path)
+    pair.write("three", "three")
+
+    def fail(path: Path) -> bytes:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(watched, "_content", fail)
+        assert [pair.watched.latest() for _ in range(2)] == ["one"] * 2
+    assert pair.refused == [told]
+    assert pair.watched.latest() == "one"
+    pair.now += AGAIN_SECONDS
+    assert pair.watched.latest() == "three"
+    assert pair.refused == [told]
+
+
 def test_at_first_nothing_else_could_be_used(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="cannot be read"):
         Watched([tmp_path / "none"], lambda contents: contents)
@@ -88,11 +113,11 @@ def test_a_folder_of_links_is_followed_when_it_is_swapped(tmp_path: Path) -> Non
     paths = [tmp_path / "first", tmp_path / "second"]
     for path in paths:
         path.symlink_to(Path("..data") / path.name)
-    watched = Watched(paths, b"".join)
-    assert watched.latest() == b"11"
+    links = Watched(paths, b"".join)
+    assert links.latest() == b"11"
     (tmp_path / "next").symlink_to("2")
     os.replace(tmp_path / "next", tmp_path / "..data")
-    assert watched.latest() == b"22"
+    assert links.latest() == b"22"
 
 
 def test_files_swapped_while_they_are_read_are_never_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ async def serving(
     server = build_server(config, servicer, readiness, metrics, in_flight, gate, tracing)
     port = bind(server, config.grpc)
     await server.start()
-    await readiness.set(serving=loaded)
+    readiness.set(serving=loaded)
     model, batcher = assemble(cast(Runtime, runtime), config, metrics, tokenizers, tracing)
     running = asyncio.create_task(batcher.run())
     if loaded:

@@ -25,7 +25,8 @@ def header(name: str, value: str) -> bytes:
 
 
 def headers(method: str, more: Mapping[str, str]) -> bytes:
-    fields = {":method": "POST", ":scheme": "http", ":path": f"/headlight.v1.HeadlightService/{method}"}
+    path = method if method.startswith("/") else f"/headlight.v1.HeadlightService/{method}"
+    fields = {":method": "POST", ":scheme": "http", ":path": path}
     fields |= {":authority": "test", "te": "trailers", "content-type": "application/grpc"}
     return b"".join(header(name, value) for name, value in (*fields.items(), *more.items()))
 
@@ -48,7 +49,7 @@ class ClosedWindow:
         )
 
     def ask(self, method: str, message: bytes, metadata: Mapping[str, str] | None = None) -> None:
-        """Start a unary call."""
+        """Start a call with one message: of a method of ours, or of any by its whole path."""
         stream, self._next = self._next, self._next + 2
         prefixed = b"\x00" + struct.pack(">I", len(message)) + message
         self._writer.write(frame(HEADERS, END_HEADERS, stream, headers(method, metadata or {})))

@@ -41,11 +41,12 @@ TEXTS = {
     "log_level": ("debug", "debug"),
     "check": ("true", True),
     "health": ("0.0.0.0:50052", Address("0.0.0.0", 50052)),
-    **{name: ("file", Path("file")) for name in ("tls_cert", "tls_key", "tls_client_ca", "auth_tokens")},
+    **{name: ("file", Path("file")) for name in ("tls_cert", "tls_key", "tls_ca", "tls_client_ca", "auth_tokens")},
 }
 WITH = {  # what an option means nothing without
     "tls_cert": {"tls_key": "k"},
     "tls_key": {"tls_cert": "c"},
+    "tls_ca": {"tls_cert": "c", "tls_key": "k"},
     "tls_client_ca": {"tls_cert": "c", "tls_key": "k"},
     "quota_tokens_per_second": {"auth_tokens": "t"},
 }
@@ -96,6 +97,7 @@ def test_check_needs_no_value() -> None:
         ((*BUNDLE, "--max-output-bytes", "2000"), "--max-output-bytes is too small for --max-unary-resp"),
         ((*BUNDLE, "--tls-cert", "c"), "--tls-cert and --tls-key are needed together"),
         ((*BUNDLE, "--tls-key", "k"), "--tls-cert and --tls-key are needed together"),
+        ((*BUNDLE, "--tls-ca", "a"), "--tls-ca needs --tls-cert and --tls-key"),
         ((*BUNDLE, "--tls-client-ca", "a"), "--tls-client-ca needs --tls-cert and --tls-key"),
         ((*BUNDLE, "--quota-tokens-per-second", "9"), "needs --auth-tokens or --tls-client-ca; without either"),
         ((*BUNDLE, "--quota-burst-seconds", "0"), "--quota-burst-seconds is '0'; it must be a number from 1"),

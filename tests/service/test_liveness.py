@@ -19,6 +19,7 @@ from service.transport import build_health_server
 from tests.service.batching import Clock, Setup, running
 from tests.service.conftest import Serve
 from tests.service.fakes import item
+from tests.service.raw import closed_window
 
 STUCK = 60.0
 
@@ -107,7 +108,7 @@ async def test_one_long_text_has_as_much_more_time_as_it_is_larger_than_a_batch(
         await setup.started()
         setup.clock.now += 10 * STUCK
         assert where(liveness) is None
-        setup.clock.now += 10
+        setup.clock.now += STUCK
         assert where(liveness)
         setup.engine.gate.set()
         await answer
@@ -165,7 +166,7 @@ async def test_whoever_asks_is_told_when_it_changes() -> None:
             raise asyncio.CancelledError
         still[0] = following
 
-    async def tell(stuck: bool) -> None:
+    def tell(stuck: bool) -> None:
         told.append(stuck)
 
     with pytest.raises(asyncio.CancelledError):
@@ -187,19 +188,43 @@ async def test_each_name_tells_its_own(serve: Serve) -> None:
             return {name: own.get(name, ready) for name in NAMES}
 
         assert await answers(service.channel) == told(ready=False, started=False, alive=True)
-        await service.readiness.set(serving=True)
+        service.readiness.set(serving=True)
         assert await answers(service.channel) == told(ready=True, started=True, alive=True)
-        await service.readiness.set_stuck(True)
+        service.readiness.set_stuck(True)
         assert await answers(service.channel) == told(ready=False, started=True, alive=False)
-        await service.readiness.set_stuck(False)
+        service.readiness.set_stuck(False)
         assert await answers(service.channel) == told(ready=True, started=True, alive=True)
-        await service.readiness.set(serving=False)
+        service.readiness.set(serving=False)
         assert await answers(service.channel) == told(ready=False, started=True, alive=True)
+
+
+async def test_a_watcher_who_does_not_read_holds_up_nobody() -> None:
+    readiness = Readiness()
+    server = build_health_server(readiness)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    target = f"127.0.0.1:{port}"
+    async with closed_window(target) as deaf, grpc.aio.insecure_channel(target) as open_channel:
+        channel: Any = open_channel
+        for name in NAMES:
+            request = health_pb2.HealthCheckRequest(service=name)
+            deaf.ask("/grpc.health.v1.Health/Watch", request.SerializeToString())
+        async with asyncio.timeout(30):
+            while len(readiness.servicer._watchers) < len(NAMES):
+                await asyncio.sleep(0.01)
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service="readiness"))
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        readiness.set(serving=True)
+        assert (await asyncio.wait_for(watch.read(), 30)).status == health_pb2.HealthCheckResponse.SERVING
+        assert all((await answers(channel)).values())
+        watch.cancel()
+    await asyncio.wait_for(server.stop(None), 30)
+    assert not readiness.servicer._watchers
 
 
 async def test_the_port_for_probes_serves_health_and_nothing_else() -> None:
     readiness = Readiness()
-    await readiness.set(serving=True)
+    readiness.set(serving=True)
     server = build_health_server(readiness)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

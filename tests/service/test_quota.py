@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headlight.errors import EngineError
+from headlight.errors import DeadlineExceeded, EngineError
 from service import quota as module
 from service.admission import Shed, Shortage
 from service.quota import Bucket, Quotas, charge, has_read, look_ahead, on_account_of
@@ -46,6 +46,17 @@ def test_what_fails_is_paid_back_and_what_nobody_waits_for_is_not() -> None:
     with pytest.raises(asyncio.CancelledError), bucket.charge(60):
         raise asyncio.CancelledError
     assert bucket.level == 40
+
+
+def test_what_was_computed_of_a_failed_request_is_paid_and_so_is_all_that_a_deadline_cut_short() -> None:
+    bucket = Bucket(1, 100, Clock())
+    with contextlib.suppress(EngineError), bucket.charge(80) as charge:
+        charge.done += 30
+        raise EngineError("the model failed")
+    assert bucket.level == 70
+    with contextlib.suppress(DeadlineExceeded), bucket.charge(50):
+        raise DeadlineExceeded("the caller's own")
+    assert bucket.level == 20
 
 
 def test_a_request_larger_than_the_bucket_needs_a_full_one_and_owes_the_rest() -> None:

@@ -254,7 +254,7 @@ async def test_health_is_told_to_those_who_ask_and_those_who_watch(serve: Serve)
         await refused(stub.Check(health_pb2.HealthCheckRequest(service="x")), grpc.StatusCode.NOT_FOUND)
         watch = stub.Watch(health_pb2.HealthCheckRequest(service=SERVICE))
         assert (await watch.read()).status == status.SERVING
-        await service.readiness.set(serving=False)
+        service.readiness.set(serving=False)
         assert (await watch.read()).status == status.NOT_SERVING
         assert service.in_flight.idle.is_set(), "a watch does not hold up the end"
         watch.cancel()

@@ -33,15 +33,19 @@ def pairs(authority: Authority) -> list[Pair]:
 class Server:
     """A server that has a certificate, in files of its own."""
 
-    def __init__(self, folder: Path, authority: Authority, pair: Pair, mutual: bool) -> None:
+    def __init__(self, folder: Path, authority: Authority, pair: Pair, mutual: bool, ca: Path | None = None) -> None:
         self.cert, self.key, self.client_ca = folder / "tls.crt", folder / "tls.key", folder / "ca.crt"
         self.refused = 0
         self._root = authority.cert.read_bytes()
         self.client_ca.write_bytes(self._root)
         pair.write_to(self.cert, self.key)
-        self.certificates = Certificates(self.cert, self.key, self.client_ca if mutual else None, self._count)
+        self.certificates = Certificates(self.cert, self.key, ca, self.client_ca if mutual else None, self._count)
         self.server = build_health_server(Readiness())
         self.port = self.server.add_secure_port("127.0.0.1:0", self.certificates.credentials())
+
+    def trust(self, authority: Authority) -> None:
+        """Have new connections trust another one."""
+        self._root = authority.cert.read_bytes()
 
     def _count(self) -> None:
         self.refused += 1
@@ -118,6 +122,35 @@ async def test_what_cannot_be_used_is_refused_and_the_one_before_stays(
     assert await server.certificate(client) == "version-1"
 
 
+async def test_a_pair_of_a_foreign_authority_is_refused_where_one_is_named(
+    tmp_path: Path, authority: Authority, pairs: list[Pair], quiet_logs: pytest.LogCaptureFixture
+) -> None:
+    own = tmp_path / "own.crt"
+    own.write_bytes(authority.cert.read_bytes())
+    made = Server(tmp_path, authority, pairs[0], mutual=False, ca=own)
+    await made.server.start()
+    other = Authority(tmp_path / "other")
+    foreign = other.sign("foreign", days=20)
+    foreign.write_to(made.cert, made.key)
+    for _ in range(3):
+        assert await made.certificate() == "version-0"
+    assert events(quiet_logs) == ["tls_refused"]
+    assert made.refused == 1
+    assert "does not come from an authority that it must come from" in quiet_logs.text
+    pairs[1].write_to(made.cert, made.key)
+    assert await made.certificate() == "version-1"
+    own.write_bytes(other.cert.read_bytes())  # not the authority of the pair in use
+    assert await made.certificate() == "version-1"
+    assert made.refused == 2
+    own.write_bytes(authority.cert.read_bytes() + other.cert.read_bytes())  # as it is replaced: both, for a while
+    assert await made.certificate() == "version-1"
+    assert made.refused == 2
+    foreign.write_to(made.cert, made.key)
+    made.trust(other)
+    assert await made.certificate() == "version-15"
+    await made.server.stop(None)
+
+
 async def test_a_new_authority_of_clients_is_taken_too(tmp_path: Path, authority: Authority, pairs: list[Pair]) -> None:
     made = Server(tmp_path / "", authority, pairs[0], mutual=True)
     await made.server.start()
@@ -136,12 +169,18 @@ async def test_a_new_authority_of_clients_is_taken_too(tmp_path: Path, authority
 
 def test_at_start_a_bad_pair_is_an_error_that_says_why(tmp_path: Path, authority: Authority, pairs: list[Pair]) -> None:
     with pytest.raises(ConfigError, match="--tls-cert, --tls-key: the key is not that of the certificate"):
-        Certificates(pairs[0].cert, pairs[1].key, None, lambda: None)
+        Certificates(pairs[0].cert, pairs[1].key, None, None, lambda: None)
     with pytest.raises(ConfigError, match=r"none\.crt cannot be read: No such file"):
-        Certificates(tmp_path / "none.crt", pairs[0].key, None, lambda: None)
+        Certificates(tmp_path / "none.crt", pairs[0].key, None, None, lambda: None)
+    with pytest.raises(ConfigError, match="--tls-ca: the certificate is refused: it does not come from an authority"):
+        Certificates(*pairs[0], Authority(tmp_path / "other").cert, None, lambda: None)
     (tmp_path / "empty").touch()
+    with pytest.raises(
+        ConfigError, match="--tls-ca: the file of the certificate's own authorities holds no certificate"
+    ):
+        Certificates(*pairs[0], tmp_path / "empty", None, lambda: None)
     with pytest.raises(ConfigError, match="--tls-client-ca: the file of authorities holds no certificate"):
-        Certificates(*pairs[0], tmp_path / "empty", lambda: None)
+        Certificates(*pairs[0], None, tmp_path / "empty", lambda: None)
 
 
 async def test_a_handshake_does_not_read_files_that_did_not_change(

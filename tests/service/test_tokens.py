@@ -78,7 +78,9 @@ def test_a_changed_file_is_taken_within_a_second(setup: Setup) -> None:
     assert setup.caller(f"Bearer {SECOND}") == "other"
 
 
-@pytest.mark.parametrize("broken", ["", "# none\n", "search\n", f"search {FIRST} more\n", "search short\n"])
+@pytest.mark.parametrize(
+    "broken", ["", "# none\n", "search\n", f"search {FIRST} more\n", "search short\n", FILE + f"other {FIRST[:-3]}"]
+)
 def test_a_broken_file_changes_nothing_and_is_told(setup: Setup, broken: str, caplog: pytest.LogCaptureFixture) -> None:
     setup.change(broken)
     with caplog.at_level(logging.ERROR):
@@ -87,6 +89,7 @@ def test_a_broken_file_changes_nothing_and_is_told(setup: Setup, broken: str, ca
     assert setup.refused == 1
     [record] = caplog.records
     assert vars(record)["event"] == "tokens_refused"
+    assert "--auth-tokens: " in record.getMessage()
     assert FIRST not in record.getMessage()
     setup.change(f"again {FIRST}\n")
     assert setup.caller(f"Bearer {FIRST}") == "again"
@@ -97,6 +100,10 @@ def test_a_broken_file_changes_nothing_and_is_told(setup: Setup, broken: str, ca
     [
         ("", "holds 0 tokens"),
         ("a\n", "line 1: has 1 words"),
+        (
+            f"a {SECOND}\nb {FIRST}",
+            "line 2: has no end, so the file may be half written; the last line, too, must end with",
+        ),
         (f"# x\n\na b {FIRST}\n", "line 3: has 3 words"),
         (f"-a {FIRST}\n", "line 1: the name"),
         ("a sha256:12\n", "line 1: sha256: must be followed by 64"),

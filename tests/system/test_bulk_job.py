@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from headlight import Client
+from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT, Service
 
 SCRIPT = ROOT / "deploy" / "examples" / "bulk-job" / "bulk.sh"
@@ -18,7 +19,12 @@ SHARDS = 2
 
 
 def worker(
-    data: Path, index: int, target: str, programs: Path = Path(sys.executable).parent
+    data: Path,
+    index: int,
+    target: str,
+    *arguments: str,
+    programs: Path = Path(sys.executable).parent,
+    token_file: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     environment = {
         "PATH": f"{programs}:{os.environ['PATH']}",
@@ -27,9 +33,10 @@ def worker(
         "JOB_COMPLETION_INDEX": str(index),
         "HEADLIGHT_TARGET": target,
     }
-    return subprocess.run(
-        ["/bin/sh", str(SCRIPT)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
+    if token_file is not None:
+        environment["HEADLIGHT_TOKEN_FILE"] = str(token_file)
+    command = ["/bin/sh", str(SCRIPT), *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.fixture
@@ -74,6 +81,29 @@ def test_what_the_service_failed_is_left_for_another_try(data: Path) -> None:
     python = data / "bin" / "python"
     python.write_text("#!/bin/sh\necho away >&2\nexit 1\n", encoding="utf-8")
     python.chmod(0o755)
-    done = worker(data, 0, "127.0.0.1:1", data / "bin")
+    done = worker(data, 0, "127.0.0.1:1", programs=data / "bin")
     assert (done.returncode, done.stderr) == (1, "away\n")  # at the first file: the others would fare no better
     assert outputs(data) == []
+
+
+def test_a_model_that_is_not_there_is_left_for_another_try(rope: Service, data: Path) -> None:
+    done = worker(data, 0, rope.target, "--model", "other")
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count("headlight: ") == 1  # at the first file
+    assert outputs(data) == []
+
+
+def test_a_token_that_is_not_known_yet_is_left_for_another_try(data: Path) -> None:
+    """Not 2, by which the Job would give the part up: tokens are replaced in two places, one a moment before the other."""
+    known, mine = data / "tokens", data / "token"
+    known.write_text("bulk the-token-of-bulk-jobs\n", encoding="ascii")
+    mine.write_text("another-token-altogether\n", encoding="ascii")
+    with Service(bundle_of("docs-rope"), "--auth-tokens", str(known)) as service:
+        refused = worker(data, 0, service.target, token_file=mine)
+        assert refused.returncode == 1, refused.stderr
+        assert "--token-file" in refused.stderr
+        assert outputs(data) == []
+        mine.write_text("the-token-of-bulk-jobs\n", encoding="ascii")
+        again = worker(data, 0, service.target, token_file=mine)
+    assert again.returncode == 0, again.stderr
+    assert outputs(data) == ["part 0.npz", "part 2.npz", "part 4.npz"]

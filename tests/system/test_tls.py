@@ -58,6 +58,7 @@ def pair_files(pair: Pair, authority: Authority) -> dict[str, bytes]:
         "tls_crt": pair.cert.read_bytes(),
         "tls_key": pair.key.read_bytes(),
         "ca_crt": authority.cert.read_bytes(),
+        "own_crt": authority.cert.read_bytes(),
     }
 
 
@@ -81,7 +82,7 @@ def secret(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Se
 @pytest.fixture(scope="module")
 def mutual(secret: Secret) -> Iterator[Service]:
     """A service with mutual TLS, its certificates in a mounted Secret."""
-    files = {"--tls-cert": "tls.crt", "--tls-key": "tls.key", "--tls-client-ca": "ca.crt"}
+    files = {"--tls-cert": "tls.crt", "--tls-key": "tls.key", "--tls-ca": "own.crt", "--tls-client-ca": "ca.crt"}
     options = [part for option, name in files.items() for part in (option, str(secret.path(name)))]
     with Service(bundle_of("docs-rope"), *options, "--health", "127.0.0.1:0") as service:
         yield service
@@ -174,9 +175,9 @@ async def test_ten_rotations_under_load_fail_no_handshake_and_no_call(
     assert metric(mutual, EXPIRY) == max(used)
 
 
-@pytest.mark.parametrize("fault", ["expired", "half", "mixed", "authority"])
+@pytest.mark.parametrize("fault", ["expired", "half", "mixed", "authority", "foreign"])
 async def test_what_cannot_be_used_is_refused_and_the_one_before_stays(
-    mutual: Service, secret: Secret, authority: Authority, client_pair: Pair, fault: str
+    mutual: Service, secret: Secret, authority: Authority, client_pair: Pair, fault: str, tmp_path: Path
 ) -> None:
     good = pair_files(authority.sign("before", days=9), authority)
     secret.write(**good)
@@ -188,6 +189,7 @@ async def test_what_cannot_be_used_is_refused_and_the_one_before_stays(
         "half": {**later, "tls_crt": later["tls_crt"][:300]},
         "mixed": {**good, "tls_crt": later["tls_crt"]},
         "authority": {**later, "ca_crt": later["ca_crt"][: len(later["ca_crt"]) // 2]},
+        "foreign": pair_files(Authority(tmp_path / "foreign").sign("foreign", days=12), authority),
     }
     secret.write(**bad[fault])
     for _ in range(3):

@@ -28,13 +28,17 @@ def run_service(*options: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_at_start_what_cannot_be_used_is_exit_2(tmp_path: Path) -> None:
-    authority = Authority(tmp_path / "authority")
+    authority, other = Authority(tmp_path / "authority"), Authority(tmp_path / "other")
     client_pair = authority.sign("good")
     expired = authority.sign("expired", days=-1)
     tokens = tmp_path / "tokens"
     tokens.write_text("search too-short\n", encoding="ascii")
     for options, problem in (
         (("--tls-cert", client_pair.cert, "--tls-key", expired.key), "the key is not that of the certificate"),
+        (
+            ("--tls-cert", client_pair.cert, "--tls-key", client_pair.key, "--tls-ca", other.cert),
+            "--tls-cert, --tls-key, --tls-ca: the certificate is refused: it does not come from an authority",
+        ),
         (("--auth-tokens", tokens), "--auth-tokens: line 1: a token must have at least 16"),
     ):
         done = run_service(*options)

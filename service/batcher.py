@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("service.batcher")
 ENDING = "the service is shutting down; try another replica"
 EXPIRED = "the deadline passed in the queue; what had not started never will"
-ATTENTION_LENGTH = 2048  # tokens, from which on attention can take longer than all else: six times a small model's width
+# Tokens, from which on attention can take longer than all else: some six times the width of a small model.
+ATTENTION_LENGTH = 2048
 FAILURES_BEFORE_PROBE = 3  # batches in a row; one caller's bad luck is not yet a broken device
 
 

@@ -45,7 +45,7 @@ TOKENIZER_THREADS = 2  # tokenising is some 50 µs a text; more threads would on
 # as UNAVAILABLE instead, which every client may, and a little longer where more keep coming: until there is a pause. Not for
 # long, or one who retries would meet us again and again.
 REFUSE_SECONDS = 0.1
-PAUSE_SECONDS, PAUSE_LIMIT = 0.02, 0.2
+PAUSE_SECONDS, PAUSE_LIMIT = 0.06, 0.4
 LOST_FLUSH_SECONDS = 0.5  # where an engine is lost: whoever waits for the process to end should not wait long
 FLUSH_SECONDS = 2.0  # at most, of what is left of the grace time, for the last spans to reach their collector
 

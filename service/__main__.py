@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from headlight.errors import BundleError
 from service import logs, security, tracing
-from service.config import Config, ConfigError
+from service.commandline import ConfigError
+from service.config import Config
 from service.loading import load
 from service.memory import settle_allocator
 from service.server import EXIT_BUNDLE, EXIT_CONFIG, EXIT_FAILED, EXIT_OK, Server, end_at_once

@@ -3,55 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from headlight.errors import DeadlineExceeded, DeviceFull, DeviceLost, HeadlightError, Unavailable
+from headlight.errors import DeadlineExceeded, DeviceFull, DeviceLost, Unavailable
 from headlight.priority import Priority
-from headlight.runtime.items import EncodeItem, ItemResult
+from headlight.runtime.items import EncodeItem
 from headlight.runtime.rounding import AS_LONG, Rounding
-from headlight.runtime.values import Role
+from service.engines import Engine, Engines
 from service.groups import Answer, Group, Slot
-from service.halving import Outcome, run_halved
+from service.halving import Outcome
 from service.heartbeat import Heartbeat
 from service.lanes import Batch, Budget, Entry, LaneKey
 from service.permits import Permit
 from service.policy import Lanes
 from service.streams import Started, Streams
-from service.threads import WorkerThreads
 from service.tracing import CURRENT, stage
 
 if TYPE_CHECKING:
     from service.spans import BatchTracing
 
-log = logging.getLogger("service.batcher")
 ENDING = "the service is shutting down; try another replica"
 EXPIRED = "the deadline passed in the queue; what had not started never will"
 # Tokens, from which on attention can take longer than all else: some six times the width of a small model.
 ATTENTION_LENGTH = 2048
-FAILURES_BEFORE_PROBE = 3  # batches in a row; one caller's bad luck is not yet a broken device
-
-
-class Run(Protocol):
-    """Encodes one batch, on all threads where it is `wide` and they can be had; raises EngineError, or DeviceFull."""
-
-    def __call__(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]: ...
-
-
-class Engine(NamedTuple):
-    """What the batcher needs of a model. Both functions are called from its threads."""
-
-    run: Run
-    probe: Callable[[], None]  # raises unless the model still computes what it should
-    wide: frozenset[Role] = frozenset()  # whose batches can have all threads while others have those of a stream
-
-
-class EngineLost(HeadlightError):
-    """Batches fail and so does the probe, or a GPU is lost: the process cannot go on."""
 
 
 class BatchReport(NamedTuple):
@@ -99,22 +76,19 @@ class Batcher:
             tracing: makes a span of each batch with a traced request.
             clock: seconds, monotonic.
         """
-        self._engines = engines
+        self._engines = Engines(engines, 2 * streams)  # threads: interactive batches do not wait for bulk
         self._budgets = budgets
         self.heart = Heartbeat(clock)
         self._lanes: Lanes[Slot] = Lanes(budgets, bulk_seconds=bulk_seconds)
         self._rounding = rounding
         self._streams = Streams(streams)
-        self._threads = WorkerThreads(2 * streams, "engine", behind=True)  # interactive ones do not wait for bulk
         self._observe = observe
         self._on_cancel = on_cancel
         self._tracing = tracing
         self._clock = clock
         self._work = asyncio.Event()
         self._waiting: set[Group] = set()
-        self._failures: dict[str, int] = dict.fromkeys(engines, 0)
         self._closed = False
-        self._lost = False  # an engine is: nothing is answered any more
 
     async def submit(
         self,
@@ -142,7 +116,7 @@ class Batcher:
             DeviceFull: one of them was too large for the memory of a GPU, and so were its halves.
             Unavailable: the batcher has ended.
         """
-        if self._closed or self._lost:
+        if self._closed or self._engines.lost:
             raise Unavailable(ENDING)
         if not permit.amount:
             raise RuntimeError("the permit has been given back already. This is a bug.")
@@ -196,8 +170,7 @@ class Batcher:
 
     def _begin(self, batch: Batch[Slot]) -> Started:
         lane, priority = batch.entries[0].lane, batch.entries[0].priority
-        wide = lane.role in self._engines[lane.model].wide
-        return self._streams.begin(priority, self._lanes.waiting("interactive"), wide)
+        return self._streams.begin(priority, self._lanes.waiting("interactive"), self._engines.can_be_wide(lane))
 
     def _enqueue(self, lane: LaneKey, items: Sequence[EncodeItem], deadline: float, priority: Priority) -> Group:
         group = Group(asyncio.get_running_loop().create_future(), [None] * len(items), len(items))
@@ -234,16 +207,12 @@ class Batcher:
         self._closed = True
         for group in self._waiting:
             group.fail(Unavailable(ENDING))
-        self._threads.close()
+        self._engines.close()
 
     async def _execute(self, batch: Batch[Slot], started: Started) -> None:
         """Run one batch; its stream is free again afterwards."""
         model = batch.entries[0].lane.model
-        run, begun = self._engines[model].run, self._clock()
-        # One larger than its lane's budget, as one long text is, has as much more time; and as much again for attention, whose share
-        # grows with the length.
-        longest = max(entry.length for entry in batch.entries)
-        patience = batch.padded / self._budgets[batch.entries[0].lane].tokens * (1 + longest / ATTENTION_LENGTH)
+        begun, patience = self._clock(), self._patience(batch)
         self.heart.begin(patience)
         self.heart.beat()
         span, failed = None, True
@@ -252,8 +221,7 @@ class Batcher:
                 span = self._tracing.begin(batch, wide=started.wide)
             try:
                 items = [entry.value.item for entry in batch.entries]
-                run_all = functools.partial(run_halved, functools.partial(run, wide=started.wide), items)
-                results = await self._threads.start(run_all)
+                results = await self._engines.run(model, items, wide=started.wide)
                 failed = False
             finally:
                 for entry in batch.entries:
@@ -270,18 +238,24 @@ class Batcher:
             self.heart.beat()
             self._work.set()  # for those who wait for a stream
 
+    def _patience(self, batch: Batch[Slot]) -> float:
+        """How many times as long as others a batch may take, for its heartbeat.
+
+        One larger than its lane's budget, as one long text is, has as much more time; and as much again for attention, whose share
+        grows with the length.
+        """
+        longest = max(entry.length for entry in batch.entries)
+        return batch.padded / self._budgets[batch.entries[0].lane].tokens * (1 + longest / ATTENTION_LENGTH)
+
     async def _answer(self, batch: Batch[Slot], outcomes: list[Outcome], started: float, wide: bool) -> None:
         """Deliver what there is, and tell of a full memory those for whom there is nothing."""
-        if self._lost:  # meanwhile, by another batch: what this one computed beside it is not to be believed either
+        if (
+            self._engines.lost
+        ):  # meanwhile, by another batch: what this one computed beside it is not to be believed either
             self._refuse(batch, Unavailable(ENDING))
             return
         self._deliver(batch, outcomes, started, wide)
-        model = batch.entries[0].lane.model
-        full = [outcome for outcome in outcomes if isinstance(outcome, DeviceFull)]
-        if len(full) == len(outcomes):  # a device that is ill gives no memory either
-            await self._probe(model, full[0])
-        else:
-            self._failures[model] = 0
+        await self._engines.ran(batch.entries[0].lane.model, outcomes)
 
     def _deliver(self, batch: Batch[Slot], outcomes: list[Outcome], started: float, wide: bool) -> None:
         seconds, complete = self._clock() - started, True
@@ -307,29 +281,7 @@ class Batcher:
 
     async def _failed(self, model: str, batch: Batch[Slot], error: Exception) -> None:
         """Fail the groups of a batch, and find out whether the engine is to blame."""
-        if isinstance(error, DeviceLost):
-            first, self._lost = not self._lost, True
-            # Not Unavailable: what broke one device is not to be sent to the next by a client that retries.
-            self._refuse(batch, error if first else Unavailable(ENDING))
-            raise self._lost_for_good(model, error) from error
-        self._refuse(batch, error)
-        self._failures[model] += 1
-        if self._failures[model] >= FAILURES_BEFORE_PROBE:
-            await self._probe(model, error)
-
-    async def _probe(self, model: str, error: Exception) -> None:
-        """Have the engine compute what is known. Raises EngineLost where it does not, or wrongly."""
-        log.warning("batches keep failing; probing the engine", extra={"event": "engine_probe", "model": model})
-        try:
-            await self._threads.start(self._engines[model].probe)
-        except DeviceFull:  # its memory still is, which is no illness
-            pass
-        except Exception as lost:
-            self._lost = True
-            raise self._lost_for_good(model, lost) from error
-        self._failures[model] = 0
-
-    def _lost_for_good(self, model: str, why: Exception) -> EngineLost:
-        kind = type(why).__name__
-        log.critical("the engine does not recover", extra={"event": "engine_lost", "model": model, "kind": kind})
-        return EngineLost(f"the engine of {model} does not recover")
+        # Of a lost device the first is told as it is, not as Unavailable: a client that retries would send to the next what broke it.
+        known = isinstance(error, DeviceLost) and self._engines.lost
+        self._refuse(batch, Unavailable(ENDING) if known else error)
+        await self._engines.failed(model, error)

@@ -10,16 +10,11 @@ from typing import Any
 
 from headlight.runtime.providers import PRECISIONS, PROVIDERS
 from service.admission import largest_output
-from service.commandline import flag_of, parser_of
+from service.commandline import ConfigError, read
 from service.logs import LEVELS
 from service.parsing import Address, address, at_least, between, digest, endpoint, flag, lengths, one_of
 
-PREFIX = "HEADLIGHT_"
 SECONDS = between(0, 86400)
-
-
-class ConfigError(ValueError):
-    """An option has a value that cannot be used; the message names the option and the remedy."""
 
 
 def option(parse: Callable[[str], Any], why: str) -> Mapping[str, Any]:
@@ -260,19 +255,7 @@ class Config:
             ConfigError: naming the option (or the variable) and what it must be.
             SystemExit: after --help.
         """
-        given = vars(parser_of(dataclasses.fields(cls), PREFIX, ConfigError).parse_args(arguments))
-        values = {}
-        for known in dataclasses.fields(cls):
-            source, text = flag_of(known.name), given[known.name]
-            if text is None:
-                source = PREFIX + known.name.upper()
-                text = environ.get(source)
-            if text is None:
-                continue
-            try:
-                values[known.name] = known.metadata["parse"](text)
-            except ValueError as error:
-                raise ConfigError(f"{source} is {text!r:.80}; it {error}") from None
+        values = read(dataclasses.fields(cls), arguments, environ)
         if "bundle" not in values:
             raise ConfigError("--bundle is missing; give the directory that `python -m export` wrote")
         config = cls(**values)
@@ -281,24 +264,23 @@ class Config:
 
     def _check(self) -> None:
         """See that the options fit each other."""
-        config = self
-        if config.max_request_tokens > config.max_queue_tokens:
-            have = f"--max-request-tokens is {config.max_request_tokens}, --max-queue-tokens {config.max_queue_tokens}"
+        if self.max_request_tokens > self.max_queue_tokens:
+            have = f"--max-request-tokens is {self.max_request_tokens}, --max-queue-tokens {self.max_queue_tokens}"
             raise ConfigError(f"{have}; the queue must hold at least one request")
-        if config.max_request_bytes > config.max_queue_bytes:
-            have = f"--max-request-bytes is {config.max_request_bytes}, --max-queue-bytes {config.max_queue_bytes}"
+        if self.max_request_bytes > self.max_queue_bytes:
+            have = f"--max-request-bytes is {self.max_request_bytes}, --max-queue-bytes {self.max_queue_bytes}"
             raise ConfigError(f"{have}; the process must hold at least one request")
-        if config.max_output_bytes and largest_output(config.max_output_bytes) < config.max_unary_response_bytes:
+        if self.max_output_bytes and largest_output(self.max_output_bytes) < self.max_unary_response_bytes:
             problem = "is too small for --max-unary-response-bytes; the process must hold one answer, and a reserve"
             raise ConfigError(f"--max-output-bytes {problem}")
-        if (config.tls_cert is None) != (config.tls_key is None):
+        if (self.tls_cert is None) != (self.tls_key is None):
             raise ConfigError("--tls-cert and --tls-key are needed together; give both, or neither")
-        if config.tls_ca is not None and config.tls_cert is None:
+        if self.tls_ca is not None and self.tls_cert is None:
             raise ConfigError(
                 "--tls-ca needs --tls-cert and --tls-key, whose authority it is; for callers' use --tls-client-ca"
             )
-        if config.tls_client_ca is not None and config.tls_cert is None:
+        if self.tls_client_ca is not None and self.tls_cert is None:
             raise ConfigError("--tls-client-ca needs --tls-cert and --tls-key: without TLS nobody shows a certificate")
-        if config.quota_tokens_per_second is not None and config.auth_tokens is None and config.tls_client_ca is None:
+        if self.quota_tokens_per_second is not None and self.auth_tokens is None and self.tls_client_ca is None:
             problem = "needs --auth-tokens or --tls-client-ca; without either nobody knows one client from another"
             raise ConfigError(f"--quota-tokens-per-second {problem}")

@@ -18,8 +18,10 @@ from headlight.runtime.onnx_session import gpu_installed
 from headlight.runtime.rounding import Rounding
 from service.admission import RESERVE, Admission, largest_output
 from service.answers import model_ref
-from service.batcher import Batcher, BatchReport, Engine
-from service.config import Config, ConfigError
+from service.batcher import Batcher, BatchReport
+from service.commandline import ConfigError
+from service.config import Config
+from service.engines import Engine
 from service.lanes import Budget, LaneKey
 from service.metrics import Metrics, ModelMetrics
 from service.served import ServedModel

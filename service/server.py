@@ -16,7 +16,8 @@ import grpc
 
 from headlight.errors import BundleError
 from headlight.runtime import Runtime
-from service.config import Config, ConfigError
+from service.commandline import ConfigError
+from service.config import Config
 from service.health import Readiness
 from service.http import Router, routes, serve_http
 from service.inflight import InFlight

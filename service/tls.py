@@ -11,7 +11,7 @@ import grpc
 
 from headlight.pem import check_authorities, check_pair
 from headlight.watched import Watched
-from service.config import ConfigError
+from service.commandline import ConfigError
 from service.logs import describe
 
 log = logging.getLogger("service.tls")

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from headlight.errors import Unauthenticated
 from headlight.watched import Watched
-from service.config import ConfigError
+from service.commandline import ConfigError
 
 log = logging.getLogger("service.tokens")
 LEAST_CHARACTERS = 16  # of a token: what is shorter can be found by trying

@@ -10,7 +10,7 @@ import importlib
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from service.config import ConfigError
+from service.commandline import ConfigError
 
 if TYPE_CHECKING:
     from service.spans import RequestSpans

@@ -9,7 +9,8 @@ from pathlib import PurePosixPath
 
 from deploy.check import manifests as look
 from deploy.check.manifests import Manifest
-from service.config import PREFIX, Config, ConfigError
+from service.commandline import PREFIX, ConfigError
+from service.config import Config
 from service.metrics import GAUGES
 
 CLIENT_VARIABLES = {"HEADLIGHT_TARGET", "HEADLIGHT_TOKEN_FILE"}  # of the command line `headlight`

@@ -13,7 +13,8 @@ from headlight.runtime.items import EncodeItem
 from headlight.runtime.rounding import AS_LONG, Rounding
 from headlight.runtime.values import Role
 from service.admission import Admission
-from service.batcher import Batcher, BatchReport, Engine
+from service.batcher import Batcher, BatchReport
+from service.engines import Engine
 from service.groups import Answer
 from service.lanes import Budget, LaneKey
 from tests.service.fakes import FakeEngine

@@ -7,7 +7,8 @@ import pytest
 
 from headlight.errors import EngineError, Unavailable
 from headlight.runtime.choice import whole
-from service.batcher import FAILURES_BEFORE_PROBE, BatchReport, EngineLost
+from service.batcher import BatchReport
+from service.engines import FAILURES_BEFORE_PROBE, EngineLost
 from service.lanes import LaneKey
 from tests.service.batching import Setup, lengths, running
 from tests.service.fakes import item, result

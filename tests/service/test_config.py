@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from service.config import PREFIX, Config, ConfigError
+from service.commandline import PREFIX, ConfigError
+from service.config import Config
 from service.parsing import Address
 
 BUNDLE = ("--bundle", "b")

@@ -18,8 +18,8 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from service import loading
 from service import server as server_module
-from service.batcher import EngineLost
 from service.config import Config
+from service.engines import EngineLost
 from service.halving import run_halved
 from service.health import SERVICE
 from service.parsing import Address
@@ -167,7 +167,7 @@ async def test_what_comes_back_once_the_device_is_known_to_be_lost_is_no_answer(
         setup.engine.gate.clear()
         beside = asyncio.create_task(setup.submit(item(4)))
         await setup.started()
-        setup.batcher._lost = True  # another batch's failure, seen in the same turn of the event loop
+        setup.batcher._engines.lost = True  # another batch's failure, seen in the same turn of the event loop
         setup.engine.gate.set()
         with pytest.raises(Unavailable):
             await beside

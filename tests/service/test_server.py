@@ -20,8 +20,8 @@ from headlight.errors import BundleError
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from service import server as module
-from service.batcher import FAILURES_BEFORE_PROBE
 from service.config import Config
+from service.engines import FAILURES_BEFORE_PROBE
 from service.health import LIVENESS, NAMES
 from service.parsing import Address
 from service.server import EXIT_BUNDLE, EXIT_FAILED, EXIT_OK, Server

@@ -10,7 +10,7 @@ from google.rpc.status_pb2 import Status
 import service.server  # noqa: F401  # brings every module of the service: its errors belong to the tree too
 from headlight.errors import Code, HeadlightError, InvalidInput, Overloaded
 from service.admission import Shed, Shortage
-from service.batcher import EngineLost
+from service.engines import EngineLost
 from service.status import DETAILS, PUSHBACK, STATUS_BY_CODE, Refusal, reason_of, refusal
 from service.stream import ReaderStalled
 from tests.service.calls import unpacked

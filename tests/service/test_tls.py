@@ -11,7 +11,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from service.config import ConfigError
+from service.commandline import ConfigError
 from service.health import Readiness
 from service.tls import Certificates
 from service.transport import build_health_server

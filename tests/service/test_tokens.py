@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headlight.errors import Unauthenticated
-from service.config import ConfigError
+from service.commandline import ConfigError
 from service.tokens import LOOK_SECONDS, MOST_TOKENS, AuthTokens
 from tests.service.batching import Clock
 

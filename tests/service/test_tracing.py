@@ -14,7 +14,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from service import tracing
-from service.config import Config, ConfigError
+from service.commandline import ConfigError
+from service.config import Config
 from service.telemetry import Tracing
 from tests.service.calls import request
 from tests.service.conftest import Serve

@@ -1,0 +1,100 @@
+"""The engines that batches run on: their threads, and what becomes of one that fails."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from headlight.errors import DeviceFull, DeviceLost, HeadlightError
+from headlight.runtime.items import EncodeItem, ItemResult
+from headlight.runtime.values import Role
+from service.halving import Outcome, run_halved
+from service.lanes import LaneKey
+from service.threads import WorkerThreads
+
+log = logging.getLogger("service.batcher")
+FAILURES_BEFORE_PROBE = 3  # batches in a row; one caller's bad luck is not yet a broken device
+
+
+class Run(Protocol):
+    """Encodes one batch, on all threads where it is `wide` and they can be had; raises EngineError, or DeviceFull."""
+
+    def __call__(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]: ...
+
+
+class Engine(NamedTuple):
+    """What a batch needs of a model. Both functions are called from threads of their own."""
+
+    run: Run
+    probe: Callable[[], None]  # raises unless the model still computes what it should
+    wide: frozenset[Role] = frozenset()  # whose batches can have all threads while others have those of a stream
+
+
+class EngineLost(HeadlightError):
+    """Batches fail and so does the probe, or a GPU is lost: the process cannot go on."""
+
+
+class Engines:
+    """All engines of a process, by model name. For the event loop's thread alone.
+
+    Attributes:
+        lost: one of them is, and the process ends: nothing is answered any more.
+    """
+
+    def __init__(self, engines: Mapping[str, Engine], threads: int) -> None:
+        """Nothing runs. `threads`: batches at once."""
+        self._engines = engines
+        self._threads = WorkerThreads(threads, "engine", behind=True)
+        self._failures: dict[str, int] = dict.fromkeys(engines, 0)
+        self.lost = False
+
+    def can_be_wide(self, lane: LaneKey) -> bool:
+        """Whether a batch of this lane can have all threads while others have those of a stream."""
+        return lane.role in self._engines[lane.model].wide
+
+    async def run(self, model: str, items: Sequence[EncodeItem], *, wide: bool) -> list[Outcome]:
+        """One batch. Raises whatever its engine does, but for a full memory; see `run_halved`."""
+        run = functools.partial(self._engines[model].run, wide=wide)
+        return await self._threads.start(functools.partial(run_halved, run, items))
+
+    async def ran(self, model: str, outcomes: Sequence[Outcome]) -> None:
+        """Learn what came of a batch. Raises EngineLost as `failed` does."""
+        full = [outcome for outcome in outcomes if isinstance(outcome, DeviceFull)]
+        if len(full) == len(outcomes):  # a device that is ill gives no memory either
+            await self._probe(model, full[0])
+        else:
+            self._failures[model] = 0
+
+    async def failed(self, model: str, error: Exception) -> None:
+        """Learn that a batch failed.
+
+        Raises:
+            EngineLost: a device is lost; or batches keep failing, and what is known is not computed either, or wrongly.
+        """
+        if isinstance(error, DeviceLost):
+            raise self._lost_for_good(model, error) from error
+        self._failures[model] += 1
+        if self._failures[model] >= FAILURES_BEFORE_PROBE:
+            await self._probe(model, error)
+
+    async def _probe(self, model: str, error: Exception) -> None:
+        log.warning("batches keep failing; probing the engine", extra={"event": "engine_probe", "model": model})
+        try:
+            await self._threads.start(self._engines[model].probe)
+        except DeviceFull:  # its memory still is, which is no illness
+            pass
+        except Exception as lost:
+            raise self._lost_for_good(model, lost) from error
+        self._failures[model] = 0
+
+    def _lost_for_good(self, model: str, why: Exception) -> EngineLost:
+        self.lost = True
+        kind = type(why).__name__
+        log.critical("the engine does not recover", extra={"event": "engine_lost", "model": model, "kind": kind})
+        return EngineLost(f"the engine of {model} does not recover")
+
+    def close(self) -> None:
+        """Let each thread end once it has nothing to do."""
+        self._threads.close()

@@ -14,6 +14,8 @@ from google.rpc.status_pb2 import Status
 from headlight.pb import headlight_pb2 as pb
 from service.status import DETAILS
 
+NARROW = [("grpc.http2.bdp_probe", 0)]  # else a connection that was quick so far takes in a whole answer unread
+
 
 def text_of(length: int) -> pb.Input:
     """A text of so many tokens, longer than what is tokenised in place where length is large."""

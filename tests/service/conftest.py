@@ -28,6 +28,7 @@ from service.parsing import Address
 from service.servicer import HeadlightServicer
 from service.threads import Threads
 from service.transport import bind, build_server
+from tests.service.calls import NARROW
 from tests.service.fakes import FakeEngine, FakeRuntime
 from tests.service.tracing import Kept
 
@@ -81,7 +82,7 @@ async def serving(
     running = asyncio.create_task(batcher.run())
     if loaded:
         models.add(model)
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=NARROW) as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)
         yield Service(
             f"127.0.0.1:{port}", channel, stub, runtime.engine, metrics, readiness, in_flight, servicer, models

@@ -14,6 +14,7 @@ import numpy as np
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
+from tests.service.calls import NARROW
 from tests.soak.callers import SECONDS, Callers, check_vectors, request
 from tests.soak.cut import Relay, doomed_client
 from tests.soak.ledger import Wrong
@@ -21,7 +22,6 @@ from tests.system.fuzz import METHODS, mutated, seeds
 
 SERVICE = "/headlight.v1.HeadlightService"
 EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # unknown to the stubs
-NARROW = [("grpc.http2.bdp_probe", 0)]  # else a connection that was quick so far takes in a whole answer unread
 FLOOD = 6  # calls at once
 SLOW_SECONDS = 0.05  # between two frames
 MEGABYTES = (

@@ -1,0 +1,1 @@
+"""The positional lab: what each encoding of positions does, measured and drawn with the `model/` code that is served."""

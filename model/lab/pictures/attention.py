@@ -1,0 +1,90 @@
+"""Attention of the models that reverse: what each head looks at, and what it is worth. Drawn from results.json alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+
+from model.lab.heads import antidiagonal_mass
+from model.lab.pictures.style import GREY, SCHEMES, figure, heat, legend_below, save
+from model.lab.results import select
+from model.lab.reversal import SHOWN
+
+Results = Mapping[str, Any]
+PERCENT = 100.0
+MASS_LABEL = "attention on the mirrored token, %"
+
+
+def draw(results: Results, folder: Path) -> list[Path]:
+    """All of them, into a folder."""
+    return [maps(results, folder / "attention.png"), heads(results, folder / "heads.png")]
+
+
+def shown(results: Results, scheme: str) -> Mapping[str, Any]:
+    """The run of a scheme whose attention is kept."""
+    [run] = [run for run in select(results, "reversal", "reverse", scheme) if run["seed"] == SHOWN]
+    return run
+
+
+def reversing_layer(run: Mapping[str, Any]) -> int:
+    """The layer of the head that looks at the mirrored token most."""
+    return int(np.argmax(np.max(run["antidiagonal"], axis=1)))
+
+
+def maps(results: Results, path: Path) -> Path:
+    """One sequence in four heads: learned positions, the same model without them, a model that was trained without."""
+    learned, nowhere = shown(results, "learned"), shown(results, "none")
+    rows = (
+        ("learned positions", learned["maps"][reversing_layer(learned)]),
+        ("the same,\nwithout positions", learned["blind_maps"][reversing_layer(learned)]),
+        ("trained without\npositions", nowhere["maps"][reversing_layer(nowhere)]),
+    )
+    made, grid = figure(len(rows), len(learned["maps"][0]), height=7.4, share_x=True, share_y=True)
+    for axes_row, (title, weights) in zip(grid, rows, strict=True):
+        for number, (axes, head) in enumerate(zip(axes_row, weights, strict=True)):
+            image = heat(axes, head, low=0, high=1)
+            axes.set_title(f"head {number}: {mass(head):.0f} % mirrored")
+        axes_row[0].set_ylabel(f"{title}\n\ntoken that looks")
+    for axes in grid[-1]:
+        axes.set_xlabel("token looked at")
+    made.colorbar(image, ax=[axes for row in grid for axes in row], label="attention weight", shrink=0.6)
+    return save(made, path)
+
+
+def mass(head: Any) -> float:
+    """Per cent of a map's attention that is on the mirrored token."""
+    return PERCENT * float(antidiagonal_mass(torch.tensor(head)))
+
+
+def heads(results: Results, path: Path) -> Path:
+    """Every head of every seed: what it looks at against what is lost without it."""
+    made, [row] = figure(1, 2, height=3.8, share_x=True, share_y=True)
+    for layer, axes in enumerate(row):
+        for scheme in ("sinusoidal", "learned", "rope"):
+            runs = select(results, "reversal", "reverse", scheme)
+            _points(axes, scheme, [run["antidiagonal"][layer] for run in runs], [run["lost"][layer] for run in runs])
+        axes.axhline(0, color=GREY, linewidth=1)
+        axes.set_title(f"layer {layer}")
+        axes.set_xlabel(MASS_LABEL)
+    row[0].set_ylabel("accuracy lost without the head,\npercentage points")
+    legend_below(made, row[0], 3)
+    return save(made, path)
+
+
+def _points(axes: Axes, scheme: str, masses: list[list[float]], lost: list[list[float]]) -> None:
+    style = SCHEMES[scheme]
+    axes.plot(
+        PERCENT * np.ravel(masses),
+        PERCENT * np.ravel(lost),
+        linestyle="none",
+        marker=style.marker,
+        color=style.colour,
+        markersize=7,
+        alpha=0.8,
+        label=scheme,
+    )

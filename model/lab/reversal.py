@@ -1,0 +1,53 @@
+"""Reverse a sequence, which cannot be done without positions, and copy one, which can: each scheme, trained alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from model.lab.heads import antidiagonal_mass, lost_without, maps
+from model.lab.training import SCHEMES, WINDOW, Step, Training, accuracy, held_out, save, train
+
+LENGTH = 16
+MARKED = ("none", "rope", "alibi", "alibi signed")  # schemes that know distances alone, or nothing
+SHOWN = 0  # the seed whose attention is drawn
+
+
+def trainings(seeds: range) -> list[Training]:
+    """What is to be trained."""
+    plans = [("copy", scheme, 500) for scheme in SCHEMES]
+    plans += [("reverse", scheme, 2000) for scheme in SCHEMES]
+    plans += [("reverse marked", scheme, 2000) for scheme in MARKED]
+    return [
+        Training(task=task, scheme=scheme, seed=seed, steps=steps, lengths=(LENGTH, LENGTH), rate=2e-3)
+        for task, scheme, steps in plans
+        for seed in seeds
+    ]
+
+
+def run(training: Training, checkpoints: Path, step: Step) -> dict[str, object]:
+    """Train and measure.
+
+    Returns:
+        accuracy, and `blind` without positions at test time; `curve`: [[steps, accuracy of the window that ends there], ...];
+        for "reverse" also `antidiagonal` and `lost` of each head, [L][H], and for one seed the `example` and its `maps` [L][H][S][S]
+        and `blind_maps`.
+    """
+    encoder, curve = train(training, step)
+    save(encoder, training, checkpoints)
+    examples = held_out(training, LENGTH)
+    [kind] = examples.targets
+    result: dict[str, object] = {
+        "accuracy": accuracy(encoder, examples)[kind],
+        "blind": accuracy(encoder, examples, blind=True)[kind],
+        "curve": [[(place + 1) * WINDOW, value] for place, value in enumerate(curve)],
+    }
+    if training.task == "reverse":
+        some = examples.ids[:256]
+        result["antidiagonal"] = antidiagonal_mass(maps(encoder, some)).mean(dim=1).tolist()
+        result["lost"] = lost_without(encoder, examples, kind)
+        if training.seed == SHOWN:
+            one = some[:1]
+            result["example"] = one[0].tolist()
+            result["maps"] = maps(encoder, one)[:, 0].tolist()
+            result["blind_maps"] = maps(encoder, one, blind=True)[:, 0].tolist()
+    return result

@@ -1,0 +1,78 @@
+"""Rotary positions stretched to four times the length of the training: as they are, and after a little more training there."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from model.encoder import Encoder
+from model.lab.tasks import IGNORED, Examples
+from model.lab.training import Step, Training, accuracy, held_out, name_all, save, take_steps, train
+from model.rope import RopeScaling
+
+TRAINED = (32, 64)
+FACTOR = 4
+LENGTHS = (64, 128, 256)
+THETAS = (100.0, 10000.0)
+KINDS = ("none", "linear", "ntk", "yarn")
+MORE = Training(task="recall", scheme="rope", seed=0, steps=100, lengths=(128, 256), batch=16)
+
+
+def trainings(seeds: range) -> list[Training]:
+    """What is to be trained."""
+    return [
+        Training(task="recall", scheme="rope", seed=seed, steps=4000, lengths=TRAINED, batch=32, rope_theta=theta)
+        for theta in THETAS
+        for seed in seeds
+    ]
+
+
+def more_steps(training: Training) -> int:
+    """Steps after each stretching: a fortieth of the training's."""
+    return max(1, training.steps // 40)
+
+
+def run(training: Training, checkpoints: Path, step: Step) -> dict[str, object]:
+    """Train and measure.
+
+    Returns:
+        For each kind of stretching, `zero_shot` and `tuned`: for each length, the accuracy of either question and that of "far": recall
+        over more places than the training had.
+    """
+    encoder, _ = train(training, step)
+    save(encoder, training, checkpoints)
+    result: dict[str, object] = {}
+    for kind in KINDS:
+        longer = stretched(encoder, kind)
+        zero_shot = by_length(longer, training)
+        further = dataclasses.replace(MORE, seed=training.seed, steps=more_steps(training))
+        take_steps(longer, further, step)
+        result[kind] = {"zero_shot": zero_shot, "tuned": by_length(longer, training)}
+    return result
+
+
+def stretched(encoder: Encoder, kind: str) -> Encoder:
+    """A copy of an encoder whose rotary positions are scaled."""
+    scaling = None if kind == "none" else RopeScaling(kind=kind, factor=FACTOR, trained_length=TRAINED[1])
+    copy = Encoder(dataclasses.replace(encoder.config, rope_scaling=scaling))
+    copy.load_state_dict(encoder.state_dict())
+    return copy.eval()
+
+
+def by_length(encoder: Encoder, training: Training) -> dict[str, dict[str, float]]:
+    """Accuracies at each length."""
+    found = {}
+    for length in LENGTHS:
+        examples = held_out(training, length)
+        found[str(length)] = accuracy(encoder, examples)
+        if length > TRAINED[1]:
+            found[str(length)]["far"] = far(encoder, examples)
+    return found
+
+
+def far(encoder: Encoder, examples: Examples) -> float:
+    """Accuracy of recall where the answer stands further away than any did in the training."""
+    assert examples.away is not None  # these are of "recall"
+    wanted = examples.targets["recall"]
+    chosen = (wanted != IGNORED) & (examples.away > TRAINED[1])
+    return float((name_all(encoder, examples.ids) == wanted)[chosen].float().mean())

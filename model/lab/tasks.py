@@ -1,0 +1,138 @@
+"""The lab's tasks: sequences made from a seed, and for each token the one that an encoder should name in its place.
+
+What can be scored without knowing where tokens stand is computed here too: it is the line that positions must lift a model above.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import string
+from collections.abc import Callable
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from torch import Tensor
+from torch.nn import functional
+
+SPECIAL = ("[PAD]", "[UNK]")
+FIRST = len(SPECIAL)  # id of the first symbol
+IGNORED = -100  # a target that nobody is asked for
+LETTERS = tuple(string.ascii_lowercase + "012345")  # 32 symbols
+KEYS = tuple(f"k{number}" for number in range(32))
+MARKS = ("<", ">")
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """Sequences of one length S.
+
+    Attributes:
+        ids: int64 [B, S].
+        targets: of each question, int64 [B, S]; IGNORED where nothing is asked. Questions of one kind are scored by themselves.
+        away: int64, broadcastable to [B, S]: how many places from its target each token of "recall" stands.
+    """
+
+    ids: Tensor
+    targets: dict[str, Tensor]
+    away: Tensor | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """What is asked of an encoder.
+
+    Attributes:
+        symbols: as they are written.
+        make: count, length and generator to examples.
+    """
+
+    name: str
+    symbols: tuple[str, ...]
+    make: Callable[[int, int, torch.Generator], Examples]
+
+    @property
+    def vocabulary(self) -> int:
+        """How many ids there are."""
+        return FIRST + len(self.symbols)
+
+    def tokenizer_json(self) -> str:
+        """tokenizer.json of a model of this task: symbols between spaces, nothing added."""
+        ids = {token: place for place, token in enumerate((*SPECIAL, *self.symbols))}
+        tokenizer = Tokenizer(models.WordLevel(ids, unk_token=SPECIAL[1]))
+        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        text: str = tokenizer.to_str(pretty=True)
+        return text + "\n"
+
+
+def _letters(count: int, length: int, random: torch.Generator) -> Tensor:
+    """Each drawn by itself, all alike probable: int64 [count, length]."""
+    return torch.randint(FIRST, FIRST + len(LETTERS), (count, length), generator=random)
+
+
+def _copy(count: int, length: int, random: torch.Generator) -> Examples:
+    ids = _letters(count, length, random)
+    return Examples(ids, {"copy": ids})
+
+
+def _reverse(count: int, length: int, random: torch.Generator) -> Examples:
+    ids = _letters(count, length, random)
+    return Examples(ids, {"reverse": ids.flip(1)})
+
+
+def _reverse_marked(count: int, length: int, random: torch.Generator) -> Examples:
+    """The same between two marks, which tell a scheme of distances where the ends are: `length` tokens and the marks."""
+    plain = _letters(count, length, random)
+    begin, end = (torch.full((count, 1), FIRST + len(LETTERS) + mark) for mark in range(len(MARKS)))
+    targets = functional.pad(plain.flip(1), (1, 1), value=IGNORED)
+    return Examples(torch.cat((begin, plain, end), dim=1), {"reverse": targets})
+
+
+def _recall(count: int, length: int, random: torch.Generator) -> Examples:
+    """Two questions at once: the left neighbour of each letter, and what followed the same key earlier."""
+    ids = _letters(count, length, random)
+    half, pairs = length // 2, (length // 2 - 1) // 2
+    asked = min(len(KEYS), max(1, length // 8))
+
+    def some(choices: int) -> Tensor:
+        return torch.rand(count, choices, generator=random).argsort(dim=1)[:, :asked]  # [count, asked], all different
+
+    keys = FIRST + len(LETTERS) + some(len(KEYS))
+    sources = 2 * some(pairs) + torch.randint(2, (count, 1), generator=random)  # no key follows a key there
+    places = half + some(length - half)
+    nothing = torch.full_like(ids, IGNORED)
+    answers = ids.gather(1, sources + 1)
+    ids = ids.scatter(1, sources, keys).scatter(1, places, keys)
+    left = functional.pad(ids[:, :-1], (1, 0), value=IGNORED)
+    targets = {
+        "left": torch.where(ids < FIRST + len(LETTERS), left, IGNORED),
+        "recall": nothing.scatter(1, places, answers),
+    }
+    return Examples(ids, targets, nothing.scatter(1, places, places - sources - 1))
+
+
+TASKS = {
+    task.name: task
+    for task in (
+        Task("copy", LETTERS, _copy),
+        Task("reverse", LETTERS, _reverse),
+        Task("reverse marked", LETTERS + MARKS, _reverse_marked),
+        Task("recall", LETTERS + KEYS, _recall),
+    )
+}
+
+
+def baselines(length: int, count: int = 20_000, seed: int = 0) -> dict[str, float]:
+    """Shares of right answers on "reverse" of who does not know where anything stands.
+
+    Returns:
+        "chance": of who names any symbol.
+        "multiset": of who names one of the sequence's, drawn at random: E[sum_s (n_s / S)^2], n_s being how often symbol s is there.
+        "most frequent": of who names the most frequent of them, the best that can be done: E[max_s n_s / S].
+    """
+    ids = _letters(count, length, torch.Generator().manual_seed(seed)) - FIRST
+    shares = functional.one_hot(ids, len(LETTERS)).sum(dim=1) / length  # [count, symbols]
+    return {
+        "chance": 1 / len(LETTERS),
+        "multiset": float(shares.square().sum(dim=1).mean()),
+        "most frequent": float(shares.amax(dim=1).mean()),
+    }

@@ -74,7 +74,7 @@ def train(training: Training, step: Step) -> tuple[Encoder, list[float]]:
     """Train from scratch.
 
     Returns:
-        The encoder, its weights rounded as a checkpoint holds them; and the accuracy of each WINDOW of steps, on their own new sequences.
+        The encoder, its weights rounded as a checkpoint holds them; and the accuracy of each WINDOW of steps, on new sequences.
     """
     torch.manual_seed(training.seed)
     encoder = Encoder(encoder_config(training))

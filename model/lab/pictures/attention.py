@@ -48,7 +48,7 @@ def maps(results: Results, path: Path) -> Path:
     for axes_row, (title, weights) in zip(grid, rows, strict=True):
         for number, (axes, head) in enumerate(zip(axes_row, weights, strict=True)):
             image = heat(axes, head, low=0, high=1)
-            axes.set_title(f"head {number}: {mass(head):.0f} % mirrored")
+            axes.set_title((f"head {number}\n" if axes_row is grid[0] else "") + f"{mass(head):.0f} % mirrored")
         axes_row[0].set_ylabel(f"{title}\n\ntoken that looks")
     for axes in grid[-1]:
         axes.set_xlabel("token looked at")

@@ -15,7 +15,7 @@ from model.lab.training import SCHEMES
 
 Results = Mapping[str, Any]
 PERCENT = 100.0
-QUESTIONS = {"left": "left neighbour", "recall": "recall"}
+QUESTIONS = {"left": "the left neighbour", "recall": "what followed the same key earlier"}
 
 
 def draw(results: Results, folder: Path) -> list[Path]:
@@ -73,14 +73,14 @@ def extrapolated(results: Results, path: Path) -> Path:
     """Accuracy by length, up to sixteen times that of the training."""
     made, [row] = figure(1, 2, height=3.8, share_y=True)
     at = extrapolation.LENGTHS
-    for axes, (question, title) in zip(row, QUESTIONS.items(), strict=True):
+    for axes, question in zip(row, QUESTIONS, strict=True):
         for scheme in SCHEMES:
             runs = select(results, "extrapolation", "recall", scheme)
             values = [[_accuracy(each["accuracy"][str(length)], question) for length in at] for each in runs]
             band(axes, at, values, scheme)
         mark(axes, extrapolation.TRAINED[1], "longest of the training")
         lengths(axes, at)
-        axes.set_title(title)
+        axes.set_title(f"{question}: {QUESTIONS[question]}")
     row[0].set_ylabel("right answers, %")
     row[0].set_ylim(-2, 104)
     legend_below(made, row[1], 4)
@@ -99,7 +99,7 @@ def stretched(results: Results, path: Path) -> Path:
             lengths(axes, scaling.LENGTHS)
             if row is rows[0]:
                 axes.set_xlabel("")
-                axes.set_title(f"{QUESTIONS[question]}, $\\theta$ = {theta:g}")
+                axes.set_title(f"{question}, $\\theta$ = {theta:g}")
         row[0].set_ylabel(f"{title}:\nright answers, %")
     rows[0][0].set_ylim(-2, 104)
     legend_below(made, rows[0][0], 5)

@@ -40,13 +40,14 @@ GPU_SETUP := $(GPU_VENV)/.installed
 ALL_PEERS := $(PEERS_SETUP) $(PEERS_ONNX_SETUP) $(INFINITY_SETUP) $(FAMILIES_SETUP)
 
 MODELS := docs-rope docs-sinusoidal
-MANIFESTS := $(MODELS:%=build/bundles/%/manifest.json)
+REVERSING := reverse-learned
+MANIFESTS := $(MODELS:%=build/bundles/%/manifest.json) build/bundles/$(REVERSING)/manifest.json
 # Whatever can change a graph, its weights or what the parity report says about them.
 EXPORT_SOURCES := $(filter-out model/demo.py,$(wildcard model/*.py)) $(wildcard export/*.py headlight/runtime/*.py)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup proto proto-check train evaluate export run demo test adapters families families-table system deploy-check image-check image-try lock sbom release-check soak tune monitoring lint format bench serving clean
+.PHONY: help setup proto proto-check train evaluate lab export run demo test adapters families families-table system deploy-check image-check image-try lock sbom release-check soak tune monitoring lint format bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +87,16 @@ train: $(SETUP) ## train both models anew (twenty minutes each on one core), ove
 
 evaluate: $(SETUP) ## measure the shipped models on modules they never saw; writes bench/results/evaluation.md
 	$(PY) -m model.evaluate $(MODELS:%=model/checkpoints/%) --out bench/results/evaluation.md
+
+# QUICK=1 shows that all of it runs, and writes nothing that is committed. The checkpoint that is shipped is the one that the page describes.
+LAB_QUICK := build/lab-quick
+lab: $(SETUP) ## train small models with each scheme of positions, compare and draw them; writes docs/positions.md (an hour; QUICK=1: a minute)
+ifdef QUICK
+	$(PY) -m model.lab --quick --out $(LAB_QUICK)/positions --page $(LAB_QUICK)/positions.md --checkpoints $(LAB_QUICK)/checkpoints
+else
+	$(PY) -m model.lab --checkpoints build/lab
+	cp -rT build/lab/reverse-learned-0 model/checkpoints/$(REVERSING)
+endif
 
 export: $(MANIFESTS) ## turn the checkpoints into bundles under build/bundles, proved equal to PyTorch
 

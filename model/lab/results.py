@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 FILE = "results.json"
-DIGITS = 4  # behind the point: seeds differ in the third
+DIGITS = 4  # that count: seeds differ in the third
 Results = dict[str, Any]
 Run = Mapping[str, Any]
 
@@ -34,7 +34,7 @@ def rounded(value: Any) -> Any:
         return {key: rounded(each) for key, each in value.items()}
     if isinstance(value, list):
         return [rounded(each) for each in value]
-    return round(value, DIGITS) if isinstance(value, float) else value
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
 def select(results: Mapping[str, Any], experiment: str, task: str, scheme: str) -> list[Run]:

@@ -14,9 +14,11 @@ from torch.nn import functional
 from model.checkpoint import save_checkpoint
 from model.config import EncoderConfig
 from model.encoder import Encoder
-from model.lab.tasks import IGNORED, TASKS, Examples
+from model.lab.schemes import FIELDS, config
+from model.lab.tasks import IGNORED, MARKS, TASKS, Examples
 
-SCHEMES = ("none", "sinusoidal", "learned", "rope", "alibi", "alibi signed")
+SCHEMES = tuple(FIELDS)
+MAX_LENGTH = 2048  # tokens that are accepted where no table ends
 TEST_SEED = 1 << 32  # of sequences that are measured on; trainings have small ones
 WARM_UP = 100  # steps
 WINDOW = 50  # steps whose accuracies make one point of a curve
@@ -53,20 +55,14 @@ class Training:
 
 
 def encoder_config(training: Training) -> EncoderConfig:
-    """The lab's encoder: two layers of four heads, 64 wide. A table of learned positions ends with the longest sequence."""
-    positions, _, alibi = training.scheme.partition(" ")
-    longest = training.lengths[1] + (2 if training.task.endswith("marked") else 0)
-    return EncoderConfig(
+    """The lab's encoder of a scheme. A table of learned positions ends with the longest sequence."""
+    longest = training.lengths[1] + (len(MARKS) if training.task.endswith("marked") else 0)
+    return config(
+        training.scheme,
         vocab_size=TASKS[training.task].vocabulary,
-        dim=64,
-        heads=4,
-        layers=2,
-        ffn_dim=256,
-        positions=positions,
-        alibi=alibi or "symmetric",
         rope_theta=training.rope_theta,
         trained_length=longest,
-        max_length=longest if positions == "learned" else 2048,
+        max_length=longest if training.scheme == "learned" else MAX_LENGTH,
     )
 
 

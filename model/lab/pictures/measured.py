@@ -15,6 +15,7 @@ from model.lab.training import SCHEMES
 
 Results = Mapping[str, Any]
 PERCENT = 100.0
+CALLED = {"none": "not stretched", "linear": "linear", "ntk": "NTK-aware", "yarn": "YaRN"}
 QUESTIONS = {"left": "the left neighbour", "recall": "what followed the same key earlier"}
 
 
@@ -94,7 +95,7 @@ def stretched(results: Results, path: Path) -> Path:
     for row, (stage, title) in zip(rows, (("zero_shot", "as stretched"), ("tuned", "100 steps later")), strict=True):
         for axes, (theta, question) in zip(row, columns, strict=True):
             for kind, style in zip(scaling.KINDS, SERIES, strict=False):
-                band(axes, scaling.LENGTHS, _stretched(results, theta, kind, stage, question), _called(kind), style)
+                band(axes, scaling.LENGTHS, _stretched(results, theta, kind, stage, question), CALLED[kind], style)
             mark(axes, scaling.TRAINED[1], "longest of the training")
             lengths(axes, scaling.LENGTHS)
             if row is rows[0]:
@@ -104,10 +105,6 @@ def stretched(results: Results, path: Path) -> Path:
     rows[0][0].set_ylim(-2, 104)
     legend_below(made, rows[0][0], 5)
     return save(made, path)
-
-
-def _called(kind: str) -> str:
-    return {"none": "not stretched", "linear": "linear", "ntk": "NTK-aware", "yarn": "YaRN"}[kind]
 
 
 def _stretched(results: Results, theta: float, kind: str, stage: str, question: str) -> list[list[float]]:

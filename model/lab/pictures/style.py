@@ -69,7 +69,7 @@ SERIES = (
     Style("#0072B2", "o", "-"),
     Style("#D55E00", "s", "--"),
     Style("#009E73", "^", "-."),
-    Style("#CC79A7", "D", ":"),
+    Style("#CC79A7", "D", "--"),
     Style("#E69F00", "v", "-"),
     Style("#56B4E9", "P", "--"),
     Style("#000000", "x", "-."),
@@ -179,4 +179,6 @@ def mark(axes: Axes, at: float, text: str) -> None:
 def legend_below(made: Figure, axes: Axes, columns: int) -> Legend:
     """The legend of one of the axes under all of them, where it covers no data."""
     handles, labels = axes.get_legend_handles_labels()
-    return made.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL)
+    return made.legend(
+        handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL, handlelength=3
+    )

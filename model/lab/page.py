@@ -1,0 +1,149 @@
+"""docs/positions.md, from results.json: the template page.md beside this, its figures filled in."""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from model.lab import figures as of
+from model.lab.extrapolation import LENGTHS, TRAINED
+from model.lab.figures import Results
+from model.lab.pictures.measured import CALLED
+from model.lab.predictions import LONG, PREDICTIONS, SHORT
+from model.lab.properties import PROPERTIES
+from model.lab.results import Range
+from model.lab.scaling import KINDS, THETAS
+from model.lab.training import SCHEMES
+
+TEMPLATE = Path(__file__).with_name("page.md")
+
+
+def write(results: Results, page: Path, pictures: Path) -> Path:
+    """Fill in the template.
+
+    Args:
+        results: what results.json holds.
+        page: the file to write.
+        pictures: their folder, below that of the page.
+    """
+    parts = {
+        "about": about(results),
+        "pictures": pictures.relative_to(page.parent).as_posix(),
+        "properties": properties(results),
+        "reversal": reversal(results),
+        "heads": heads(results),
+        "left": lengths(results, "left"),
+        "recall": lengths(results, "recall"),
+        "mirrored": ", ".join(f"{scheme} {of.mirrored_answers(results, scheme).percent()}" for scheme in SCHEMES),
+        "scaling": scaling(results),
+        "predictions": predictions(results),
+        **{name.replace(" ", "_"): f"{100 * value:.1f}" for name, value in results["baselines"].items()},
+    }
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(string.Template(TEMPLATE.read_text(encoding="utf-8")).substitute(parts), encoding="utf-8")
+    return page
+
+
+def about(results: Results) -> str:
+    """What the figures come from, in a sentence or two."""
+    facts = results["about"]
+    seeds = len(facts["seeds"])
+    text = f"{seeds} seed{'s'[: seeds > 1]}, {facts['minutes']:.0f} minutes on {facts['machine']}, {facts['versions']}"
+    if facts["quick"]:
+        return f"**A quick run, which shows that everything works and nothing else: its figures mean nothing.** {text}."
+    return f"Figures: {text}."
+
+
+def properties(results: Results) -> str:
+    """Each property with each scheme: how far it is from holding, bold where it holds."""
+    rows = results["properties"]
+    schemes = list(dict.fromkeys(row["scheme"] for row in rows))
+    found = {(row["property"], row["scheme"]): row for row in rows}
+    lines = []
+    for name, each in PROPERTIES.items():
+        cells = [found.get((name, scheme)) for scheme in schemes]
+        lines.append(
+            [each.text, *("–" if cell is None else _cell(cell["delta"], holds=cell["holds"]) for cell in cells)]
+        )
+    return _table(["", *schemes], lines)
+
+
+def reversal(results: Results) -> str:
+    """Copying and reversing, by scheme."""
+    lines = []
+    for scheme in SCHEMES:
+        marked = of.reversed_rightly(results, scheme, marked=True)
+        plain, blind = of.reversed_rightly(results, scheme), of.reversed_rightly(results, scheme, measure="blind")
+        after = of.learnt_after(results, "reverse", scheme)
+        lines.append([scheme, *map(_range, (of.copied(results, scheme), plain, blind, marked)), _steps(after)])
+    return _table(["", "copy", "reverse", "the same, blinded", "reverse, ends marked", "steps to 99 %"], lines)
+
+
+def heads(results: Results) -> str:
+    """The heads of the models that reverse."""
+    lines = [
+        [scheme, of.mirrored_head(results, scheme).percent(), of.dearest_head(results, scheme).percent()]
+        for scheme in SCHEMES
+    ]
+    return _table(
+        ["", "on the mirrored token, of the head with most", "points lost without the head that is missed most"], lines
+    )
+
+
+def lengths(results: Results, question: str) -> str:
+    """Accuracy by length."""
+    titles = [f"{length} ({length // TRAINED[1]}×)" for length in LENGTHS]
+    lines = [[scheme, *(_length(results, scheme, question, length) for length in LENGTHS)] for scheme in SCHEMES]
+    return _table(["", *titles], lines)
+
+
+def scaling(results: Results) -> str:
+    """Rotary positions stretched."""
+    asked = [(SHORT, "left"), (SHORT, "recall"), (LONG, "left"), (LONG, "recall"), (LONG, "far")]
+    lines = []
+    for theta in THETAS:
+        for kind in KINDS:
+            for stage, title in (("zero_shot", "as stretched"), ("tuned", "100 steps later")):
+                cells = [
+                    of.stretched(results, theta, kind, stage, length, question).percent() for length, question in asked
+                ]
+                lines.append([f"{theta:g}", CALLED[kind], title, *cells])
+    return _table(["theta", "", "", *(f"{question} at {length}" for length, question in asked)], lines)
+
+
+def predictions(results: Results) -> str:
+    """What was expected, and what came out."""
+    lines = []
+    for each in PREDICTIONS:
+        holds, figures = each.check(results)
+        lines.append([each.text, each.source, "yes" if holds else "**no**", figures])
+    return _table(["expected", "by", "came out so", "figures, %"], lines)
+
+
+def _table(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rows = [titles, ["---"] * len(titles), *lines]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def _range(found: Range | None) -> str:
+    return "–" if found is None else found.percent()
+
+
+def _length(results: Results, scheme: str, question: str, length: int) -> str:
+    found = of.at_length(results, scheme, question, length)
+    return "refused" if found is None else found.percent()
+
+
+def _steps(found: Range) -> str:
+    """As "600 (550–650)"."""
+    if math.isinf(found.most):
+        return "never" if math.isinf(found.least) else f"{found.least:.0f} to never"
+    return (
+        f"{found.mean:.0f}" if found.least == found.most else f"{found.mean:.0f} ({found.least:.0f}–{found.most:.0f})"
+    )
+
+
+def _cell(delta: float, *, holds: bool) -> str:
+    return f"**{delta:.0e}**" if holds else f"{delta:.2g}"

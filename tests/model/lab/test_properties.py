@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections import Counter
+
+import pytest
+import torch
+from torch import Tensor
+
+from model.lab import schemes
+from model.lab.properties import PROPERTIES, TOLERANCE, Row, measure
+from model.positions import Alibi, Learned, Rope
+
+CLEAR = 1e-3  # what is violated is violated by more than rounding could explain
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    return measure()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_what_must_hold_holds_and_what_must_not_is_clearly_violated(seed: int) -> None:
+    for row in measure(seed):
+        assert math.isfinite(row.delta)
+        assert row.holds is row.expected, row
+        assert row.holds is (row.delta < TOLERANCE), row
+        assert row.holds or row.delta > CLEAR, row
+
+
+def test_every_property_is_tried_with_every_scheme_that_it_can_be_stated_for(rows: list[Row]) -> None:
+    tried = Counter((row.property, row.scheme) for row in rows)
+    adding = {("linear shift", scheme) for scheme in ("sinusoidal", "learned")}
+    others = {(name, scheme) for name in PROPERTIES if name != "linear shift" for scheme in schemes.FIELDS}
+    assert tried == Counter(adding | others)
+
+
+def test_who_has_which_property_is_what_the_papers_say(rows: list[Row]) -> None:
+    held = {name: {row.scheme for row in rows if row.property == name and row.holds} for name in PROPERTIES}
+    assert held == {
+        "permutation": {"none"},
+        "reversal": {"none", "alibi"},
+        "shift": {"none", "rope", "alibi", "alibi signed"},
+        "swap, pooled": {"none"},
+        "swap, other tokens": {"none"},
+        "linear shift": {"sinusoidal"},
+    }
+
+
+def test_a_seed_gives_the_same_rows_and_leaves_the_state_of_torch_alone(rows: list[Row]) -> None:
+    before = torch.random.get_rng_state()
+    assert measure() == rows
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert [row.delta for row in measure(1)] != [row.delta for row in rows]
+
+
+def test_rows_survive_json(rows: list[Row]) -> None:
+    kept = json.loads(json.dumps([dataclasses.asdict(row) for row in rows]))
+    assert [Row(**values) for values in kept] == rows
+
+
+def surprises() -> set[tuple[str, str]]:
+    return {(row.property, row.scheme) for row in measure() if row.holds is not row.expected}
+
+
+def test_a_scheme_that_does_nothing_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Rope, "rotate", lambda self, heads, state: heads)
+    assert surprises() == {(name, "rope") for name in ("permutation", "reversal", "swap, pooled", "swap, other tokens")}
+
+
+def test_a_table_that_wraps_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare = Learned.prepare
+    monkeypatch.setattr(Learned, "prepare", lambda self, positions: prepare(self, positions % 100))
+    # All shifts by a multiple of a hundred are then none at all.
+    assert surprises() == {("shift", "learned"), ("linear shift", "learned")}
+
+
+def test_a_bias_that_tells_left_from_right_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def one_sided(self: Alibi, state: tuple[Tensor, ...]) -> Tensor:
+        return state[0].tril() if not self.signed else state[0]
+
+    monkeypatch.setattr(Alibi, "bias", one_sided)
+    assert surprises() == {("reversal", "alibi")}

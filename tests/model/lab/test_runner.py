@@ -1,0 +1,39 @@
+"""Trainings side by side: what is planned, and what becomes of one that fails."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from model.lab import scaling
+from model.lab.runner import EXPERIMENTS, all_jobs, planned, run_all
+from model.lab.training import SCHEMES
+
+
+def test_every_scheme_reverses_and_is_taken_to_long_sequences_with_every_seed() -> None:
+    jobs = all_jobs(list(EXPERIMENTS), range(3), quick=False)
+    for name, task in (("reversal", "reverse"), ("extrapolation", "recall")):
+        found = {(job.scheme, job.seed) for experiment, job in jobs if (experiment, job.task) == (name, task)}
+        assert found == {(scheme, seed) for scheme in SCHEMES for seed in range(3)}
+    assert len({training.name for _, training in jobs}) == len(jobs), "no checkpoint is written over another"
+
+
+def test_a_quick_run_has_the_same_jobs_with_few_steps() -> None:
+    quick = all_jobs(list(EXPERIMENTS), range(1), quick=True)
+    whole = all_jobs(list(EXPERIMENTS), range(1), quick=False)
+    assert [training.name for _, training in quick] == [training.name for _, training in whole]
+    assert 50 * sum(map(planned, quick)) < sum(map(planned, whole))
+
+
+def test_what_is_planned_counts_the_steps_after_stretching() -> None:
+    [job, *_] = all_jobs(["scaling"], range(1), quick=False)
+    assert planned(job) == job[1].steps + len(scaling.KINDS) * scaling.more_steps(job[1]) == 4400
+
+
+def test_one_that_fails_ends_the_run_with_its_error(tmp_path: Path) -> None:
+    [(name, training), *_] = all_jobs(["reversal"], range(1), quick=True)
+    broken = dataclasses.replace(training, task="no such task")
+    with pytest.raises(KeyError, match="no such task"):
+        run_all([(name, broken)], tmp_path, workers=1)

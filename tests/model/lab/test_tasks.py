@@ -1,0 +1,78 @@
+"""The lab's sequences: what is asked has an answer, and only the one that is given."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from model.lab.tasks import FIRST, IGNORED, KEYS, LETTERS, TASKS, Examples, baselines
+
+lengths, seeds = st.integers(8, 200), st.integers(0, 1 << 30)
+
+
+def examples(task: str, length: int, seed: int) -> Examples:
+    return TASKS[task].make(4, length, torch.Generator().manual_seed(seed))
+
+
+@given(lengths, seeds)
+def test_reversal_asks_for_the_mirrored_symbol(length: int, seed: int) -> None:
+    made = examples("reverse", length, seed)
+    assert made.ids.shape == (4, length)
+    assert made.targets["reverse"].tolist() == [row[::-1] for row in made.ids.tolist()]
+
+
+@given(lengths, seeds)
+def test_marks_stand_at_the_ends_and_ask_nothing(length: int, seed: int) -> None:
+    made = examples("reverse marked", length, seed)
+    begin, end = FIRST + len(LETTERS), FIRST + len(LETTERS) + 1
+    for ids, wanted in zip(made.ids.tolist(), made.targets["reverse"].tolist(), strict=True):
+        assert (ids[0], ids[-1], wanted[0], wanted[-1]) == (begin, end, IGNORED, IGNORED)
+        assert wanted[1:-1] == ids[1:-1][::-1]
+        assert not {begin, end} & set(ids[1:-1])
+
+
+@given(lengths, seeds)
+def test_a_key_that_asks_stood_once_earlier_where_its_answer_follows(length: int, seed: int) -> None:
+    made = examples("recall", length, seed)
+    assert made.away is not None
+    for ids, wanted, away in zip(made.ids.tolist(), made.targets["recall"].tolist(), made.away.tolist(), strict=True):
+        asking = [place for place, each in enumerate(wanted) if each != IGNORED]
+        assert len(asking) == min(len(KEYS), length // 8)
+        for place in asking:
+            first = ids.index(ids[place])
+            assert first < length // 2 <= place
+            assert ids.count(ids[place]) == 2
+            assert ids[place] >= FIRST + len(LETTERS) > wanted[place] == ids[first + 1]
+            assert away[place] == place - (first + 1)
+
+
+@given(lengths, seeds)
+def test_letters_ask_for_their_left_neighbour_and_keys_do_not(length: int, seed: int) -> None:
+    made = examples("recall", length, seed)
+    for ids, wanted in zip(made.ids.tolist(), made.targets["left"].tolist(), strict=True):
+        assert wanted[0] == IGNORED
+        for place in range(1, length):
+            assert wanted[place] == (ids[place - 1] if ids[place] < FIRST + len(LETTERS) else IGNORED)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_task_reads_its_own_sequences_as_text(task: str) -> None:
+    tokenizer = Tokenizer.from_str(TASKS[task].tokenizer_json())
+    symbols = TASKS[task].symbols
+    assert tokenizer.encode(" ".join(symbols)).ids == list(range(FIRST, TASKS[task].vocabulary))
+    assert tokenizer.encode("what").ids == [1], "no symbol"
+    assert json.loads(TASKS[task].tokenizer_json())["model"]["unk_token"] == "[UNK]"
+
+
+@pytest.mark.parametrize("length", [1, 2, 16, 64])
+def test_who_draws_from_the_sequence_is_right_as_often_as_the_formula_says(length: int) -> None:
+    """E[sum (n_s / S)^2] of S symbols, each of V alike: 1/S + (1 - 1/S) / V."""
+    found = baselines(length)
+    assert found["chance"] == 1 / len(LETTERS)
+    assert found["multiset"] == pytest.approx(1 / length + (1 - 1 / length) / len(LETTERS), abs=0.001)
+    assert found["multiset"] <= found["most frequent"] <= 1

@@ -1,0 +1,71 @@
+"""The model that reverses sequences, over the wire: its answers, and the head that reads them from the other end."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headlight import Client, InvalidInput
+from model.checkpoint import load_checkpoint
+from model.lab.reversal import LENGTH
+from model.lab.tasks import FIRST, LETTERS
+from tests.system.conftest import bundle_of
+from tests.system.processes import ROOT, Service
+
+NAME = "reverse-learned"
+
+
+@pytest.fixture(scope="module")
+def reversing() -> Iterator[Service]:
+    with Service(bundle_of(NAME)) as service:
+        yield service
+
+
+def sequence(seed: int, length: int = LENGTH) -> list[str]:
+    return random.Random(seed).choices(LETTERS, k=length)
+
+
+def mirrored(weights: np.ndarray) -> np.ndarray:
+    """Mean weight on the mirrored token: [..., S, S] -> [...]."""
+    return np.einsum("...ii->...i", weights[..., ::-1]).mean(axis=-1)
+
+
+def test_the_command_shows_the_head_that_looks_at_the_mirrored_token(reversing: Service, tmp_path: Path) -> None:
+    file = tmp_path / "attention.npz"
+    command = [sys.executable, "-m", "headlight", "attend", " ".join(sequence(0)), "--target", reversing.target]
+    subprocess.run([*command, "--format", "npz", "--out", file], cwd=ROOT, check=True, timeout=60)
+    with np.load(file) as found:
+        weights = found["weights"]  # [L, H, S, S]
+    assert weights.shape[-2:] == (LENGTH, LENGTH)
+    layer, head = np.unravel_index(mirrored(weights).argmax(), weights.shape[:2])
+    assert mirrored(weights)[layer, head] >= 0.8
+    assert (weights[layer, head].argmax(axis=1) == np.arange(LENGTH)[::-1]).all()
+
+
+def test_it_is_so_for_sequences_at_large(reversing: Service) -> None:
+    with Client(reversing.target) as client:
+        masses = [mirrored(client.attend(" ".join(sequence(seed))).weights) for seed in range(16)]
+    assert np.mean(masses, axis=0).max() >= 0.8
+
+
+def test_the_token_vectors_that_are_served_read_as_the_sequence_reversed(reversing: Service) -> None:
+    embeddings = load_checkpoint(ROOT / "model" / "checkpoints" / NAME).embedding.weight.detach().numpy()
+    texts = [sequence(seed) for seed in range(64)]
+    with Client(reversing.target) as client:
+        answers = client.encode_tokens([" ".join(text) for text in texts])
+    named = [[LETTERS[each - FIRST] for each in (vectors @ embeddings.T).argmax(axis=1)] for vectors in answers]
+    right = np.mean(
+        [a == b for one, text in zip(named, texts, strict=True) for a, b in zip(one, text[::-1], strict=True)]
+    )
+    assert right >= 0.99
+
+
+def test_a_sequence_longer_than_the_table_is_refused(reversing: Service) -> None:
+    with Client(reversing.target) as client, pytest.raises(InvalidInput, match=f"{LENGTH + 1} tokens"):
+        client.attend(" ".join(sequence(0, LENGTH + 1)))

@@ -52,8 +52,8 @@ class InFlight:
         Callers tend to send the next call when one is answered: where nothing happens, hardly a call is on its way.
         """
         start = self._touched = time.monotonic()
-        while (now := time.monotonic()) < min(self._touched + seconds, start + limit):
-            await asyncio.sleep(min(self._touched + seconds, start + limit) - now)
+        while (left := min(self._touched + seconds, start + limit) - time.monotonic()) > 0:
+            await asyncio.sleep(left)
 
 
 class Stay:

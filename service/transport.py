@@ -109,11 +109,10 @@ class Reserved:
             raise taken(option, address) from None
         self.address = Address(address.host, self._socket.getsockname()[1])
 
-    def bind(self, server: grpc.aio.Server, credentials: grpc.ServerCredentials | None) -> int:
+    def bind(self, server: grpc.aio.Server, credentials: grpc.ServerCredentials | None) -> None:
         """Listen there from now on; see `bind`."""
-        port = bind(server, self.address, credentials, self._option)
+        bind(server, self.address, credentials, self._option)
         self._socket.close()
-        return port
 
     def give_up(self) -> None:
         """Others may have it."""

@@ -10,9 +10,7 @@ import torch
 
 from model.config import EncoderConfig
 from model.encoder import Encoder
-from model.train import corpus
-
-SMALL = ("base64", "fractions", "json", "quopri", "textwrap")  # base64 validates; fractions and quopri test
+from tests import library
 
 
 def make_config(**changes: Any) -> EncoderConfig:
@@ -57,13 +55,7 @@ def _seeded() -> None:
 
 
 @pytest.fixture
-def small_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The corpus, as if the standard library were SMALL."""
-    whole = corpus.stdlib_files()
-    caches = (corpus.files, corpus.sources)
-    for cache in caches:
-        cache.cache_clear()
-    monkeypatch.setattr(corpus, "stdlib_files", lambda: [file for file in whole if corpus.top_level(file[0]) in SMALL])
-    yield
-    for cache in caches:
-        cache.cache_clear()
+def small_library() -> Iterator[None]:
+    """The corpus is a small part of the library."""
+    with library.small_library():
+        yield

@@ -8,12 +8,7 @@ import pytest
 
 from model import demo
 from model.train.functions import Function
-
-
-def free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+from tests.ports import free_address
 
 
 def run(bundle: Path, grpc: str) -> int:

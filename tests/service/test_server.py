@@ -25,6 +25,7 @@ from service.engines import FAILURES_BEFORE_PROBE
 from service.health import LIVENESS, NAMES
 from service.parsing import Address
 from service.server import EXIT_BUNDLE, EXIT_FAILED, EXIT_OK, Server
+from tests.ports import free_port
 from tests.service.fakes import FakeRuntime
 
 ANY = Address("127.0.0.1", 0)
@@ -153,10 +154,7 @@ async def test_a_port_that_is_taken_while_the_model_is_loaded_ends_the_process(
         return runtime
 
     monkeypatch.setattr(module, "load", load)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    assert await Server(dataclasses.replace(CONFIG, grpc=Address("127.0.0.1", port))).serve() == EXIT_FAILED
+    assert await Server(dataclasses.replace(CONFIG, grpc=Address("127.0.0.1", free_port()))).serve() == EXIT_FAILED
     await log.event("cannot_listen")
     others[0].close()
 

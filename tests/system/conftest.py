@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from export.writer import export_checkpoint
 from headlight import Attention, Client
 from headlight.page import attention_page
-from model.checkpoint import TOKENIZER, load_checkpoint
+from model.checkpoint import load_checkpoint
 from model.encoder import Encoder
-from tests.factory import KINDS, kind_config, write_checkpoint
+from tests.factory import KINDS
+from tests.system import making
 from tests.system.browser import Browser
 from tests.system.pages import LONG, MIDDLE, SHORT
 from tests.system.processes import ROOT, Service
@@ -46,16 +47,25 @@ def served(request: pytest.FixtureRequest) -> tuple[str, Service]:
     return request.param, service
 
 
+@pytest.fixture(scope="session")
+def makers() -> Iterator[ProcessPoolExecutor]:
+    with making.makers() as pool:
+        yield pool
+        pool.shutdown(cancel_futures=True)
+
+
+@pytest.fixture(scope="session")
+def fresh(makers: ProcessPoolExecutor, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Future[Path]]:
+    """By kind, the folder of its checkpoint and bundle, in the making."""
+    return {kind: makers.submit(making.fresh, kind, tmp_path_factory.mktemp(kind)) for kind in KINDS}
+
+
 @pytest.fixture(scope="session", params=list(KINDS))
-def small(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
+def small(request: pytest.FixtureRequest, fresh: dict[str, Future[Path]]) -> Iterator[Small]:
     """Each kind of small model in turn, freshly initialised, its attention sharpened: name, service, the model in PyTorch."""
-    folder = tmp_path_factory.mktemp(request.param)
-    checkpoint = write_checkpoint(folder / "checkpoint", kind_config(request.param))
-    if request.param == "none":  # one of them takes ids alone
-        (checkpoint / TOKENIZER).unlink()
-    export_checkpoint(checkpoint, folder / "bundle")
+    folder = fresh[request.param].result()
     with Service(folder / "bundle") as service:
-        yield request.param, service, load_checkpoint(checkpoint)
+        yield request.param, service, load_checkpoint(folder / "checkpoint")
 
 
 @pytest.fixture(scope="session")

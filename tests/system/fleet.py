@@ -10,9 +10,9 @@ from types import TracebackType
 import numpy as np
 
 from headlight import AsyncClient
+from tests.ports import free_port
 from tests.system.conftest import bundle_of
 from tests.system.names import NAME, Names
-from tests.system.nginx import free_port
 from tests.system.processes import Service
 from tests.system.test_process import get
 

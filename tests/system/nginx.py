@@ -9,6 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType
 
+from tests.ports import free_port
 from tests.system.processes import ROOT
 
 START_SECONDS = 20
@@ -49,13 +50,6 @@ def of_name(name: str, port: int, names_port: int) -> tuple[str, str]:
     """Replicas that come and go under one name."""
     resolver = f"resolver 127.0.0.1:{names_port} valid=1s ipv6=off;"
     return resolver, f"set $replicas {name}; grpc_pass grpc://$replicas:{port};"
-
-
-def free_port() -> int:
-    """One that nobody listened on a moment ago, at any address of this machine."""
-    with socket.socket() as probe:
-        probe.bind(("0.0.0.0", 0))
-        return int(probe.getsockname()[1])
 
 
 class Nginx:

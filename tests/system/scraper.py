@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import subprocess
 import urllib.error
 import urllib.parse
@@ -13,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.ports import free_address
+
 START_SECONDS = 60
 
 
@@ -20,9 +21,7 @@ class Prometheus:
     """Debian's prometheus on loopback, its data in a folder of the test's."""
 
     def __init__(self, config: str, folder: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.address = free_address()
         file = folder / "prometheus.yml"
         file.write_text(config, encoding="utf-8")
         paths = [f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}"]

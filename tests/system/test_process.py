@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -14,6 +13,7 @@ import pytest
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from headlight import Client, NotFound
+from tests.ports import free_address
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT, Service
 
@@ -55,12 +55,6 @@ def test_reflection_lists_the_service(rope: Service) -> None:
         names = ProtoReflectionDescriptorDatabase(channel).get_services()
     assert "headlight.v1.HeadlightService" in names
     assert "grpc.health.v1.Health" in names
-
-
-def free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 def run_service(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -20,7 +20,7 @@ LARGE = pb.EncodeRequest(  # 4 MB each
 )
 SMALL = pb.EncodeRequest(inputs=[pb.Input(text="open a file")])
 LIMIT = 64 << 20
-STALL_SECONDS = 15
+STALL_SECONDS = 8
 RETURNED = 'headlight_held_output_bytes{model="docs-rope"} 0.0'
 STALLED = 'headlight_rejected_total{model="docs-rope",reason="stalled_reader"} 0.0'
 OK = f'grpc_server_handled_total{{grpc_code="OK",grpc_method="Encode",grpc_service="{SERVICE}",grpc_type="unary"}} '

@@ -1,0 +1,41 @@
+"""Small models, made in processes beside that of the tests: most of the work is on one core, and the tests need little of the other."""
+
+from __future__ import annotations
+
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import torch
+
+from export.writer import export_checkpoint
+from model.checkpoint import TOKENIZER
+from model.train.loop import Job, train
+from model.train.recipe import QUICK
+from tests.factory import kind_config, write_checkpoint
+from tests.library import small_library
+
+PROCESSES = 2
+
+
+def makers() -> ProcessPoolExecutor:
+    """Processes that import PyTorch once for all that they make."""
+    context = multiprocessing.get_context("spawn")  # a fork of a process with threads, gRPC's among them, may hang
+    return ProcessPoolExecutor(PROCESSES, context, initializer=torch.set_num_threads, initargs=(1,))
+
+
+def fresh(kind: str, folder: Path) -> Path:
+    """A key of KINDS, its attention sharpened: `checkpoint` and `bundle` in the folder -> the folder."""
+    checkpoint = write_checkpoint(folder / "checkpoint", kind_config(kind))
+    if kind == "none":  # one of them takes ids alone
+        (checkpoint / TOKENIZER).unlink()
+    export_checkpoint(checkpoint, folder / "bundle")
+    return folder
+
+
+def trained(positions: str, folder: Path) -> Path:
+    """A scheme of positions, trained for a few steps on a small part of the corpus: the same two in the folder -> the folder."""
+    with small_library():
+        train(Job(positions=positions, out=folder / "checkpoint", recipe=QUICK, state=folder / "state"))
+    export_checkpoint(folder / "checkpoint", folder / "bundle")
+    return folder

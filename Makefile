@@ -47,7 +47,7 @@ EXPORT_SOURCES := $(filter-out model/demo.py,$(wildcard model/*.py)) $(wildcard 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup proto proto-check train evaluate lab export run demo test adapters families families-table system deploy-check image-check image-try lock sbom release-check soak tune monitoring lint format bench serving clean
+.PHONY: help setup proto proto-check train evaluate lab export run demo test adapters families families-table system deploy-check image-check image-try lock sbom release-check soak tune monitoring lint format bench gpu-bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -236,6 +236,10 @@ build/serving/bundle/manifest.json: build/serving/model/modules.json $(EXPORT_SO
 serving: build/serving/bundle/manifest.json $(ALL_PEERS) ## Headlight beside sentence-transformers and infinity, in one run; writes bench/results/serving.md
 	$(PY) -m bench.serving
 	$(PY) -m bench.engine
+
+gpu-bench: $(GPU_SETUP) ## on a machine with a GPU and PyTorch for CUDA: parity and speed in 8 minutes, once prepared; writes bench/results/gpu.md
+	$(GPU_VENV)/bin/python -m bench.gpu prepare
+	$(GPU_VENV)/bin/python -m bench.gpu
 
 clean: ## remove what was built; environments and checkpoints stay
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import json
 import os
@@ -25,6 +26,7 @@ from bench.measuring import Contestants, machine, medians, publish
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.runtime import EncodeItem, Runtime
+from headlight.runtime.choice import is_one_token
 from headlight.runtime.values import Ids, Tokenized
 from headlight.spec import AttentionSpec
 from headlight.wire import attention_output
@@ -45,6 +47,7 @@ FORMS: dict[str, AttentionSpec] = {
     "scores": AttentionSpec(scores=True),
 }
 TARGETS = {"one row of all heads": 1.15, "mean of heads": 1.15, "rollout": 1.25, "8 largest of each row": 1.4}
+MOST_IDS = 8000
 REPEATS = 20  # of the largest answer, for memory
 
 
@@ -61,12 +64,23 @@ def engine_table(runtime: Runtime, rounds: int) -> list[str]:
 
 def contestants(runtime: Runtime, batch: int, length: int) -> Contestants:
     """Vectors alone, and each form of attention, of one batch."""
-    tokenized = Tokenized(random_ids(length), length, None)
+    known = runtime.bundle.manifest.architecture.vocab_size
+    tokenized = Tokenized(random_ids(length, min(known, MOST_IDS)), length, None)
     made: Contestants = {}
-    for name, spec in {"vectors alone": None, **FORMS}.items():
+    pooling = runtime.bundle.manifest.pooling
+    for name, form in {"vectors alone": None, **FORMS}.items():
+        spec = None if form is None else suited(form, pooling)
         items = [runtime.item(tokenized, runtime.select(attention=spec))] * batch
         made[name] = functools.partial(run, runtime, items)
     return made
+
+
+def suited(spec: AttentionSpec, pooling: str) -> AttentionSpec:
+    """The row of the pooled token is, of a model that pools no one token, the weighted mean of those that it pools."""
+    if is_one_token(pooling):
+        return spec
+    reduce = tuple("pooling_weights" if name == "pooled_row" else name for name in spec.reduce)
+    return dataclasses.replace(spec, reduce=reduce)
 
 
 def run(runtime: Runtime, items: list[EncodeItem]) -> None:
@@ -74,9 +88,9 @@ def run(runtime: Runtime, items: list[EncodeItem]) -> None:
     runtime.engine.run(items)
 
 
-def random_ids(length: int) -> Ids:
+def random_ids(length: int, below: int = MOST_IDS) -> Ids:
     """int64 [length]."""
-    return np.random.default_rng(length).integers(5, 8000, size=length, dtype=np.int64)
+    return np.random.default_rng(length).integers(5, below, size=length, dtype=np.int64)
 
 
 @contextmanager

@@ -26,16 +26,21 @@ CONFIG = EncoderConfig(
 SHARPER = 3.0  # Q and K, so that attention is not uniform
 
 
+def random_encoder(config: EncoderConfig) -> Encoder:
+    """The same weights each time, in evaluation mode."""
+    torch.manual_seed(0)
+    encoder = Encoder(config)
+    with torch.no_grad():
+        for name, parameter in encoder.named_parameters():
+            if name.endswith("attention.project_in.weight"):
+                parameter[: 2 * config.dim] *= SHARPER
+    return encoder.eval()
+
+
 def bundle(folder: Path) -> Path:
     """The bundle, exported into the folder unless it is there already. It takes ids alone."""
     out = folder / "six-layers"
     if not (out / "manifest.json").is_file():
-        torch.manual_seed(0)
-        encoder = Encoder(CONFIG)
-        with torch.no_grad():
-            for name, parameter in encoder.named_parameters():
-                if name.endswith("attention.project_in.weight"):
-                    parameter[: 2 * CONFIG.dim] *= SHARPER
-        save_checkpoint(folder / "checkpoint", encoder.eval(), None)
+        save_checkpoint(folder / "checkpoint", random_encoder(CONFIG), None)
         export_checkpoint(folder / "checkpoint", out)
     return out

@@ -86,28 +86,34 @@ def trace(encoder: Encoder, role: str) -> onnx.ModelProto:
     Returns:
         The model with its weights inside.
     """
-    graph = GRAPHS[role](encoder).eval()
-    inputs, shapes = _examples(encoder.config, graph.inputs)
+    graph = GRAPHS[role](encoder)
+    model = traced(graph, OPSET)
+    if graph.maps:
+        add_selectors(model, encoder.config.layers, encoder.config.heads)
+    return model
+
+
+def traced(graph: Embed, opset: int) -> onnx.ModelProto:
+    """Export a module with the inputs and outputs of a graph as it is, in operators of a version. As `trace`."""
+    inputs, shapes = _examples(graph.encoder.config, graph.inputs)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter's remarks on its own innards; what it yields is proven by parity
         program = torch.onnx.export(
-            graph,
+            graph.eval(),
             (),
             kwargs=inputs,
             dynamo=True,
             input_names=graph.inputs,
             output_names=(*graph.outputs, *graph.maps),
             dynamic_shapes=shapes,
-            opset_version=OPSET,
+            opset_version=opset,
             external_data=False,
             verbose=False,
         )
     assert program is not None  # only the exporter's older form returns nothing
     model = program.model_proto
     _drop_remarks(model)
-    if graph.maps:
-        add_selectors(model, encoder.config.layers, encoder.config.heads)
     return model
 
 

@@ -23,6 +23,7 @@ from headlight.runtime.manifest import Graph, Manifest, Tolerance
 from headlight.runtime.parity import OUTPUTS, distance, golden_errors
 from headlight.runtime.providers import PROVIDERS, choose_provider
 from headlight.runtime.runtime import Runtime
+from model.encoder import Encoder
 
 Variant = tuple[str, str]  # a provider and a precision
 CPU, OPENVINO, CUDA = "cpu", "openvino", "cuda"
@@ -114,7 +115,9 @@ def add_variants(
     _extend_golden(draft / manifest.golden, reference, sample)
     written = [precision for provider, precision in variants if provider == CPU]
     exact_graphs = [graph for graph in manifest.graphs if graph.precision == "fp32"]
-    graphs = [graph for precision in written for graph in _write(draft, exact_graphs, precision, reference)]
+    graphs = [
+        graph for precision in written for graph in write_precision(draft, exact_graphs, precision, reference.encoder)
+    ]
     provisional = [_tolerance(*variant, dict.fromkeys(OUTPUTS, PROVISIONAL)) for variant in variants]
     declared = manifest.tolerances
     # Those to be measured stand before those of any provider, and are found first.
@@ -149,9 +152,13 @@ def _declare(
     return list(declared.values())
 
 
-def _write(draft: Path, exact: Sequence[Graph], precision: str, reference: Reference) -> list[Graph]:
-    """The graphs of one precision, and one file of their weights."""
-    parameters = {f"encoder.{name}" for name, _ in reference.encoder.named_parameters()}
+def write_precision(draft: Path, exact: Sequence[Graph], precision: str, encoder: Encoder) -> list[Graph]:
+    """The graphs of one precision beside those of fp32, and one file of their weights.
+
+    Raises:
+        ValueError: a weight is beyond the range of the precision.
+    """
+    parameters = {f"encoder.{name}" for name, _ in encoder.named_parameters()}
     models = {graph.role: onnx.load(draft / graph.file) for graph in exact}
     for model in models.values():
         try:

@@ -105,7 +105,7 @@ def export_origin(
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
         draft = Path(folder) / "bundle"
         draft.mkdir()
-        manifest = _write_parts(draft, origin, reference, own_error, progress)
+        manifest = write_parts(draft, origin, reference, own_error, progress)
         manifest = dataclasses.replace(manifest, name=name or out.name, version=version or origin.weights_sha256[:12])
         save(draft, manifest)
         runtime = Runtime(draft, provider=PROVIDER, precision=PRECISION)
@@ -142,10 +142,10 @@ def _check_passed(result: Exported) -> None:
         raise ParityError(message, result)
 
 
-def _write_parts(
+def write_parts(
     draft: Path, origin: Origin, reference: Reference, own_error: dict[str, float], progress: Progress
 ) -> Manifest:
-    """Write graphs, weights, tokenizer and golden inputs, and describe them."""
+    """Write graphs, weights, tokenizer and golden inputs, and describe them, as far as fp32 goes and without any proof."""
     graphs = _write_graphs(draft, origin.encoder, progress)
     _write_golden(draft, reference)
     if has_tokenizer := origin.tokenizer is not None:

@@ -19,6 +19,7 @@ from typing import Any
 from bench.peers.bare import listen
 from bench.peers.worker import answer, groups, read_texts, save_vectors, timed
 from headlight.runtime import Runtime
+from headlight.runtime.cuda_session import CudaSession
 from headlight.runtime.items import EncodeItem
 from headlight.runtime.onnx_session import OnnxSession
 from headlight.runtime.openvino_session import OpenVinoSession
@@ -51,7 +52,7 @@ class Timed:
 def in_sessions() -> list[float]:
     """The seconds spent within ONNX Runtime and OpenVINO themselves, from here on, call by call."""
     seconds: list[float] = []
-    for kind in (OnnxSession, OpenVinoSession):
+    for kind in (OnnxSession, OpenVinoSession, CudaSession):
         setattr(kind, "run", _timed(kind.run, seconds))  # noqa: B010  (mypy takes methods for constants)
     return seconds
 

@@ -56,7 +56,7 @@ class CudaSession:
         Raises:
             BundleError: CUDA's libraries are not here, or do not fit the device.
         """
-        said = _load_libraries()
+        said = load_libraries()
         # What CUDA has no kernel for runs on the CPU, within the graph. Without `enable_fallback=0` all of it would, where CUDA fails,
         # then and later, and lines about that would go to standard output.
         self._session = onnxruntime.InferenceSession(
@@ -99,7 +99,7 @@ def provider_options(gpu: Gpu) -> dict[str, Any]:
 
 
 @functools.cache
-def _load_libraries() -> str:
+def load_libraries() -> str:
     """Load CUDA's libraries from NVIDIA's packages, where the loader does not look. Returns what was said of one that is not there."""
     onnxruntime.set_default_logger_severity(FATAL)  # standard error is for our log alone
     preload = getattr(onnxruntime, "preload_dlls", None)

@@ -80,7 +80,7 @@ def device(bundle_path: Path, learned: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(onnxruntime, "InferenceSession", OnCpu)
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [CUDA, CPU])
     monkeypatch.setattr(cuda_session, "devices", lambda: Devices(2))
-    monkeypatch.setattr(cuda_session, "_load_libraries", lambda: "; Failed to load libcublasLt.so.13")
+    monkeypatch.setattr(cuda_session, "load_libraries", lambda: "; Failed to load libcublasLt.so.13")
     monkeypatch.setattr(OnCpu, "asked", [])
     monkeypatch.setattr(OnCpu, "shrunk", [])
     return OnCpu
@@ -154,11 +154,11 @@ def test_nothing_that_is_loaded_writes_to_standard_output(
     monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: print("\n".join(lines)), raising=False)
     severities: list[int] = []
     monkeypatch.setattr(onnxruntime, "set_default_logger_severity", severities.append)
-    assert cuda_session._load_libraries.__wrapped__() == f"; {lines[0]}"
+    assert cuda_session.load_libraries.__wrapped__() == f"; {lines[0]}"
     assert capsys.readouterr().out == ""
     assert severities == [4]
     monkeypatch.delattr(onnxruntime, "preload_dlls")  # as before 1.21
-    assert cuda_session._load_libraries.__wrapped__() == ""
+    assert cuda_session.load_libraries.__wrapped__() == ""
 
 
 @pytest.mark.parametrize(("errors", "expected"), [(FULL, "full"), (LOST, "lost"), (OTHER, None)])

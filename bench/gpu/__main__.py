@@ -1,0 +1,237 @@
+"""On a GPU, in one run of less than 8 minutes: are the numbers PyTorch's, how fast is it, and what is left of that over the wire.
+
+    python -m bench.gpu prepare       # once: bundles and graphs to try, under build/gpu/bundles; needs torch, onnx and onnxscript
+    python -m bench.gpu               # measures, and writes gpu.json, gpu.md and gpu.png into bench/results
+    python -m bench.gpu prepare --provider cpu && python -m bench.gpu --provider cpu    # a rehearsal, into build/gpu/rehearsal
+
+It wants PyTorch for CUDA, onnxruntime-gpu and the packages of the service, and no network. Bundles can be prepared on another
+machine and brought: the trained ones are some 15 MB each; the random ones have 8 bytes for each weight (fp32, fp16 and bf16), so
+MiniLM's size some 0.2 GB and BERT-large's some 2.7, and are sooner prepared on the machine itself. A section that fails, or has no
+time left, is told as not measured, and the others go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import faulthandler
+import json
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bench.gpu import answers, forms, parity, report, served, sizes, speed, texts, tricks
+from bench.gpu.budget import MOST_ROUNDS, Allowance, Budget, Deadline
+from bench.gpu.device import Device
+from bench.gpu.prepare import Unprepared, prepare, require
+from bench.gpu.turns import told
+from headlight.errors import BundleError
+
+# Seconds, relative to each other. What the criteria are about comes first; what might break the device, last.
+SHARES = {
+    "ceilings": 10,
+    "parity": 60,
+    "operator": 10,
+    answers.SHORT_SECTION: 10,
+    served.SECTION: 70,
+    answers.ATTENTION_SECTION: 35,
+    speed.SECTION: 215,
+    tricks.SECTION: 50,
+}
+MOST_COMPARED = 400  # texts, with PyTorch, which sees each alone
+COMPILING = 0.3  # of the budget, at most
+GRACE_SECONDS = 15  # after the budget: then a run that hangs is ended, with what it had measured written
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The options; --provider cpu makes the defaults of the others small."""
+    first = argparse.ArgumentParser(add_help=False)
+    first.add_argument("--provider", choices=("cuda", "cpu"), default="cuda", help="cpu: a rehearsal")
+    small = first.parse_known_args(arguments)[0].provider == "cpu"
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.gpu",
+        description=__doc__,
+        parents=[first],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("what", nargs="?", choices=("measure", "prepare"), default="measure")
+    parser.add_argument("--gpu-device", type=int, default=0)
+    parser.add_argument("--bundles", type=Path, default=Path("build/gpu/bundles"))
+    parser.add_argument("--out", type=Path, default=Path("build/gpu/rehearsal" if small else "bench/results"))
+    parser.add_argument("--budget-seconds", type=float, default=90.0 if small else 460.0)
+    parser.add_argument(
+        "--sizes",
+        nargs="+",
+        choices=(*sizes.SIZES, *sizes.TRAINED),
+        default=[sizes.TINY] if small else list(sizes.REAL_SIZES),
+    )
+    parser.add_argument("--trained", nargs="*", choices=sizes.TRAINED, default=list(sizes.TRAINED))
+    parser.add_argument(
+        "--lengths", nargs="+", type=int, default=[64, 16] if small else [512, 128, 16, 2048, 64, 8192], help="tokens"
+    )
+    parser.add_argument("--tokens", type=int, default=512 if small else 32768, help="of a batch")
+    parser.add_argument(
+        "--group", type=int, default=16 if small else served.GROUP, help="texts of a batch over the wire"
+    )
+    parser.add_argument("--requests", type=int, default=4 if small else 24, help="of so many texts, in a round")
+    parser.add_argument("--texts", type=int, default=32 if small else 1000, help="different ones")
+    parser.add_argument("--rounds", type=int, default=MOST_ROUNDS, help="at most, of contestants that take turns")
+    parser.add_argument(
+        "--compile-backend", default="eager" if small else "inductor", help="of torch.compile; eager: traced alone"
+    )
+    return parser.parse_args(arguments)
+
+
+class Run:
+    """One run: its numbers, written again after each section."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options, self.device = options, Device(options.provider, options.gpu_device)
+        self.rehearsal = options.provider == "cpu"
+        self._begun = time.monotonic()
+        texts.texts(options.texts)  # read by now, and not in the time of a section
+        self.budget = Budget(options.budget_seconds, SHARES, rounds=options.rounds)
+        self.found: dict[str, Any] = {
+            "command": " ".join(["python -m bench.gpu", *sys.argv[1:]]),
+            "rehearsal": self.rehearsal,
+            "options": {
+                name: str(value) if isinstance(value, Path) else value for name, value in vars(options).items()
+            },
+            "device": self.device.describe(),
+            "cut": self.budget.cut,
+            "failed": {},
+        }
+
+    def all(self) -> None:
+        """Every section in its order."""
+        options, device, budget = self.options, self.device, self.budget
+        bundles, chief = options.bundles, options.sizes[0]
+        one = sizes.MINILM if sizes.MINILM in options.sizes else chief
+        precision = "fp32" if self.rehearsal else "fp16"
+        plan = served.Plan(
+            bundles / one,
+            precision,
+            device,
+            options.tokens // 2,
+            options.texts,
+            options.group,
+            options.requests,
+            options.out.parent / "gpu-work" if self.rehearsal else Path("build/gpu/work"),
+        )
+        sections: dict[str, Callable[[Deadline], Any]] = {
+            "ceilings": lambda mine: device.ceilings(mine.left / 40, self.rehearsal),
+            "parity": lambda mine: parity.parity(
+                bundles, options.trained, device, min(MOST_COMPARED, options.texts), mine
+            ),
+            "operator": lambda _: forms.operator_table(device),
+            answers.SHORT_SECTION: lambda mine: answers.short_text(bundles / one, device, budget, mine),
+            served.SECTION: lambda mine: served.served(plan, budget, mine),
+            answers.ATTENTION_SECTION: lambda mine: answers.attention_cost(
+                bundles, [s for s in options.sizes if s != sizes.LARGE], self._shapes(), device, precision, budget, mine
+            ),
+            speed.SECTION: self._speed,
+            tricks.SECTION: lambda mine: tricks.experiments(
+                bundles / chief_of(options.sizes), bundles / forms.FOLDER, device, options.tokens, budget, mine
+            ),
+        }
+        for name, section in sections.items():
+            self._section(name, section)
+
+    def _shapes(self) -> answers.Shapes:
+        """That attention is returned of; in a rehearsal small ones."""
+        longest = max(self.options.lengths)
+        return [(1, longest), (2, longest)] if self.rehearsal else answers.SHAPES
+
+    def _speed(self, mine: Deadline) -> list[dict[str, Any]]:
+        """Row by row: what is measured stays, whatever comes after."""
+        options = self.options
+        setting = speed.Setting(
+            options.bundles,
+            options.sizes,
+            options.lengths,
+            options.tokens,
+            self.device,
+            Allowance(COMPILING * options.budget_seconds),
+            options.compile_backend,
+            min(MOST_COMPARED, options.texts),
+        )
+        rows = self.found[speed.SECTION] = []
+        for row in speed.speed(setting, self.budget, mine):
+            rows.append(row)
+            self.write()
+        return rows
+
+    def _section(self, name: str, section: Callable[[Deadline], Any]) -> None:
+        self.device.release()
+        with self.budget.section(name) as mine:
+            print(f"{name}: {mine.left:.0f} s of {self.budget.left:.0f} s", flush=True)
+            if mine.over:
+                self.budget.skip(name, "all of it")
+                return
+            try:
+                self.found[name] = section(mine)
+            except Exception as error:  # the other sections go on
+                self.found["failed"][name] = told(error)
+                print(f"{name} failed: {told(error)}", flush=True)
+        self.write()
+
+    def write(self) -> None:
+        """What there is by now."""
+        self.found["seconds"] = time.monotonic() - self._begun
+        out = self.options.out
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "gpu.json").write_text(json.dumps(self.found, indent=1) + "\n", encoding="utf-8")
+        (out / "gpu.md").write_text("\n".join(report.lines(self.found)) + "\n", encoding="utf-8")
+
+    def draw(self) -> None:
+        """The picture, where there is matplotlib."""
+        with contextlib.suppress(ImportError):
+            from bench.gpu import plots  # noqa: PLC0415  (the numbers are worth having without)
+
+            plots.throughput(self.found, self.options.out / "gpu.png")
+
+
+def chief_of(names: list[str]) -> str:
+    """The encoder that experiments are made with."""
+    return sizes.BASE if sizes.BASE in names else names[0]
+
+
+def prepared(options: argparse.Namespace) -> None:
+    """Bundles, and the graphs of the experiments."""
+    prepare(options.bundles, [*options.trained, *options.sizes])
+    forms.write_forms(sizes.encoder_of(chief_of(options.sizes)), options.bundles / forms.FOLDER)
+
+
+def main() -> int:
+    """0: measured, as far as it could be; 1: nothing can be measured here, in a line that says why."""
+    # Whoever ends the run, ends the service too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    options = parse()
+    random.seed(0)
+    torch.manual_seed(0)
+    if options.what == "prepare":
+        prepared(options)
+        return 0
+    faulthandler.dump_traceback_later(options.budget_seconds + GRACE_SECONDS, exit=True)
+    try:
+        Device(options.provider, options.gpu_device).check()
+        require(options.bundles, [*options.trained, *options.sizes])
+    except (BundleError, RuntimeError, Unprepared) as error:
+        print(f"nothing is measured: {error}", file=sys.stderr)
+        return 1
+    run = Run(options)
+    run.all()
+    run.draw()
+    faulthandler.cancel_dump_traceback_later()
+    print("\n".join(report.lines(run.found)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

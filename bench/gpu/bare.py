@@ -1,0 +1,106 @@
+"""ONNX Runtime alone: a graph whose inputs and outputs lie where the caller has them, and nothing of ours around it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bench.gpu.device import Device
+from headlight.runtime.cuda_session import CPU, CUDA, load_libraries, provider_options
+from headlight.runtime.onnx_session import library as onnxruntime
+from headlight.runtime.onnx_session import session_options
+from headlight.runtime.values import Floats, Ids
+
+NUMPY = {torch.float32: np.float32, torch.float16: np.float16, torch.int64: np.int64}
+
+
+@dataclasses.dataclass(frozen=True)
+class Bound:
+    """A batch that can be run again and again; `outputs` are written anew each time, on the device or where they were bound."""
+
+    binding: Any
+    inputs: Mapping[str, Tensor]  # held, since the binding has no more than their addresses
+    outputs: Mapping[str, Tensor]
+
+    def pooled(self) -> Floats:
+        """What the last run gave, on the host."""
+        found: Floats = self.outputs["pooled"].cpu().numpy()
+        return found
+
+
+class Bare:
+    """A session of one graph.
+
+    Args:
+        path: of the graph.
+        device: to run on.
+        options: of the provider for CUDA, beside those that Headlight sets; no other provider sees them.
+        alone: refuse what would run partly on the CPU.
+    """
+
+    def __init__(
+        self, path: Path | bytes, device: Device, options: Mapping[str, str] | None = None, *, alone: bool = False
+    ) -> None:
+        self._device = device
+        settings = session_options(0, spin=False)  # 0: as many threads as it likes
+        providers: list[Any] = [CPU]
+        if device.provider == "cuda":
+            load_libraries()
+            providers.insert(0, (CUDA, provider_options(device.gpu) | dict(options or {})))
+            if alone:
+                settings.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+                providers.pop()
+        source = path if isinstance(path, bytes) else str(path)
+        self._session = onnxruntime.InferenceSession(source, settings, providers=providers, enable_fallback=0)
+        if device.provider == "cuda" and CUDA not in self._session.get_providers():
+            raise RuntimeError("ONNX Runtime did not take the GPU for this session")
+        self.inputs = [value.name for value in self._session.get_inputs()]
+        self._no_wait = onnxruntime.RunOptions()
+        self._no_wait.add_run_config_entry("disable_synchronize_execution_providers", "1")
+
+    def bind(self, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor], *, host: Sequence[str] = ()) -> Bound:
+        """A batch.
+
+        Args:
+            inputs: on the device, contiguous; those that the graph has not are left out.
+            outputs: tensors of the right shapes to write to, on the device, or on the host where `host` names them.
+            host: outputs whose tensors are in the memory of the host.
+        """
+        binding = self._session.io_binding()
+        for name in self.inputs:
+            value = inputs[name]
+            binding.bind_input(
+                name, self._device.kind, self._device.index, NUMPY[value.dtype], tuple(value.shape), value.data_ptr()
+            )
+        for name, value in outputs.items():
+            kind, index = ("cpu", 0) if name in host else (self._device.kind, self._device.index)
+            binding.bind_output(name, kind, index, NUMPY[value.dtype], tuple(value.shape), value.data_ptr())
+        return Bound(binding, dict(inputs), dict(outputs))
+
+    def run(self, bound: Bound) -> None:
+        """Run it, and wait until it is done."""
+        self._session.run_with_iobinding(bound.binding)
+
+    def run_all(self, batches: Sequence[Bound]) -> None:
+        """One after another."""
+        for bound in batches:
+            self.run(bound)
+
+    def launch(self, bound: Bound) -> None:
+        """Run it, and wait for no more than ONNX Runtime must to have handed the work to the device."""
+        self._session.run_with_iobinding(bound.binding, self._no_wait)
+
+
+def batch(device: Device, ids: Ids, mask: Ids, dim: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Inputs int64 [B, S] and an output float32 [B, dim] for `Bare.bind`, on the device."""
+    inputs = {name: torch.from_numpy(array).to(device.torch) for name, array in (("ids", ids), ("mask", mask))}
+    # Poisoned: an output that is not written is no number.
+    pooled = torch.full((len(ids), dim), float("nan"), device=device.torch)
+    device.wait()  # ONNX Runtime works on a stream of its own
+    return inputs, {"pooled": pooled}

@@ -1,0 +1,123 @@
+"""What was to be reached on a GPU, and what was measured: all of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from bench.gpu.field import BARE, ENGINE
+from bench.gpu.peers import COMPILED, FUSED
+from bench.gpu.served import ALONE, BATCHES, GROUP, SERVED
+from bench.gpu.sizes import BASE, MINILM, TRAINED
+from bench.gpu.speed import DOCSTRINGS
+from bench.serving.criteria import Criterion, ratio
+
+FP32_RELATIVE = 1e-4
+COSINES = {"fp16": 0.9999, "bf16": 0.9995}
+ALIKE = 0.999  # cosine with PyTorch in float32: whose vectors are further off computes something else
+OF_COMPILED, OF_FUSED, OF_PEAK, SHORT_MS, OF_ENGINE = 1.0, 1.5, 0.45, 1.0, 0.8
+PEAK_LENGTH = 512
+WHOLE_MAPS = "whole maps"
+Rows = list[dict[str, Any]]
+
+
+def criteria(run: dict[str, Any]) -> list[Criterion]:
+    """Each with its value; None where it could not be measured."""
+    return [*numbers(run), *throughput(run), *short_text(run), *over_the_wire(run), *attention(run)]
+
+
+def numbers(run: dict[str, Any]) -> list[Criterion]:
+    """Parity: no more than the trained models all together allow."""
+    found = run.get("parity", {})
+    worst = _largest(_of_trained(found, "fp32", _relative), len(TRAINED))
+    all_ = [Criterion("parity in fp32, every output: largest relative distance", FP32_RELATIVE, worst, at_most=True)]
+    for precision, asked in COSINES.items():
+        least = _smallest(_of_trained(found, precision, lambda one: one["cosine"]["least"]), len(TRAINED))
+        all_.append(Criterion(f"parity in {precision}: least cosine of pooled vectors", asked, least))
+    gates = [value for p in ("fp32", *COSINES) for value in _of_trained(found, p, lambda one: float(one["gate"] == ""))]
+    passed = sum(gates) / len(gates) if len(gates) == len(TRAINED) * (1 + len(COSINES)) else None
+    return [*all_, Criterion("share of start-up gates passed, in each precision", 1.0, passed)]
+
+
+def _of_trained(found: dict[str, Any], precision: str, value: Any) -> list[float]:
+    parts = [found.get(name, {}).get(precision, {"error": ""}) for name in TRAINED]
+    return [float(value(part)) for part in parts if "error" not in part]
+
+
+def _relative(one: dict[str, Any]) -> float:
+    return max(float(each["relative"]) for each in one["outputs"].values())
+
+
+def _largest(values: list[float], wanted: int) -> float | None:
+    return max(values) if len(values) == wanted else None
+
+
+def _smallest(values: list[float], wanted: int) -> float | None:
+    return min(values) if len(values) == wanted else None
+
+
+def throughput(run: dict[str, Any]) -> list[Criterion]:
+    """Of BERT-base in fp16."""
+    rows = [row for row in run.get("speed", []) if row.get("size") == BASE and row.get("precision") == "fp16"]
+    mix = [row for row in rows if row.get("kind") == DOCSTRINGS]
+    ours = best_rate(mix, ENGINE)
+    named = f"{BASE}, fp16, {DOCSTRINGS}: the engine's tokens/s over"
+    batches = [row for row in rows if row.get("kind") == "length" and row.get("length") == PEAK_LENGTH]
+    peak = run.get("ceilings", {}).get("fp16")
+    found = [
+        Criterion(f"{named} torch.compile's", OF_COMPILED, ratio(ours, best_rate(mix, COMPILED))),
+        Criterion(f"{named} those of eager torch with the fused kernel", OF_FUSED, ratio(ours, best_rate(mix, FUSED))),
+    ]
+    for name, asked in ((ENGINE, OF_PEAK), (BARE, None)):
+        what = f"{BASE}, fp16, batches of {PEAK_LENGTH} tokens: share of the measured matrix peak, {name}"
+        found.append(Criterion(what, asked, ratio(best_flops(batches, name), None if peak is None else peak * 1e12)))
+    return found
+
+
+def milliseconds(row: dict[str, Any], name: str) -> float | None:
+    """Of a contestant in a row, if it was measured and its vectors are what they should be."""
+    cosine = row.get("cosines", {}).get(name)
+    ms = row.get("times", {}).get(name, {}).get("ms")
+    return float(ms) if ms is not None and isinstance(cosine, float) and cosine >= ALIKE else None
+
+
+def best_rate(rows: Iterable[dict[str, Any]], name: str) -> float | None:
+    """Tokens/s, at whichever size of batches suits it best."""
+    rates = [1000 * row["tokens"] / ms for row in rows if (ms := milliseconds(row, name))]
+    return max(rates, default=None)
+
+
+def best_flops(rows: Iterable[dict[str, Any]], name: str) -> float | None:
+    """FLOP/s of real tokens."""
+    return max((1000 * row["flops"] / ms for row in rows if (ms := milliseconds(row, name))), default=None)
+
+
+def short_text(run: dict[str, Any]) -> list[Criterion]:
+    """The fastest precision counts, and is named."""
+    told = run.get("one short text", {})
+    precisions = told.get("precisions", {}) if told.get("encoder") == MINILM else {}
+    found = {name: one["p50_ms"] for name, one in precisions.items() if "p50_ms" in one}
+    best = min(found, key=lambda name: found[name], default=None)
+    what = f"{MINILM}: one short text in the engine, p50 in ms"
+    return [Criterion(what, SHORT_MS, None if best is None else found[best], best or "", at_most=True)]
+
+
+def over_the_wire(run: dict[str, Any]) -> list[Criterion]:
+    """Batches, of as many texts as were asked for."""
+    served = run.get("served", {})
+    asked = served.get("encoder") == MINILM and served.get("group") == GROUP
+    measured = served.get("measured", {}) if asked else {}
+    ours = measured.get(SERVED, {}).get(BATCHES, {}).get("texts_per_s")
+    share = ratio(ours, measured.get(ALONE, {}).get("texts_per_s"))
+    return [Criterion(f"{MINILM}: batches of {GROUP} texts over the wire, over the engine's rate", OF_ENGINE, share)]
+
+
+def attention(run: dict[str, Any]) -> list[Criterion]:
+    """Nothing is asked: it is to be told."""
+    found = []
+    for row in run.get("attention", []):
+        times = row.get("times", {})
+        whole, alone = (times.get(name, {}).get("ms") for name in (WHOLE_MAPS, "vectors alone"))
+        what = f"{row['size']}, {row['texts']} x {row['length']}: whole maps of all layers, over vectors alone"
+        found.append(Criterion(what, None, ratio(whole, alone)))
+    return found or [Criterion("whole maps of all layers, over vectors alone", None, None)]

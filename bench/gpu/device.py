@@ -1,0 +1,129 @@
+"""What computes: a CUDA device, or, in a rehearsal, the CPU; for ONNX Runtime and for PyTorch alike."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+
+from bench.measuring import machine
+from bench.serving.peak import best
+from headlight.runtime.gpu import Gpu
+from headlight.runtime.providers import choose_provider
+
+PACKAGES = ("onnxruntime-gpu", "onnxruntime", "torch", "triton", "onnx", "numpy", "grpcio")
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+# The first is large enough for any device, the others are a batch of 32,768 tokens in BERT-base's feed-forward.
+PRODUCTS = ((8192, 8192, 8192), (32768, 768, 3072), (32768, 3072, 768))
+COPIED = 4 << 30  # bytes
+REPEATS = 5  # products or copies before the device is waited for
+QUERY = "name,driver_version,memory.total,clocks.sm,clocks.max.sm,clocks.mem,power.draw,temperature.gpu"
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """One device, by ONNX Runtime's name for the provider."""
+
+    provider: str
+    index: int = 0
+
+    @property
+    def kind(self) -> str:
+        """As both libraries call it."""
+        return "cuda" if self.provider == "cuda" else "cpu"
+
+    @property
+    def torch(self) -> torch.device:
+        return torch.device(self.kind, self.index) if self.provider == "cuda" else torch.device("cpu")
+
+    @property
+    def gpu(self) -> Gpu:
+        return Gpu(self.index)
+
+    def check(self) -> None:
+        """Raises BundleError where ONNX Runtime cannot compute on it, RuntimeError where PyTorch cannot."""
+        choose_provider(self.provider, "fp32", self.gpu)
+        if self.provider == "cuda":
+            if not torch.cuda.is_available():
+                raise RuntimeError(f"torch {torch.__version__} sees no CUDA device; install its build for CUDA")
+            torch.cuda.set_device(self.index)
+        # Products in TF32 keep 10 bits: nothing here is compared with such numbers.
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+
+    def wait(self) -> None:
+        """Until all work that was begun is done."""
+        if self.provider == "cuda":
+            torch.cuda.synchronize(self.index)
+
+    def release(self) -> None:
+        """What PyTorch holds of the device's memory and does not use: ONNX Runtime asks for its own."""
+        gc.collect()
+        if self.provider == "cuda":
+            torch.cuda.empty_cache()
+
+    def used(self) -> int | None:
+        """Bytes of the device's memory that anybody uses; None for a CPU."""
+        if self.provider != "cuda":
+            return None
+        free, total = torch.cuda.mem_get_info(self.index)
+        return total - free
+
+    def describe(self) -> dict[str, Any]:
+        """Names and versions, for the report."""
+        versions = {package: found for package in PACKAGES if (found := _version(package))}
+        about: dict[str, Any] = {"provider": self.provider, "machine": machine(versions), "versions": versions}
+        if self.provider == "cuda":
+            properties = torch.cuda.get_device_properties(self.index)
+            about |= {"name": properties.name, "memory": properties.total_memory, "cuda": torch.version.cuda}
+            about["smi"] = _smi(self.index)
+        return about
+
+    def ceilings(self, seconds: float, small: bool) -> dict[str, float]:
+        """TFLOP/s of products by precision and GB/s of a copy (read and written), the best of many tries.
+
+        Args:
+            seconds: of each try.
+            small: for rehearsals.
+        """
+        found: dict[str, float] = {}
+        for precision, dtype in DTYPES.items():
+            for m, k, n in ((256, 256, 256),) if small else PRODUCTS:
+                a, b = (torch.randn(shape, device=self.torch).to(dtype) for shape in ((m, k), (k, n)))
+                out = torch.empty((m, n), dtype=dtype, device=self.torch)
+                took = self._best(lambda a=a, b=b, out=out: torch.mm(a, b, out=out), seconds)
+                found[precision] = max(found.get(precision, 0.0), 2 * m * k * n / took / 1e12)
+        source = torch.randint(1, 255, ((1 << 20) if small else COPIED,), dtype=torch.uint8, device=self.torch)
+        target = torch.empty_like(source)
+        found["copy"] = 2 * source.nbytes / self._best(lambda: target.copy_(source), seconds) / 1e9
+        return found
+
+    def _best(self, work: Any, seconds: float) -> float:
+        """Seconds of the work once."""
+
+        def several() -> None:
+            for _ in range(REPEATS):
+                work()
+            self.wait()
+
+        return best(several, seconds) / REPEATS
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _smi(index: int) -> str:
+    """What the driver's own tool says of clocks and power; nothing is set."""
+    command = ["nvidia-smi", f"--id={index}", f"--query-gpu={QUERY}", "--format=csv,noheader"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"not told: {error}"

@@ -1,0 +1,113 @@
+"""Who takes part with one encoder in one precision: the engine, ONNX Runtime alone, and PyTorch in each of its ways."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bench.gpu.bare import Bare, Bound, batch
+from bench.gpu.budget import Allowance
+from bench.gpu.device import Device
+from bench.gpu.parity import cosine
+from bench.gpu.peers import UNMASKED, Compiled, Forward, peers, reference
+from bench.gpu.sizes import encoder_of
+from bench.gpu.turns import told
+from bench.measuring import Contestants
+from headlight.runtime import EncodeItem, Runtime, Selection
+from headlight.runtime.engine import pad
+from headlight.runtime.values import Floats, Ids
+from model.encoder import Encoder
+
+ENGINE, BARE = "Headlight's engine", "ONNX Runtime, bound on the device"
+COMPARED = 4  # texts of a batch whose vectors are compared with PyTorch's in float32
+SECONDS_A_LAYER = 4.0  # that compiling is thought to take
+
+
+@dataclasses.dataclass
+class Field:
+    """Everyone of one encoder in one precision, on one device."""
+
+    name: str
+    precision: str
+    runtime: Runtime
+    bare: Bare
+    torch: dict[str, Forward | Compiled]
+    exact: Encoder
+    device: Device
+
+    def contestants(self, texts: Sequence[Sequence[Ids]]) -> Contestants:
+        """Each does all batches of texts, one behind the other, and has the vectors on the host; but for the bare session."""
+        padded = [pad(list(one)) for one in texts]
+        items = [[EncodeItem(ids, Selection()) for ids in one] for one in texts]
+        bound = self.bound(padded)
+        found: Contestants = {
+            ENGINE: lambda: [self.runtime.engine.run(one, wide=len(one) == 1) for one in items],
+            BARE: lambda: self.bare.run_all(bound),
+        }
+        for name, call in self.torch.items():
+            if name == UNMASKED and not all(mask.all() for _, mask in padded):
+                continue  # its numbers would be wrong
+            found[name] = functools.partial(_all, call, padded)
+        return found
+
+    def bound(self, padded: Sequence[tuple[Ids, Ids]]) -> list[Bound]:
+        dim = self.exact.config.pooled_dim
+        return [self.bare.bind(*batch(self.device, ids, mask, dim)) for ids, mask in padded]
+
+    def cosines(self, texts: Sequence[Ids]) -> dict[str, float | str]:
+        """The least cosine of each contestant's vectors with PyTorch's in float32, over a few texts, or what it failed with."""
+        some = list(texts[:COMPARED])
+        ids, mask = pad(some)
+        with torch.inference_mode():
+            here = [torch.from_numpy(array).to(self.device.torch) for array in (ids, mask)]
+            expected = self.exact(*here).pooled.cpu().numpy()
+
+        def engine() -> list[Any]:
+            return [result.pooled for result in self.runtime.engine.run([EncodeItem(one, Selection()) for one in some])]
+
+        def bare() -> Floats:
+            [bound] = self.bound([(ids, mask)])
+            self.bare.run(bound)
+            return bound.pooled()
+
+        calls: dict[str, Callable[[], Any]] = {ENGINE: engine, BARE: bare}
+        calls |= {
+            name: functools.partial(call, ids, mask)
+            for name, call in self.torch.items()
+            if name != UNMASKED or mask.all()
+        }
+        return {name: _least(call, expected) for name, call in calls.items()}
+
+
+def _least(call: Callable[[], Any], expected: Floats) -> float | str:
+    try:
+        return min(map(cosine, call(), expected))
+    except Exception as error:  # libraries raise many types; the report has their words
+        return told(error)
+
+
+def _all(call: Forward | Compiled, padded: Sequence[tuple[Ids, Ids]]) -> None:
+    for ids, mask in padded:
+        call(ids, mask)
+
+
+def opened(bundle: Path, precision: str, device: Device, allowance: Allowance, backend: str) -> Field:
+    """Everyone of the bundle's encoder, by its name. Raises BundleError where the bundle cannot be run so."""
+    encoder = encoder_of(bundle.name)
+    runtime = Runtime(bundle, provider=device.provider, precision=precision, attend=False, gpu=device.gpu)
+    graph = runtime.bundle.manifest.graph("embed", device.provider, precision)
+    expected = SECONDS_A_LAYER * encoder.config.layers
+    return Field(
+        bundle.name,
+        precision,
+        runtime,
+        Bare(bundle / graph.file, device),
+        peers(encoder, device, precision, allowance, backend, expected),
+        reference(encoder, device),
+        device,
+    )

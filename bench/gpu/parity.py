@@ -1,0 +1,137 @@
+"""Are the numbers PyTorch's? Every output of the trained models on real text, against PyTorch in float32 on the same device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bench.gpu.budget import Deadline
+from bench.gpu.device import DTYPES, Device
+from bench.gpu.peers import reference
+from bench.gpu.sizes import encoder_of
+from bench.gpu.texts import read
+from bench.gpu.turns import told
+from headlight.runtime import EncodeItem, Runtime, Selection
+from headlight.runtime.items import everything
+from headlight.runtime.plan import plan
+from headlight.runtime.values import Floats, Ids
+from headlight.spec import AttentionSpec
+from model.encoder import Encoder
+
+OUTPUTS = ("pooled", "tokens", "hidden", "attention", "scores")
+WHOLE = 16  # texts whose every output is compared
+TOGETHER = 4  # of them in a batch, so that most are padded
+BATCH_TOKENS = 16384
+
+
+def parity(bundles: Path, names: Sequence[str], device: Device, count: int, deadline: Deadline) -> dict[str, Any]:
+    """By model, by precision: distances by output, the cosine of pooled vectors, and what the start-up gate says.
+
+    `count`: of the texts; of one that the time is up before, less than these are looked at, and it says how many.
+    """
+    found: dict[str, Any] = {name: {} for name in names}
+    cases = [(name, precision) for name in names for precision in DTYPES]
+    for at, (name, precision) in enumerate(cases):
+        if at and deadline.over:
+            found[name][precision] = {"error": "no time was left"}
+            continue
+        try:
+            found[name][precision] = _of_one(
+                bundles / name, precision, device, count, deadline.part(1 / (len(cases) - at))
+            )
+        except Exception as error:  # a precision that fails is a finding, and no reason to stop
+            found[name][precision] = {"error": told(error)}
+    return found
+
+
+def _of_one(bundle: Path, precision: str, device: Device, count: int, deadline: Deadline) -> dict[str, Any]:
+    runtime = Runtime(bundle, provider=device.provider, precision=precision, gpu=device.gpu)
+    exact, manifest = reference(encoder_of(bundle.name), device), runtime.bundle.manifest
+    texts = read(bundle / "tokenizer.json", manifest.max_length, count)
+    return {
+        "forms": sorted({f"{graph.role}: {graph.form}" for graph in manifest.graphs if graph.precision == precision}),
+        "gate": _gate(runtime),
+        "outputs": _outputs(runtime, exact, texts[:: max(1, len(texts) // WHOLE)], device, deadline.part(0.5)),
+        "cosine": _cosine(runtime, exact, texts, device, deadline),
+    }
+
+
+def _gate(runtime: Runtime) -> str:
+    """Empty where the start-up gate passes, else its words."""
+    try:
+        runtime.check_golden()
+    except Exception as error:  # whatever it is, the service would not have started
+        return told(error)
+    return ""
+
+
+def _outputs(
+    runtime: Runtime, exact: Encoder, texts: Sequence[Ids], device: Device, deadline: Deadline
+) -> dict[str, dict[str, float]]:
+    """The largest distance of each output over texts in ragged batches: relative to the largest number expected, and absolute."""
+    worst = {output: {"relative": 0.0, "absolute": 0.0} for output in OUTPUTS}
+    scores = runtime.select(attention=AttentionSpec(scores=True))
+    for at in range(0, len(texts), TOGETHER):
+        if at and deadline.over:
+            break
+        some = texts[at : at + TOGETHER]
+        whole, before = (
+            runtime.engine.run([EncodeItem(ids, selection) for ids in some])
+            for selection in (everything(runtime.bundle.manifest.architecture), scores)
+        )
+        for ids, result, raw in zip(some, whole, before, strict=True):
+            expected = expected_outputs(exact, ids, device)
+            got = {name: getattr(result, name) for name in OUTPUTS[:-1]} | {"scores": raw.attention}
+            for name in OUTPUTS:
+                for kind, value in zip(("relative", "absolute"), distance(got[name], expected[name]), strict=True):
+                    worst[name][kind] = max(worst[name][kind], value)
+    return worst
+
+
+def distance(got: Any, expected: Floats) -> tuple[float, float]:
+    """max |got - expected|, over max |expected| and as it is; infinite where a number is none."""
+    absolute = float(np.abs(got.astype(np.float64) - expected).max())
+    if not np.isfinite(absolute):
+        return float("inf"), float("inf")
+    return absolute / float(np.abs(expected).max()), absolute
+
+
+def expected_outputs(exact: Encoder, ids: Ids, device: Device) -> dict[str, Floats]:
+    """What PyTorch says of one text alone, without padding: pooled [D], tokens [n, D], hidden [L+1, n, D], twice [L, H, n, n]."""
+    with torch.inference_mode():
+        out = exact(torch.from_numpy(ids)[None].to(device.torch), fused=False)
+    found = {
+        "pooled": out.pooled[0],
+        "tokens": out.tokens[0],
+        "hidden": torch.cat(out.hidden),
+        "attention": torch.cat(out.attention),
+        "scores": torch.cat(out.scores),
+    }
+    return {name: value.cpu().numpy() for name, value in found.items()}
+
+
+def _cosine(
+    runtime: Runtime, exact: Encoder, texts: Sequence[Ids], device: Device, deadline: Deadline
+) -> dict[str, float]:
+    """Least and mean cosine of pooled vectors, in batches of near lengths, with those that PyTorch gives of each text alone."""
+    found: list[float] = []
+    for rows in plan([len(ids) for ids in texts], squared=False, tokens=BATCH_TOKENS):
+        results = runtime.engine.run([EncodeItem(texts[row], Selection()) for row in rows])
+        for row, result in zip(rows, results, strict=True):
+            if found and deadline.over:
+                break
+            with torch.inference_mode():
+                expected = exact(torch.from_numpy(texts[row])[None].to(device.torch)).pooled[0].cpu().numpy()
+            found.append(cosine(result.pooled, expected))
+    return {"least": min(found), "mean": float(np.mean(found)), "texts": len(found)}
+
+
+def cosine(a: Any, b: Any) -> float:
+    """Of two vectors; NaN counts as -1."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    value = float(a @ b / np.sqrt((a @ a) * (b @ b)))
+    return value if np.isfinite(value) else -1.0

@@ -1,0 +1,101 @@
+"""PyTorch as others would serve with it: the same encoder, eager with plain attention or the fused kernel, and compiled.
+
+A contestant takes a batch from the host, int64 [B, S] ids and mask, and returns pooled vectors there, float32 [B, D]: what the engine
+does, too.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bench.gpu.budget import Allowance
+from bench.gpu.device import DTYPES, Device
+from headlight.runtime.values import Floats, Ids
+from model.encoder import Encoder
+
+Forward = Callable[[Ids, Ids], Floats]
+PLAIN, FUSED, UNMASKED, COMPILED = "torch eager", "torch SDPA", "torch SDPA, no mask", "torch.compile"
+
+
+class NotMeasured(RuntimeError):
+    """There is no time for it; the message says what it was."""
+
+
+class Unmasked(Encoder):
+    """For batches of one length: no key is hidden, so attention gets no mask, and the kernels that take none may run."""
+
+    def visible(self, keep: Tensor, window: int = 0) -> Tensor:
+        return None  # type: ignore[return-value]  # `attend` takes it
+
+
+def unmasked(encoder: Encoder) -> Encoder:
+    """The same weights."""
+    found = copy.copy(encoder)
+    found.__class__ = Unmasked
+    return found
+
+
+def forward(call: Callable[..., Any], device: Device, *, fused: bool) -> Forward:
+    """From the host to the host; the copy back waits for the device."""
+
+    def run(ids: Ids, mask: Ids) -> Floats:
+        with torch.inference_mode():
+            here = [torch.from_numpy(array).to(device.torch) for array in (ids, mask)]
+            found: Floats = call(*here, fused=fused).pooled.float().cpu().numpy()
+        return found
+
+    return run
+
+
+class Compiled:
+    """torch.compile with free batch and length, and what it took to compile.
+
+    One text alone is compiled for itself (PyTorch takes an extent of 1 for a constant), so it costs as much again.
+
+    Attributes:
+        seconds: of the first run of each kind of batch.
+    """
+
+    def __init__(self, encoder: Encoder, device: Device, allowance: Allowance, backend: str, expected: float) -> None:
+        """`expected`: seconds that compiling is thought to take; it is not begun with less left of the allowance."""
+        self._run = forward(torch.compile(encoder, dynamic=True, backend=backend), device, fused=True)
+        self._allowance, self._expected = allowance, expected
+        self.seconds: dict[str, float] = {}
+
+    def __call__(self, ids: Ids, mask: Ids) -> Floats:
+        kind = "one text" if len(ids) == 1 else "batches"
+        if kind in self.seconds:
+            return self._run(ids, mask)
+        if self._allowance.left < self._expected:
+            raise NotMeasured(f"{self._allowance.left:.0f} s are left to compile in, {self._expected:.0f} are expected")
+        taken: list[float] = []
+        try:
+            with self._allowance.spent(taken):
+                return self._run(ids, mask)
+        finally:
+            self.seconds[kind] = self._expected = taken[-1]
+
+
+def peers(
+    encoder: Encoder, device: Device, precision: str, allowance: Allowance, backend: str, expected: float
+) -> dict[str, Forward | Compiled]:
+    """By name. `encoder` is copied to the device, its weights in the precision."""
+    own = copy.deepcopy(encoder).to(device.torch, DTYPES[precision])
+    found: dict[str, Forward | Compiled] = {
+        PLAIN: forward(own, device, fused=False),
+        FUSED: forward(own, device, fused=True),
+        UNMASKED: forward(unmasked(own), device, fused=True),
+    }
+    if precision != "fp32":
+        found[COMPILED] = Compiled(own, device, allowance, backend, expected)
+    return found
+
+
+def reference(encoder: Encoder, device: Device) -> Encoder:
+    """PyTorch in float32 on the device: what everyone is compared with."""
+    return copy.deepcopy(encoder).to(device.torch)

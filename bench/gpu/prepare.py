@@ -1,0 +1,93 @@
+"""The bundles that are measured, made where they are missing.
+
+The shipped models and MiniLM's size are exported and proven as by `python -m export`, in fp32, bf16 and fp16. The larger two are timed
+and never served: their graphs are written without the proof, which would take minutes and say the same as the others'.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+import time
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+
+from bench.gpu.sizes import BASE, CHECKPOINTS, LARGE, SIZES, TINY, TRAINED, encoder_of
+from headlight.runtime.fields import MANIFEST
+
+PRECISIONS = ("bf16", "fp16")
+UNPROVEN = (BASE, LARGE, TINY)
+NEEDED = ("torch", "onnx", "onnxscript", "safetensors")
+TOKENIZER = CHECKPOINTS / TRAINED[0] / "tokenizer.json"
+
+
+class Unprepared(RuntimeError):
+    """A bundle is missing, or cannot be made here; the message says what is wanted."""
+
+
+def require(folder: Path, names: Iterable[str]) -> None:
+    """Raises Unprepared, with the remedy, where the bundle of a name is not under `folder`."""
+    absent = [name for name in names if not (folder / name / MANIFEST).is_file()]
+    if absent:
+        raise Unprepared(f"{folder} lacks {', '.join(absent)}: run `python -m bench.gpu prepare` with the same options")
+
+
+def prepare(folder: Path, names: Iterable[str]) -> None:
+    """Make the bundle of each name under `folder`; those that are there already stay.
+
+    Raises:
+        Unprepared: a package to make them with is missing.
+    """
+    missing = [package for package in NEEDED if find_spec(package) is None]
+    if missing:
+        raise Unprepared(f"to prepare here wants {', '.join(missing)}: install them, or prepare on another machine")
+    for name in names:
+        out, begin = folder / name, time.monotonic()
+        if not (out / MANIFEST).is_file():
+            (_write_unproven if name in UNPROVEN else _export)(out, name)
+            print(f"{name}: {size(out) / 2**20:.0f} MiB, made in {time.monotonic() - begin:.0f} s", flush=True)
+
+
+def size(bundle: Path) -> int:
+    """Bytes."""
+    return sum(path.stat().st_size for path in bundle.iterdir())
+
+
+def _export(out: Path, name: str) -> None:
+    from export.origin import read_origin  # noqa: PLC0415  (the exporter's packages are not everywhere)
+    from export.writer import export_origin  # noqa: PLC0415
+
+    if name in SIZES:
+        export_origin(_origin(name), out, version="random", precisions=PRECISIONS)
+    else:
+        export_origin(read_origin(CHECKPOINTS / name), out, precisions=PRECISIONS)
+
+
+def _origin(name: str):  # type: ignore[no-untyped-def]  # of a package that is not everywhere
+    from export.origin import OURS, Origin  # noqa: PLC0415
+    from export.sentence import Recipe  # noqa: PLC0415
+
+    encoder = encoder_of(name)
+    recipe = Recipe(transformer=TOKENIZER.parent, pooling=encoder.config.pooling, normalize=encoder.config.normalize)
+    return Origin(encoder, TOKENIZER.read_text(encoding="utf-8"), OURS, "", recipe)
+
+
+def _write_unproven(out: Path, name: str) -> None:
+    from export.draft import put_in_place, save  # noqa: PLC0415
+    from export.progress import silent  # noqa: PLC0415
+    from export.reference import BASE_TOLERANCE, Reference  # noqa: PLC0415
+    from export.variants import write_precision  # noqa: PLC0415
+    from export.writer import write_parts  # noqa: PLC0415
+
+    origin = _origin(name)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{name}-") as folder:
+        draft = Path(folder) / "bundle"
+        draft.mkdir()
+        floors = dict.fromkeys(BASE_TOLERANCE, 0.0)
+        manifest = write_parts(draft, origin, Reference(origin.encoder), floors, silent)
+        exact = [graph for graph in manifest.graphs if graph.precision == "fp32"]
+        more = [graph for p in PRECISIONS for graph in write_precision(draft, exact, p, origin.encoder)]
+        save(draft, dataclasses.replace(manifest, name=name, version="random", graphs=(*manifest.graphs, *more)))
+        put_in_place(out, draft)

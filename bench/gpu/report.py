@@ -1,0 +1,235 @@
+"""From the numbers of a run to Markdown. What is not there reads "not measured"."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bench.gpu.criteria import ALIKE, criteria, milliseconds
+from bench.gpu.device import DTYPES
+from bench.gpu.field import BARE, ENGINE
+from bench.gpu.parity import OUTPUTS
+from bench.gpu.peers import COMPILED, FUSED, PLAIN, UNMASKED
+from bench.serving.report import table
+
+ABSENT = "not measured"
+CONTESTANTS = (ENGINE, BARE, PLAIN, FUSED, UNMASKED, COMPILED)
+Lines = list[str]
+
+
+def lines(run: dict[str, Any]) -> Lines:
+    """The whole report."""
+    parts = [
+        heading(run),
+        ["## What was to be reached", "", *criteria_table(run)],
+        ["## Against PyTorch", "", *parity_tables(run)],
+        ["## Forms of attention", "", *operator_table(run)],
+        ["## Tokens a second", "", *speed_tables(run)],
+        ["## One short text", "", *short_table(run)],
+        ["## What attention costs", "", *attention_tables(run)],
+        ["## Over the wire", "", *served_table(run)],
+        ["## Experiments", "", *experiment_tables(run)],
+        ["## Not measured", "", *left_out(run)],
+    ]
+    return [line for part in parts for line in (*part, "")][:-1]
+
+
+def heading(run: dict[str, Any]) -> Lines:
+    device = run["device"]
+    title = f"# On a GPU: {device['name']}" if not run["rehearsal"] else "# A rehearsal on a CPU"
+    warning = "**Its figures say nothing of a GPU**: it shows that the program runs, and no more."
+    ceilings = run.get("ceilings", {})
+    told = ", ".join(f"{name} {ceilings[name]:.4g} TFLOP/s" for name in DTYPES if name in ceilings)
+    copy = f"; a copy within its memory, read and written, {ceilings['copy']:.4g} GB/s" if "copy" in ceilings else ""
+    gpu = [f"Driver and clocks, as found: {device['smi']}.", ""] if "smi" in device else []
+    return [
+        title,
+        "",
+        *([warning, ""] if run["rehearsal"] else []),
+        f"`{run['command']}` on {device['machine']}; {run['seconds']:.0f} s. Contestants take turns; medians, the device waited for.",
+        "",
+        *gpu,
+        f"The device at its best in this run: {told or ABSENT}{copy}.",
+        "",
+        "![tokens a second](gpu.png)",
+    ]
+
+
+def criteria_table(run: dict[str, Any]) -> Lines:
+    rows = []
+    for one in criteria(run):
+        asked = "" if one.asked is None else f"{'at most' if one.at_most else 'at least'} {one.asked:g}"
+        value = ABSENT if one.found is None else f"{one.found:.6g}"
+        verdict = "rehearsal" if run["rehearsal"] and one.found is not None else one.verdict
+        rows.append((one.what, asked, value, "" if one.found is None else verdict, one.note))
+    return table(("", "asked", "measured", "", ""), rows)
+
+
+def parity_tables(run: dict[str, Any]) -> Lines:
+    found = [
+        "Largest distance over the largest number that PyTorch gives, in float32, TF32 off, of each text alone:",
+        "",
+    ]
+    rows = []
+    for name, by_precision in run.get("parity", {}).items():
+        for precision, one in by_precision.items():
+            if precision not in DTYPES:
+                continue
+            if "error" in one:
+                rows.append((name, precision, *[ABSENT] * (len(OUTPUTS) + 2), one["error"]))
+                continue
+            outputs = (f"{one['outputs'][output]['relative']:.1e}" for output in OUTPUTS)
+            cosine = (f"{one['cosine'][which]:.7f}" for which in ("least", "mean"))
+            rows.append((name, precision, *outputs, *cosine, one["gate"] or "passes"))
+    heads = ("", "", *OUTPUTS, "cosine of pooled, least", "mean", "start-up gate")
+    return [*found, *(table(heads, rows) if rows else [ABSENT])]
+
+
+def operator_table(run: dict[str, Any]) -> Lines:
+    rows = []
+    for one in run.get("operator", []):
+        masked = "with a mask" if one["masked"] else "no mask"
+        cells = [f"{one[name]:.1e}" if name in one else "" for name in ("context", "maps")]
+        rows.append((one["precision"], masked, one["gives"], *cells, one.get("error", "")))
+    about = "ONNX's operator `Attention` (opset 23) alone on the device, against NumPy in float64, largest difference:"
+    return [about, "", *(table(("", "", "gives", "context", "maps", "else"), rows) if rows else [ABSENT])]
+
+
+def speed_tables(run: dict[str, Any]) -> Lines:
+    """A table for each encoder in each precision."""
+    found: Lines = []
+    rows = run.get("speed", [])
+    for size, precision in dict.fromkeys((row["size"], row["precision"]) for row in rows):
+        mine = [row for row in rows if (row["size"], row["precision"]) == (size, precision)]
+        found += [f"### {size}, {precision}", ""]
+        found += [f"{ABSENT}: {row['error']}" for row in mine if "error" in row]
+        compiled = [
+            f"{kind} {s:.0f} s" for row in mine if row.get("kind") == "compile" for kind, s in row["seconds"].items()
+        ]
+        timed = [row for row in mine if "times" in row]
+        found += [*speed_table(timed, run.get("ceilings", {}), precision), ""] if timed else [""]
+        found += [f"Compiling, not counted above: {', '.join(compiled)}.", ""] if compiled else []
+    about = (
+        "Thousands of real tokens a second, in brackets the milliseconds. Of the engine: operations on real tokens over the matrix "
+        "peak, the least bytes that must move over the copy's, what it takes beyond ONNX Runtime alone, and ONNX Runtime's time to "
+        "hand over a batch."
+    )
+    return [about, "", *found[:-1]] if found else [ABSENT]
+
+
+def speed_table(rows: Sequence[dict[str, Any]], ceilings: dict[str, float], precision: str) -> Lines:
+    names = [name for name in CONTESTANTS if any(name in row["times"] for row in rows)]
+    heads = (
+        "",
+        "texts",
+        *names,
+        "engine: of the peak",
+        "of the copy",
+        "beyond ONNX Runtime, ms a batch",
+        "handing over, ms",
+    )
+    return table(heads, [_speed_row(row, names, ceilings, precision) for row in rows])
+
+
+def _speed_row(row: dict[str, Any], names: Sequence[str], ceilings: dict[str, float], precision: str) -> list[str]:
+    what = {"length": f"batches of {row['length']}", "one text": f"one of {row['length']}"}
+    label = what.get(row["kind"], f"{row['kind']}, batches of {row['length']} tokens, {row['padding']:.0%} padding")
+    cells = [_rate(row, name) for name in names]
+    ms, bare = (milliseconds(row, name) for name in (ENGINE, BARE))
+    peak, copy = ceilings.get(precision), ceilings.get("copy")
+    shares = [
+        f"{row['flops'] / ms / 1e9 / peak:.1%}" if ms and peak else ABSENT,
+        f"{row['bytes'] / ms / 1e6 / copy:.1%}" if ms and copy else ABSENT,
+    ]
+    beyond = f"{(ms - bare) / row['batches']:.3f}" if ms and bare else ABSENT
+    return [label, str(row["texts"]), *cells, *shares, beyond, f"{row['launch_ms']:.3f}"]
+
+
+def _rate(row: dict[str, Any], name: str) -> str:
+    if name not in row["times"]:
+        return ""
+    ms, cosine = milliseconds(row, name), row["cosines"].get(name)
+    if ms is not None:
+        return f"{row['tokens'] / ms:,.1f} ({ms:.2f})"
+    why = row["times"][name].get("error") or (cosine if isinstance(cosine, str) else "")
+    if not why:
+        why = "no time" if cosine is None or cosine >= ALIKE else f"cosine {cosine:.4f}"
+    return f"{ABSENT}: {why:.80}"
+
+
+def short_table(run: dict[str, Any]) -> Lines:
+    found = run.get("one short text", {})
+    rows = [
+        (name, *([f"{one['p50_ms']:.3f}", f"{one['p99_ms']:.3f}", str(one["tokens"]), str(one["calls"])]))
+        if "p50_ms" in one
+        else (name, ABSENT, ABSENT, "", one["error"])
+        for name, one in found.get("precisions", {}).items()
+    ]
+    return table((found.get("encoder", ""), "p50 ms", "p99 ms", "tokens", "calls"), rows) if rows else [ABSENT]
+
+
+def attention_tables(run: dict[str, Any]) -> Lines:
+    rows = run.get("attention", [])
+    forms = list(dict.fromkeys(form for row in rows for form in row.get("times", {})))
+    heads = ["", *(f"{row['size']}, {row['texts']} x {row['length']}" for row in rows)]
+    body = [[form, *(_cost(row, form) for row in rows)] for form in forms]
+    failed = [
+        f"- {row['size']}, {row['texts']} x {row['length']}: {ABSENT}: {row['error']}" for row in rows if "error" in row
+    ]
+    return [*(table(heads, body) if body else [ABSENT]), *(["", *failed] if failed else [])]
+
+
+def _cost(row: dict[str, Any], form: str) -> str:
+    times = row.get("times", {})
+    ms, alone = (times.get(name, {}).get("ms") for name in (form, "vectors alone"))
+    return f"{ms:.2f} ms ({ms / alone:.2f}x)" if ms and alone else ABSENT
+
+
+def served_table(run: dict[str, Any]) -> Lines:
+    found = run.get("served", {})
+    if not found.get("measured"):
+        return [ABSENT]
+    rows = []
+    for name, by_workload in found["measured"].items():
+        if "texts_per_s" in by_workload:
+            rows.append((name, "", f"{by_workload['texts_per_s']:.0f}", "", "", ""))
+            continue
+        for workload, one in by_workload.items():
+            cells = [f"{one[key]:.2f}" if one[key] is not None else "" for key in ("p50_ms", "p99_ms", "cpu_ms")]
+            rows.append((name, workload, f"{one['texts_per_s']:.0f}", *cells))
+    failed = [f"- {name}: {ABSENT}: {error}" for name, error in found["failed"].items()]
+    about = f"{found['encoder']} in {found['precision']}, `{' '.join(found['flags'])}`; batches and messages of {found['group']} texts."
+    heads = ("", "", "texts/s", "p50 ms", "p99 ms", "CPU ms a text")
+    return [about, "", *table(heads, rows), *(["", *failed] if failed else [])]
+
+
+def experiment_tables(run: dict[str, Any]) -> Lines:
+    found = run.get("experiments", {})
+    parts: Lines = []
+    for name, one in found.items():
+        if not isinstance(one, dict):
+            continue
+        parts += [f"### {name[0].upper()}{name[1:]}", ""]
+        if "error" in one:
+            parts += [f"{ABSENT}: {one['error']}", ""]
+            continue
+        parts += [f"{one['about']}.", ""] if "about" in one else []
+        rows = []
+        for which, times in one["times"].items():
+            ms = (
+                f"{times['ms']:.3f}"
+                if "ms" in times
+                else f"{ABSENT}{': ' if times.get('error') else ''}{times.get('error', '')}"
+            )
+            extra = [f"{one['cosines'][which]:.7f}" if which in one.get("cosines", {}) else ""]
+            held = one.get("memory", {}).get(which)
+            rows.append((which, ms, *extra, "" if held is None else f"{held / 2**20:.0f}"))
+        parts += [*table(("", "ms", "least cosine", "MiB held"), rows), ""]
+    about = f"{found.get('encoder')} in {found.get('precision')}; each experiment's contestants in turns."
+    return [about, "", *parts[:-1]] if parts else [ABSENT]
+
+
+def left_out(run: dict[str, Any]) -> Lines:
+    found = [f"- {section}: there was no time for {'; '.join(what)}" for section, what in run["cut"].items()]
+    found += [f"- {section}: {error}" for section, error in run["failed"].items()]
+    return found or ["Nothing was left out for want of time."]

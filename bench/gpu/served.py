@@ -1,0 +1,161 @@
+"""Over loopback: the service as anyone starts it, asked by the load generator, beside the engine without a wire."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.gpu.budget import Budget, Deadline
+from bench.gpu.device import Device
+from bench.gpu.texts import texts
+from bench.gpu.turns import told
+from bench.measuring import flops
+from bench.serving.contestants import Contestant, InProcess
+from bench.serving.contestants import Setting as Serving
+from bench.serving.processes import Worker
+from bench.serving.served import Headlight
+from bench.serving.texts import LONGEST, order
+from bench.serving.workloads import BULK, SINGLES, Taken, Workload, summary
+from headlight.runtime import Bundle, EncodeItem, Runtime, Selection, Tokenizer
+from headlight.runtime.plan import plan
+from headlight.runtime.values import Ids
+
+SECTION = "served"
+GROUP = 256  # texts of a batch and of a message on a stream
+SERVED, QUEUED, BATCHES = "Headlight", "the engine under the service's queue", "batches"
+ALONE = "the engine alone, the whole list"
+FEWEST_ROUNDS, MOST_ROUNDS = 1, 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is served.
+
+    Attributes:
+        batch_tokens: of the service and of the engine alone.
+        texts: how many different ones.
+        requests: of `group` texts in a round.
+    """
+
+    bundle: Path
+    precision: str
+    device: Device
+    batch_tokens: int
+    texts: int
+    group: int
+    requests: int
+    work: Path
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """A request may be as large as the queue: nothing is to be refused here."""
+        queue = str(max(1 << 20, 64 * self.batch_tokens))
+        return (
+            *("--provider", self.device.provider, "--precision", self.precision, "--attention", "off"),
+            *("--batch-tokens", str(self.batch_tokens), "--max-request-tokens", queue, "--max-queue-tokens", queue),
+            *(("--gpu-device", str(self.device.index)) if self.device.provider == "cuda" else ()),
+        )
+
+    @property
+    def workloads(self) -> tuple[Workload, ...]:
+        """Singles by 64 callers, batches by 8, and a stream of batches."""
+        return (
+            Workload(SINGLES, 64, 1, 0.25, ""),
+            Workload(BATCHES, 8, self.group, 1, ""),
+            Workload(BULK, 1, self.group, 1, ""),
+        )
+
+
+def served(plan_: Plan, budget: Budget, deadline: Deadline) -> dict[str, Any]:
+    """Texts a second by workload, of the service and of the engine; or what it failed with."""
+    manifest = Bundle(plan_.bundle).manifest
+    reader = Tokenizer(plan_.bundle / "tokenizer.json", min(LONGEST, manifest.max_length))
+    # None that anybody would cut: all have the same tokens then.
+    ids = {text: read for text in texts(plan_.texts) if (read := _fitting(reader, text)) is not None}
+    alone = _alone(plan_, list(ids.values()), deadline.part(0.15))
+    file = (plan_.work / "texts.json").absolute()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    tokens = [len(one) for one in ids.values()]
+    file.write_text(json.dumps({"texts": list(ids), "tokens": tokens}), encoding="utf-8")
+    load = Worker(sys.executable, "bench.serving.load", str(file), log=plan_.work / "logs/load.log")
+    python = sys.executable
+    operations = flops(manifest, tokens)
+    setting = Serving(
+        python, plan_.bundle, plan_.bundle.absolute(), file, tokens, operations, plan_.work.absolute(), load
+    )
+    everyone: list[Contestant] = [
+        Headlight(SERVED, plan_.precision, setting, plan_.flags),
+        InProcess(QUEUED, plan_.precision, setting, plan_.flags),
+    ]
+    found: dict[str, Any] = {
+        "encoder": plan_.bundle.name,
+        "precision": plan_.precision,
+        "flags": list(plan_.flags),
+        "group": plan_.group,
+        "measured": {ALONE: alone},
+        "failed": {},
+    }
+    try:
+        for at, one in enumerate(everyone):
+            try:
+                one.start()
+                found["measured"][one.name] = _measured(
+                    one, plan_, len(tokens), budget, deadline.part(1 / (len(everyone) - at))
+                )
+            except Exception as error:  # what the others say is worth having
+                found["failed"][one.name] = told(error)
+            finally:
+                one.close()
+    finally:
+        load.close()
+    return found
+
+
+def _measured(one: Contestant, plan_: Plan, texts_: int, budget: Budget, deadline: Deadline) -> dict[str, Any]:
+    """Rounds of each workload; the first of each is not counted."""
+    found: dict[str, Any] = {}
+    workloads = plan_.workloads
+    for at, workload in enumerate(workloads):
+        if deadline.over:
+            budget.skip(SECTION, f"{one.name}, {workload.name}")
+            continue
+        mine = deadline.part(1 / (len(workloads) - at))
+        count = round(plan_.requests * plan_.group * workload.share)
+        runs: list[Taken] = []
+        one.run(workload, order(count, texts_, seed=999))
+        while len(runs) < FEWEST_ROUNDS or (len(runs) < min(MOST_ROUNDS, deadline.rounds) and not mine.over):
+            runs.append(one.run(workload, order(count, texts_, seed=len(runs))))
+        found[workload.name] = summary(runs)
+    return found
+
+
+def _fitting(reader: Tokenizer, text: str) -> Ids | None:
+    """Its ids; None where it is too long."""
+    ids = reader.encode(text, limit=False, with_info=False).ids
+    return ids if len(ids) <= reader.max_length else None
+
+
+def _alone(plan_: Plan, texts_: Sequence[Ids], deadline: Deadline) -> dict[str, Any]:
+    """The list, tokenised before, in batches of near lengths: what the engine gives at most."""
+    runtime = Runtime(
+        plan_.bundle, provider=plan_.device.provider, precision=plan_.precision, attend=False, gpu=plan_.device.gpu
+    )
+    read = [texts_[i] for i in order(plan_.requests * plan_.group, len(texts_), seed=0)]
+    rows = plan([len(ids) for ids in read], squared=False, tokens=plan_.batch_tokens)
+    batches = [[EncodeItem(read[row], Selection()) for row in one] for one in rows]
+    seconds: list[float] = []
+    while len(seconds) < 2 or (len(seconds) < 1 + min(MOST_ROUNDS, deadline.rounds) and not deadline.over):
+        begin = time.perf_counter()
+        for one in batches:
+            runtime.engine.run(one)
+        seconds.append(time.perf_counter() - begin)
+    return {
+        "texts_per_s": len(read) / statistics.median(seconds[1:]),
+        "all_texts_per_s": [len(read) / each for each in seconds[1:]],
+    }

@@ -1,0 +1,169 @@
+"""What might pay on a GPU, each beside what is done now: where outputs go, CUDA graphs, how memory grows, other forms of the graph.
+
+Each is tried by itself: one that fails is told with its error, and the others go on.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bench.gpu.bare import Bare, Bound, batch
+from bench.gpu.budget import Budget, Deadline
+from bench.gpu.device import Device
+from bench.gpu.forms import FORMS
+from bench.gpu.parity import cosine
+from bench.gpu.peers import reference
+from bench.gpu.sizes import encoder_of
+from bench.gpu.speed import PROMISING, log_normal
+from bench.gpu.turns import Timing, take_turns, told
+from bench.measuring import Contestants
+from export.reference import random_ids
+from headlight.runtime import Bundle
+from headlight.runtime.engine import pad
+from headlight.runtime.plan import plan
+from model.encoder import Encoder
+
+SECTION = "experiments"
+ARENAS = ("kSameAsRequested", "kNextPowerOfTwo")
+GRAPH_SHAPES = ((1, 16), (1, 128), (8, 32), (32, 128))
+GRAPH = {"enable_cuda_graph": "1"}
+PASSES = 3  # over the mix, before memory is looked at
+
+
+class Lab:
+    """One encoder's fp16 graph (in a rehearsal fp32: a CPU only imitates fp16), and batches for it."""
+
+    def __init__(self, bundle: Path, forms: Path, device: Device, tokens: int) -> None:
+        self.device, self.tokens, self.forms = device, tokens, forms
+        self.encoder: Encoder = encoder_of(bundle.name)
+        self.precision = "fp16" if device.provider == "cuda" else "fp32"
+        self.path = bundle / Bundle(bundle).manifest.graph("embed", device.provider, self.precision).file
+        self.config = self.encoder.config
+
+    def inputs(self, texts: int, length: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """A batch of one length, and where its vectors go, on the device."""
+        length = min(length, self.config.max_length, self.tokens)
+        ids, mask = pad([random_ids(self.config, length, seed) for seed in range(texts)])
+        return batch(self.device, ids, mask, self.config.pooled_dim)
+
+    def outputs(self, deadline: Deadline) -> dict[str, Any]:
+        """Vectors of every token: bound to the host, or on the device and copied once."""
+        session, (inputs, pooled) = Bare(self.path, self.device), self.inputs(max(1, self.tokens // 512), 128)
+        shape = (*inputs["ids"].shape, self.config.dim)
+        there = torch.full(shape, float("nan"), device=self.device.torch)
+        pageable, pinned = torch.empty(shape), torch.empty(shape, pin_memory=self.device.provider == "cuda")
+        bound = session.bind(inputs, {**pooled, "tokens": there})
+
+        def copied(into: Tensor) -> None:
+            session.run(bound)
+            into.copy_(there, non_blocking=True)
+            self.device.wait()
+
+        def to_host(into: Tensor) -> Callable[[], None]:
+            return functools.partial(session.run, session.bind(inputs, {**pooled, "tokens": into}, host=("tokens",)))
+
+        found = take_turns(
+            {
+                "bound to the host": to_host(pageable),
+                "bound to pinned memory of the host": to_host(pinned),
+                "on the device, copied once into pinned memory": lambda: copied(pinned),
+                "on the device, copied once into other memory": lambda: copied(pageable),
+                "on the device, left there": lambda: session.run(bound),
+            },
+            deadline,
+        )
+        return {"about": f"vectors of tokens {list(shape)}, {there.nbytes / 1e6:.1f} MB", "times": _json(found)}
+
+    def graphs(self, deadline: Deadline) -> dict[str, Any]:
+        """Warm shapes replayed as CUDA graphs: a session for each, since a graph's inputs stay where they were."""
+        contestants: Contestants = {}
+        plain = Bare(self.path, self.device)
+        for shape in (shape for shape in GRAPH_SHAPES if shape[0] * shape[1] <= self.tokens):
+            name = f"{shape[0]} x {shape[1]}"
+            inputs, outputs = self.inputs(*shape)
+            contestants[f"{name}, as it is"] = functools.partial(plain.run, plain.bind(inputs, outputs))
+            replayed = Bare(self.path, self.device, GRAPH)
+            contestants[f"{name}, CUDA graph"] = functools.partial(replayed.run, replayed.bind(inputs, outputs))
+        return {"times": _json(take_turns(contestants, deadline))}
+
+    def arenas(self, deadline: Deadline) -> dict[str, Any]:
+        """A ragged mix under each strategy: time of a pass, and the memory that the session then holds."""
+        lengths = log_normal(self.tokens, self.config.max_length)
+        texts = [random_ids(self.config, n, seed) for seed, n in enumerate(lengths)]
+        padded = [pad([texts[row] for row in rows]) for rows in plan(lengths, squared=False, tokens=self.tokens)]
+        contestants: Contestants = {}
+        memory: dict[str, int | None] = {}
+        for name in ARENAS:
+            self.device.release()
+            before = self.device.used()
+            session = Bare(self.path, self.device, {"arena_extend_strategy": name})
+            bound = [session.bind(*batch(self.device, ids, mask, self.config.pooled_dim)) for ids, mask in padded]
+            contestants[name] = functools.partial(session.run_all, bound)
+            for _ in range(PASSES):
+                contestants[name]()
+            after = self.device.used()
+            memory[name] = None if before is None or after is None else after - before
+        return {"times": _json(take_turns(contestants, deadline)), "memory": memory}
+
+    def written_otherwise(self, deadline: Deadline) -> dict[str, Any]:
+        """The bundle's graph beside other forms, on batches of 512 (of one length: also without a mask)."""
+        inputs, _ = self.inputs(max(1, self.tokens // 512), 512)
+        exact = reference(self.encoder, self.device)
+        with torch.inference_mode():
+            expected = exact(inputs["ids"][:4]).pooled.cpu().numpy()
+        del exact
+        paths = {f"the bundle's, {self.precision}": self.path}
+        paths |= {form.name: self.forms / form.file for form in FORMS}
+        contestants: Contestants = {}
+        found: dict[str, Any] = {"times": {}, "cosines": {}}
+        for name, path in paths.items():
+            try:
+                session, bound = self._opened(path, inputs)
+                session.run(bound)
+                found["cosines"][name] = min(map(cosine, bound.pooled(), expected))
+                contestants[name] = functools.partial(session.run, bound)
+            except Exception as error:  # that it cannot be run is the answer
+                found["times"][name] = {"error": told(error)}
+        found["times"] |= _json(take_turns(contestants, deadline))
+        return {"about": f"batches of {list(inputs['ids'].shape)}"} | found
+
+    def _opened(self, path: Path, inputs: dict[str, Tensor]) -> tuple[Bare, Bound]:
+        if not path.is_file():
+            raise FileNotFoundError(f"{path} is not there; `python -m bench.gpu prepare` writes it")
+        session = Bare(path, self.device)
+        pooled = torch.full((len(inputs["ids"]), self.config.pooled_dim), float("nan"), device=self.device.torch)
+        return session, session.bind(inputs, {"pooled": pooled})
+
+
+def _json(found: dict[str, Timing]) -> dict[str, Any]:
+    return {name: one.to_json() for name, one in found.items()}
+
+
+def experiments(
+    bundle: Path, forms: Path, device: Device, tokens: int, budget: Budget, deadline: Deadline
+) -> dict[str, Any]:
+    """By name."""
+    lab = Lab(bundle, forms, device, tokens)
+    todo = {
+        "forms of the graph": lab.written_otherwise,
+        "CUDA graphs": lab.graphs,
+        "where outputs go": lab.outputs,
+        "how memory grows": lab.arenas,
+    }
+    found: dict[str, Any] = {"encoder": bundle.name, "precision": lab.precision}
+    for at, (name, experiment) in enumerate(todo.items()):
+        if deadline.left < PROMISING:
+            budget.skip(SECTION, name)
+            continue
+        device.release()
+        try:
+            found[name] = experiment(deadline.part(1 / (len(todo) - at)))
+        except Exception as error:  # the others go on
+            found[name] = {"error": told(error)}
+    return found

@@ -1,0 +1,72 @@
+"""Contestants that take turns for as long as there is time; one that fails is out, and the others go on."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import statistics
+import time
+from typing import Any
+
+from bench.gpu.budget import Deadline
+from bench.measuring import Contestants
+
+WARM_UPS = 2  # rounds that are not counted
+LONGEST_ERROR = 300  # characters
+
+
+@dataclasses.dataclass(frozen=True)
+class Timing:
+    """What one contestant took.
+
+    Attributes:
+        ms: median; None: it failed, or there was no time for one counted round.
+        fastest, slowest: of all rounds, ms.
+        error: what it failed with.
+    """
+
+    ms: float | None
+    fastest: float | None = None
+    slowest: float | None = None
+    rounds: int = 0
+    error: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: value for name, value in dataclasses.asdict(self).items() if value not in (None, "")}
+
+
+def told(error: BaseException) -> str:
+    """An error in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split()):.{LONGEST_ERROR}}"
+
+
+def take_turns(contestants: Contestants, deadline: Deadline) -> dict[str, Timing]:
+    """Median milliseconds of each, in an order drawn anew each round. Each must wait for the device itself.
+
+    Args:
+        contestants: by name.
+        deadline: no round begins after it, but for the first; when half the time is gone the second counts.
+    """
+    half = deadline.left / 2
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    failed: dict[str, str] = {}
+    for round_ in range(deadline.rounds + WARM_UPS):
+        if round_ and deadline.over:
+            break
+        counted = round_ >= WARM_UPS or (round_ > 0 and deadline.left < half)
+        running = [name for name in contestants if name not in failed]
+        for name in random.sample(running, len(running)):
+            begin = time.perf_counter()
+            try:
+                contestants[name]()
+            except Exception as error:  # libraries raise many types; the report has their words
+                failed[name] = told(error)
+                continue
+            if counted:
+                times[name].append(1000 * (time.perf_counter() - begin))
+    return {name: Timing(None, error=failed[name]) if name in failed else timing(times[name]) for name in contestants}
+
+
+def timing(ms: list[float]) -> Timing:
+    """Of the counted rounds."""
+    return Timing(statistics.median(ms), min(ms), max(ms), len(ms)) if ms else Timing(None)

@@ -95,7 +95,7 @@ ifdef QUICK
 	$(PY) -m model.lab --quick --out $(LAB_QUICK)/positions --page $(LAB_QUICK)/positions.md --checkpoints $(LAB_QUICK)/checkpoints
 else
 	$(PY) -m model.lab --checkpoints build/lab
-	cp -rT build/lab/reverse-learned-0 model/checkpoints/$(REVERSING)
+	cp -rT build/lab/reverse-16-learned-seed0 model/checkpoints/$(REVERSING)
 endif
 
 export: $(MANIFESTS) ## turn the checkpoints into bundles under build/bundles, proved equal to PyTorch

@@ -146,4 +146,4 @@ def _steps(found: Range) -> str:
 
 
 def _cell(delta: float, *, holds: bool) -> str:
-    return f"**{delta:.0e}**" if holds else f"{delta:.2g}"
+    return f"**{delta:.0e}**".replace("0e+00", "0") if holds else f"{delta:.2g}"

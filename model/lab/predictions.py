@@ -15,6 +15,7 @@ from model.lab.training import SCHEMES
 
 SHORT, LONG = TRAINED[1], TRAINED[1] * FACTOR
 NEAR = 0.05  # accuracies less far apart count as alike
+NOISE = 0.01  # of an accuracy of some 30,000 answers, and more
 Verdict = tuple[bool, str]  # whether it holds, and the figures
 
 
@@ -40,7 +41,7 @@ def _learnt(results: Results) -> Verdict:
 
 def _nowhere(results: Results) -> Verdict:
     found, lines = _reversed(results, "none"), results["baselines"]
-    holds = lines["multiset"] - NEAR <= found.least and found.most <= lines["most frequent"] + NEAR
+    holds = lines["multiset"] <= found.least and found.most <= lines["most frequent"] + NOISE
     return holds, f"{found.percent()}; the lines: {_percent(lines['multiset'])} and {_percent(lines['most frequent'])}"
 
 
@@ -188,9 +189,7 @@ PREDICTIONS = (
         NOTES,
         _nowhere,
     ),
-    Prediction(
-        "Positions taken away at test time: within 5 points of naming one of the sequence's symbols.", NOTES, _blind
-    ),
+    Prediction("Positions taken away at test time: within 5 points of naming one of the other symbols.", NOTES, _blind),
     Prediction(
         "RoPE reverses better where the ends are marked: distances alone do not say where a token stands.",
         NOTES,

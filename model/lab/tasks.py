@@ -122,15 +122,21 @@ TASKS = {
 
 
 def baselines(length: int, count: int = 20_000, seed: int = 0) -> dict[str, float]:
-    """Shares of right answers on "reverse" of who does not know where anything stands.
+    """Shares of right answers on "reverse" of who knows the token that asks, and of all others what they are and not where they stand.
+
+    Args:
+        length: S, even, so that no token asks for itself; at least 2.
+        count: sequences that are tried.
+        seed: of these.
 
     Returns:
         "chance": of who names any symbol.
-        "multiset": of who names one of the sequence's, drawn at random: E[sum_s (n_s / S)^2], n_s being how often symbol s is there.
-        "most frequent": of who names the most frequent of them, the best that can be done: E[max_s n_s / S].
+        "multiset": of who names one of the others, drawn at random: E[sum_s (n_s / (S-1))^2], n_s being how many of the others are s.
+        "most frequent": of who names the most frequent of them, the best that can be done: E[max_s n_s / (S-1)].
     """
     ids = _letters(count, length, torch.Generator().manual_seed(seed)) - FIRST
-    shares = functional.one_hot(ids, len(LETTERS)).sum(dim=1) / length  # [count, symbols]
+    own = functional.one_hot(ids[:, :1], len(LETTERS)).sum(dim=1)  # any place asks alike: the first one does
+    shares = (functional.one_hot(ids, len(LETTERS)).sum(dim=1) - own) / (length - 1)  # [count, symbols]
     return {
         "chance": 1 / len(LETTERS),
         "multiset": float(shares.square().sum(dim=1).mean()),

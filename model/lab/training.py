@@ -49,9 +49,9 @@ class Training:
 
     @property
     def name(self) -> str:
-        """For people and for folders."""
-        theta = f"-theta{self.rope_theta:g}" if self.rope_theta != 10000 else ""
-        return f"{self.task}-{self.scheme}{theta}-{self.seed}".replace(" ", "-")
+        """For people and for folders: what tells it from the lab's other trainings."""
+        theta = f"-theta{self.rope_theta:g}" if self.scheme == "rope" else ""
+        return f"{self.task}-{self.lengths[1]}-{self.scheme}{theta}-seed{self.seed}".replace(" ", "-")
 
 
 def encoder_config(training: Training) -> EncoderConfig:

@@ -13,10 +13,11 @@ from matplotlib.axes import Axes
 from model.lab.heads import antidiagonal_mass
 from model.lab.pictures.style import GREY, SCHEMES, figure, heat, legend_below, save
 from model.lab.results import select
-from model.lab.reversal import SHOWN
+from model.lab.reversal import LENGTH, SHOWN
 
 Results = Mapping[str, Any]
 PERCENT = 100.0
+TICKS = range(0, LENGTH, 5)  # tokens
 MASS_LABEL = "attention on the mirrored token, %"
 
 
@@ -52,6 +53,7 @@ def maps(results: Results, path: Path) -> Path:
         axes_row[0].set_ylabel(f"{title}\n\ntoken that looks")
     for axes in grid[-1]:
         axes.set_xlabel("token looked at")
+        axes.set(xticks=TICKS, yticks=TICKS)
     made.colorbar(image, ax=[axes for row in grid for axes in row], label="attention weight", shrink=0.6)
     return save(made, path)
 

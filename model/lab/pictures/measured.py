@@ -41,7 +41,7 @@ def reversal(results: Results, path: Path) -> Path:
         spread(axes, at, _percent(plain, "blind"), "the same, without positions at test time", SERIES[1])
         if marked:
             spread(axes, at + 0.2, _percent(marked, "accuracy"), "trained with the ends marked", SERIES[2])
-    lines = {"multiset": "naming one of the sequence's symbols", "most frequent": "naming the most frequent of them"}
+    lines = {"multiset": "naming one of the other symbols", "most frequent": "naming the most frequent of them"}
     for (name, text), dash in zip(lines.items(), (":", "--"), strict=True):
         axes.axhline(PERCENT * results["baselines"][name], color=GREY, linestyle=dash, linewidth=1.4, label=text)
     axes.set_xticks(range(len(SCHEMES)), SCHEMES)

@@ -89,14 +89,9 @@ evaluate: $(SETUP) ## measure the shipped models on modules they never saw; writ
 	$(PY) -m model.evaluate $(MODELS:%=model/checkpoints/%) --out bench/results/evaluation.md
 
 # QUICK=1 shows that all of it runs, and writes nothing that is committed. The checkpoint that is shipped is the one that the page describes.
-LAB_QUICK := build/lab-quick
 lab: $(SETUP) ## train small models with each scheme of positions, compare and draw them; writes docs/positions.md (an hour; QUICK=1: a minute)
-ifdef QUICK
-	$(PY) -m model.lab --quick --out $(LAB_QUICK)/positions --page $(LAB_QUICK)/positions.md --checkpoints $(LAB_QUICK)/checkpoints
-else
-	$(PY) -m model.lab --checkpoints build/lab
-	cp -rT build/lab/reverse-16-learned-seed0 model/checkpoints/$(REVERSING)
-endif
+	$(PY) -m model.lab $(if $(QUICK),--quick)
+	$(if $(QUICK),,cp -rT build/lab/reverse-16-learned-seed0 model/checkpoints/$(REVERSING))
 
 export: $(MANIFESTS) ## turn the checkpoints into bundles under build/bundles, proved equal to PyTorch
 

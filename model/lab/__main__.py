@@ -18,34 +18,37 @@ from model.lab.pictures import attention, encodings, measured
 from model.lab.results import load, save
 from model.lab.reversal import LENGTH
 from model.lab.runner import EXPERIMENTS, all_jobs, run_all
+from model.lab.training import held_out
+
+DOCS, CHECKPOINTS, QUICK = Path("docs"), Path("build/lab"), Path("build/lab-quick")
+SEEDS = 3
 
 
 def main() -> None:
     """Everything, or what the options leave of it."""
     options = _parser().parse_args()
-    results = load(options.out) if options.only or options.draw else {}
-    if not options.draw:
-        results |= measure(options)
-    save(results, options.out)
-    results = load(options.out)  # what is drawn and quoted is what the file says, to its last digit
-    drawn = [draw(results, options.out) for draw in (measured.draw, attention.draw)]
-    for path in (*encodings.draw(options.out), *drawn[0], *drawn[1], write(results, options.page, options.out)):
+    root = QUICK if options.quick else DOCS
+    out = root / "positions"
+    save(load(out) if options.draw else measure(options), out)
+    results = load(out)  # what is drawn and quoted is what the file says, to its last digit
+    pictures = [*encodings.draw(out), *measured.draw(results, out), *attention.draw(results, out)]
+    for path in (*pictures, write(results, root / "positions.md", out)):
         print(f"wrote {path}")
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """The results of what the options name."""
+    """All results."""
     began = time.monotonic()
-    seeds = range(1 if options.quick else options.seeds)
-    jobs = all_jobs(options.only or list(EXPERIMENTS), seeds, quick=options.quick)
+    seeds = range(1 if options.quick else SEEDS)
+    jobs = all_jobs(list(EXPERIMENTS), seeds, quick=options.quick)
     return {
-        **run_all(jobs, options.checkpoints),
-        "baselines": tasks.baselines(LENGTH),
+        **run_all(jobs, QUICK if options.quick else CHECKPOINTS, again=options.again),
+        "baselines": tasks.baselines(held_out(next(job for _, job in jobs if job.task == "reverse"), LENGTH)),
         "properties": [dataclasses.asdict(row) for row in properties.measure()],
         "about": {
             "seeds": list(seeds),
             "quick": options.quick,
-            "minutes": round((time.monotonic() - began) / 60, 1),
+            "minutes": None if options.again else round((time.monotonic() - began) / 60, 1),
             "machine": f"{len(os.sched_getaffinity(0))} cores ({platform.machine()})",
             "versions": f"torch {torch.__version__.partition('+')[0]}, Python {platform.python_version()}",
         },
@@ -53,25 +56,20 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m model.lab", description=__doc__)
-    parser.add_argument(
-        "--out", type=Path, default=Path("docs/positions"), help="folder of results.json and the pictures"
+    parser = argparse.ArgumentParser(
+        prog="python -m model.lab",
+        description=f"Trains into {CHECKPOINTS}; writes {DOCS}/positions.md, and what it is made of beside it.",
     )
     parser.add_argument(
-        "--page", type=Path, default=Path("docs/positions.md"), help="the page, beside or above that folder"
+        "--quick",
+        action="store_true",
+        help=f"one seed, a hundredth of the steps: shows that all of it runs; all into {QUICK}",
     )
     parser.add_argument(
-        "--checkpoints", type=Path, default=Path("build/lab"), help="folder that gets a checkpoint of each training"
-    )
-    parser.add_argument("--seeds", type=int, default=3, help="trainings of each kind; default 3")
-    parser.add_argument(
-        "--only", action="append", choices=list(EXPERIMENTS), help="this experiment anew; may be given several times"
+        "--again", action="store_true", help=f"train only what {CHECKPOINTS} lacks; measure all of it anew"
     )
     parser.add_argument(
         "--draw", action="store_true", help="train nothing: pictures and page from the results that are there"
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="one seed, a hundredth of the steps: shows that all of it runs"
     )
     return parser
 

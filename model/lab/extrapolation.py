@@ -7,8 +7,8 @@ from pathlib import Path
 from torch.nn import functional
 
 from model.encoder import Encoder
-from model.lab.tasks import IGNORED, Examples
-from model.lab.training import SCHEMES, Step, Training, accuracy, held_out, name_all, save, train
+from model.lab.tasks import IGNORED, Examples, floors
+from model.lab.training import SCHEMES, Step, Training, accuracy, few_keys, held_out, name_all, trained
 
 TRAINED = (16, 32)
 LENGTHS = (32, 64, 128, 512)  # 1, 2, 4 and 16 times the longest of the training
@@ -23,29 +23,43 @@ def trainings(seeds: range) -> list[Training]:
     ]
 
 
-def run(training: Training, checkpoints: Path, step: Step) -> dict[str, object]:
-    """Train and measure.
+def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> dict[str, object]:
+    """Train and measure; arguments as of `training.trained`.
 
     Returns:
-        `accuracy`: for each length and kind of question; the message of the refusal where the encoder accepts no such length.
-        `blind`: the same without positions at test time, at the length of the training. `mirrored`: see there.
+        `accuracy`: for each length what `questions` measures; the message of the refusal where the encoder accepts no such length.
+        `floors`: for each length, see `tasks.floors`. `mirrored`: see there, at the longest length of the training.
     """
-    encoder, _ = train(training, step)
-    save(encoder, training, checkpoints)
-    examples = held_out(training, TRAINED[1])
+    encoder, _ = trained(training, checkpoints, step, again=again)
     return {
         "accuracy": {str(length): at_length(encoder, training, length) for length in LENGTHS},
-        "blind": accuracy(encoder, examples, blind=True),
-        "mirrored": mirrored(encoder, examples),
+        "floors": {
+            str(length): floors(held_out(training, length)) | {"recall": floors(few_keys(training, length))["recall"]}
+            for length in LENGTHS
+        },
+        "mirrored": mirrored(encoder, held_out(training, TRAINED[1])),
     }
 
 
 def at_length(encoder: Encoder, training: Training, length: int) -> dict[str, float] | str:
-    """Accuracy, or what the encoder says against so many tokens."""
+    """What `questions` measures, or what the encoder says against so many tokens."""
     try:
-        return accuracy(encoder, held_out(training, length))
+        return questions(encoder, training, length)
     except ValueError as refusal:
         return str(refusal)
+
+
+def questions(encoder: Encoder, training: Training, length: int) -> dict[str, float]:
+    """Accuracies, each with that held which is not the question.
+
+    Returns:
+        "left": of sequences with as large a share of keys as in training, as far as there are keys.
+        "recall": of sequences with as many keys as in training, each of which could be meant.
+        "left, few keys": of these.
+    """
+    few = accuracy(encoder, few_keys(training, length))
+    dense = accuracy(encoder, held_out(training, length))
+    return {"left": dense["left"], "recall": few["recall"], "left, few keys": few["left"]}
 
 
 def mirrored(encoder: Encoder, examples: Examples) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from model.lab.extrapolation import LENGTHS
 from model.lab.results import Range, Run, select
 
 Results = Mapping[str, Any]
@@ -47,6 +48,33 @@ def at_length(results: Results, scheme: str, question: str, length: int) -> Rang
     runs = select(results, "extrapolation", "recall", scheme)
     found = [run["accuracy"][str(length)] for run in runs]
     return None if any(isinstance(each, str) for each in found) else Range.of([each[question] for each in found])
+
+
+def over_lengths(results: Results, scheme: str, question: str) -> list[Range]:
+    """The same at each length that the encoder accepts."""
+    found = [at_length(results, scheme, question, length) for length in LENGTHS]
+    return [each for each in found if each is not None]
+
+
+def lost(run: Run, question: str) -> float:
+    """Accuracy at the length of the training less that at the greatest."""
+    first, last = (run["accuracy"][str(length)][question] for length in (LENGTHS[0], LENGTHS[-1]))
+    return float(first - last)
+
+
+def kept(results: Results, scheme: str, question: str) -> float:
+    """Accuracy above the floor at the greatest length, as a share of that at the length of the training; of the means over seeds."""
+    found = over_lengths(results, scheme, question)
+    first, last = (
+        each.mean - floor(results, question, length)
+        for each, length in ((found[0], LENGTHS[0]), (found[-1], LENGTHS[-1]))
+    )
+    return max(0.0, last) / first if first > 0 else 0.0
+
+
+def floor(results: Results, question: str, length: int) -> float:
+    """Accuracy of who does not know where anything stands, see `tasks.floors`."""
+    return float(results["extrapolation"][0]["floors"][str(length)][question])
 
 
 def refusal(results: Results, scheme: str, length: int) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from model.lab import figures as of
 from model.lab.extrapolation import LENGTHS, TRAINED
 from model.lab.figures import Results
+from model.lab.pictures.attention import mirroring_head, reversing_layer, shown
 from model.lab.pictures.measured import CALLED
 from model.lab.predictions import LONG, PREDICTIONS, SHORT
 from model.lab.properties import PROPERTIES
@@ -17,6 +18,7 @@ from model.lab.results import Range
 from model.lab.scaling import KINDS, THETAS
 from model.lab.training import SCHEMES
 
+VERDICTS = {True: "yes", False: "**no**", None: "not learnt, so not seen"}
 TEMPLATE = Path(__file__).with_name("page.md")
 
 
@@ -37,7 +39,17 @@ def write(results: Results, page: Path, pictures: Path) -> Path:
         "left": lengths(results, "left"),
         "recall": lengths(results, "recall"),
         "mirrored": ", ".join(f"{scheme} {of.mirrored_answers(results, scheme).percent()}" for scheme in SCHEMES),
-        "scaling": scaling(results),
+        "few_keys": few_keys(results),
+        "furthest_left": furthest(results, "left"),
+        "furthest_recall": furthest(results, "recall"),
+        "steps_sinusoidal": _steps(of.learnt_after(results, "reverse", "sinusoidal")),
+        "steps_learned": _steps(of.learnt_after(results, "reverse", "learned")),
+        "none_reversed": _range(of.reversed_rightly(results, "none")),
+        "blind_learned": _range(of.reversed_rightly(results, "learned", measure="blind")),
+        "mirror_head": of.mirrored_head(results, "learned").percent(),
+        "layer": str(reversing_layer(shown(results, "learned"))),
+        "head": str(mirroring_head(shown(results, "learned"))),
+        **{f"scaling_{theta:g}": scaling(results, theta) for theta in THETAS},
         "predictions": predictions(results),
         **{name.replace(" ", "_"): f"{100 * value:.1f}" for name, value in results["baselines"].items()},
     }
@@ -50,7 +62,7 @@ def about(results: Results) -> str:
     """What the figures come from, in a sentence or two."""
     facts = results["about"]
     seeds = len(facts["seeds"])
-    text = f"{seeds} seed{'s'[: seeds > 1]}, {facts['minutes']:.0f} minutes on {facts['machine']}, {facts['versions']}"
+    text = f"{seeds} seed{'s'[: seeds > 1]}, {facts['machine']}, {facts['versions']}"
     if facts["quick"]:
         return f"**A quick run, which shows that everything works and nothing else: its figures mean nothing.** {text}."
     return f"Figures: {text}."
@@ -96,21 +108,41 @@ def lengths(results: Results, question: str) -> str:
     """Accuracy by length."""
     titles = [f"{length} ({length // TRAINED[1]}×)" for length in LENGTHS]
     lines = [[scheme, *(_length(results, scheme, question, length) for length in LENGTHS)] for scheme in SCHEMES]
+    lines.append(["*knowing no places*", *(f"*{100 * of.floor(results, question, length):.1f}*" for length in LENGTHS)])
     return _table(["", *titles], lines)
 
 
-def scaling(results: Results) -> str:
+def few_keys(results: Results) -> str:
+    """The left neighbour at the greatest length where keys are rare."""
+    found = {scheme: of.at_length(results, scheme, "left, few keys", LENGTHS[-1]) for scheme in SCHEMES}
+    return ", ".join(f"{scheme} {each.percent()}" for scheme, each in found.items() if each is not None)
+
+
+def furthest(results: Results, question: str) -> str:
+    """Who answers best at the greatest length, and how well."""
+    found = {scheme: of.at_length(results, scheme, question, LENGTHS[-1]) for scheme in SCHEMES}
+    best = max((scheme for scheme in SCHEMES if found[scheme]), key=lambda scheme: _mean(found[scheme]))
+    line = of.floor(results, question, LENGTHS[-1])
+    if _mean(found[best]) <= line:
+        return f"by nobody better than without any places ({100 * line:.1f} %)"
+    return f"best by {best}, {_range(found[best])} %"
+
+
+def _mean(found: Range | None) -> float:
+    return -math.inf if found is None else found.mean
+
+
+def scaling(results: Results, theta: float) -> str:
     """Rotary positions stretched."""
     asked = [(SHORT, "left"), (SHORT, "recall"), (LONG, "left"), (LONG, "recall"), (LONG, "far")]
     lines = []
-    for theta in THETAS:
-        for kind in KINDS:
-            for stage, title in (("zero_shot", "as stretched"), ("tuned", "100 steps later")):
-                cells = [
-                    of.stretched(results, theta, kind, stage, length, question).percent() for length, question in asked
-                ]
-                lines.append([f"{theta:g}", CALLED[kind], title, *cells])
-    return _table(["theta", "", "", *(f"{question} at {length}" for length, question in asked)], lines)
+    for kind in KINDS:
+        for stage, title in (("zero_shot", ""), ("tuned", ", 100 steps later")):
+            cells = [
+                of.stretched(results, theta, kind, stage, length, question).percent() for length, question in asked
+            ]
+            lines.append([CALLED[kind] + title, *cells])
+    return _table([f"theta = {theta:g}", *(f"{question} at {length}" for length, question in asked)], lines)
 
 
 def predictions(results: Results) -> str:
@@ -118,7 +150,7 @@ def predictions(results: Results) -> str:
     lines = []
     for each in PREDICTIONS:
         holds, figures = each.check(results)
-        lines.append([each.text, each.source, "yes" if holds else "**no**", figures])
+        lines.append([each.text, each.source, VERDICTS[holds], figures])
     return _table(["expected", "by", "came out so", "figures, %"], lines)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import multiprocessing
 import os
 import queue
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,13 +34,16 @@ def all_jobs(experiments: Sequence[str], seeds: range, *, quick: bool) -> list[J
     return [(name, dataclasses.replace(training, steps=training.steps // 100, tested=512)) for name, training in jobs]
 
 
-def run_all(jobs: Sequence[Job], checkpoints: Path, workers: int | None = None) -> dict[str, list[dict[str, object]]]:
+def run_all(
+    jobs: Sequence[Job], checkpoints: Path, workers: int | None = None, *, again: bool = False
+) -> dict[str, list[dict[str, object]]]:
     """Train and measure, with a bar of progress on standard error.
 
     Args:
         jobs: what.
         checkpoints: folder in which each leaves one.
         workers: processes; None: one for each core.
+        again: see `training.trained`.
 
     Returns:
         The results of each experiment, in the order of the jobs, each with task, scheme, seed and theta.
@@ -53,7 +57,7 @@ def run_all(jobs: Sequence[Job], checkpoints: Path, workers: int | None = None) 
         ProcessPoolExecutor(count, context, initializer=_begin, initargs=(steps,)) as pool,
         tqdm(total=total, desc="lab", unit="step", smoothing=0.05, mininterval=2.0) as bar,
     ):
-        futures = [pool.submit(_run, job, checkpoints) for job in jobs]
+        futures = [pool.submit(_run, job, checkpoints, again) for job in jobs]
         for taken in _taken(steps, futures):
             bar.update(taken)
         for (name, training), future in zip(jobs, futures, strict=True):
@@ -78,15 +82,14 @@ def _taken(steps: Any, futures: Sequence[Future[Any]]) -> Iterator[int]:
     """Steps as they are reported, until all is done; what failed is raised at once and the rest not begun."""
     pending: set[Future[Any]] = set(futures)
     while pending:
-        try:
+        with contextlib.suppress(queue.Empty):
             yield steps.get(timeout=1)
-        except queue.Empty:
-            done, pending = wait(pending, timeout=0, return_when=FIRST_COMPLETED)
-            for future in done:
-                if future.exception() is not None:
-                    for other in pending:
-                        other.cancel()
-                    future.result()
+        done, pending = wait(pending, timeout=0)
+        for future in done:
+            if future.exception() is not None:
+                for other in pending:
+                    other.cancel()
+                future.result()
 
 
 def _begin(steps: Any) -> None:
@@ -98,7 +101,7 @@ def _begin(steps: Any) -> None:
 REPORTED = 20  # steps at once
 
 
-def _run(job: Job, checkpoints: Path) -> dict[str, object]:
+def _run(job: Job, checkpoints: Path, again: bool) -> dict[str, object]:
     name, training = job
     taken = 0
 
@@ -108,6 +111,6 @@ def _run(job: Job, checkpoints: Path) -> dict[str, object]:
         if taken % REPORTED == 0:
             _steps.put(REPORTED)
 
-    result: dict[str, object] = EXPERIMENTS[name].run(training, checkpoints, step)
+    result: dict[str, object] = EXPERIMENTS[name].run(training, checkpoints, step, again=again)
     _steps.put(taken % REPORTED)
     return result

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from model.checkpoint import load_checkpoint
 from model.encoder import Encoder
+from model.lab.extrapolation import questions
 from model.lab.tasks import IGNORED, Examples
-from model.lab.training import Step, Training, accuracy, held_out, name_all, save, take_steps, train
+from model.lab.training import Step, Training, few_keys, name_all, save, take_steps, trained
 from model.rope import RopeScaling
 
 TRAINED = (32, 64)
@@ -32,21 +34,25 @@ def more_steps(training: Training) -> int:
     return max(1, training.steps // 40)
 
 
-def run(training: Training, checkpoints: Path, step: Step) -> dict[str, object]:
-    """Train and measure.
+def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> dict[str, object]:
+    """Train and measure; arguments as of `training.trained`. What was stretched and trained further is left there too.
 
     Returns:
         For each kind of stretching, `zero_shot` and `tuned`: for each length, the accuracy of either question and that of "far": recall
         over more places than the training had.
     """
-    encoder, _ = train(training, step)
-    save(encoder, training, checkpoints)
+    encoder, _ = trained(training, checkpoints, step, again=again)
     result: dict[str, object] = {}
     for kind in KINDS:
         longer = stretched(encoder, kind)
         zero_shot = by_length(longer, training)
         further = dataclasses.replace(MORE, seed=training.seed, steps=more_steps(training))
-        take_steps(longer, further, step)
+        name = f"{training.name}-{kind}"
+        if again and (checkpoints / name).is_dir():
+            longer = load_checkpoint(checkpoints / name)
+        else:
+            take_steps(longer, further, step)
+            save(longer, training, checkpoints, name)
         result[kind] = {"zero_shot": zero_shot, "tuned": by_length(longer, training)}
     return result
 
@@ -63,10 +69,9 @@ def by_length(encoder: Encoder, training: Training) -> dict[str, dict[str, float
     """Accuracies at each length."""
     found = {}
     for length in LENGTHS:
-        examples = held_out(training, length)
-        found[str(length)] = accuracy(encoder, examples)
+        found[str(length)] = questions(encoder, training, length)
         if length > TRAINED[1]:
-            found[str(length)]["far"] = far(encoder, examples)
+            found[str(length)]["far"] = far(encoder, few_keys(training, length))
     return found
 
 

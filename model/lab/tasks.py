@@ -43,12 +43,14 @@ class Task:
 
     Attributes:
         symbols: as they are written.
-        make: count, length and generator to examples.
+        make: count, length and generator to examples; of "recall" also how many keys ask.
+        marks: tokens of a sequence beside its length.
     """
 
     name: str
     symbols: tuple[str, ...]
-    make: Callable[[int, int, torch.Generator], Examples]
+    make: Callable[..., Examples]
+    marks: int = 0
 
     @property
     def vocabulary(self) -> int:
@@ -87,21 +89,26 @@ def _reverse_marked(count: int, length: int, random: torch.Generator) -> Example
     return Examples(torch.cat((begin, plain, end), dim=1), {"reverse": targets})
 
 
-def _recall(count: int, length: int, random: torch.Generator) -> Examples:
+def keys_of(length: int) -> int:
+    """How many keys ask in a sequence of "recall" that trains."""
+    return min(len(KEYS), max(1, length // 8))
+
+
+def _recall(count: int, length: int, random: torch.Generator, keys: int | None = None) -> Examples:
     """Two questions at once: the left neighbour of each letter, and what followed the same key earlier."""
     ids = _letters(count, length, random)
     half, pairs = length // 2, (length // 2 - 1) // 2
-    asked = min(len(KEYS), max(1, length // 8))
+    asked = keys_of(length) if keys is None else keys
 
     def some(choices: int) -> Tensor:
         return torch.rand(count, choices, generator=random).argsort(dim=1)[:, :asked]  # [count, asked], all different
 
-    keys = FIRST + len(LETTERS) + some(len(KEYS))
+    asking = FIRST + len(LETTERS) + some(len(KEYS))
     sources = 2 * some(pairs) + torch.randint(2, (count, 1), generator=random)  # no key follows a key there
     places = half + some(length - half)
     nothing = torch.full_like(ids, IGNORED)
     answers = ids.gather(1, sources + 1)
-    ids = ids.scatter(1, sources, keys).scatter(1, places, keys)
+    ids = ids.scatter(1, sources, asking).scatter(1, places, asking)
     left = functional.pad(ids[:, :-1], (1, 0), value=IGNORED)
     targets = {
         "left": torch.where(ids < FIRST + len(LETTERS), left, IGNORED),
@@ -115,30 +122,43 @@ TASKS = {
     for task in (
         Task("copy", LETTERS, _copy),
         Task("reverse", LETTERS, _reverse),
-        Task("reverse marked", LETTERS + MARKS, _reverse_marked),
+        Task("reverse marked", LETTERS + MARKS, _reverse_marked, marks=len(MARKS)),
         Task("recall", LETTERS + KEYS, _recall),
     )
 }
 
 
-def baselines(length: int, count: int = 20_000, seed: int = 0) -> dict[str, float]:
+def baselines(examples: Examples) -> dict[str, float]:
     """Shares of right answers on "reverse" of who knows the token that asks, and of all others what they are and not where they stand.
 
     Args:
-        length: S, even, so that no token asks for itself; at least 2.
-        count: sequences that are tried.
-        seed: of these.
+        examples: of an even length S, so that no token asks for itself.
 
     Returns:
         "chance": of who names any symbol.
-        "multiset": of who names one of the others, drawn at random: E[sum_s (n_s / (S-1))^2], n_s being how many of the others are s.
-        "most frequent": of who names the most frequent of them, the best that can be done: E[max_s n_s / (S-1)].
+        "multiset": of who names one of the others, drawn at random: mean of n_t / (S-1), n_t of the others being what is asked for.
+        "most frequent": of who names the most frequent of them, which is the best that can be done, but for luck where several are.
     """
-    ids = _letters(count, length, torch.Generator().manual_seed(seed)) - FIRST
-    own = functional.one_hot(ids[:, :1], len(LETTERS)).sum(dim=1)  # any place asks alike: the first one does
-    shares = (functional.one_hot(ids, len(LETTERS)).sum(dim=1) - own) / (length - 1)  # [count, symbols]
+    ids, wanted = examples.ids, examples.targets["reverse"]
+    present = functional.one_hot(ids, FIRST + len(LETTERS))  # [B, S, ids]
+    others = present.sum(dim=1, keepdim=True) - present  # of each token that asks
+    right = others.gather(2, wanted.unsqueeze(-1)) / (ids.shape[1] - 1)
     return {
         "chance": 1 / len(LETTERS),
-        "multiset": float(shares.square().sum(dim=1).mean()),
-        "most frequent": float(shares.amax(dim=1).mean()),
+        "multiset": float(right.mean()),
+        "most frequent": float((others.argmax(dim=-1) == wanted).float().mean()),
     }
+
+
+def floors(examples: Examples) -> dict[str, float]:
+    """Shares of right answers, on "recall", of who does not know where anything stands.
+
+    Returns:
+        "left": of who names the token that is most frequent in the sequence.
+        "recall": of who names what followed some key, drawn at random.
+    """
+    ids, wanted = examples.ids, examples.targets["left"]
+    frequent = functional.one_hot(ids).sum(dim=1).argmax(dim=1, keepdim=True)  # [B, 1]
+    asked = wanted != IGNORED
+    keys = (examples.targets["recall"] != IGNORED).sum(dim=1)
+    return {"left": float((frequent == wanted)[asked].float().mean()), "recall": float((1 / keys).mean())}

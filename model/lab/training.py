@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -11,17 +12,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from model.checkpoint import save_checkpoint
+from model.checkpoint import load_checkpoint, save_checkpoint
 from model.config import EncoderConfig
 from model.encoder import Encoder
 from model.lab.schemes import FIELDS, config
-from model.lab.tasks import IGNORED, MARKS, TASKS, Examples
+from model.lab.tasks import IGNORED, TASKS, Examples, keys_of
 
 SCHEMES = tuple(FIELDS)
 MAX_LENGTH = 2048  # tokens that are accepted where no table ends
-TEST_SEED = 1 << 32  # of sequences that are measured on; trainings have small ones
-WARM_UP = 100  # steps
+TEST_SEED = 0x7E57  # of sequences that are measured on; trainings have small ones
+WARM_UP, WARM_UP_SHARE = 100, 5  # steps, and at most a fifth of all
 WINDOW = 50  # steps whose accuracies make one point of a curve
+RECORD = "training.json"  # beside a checkpoint
 Step = Callable[[], None]  # called after each
 
 
@@ -30,9 +32,13 @@ class Training:
     """One training. Equal values give equal weights, on one machine and one thread.
 
     Attributes:
+        task: a key of TASKS.
         scheme: one of SCHEMES.
+        seed: of weights and sequences; small.
+        steps: updates of the weights.
         lengths: shortest and longest sequence; each step draws one.
         batch: sequences a step.
+        rate: the greatest learning rate.
         rope_theta: base of the wavelengths, for "rope".
         tested: tokens of the sequences that it is measured on, at each length.
     """
@@ -56,7 +62,7 @@ class Training:
 
 def encoder_config(training: Training) -> EncoderConfig:
     """The lab's encoder of a scheme. A table of learned positions ends with the longest sequence."""
-    longest = training.lengths[1] + (len(MARKS) if training.task.endswith("marked") else 0)
+    longest = training.lengths[1] + TASKS[training.task].marks
     return config(
         training.scheme,
         vocab_size=TASKS[training.task].vocabulary,
@@ -105,7 +111,7 @@ def take_steps(encoder: Encoder, training: Training, step: Step) -> list[float]:
 
 def pace(number: int, steps: int) -> float:
     """Share of the learning rate that a step has: linear warm-up, then half a cosine to a twentieth."""
-    rise = min(1.0, (number + 1) / WARM_UP)
+    rise = min(1.0, (number + 1) / max(1, min(WARM_UP, steps // WARM_UP_SHARE)))
     return rise * (0.525 + 0.475 * math.cos(math.pi * number / steps))
 
 
@@ -132,10 +138,15 @@ def answers(encoder: Encoder, ids: Tensor, positions: Tensor | None = None, head
     return said
 
 
-def held_out(training: Training, length: int) -> Examples:
-    """Sequences of this training's task that it has not seen, the same for every scheme and seed."""
+def held_out(training: Training, length: int, **more: int) -> Examples:
+    """Sequences of this training's task from a seed of their own, the same for every scheme. `more`: as the task's make takes it."""
     count = max(4, training.tested // length)
-    return TASKS[training.task].make(count, length, torch.Generator().manual_seed(TEST_SEED))
+    return TASKS[training.task].make(count, length, torch.Generator().manual_seed(TEST_SEED), **more)
+
+
+def few_keys(training: Training, length: int) -> Examples:
+    """The same of "recall", with no more keys than the longest sequence of the training has: what grows is how far an answer stands."""
+    return held_out(training, length, keys=min(keys_of(length), keys_of(training.lengths[1])))
 
 
 def accuracy(
@@ -166,6 +177,29 @@ def name_all(encoder: Encoder, ids: Tensor, *, blind: bool = False, head_mask: T
     return torch.cat(parts)
 
 
-def save(encoder: Encoder, training: Training, folder: Path) -> None:
-    """A checkpoint that exports and serves like any other, at `folder`/its name."""
-    save_checkpoint(folder / training.name, encoder, TASKS[training.task].tokenizer_json())
+def trained(training: Training, folder: Path, step: Step, *, again: bool = False) -> tuple[Encoder, list[float]]:
+    """Train, and leave in `folder`, under the training's name, a checkpoint that exports and serves like any other; as `train`.
+
+    Args:
+        training: what.
+        folder: of all checkpoints.
+        step: called after each.
+        again: where one of equal values stands there already, take that one.
+    """
+    place = folder / training.name
+    record = {"training": json.loads(json.dumps(dataclasses.asdict(training)))}
+    if again and (place / RECORD).is_file():
+        found = json.loads((place / RECORD).read_text(encoding="utf-8"))
+        if found["training"] == record["training"]:
+            for _ in range(training.steps):
+                step()
+            return load_checkpoint(place), found["curve"]
+    encoder, curve = train(training, step)
+    save(encoder, training, folder, training.name)
+    (place / RECORD).write_text(json.dumps(record | {"curve": curve}) + "\n", encoding="utf-8")
+    return encoder, curve
+
+
+def save(encoder: Encoder, training: Training, folder: Path, name: str) -> None:
+    """A checkpoint of this training's task, with its tokenizer, at folder/name."""
+    save_checkpoint(folder / name, encoder, TASKS[training.task].tokenizer_json())

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from headlight import Client, InvalidInput
 from model.checkpoint import load_checkpoint
@@ -31,9 +32,10 @@ def sequence(seed: int, length: int = LENGTH) -> list[str]:
     return random.Random(seed).choices(LETTERS, k=length)
 
 
-def mirrored(weights: np.ndarray) -> np.ndarray:
+def mirrored(weights: NDArray[np.float32]) -> NDArray[np.float64]:
     """Mean weight on the mirrored token: [..., S, S] -> [...]."""
-    return np.einsum("...ii->...i", weights[..., ::-1]).mean(axis=-1)
+    diagonals = np.diagonal(weights[..., ::-1], axis1=-2, axis2=-1)
+    return np.asarray(diagonals.mean(axis=-1, dtype=np.float64))
 
 
 def test_the_command_shows_the_head_that_looks_at_the_mirrored_token(reversing: Service, tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from model.lab.reversal import LENGTH, SHOWN
 Results = Mapping[str, Any]
 PERCENT = 100.0
 TICKS = range(0, LENGTH, 5)  # tokens
-MASS_LABEL = "attention on the mirrored token, %"
 
 
 def draw(results: Results, folder: Path) -> list[Path]:
@@ -37,22 +36,28 @@ def reversing_layer(run: Mapping[str, Any]) -> int:
     return int(np.argmax(np.max(run["antidiagonal"], axis=1)))
 
 
+def mirroring_head(run: Mapping[str, Any]) -> int:
+    """The head in that layer."""
+    return int(np.argmax(run["antidiagonal"][reversing_layer(run)]))
+
+
 def maps(results: Results, path: Path) -> Path:
     """One sequence in four heads: learned positions, the same model without them, a model that was trained without."""
     learned, nowhere = shown(results, "learned"), shown(results, "none")
+    layer, other = reversing_layer(learned), reversing_layer(nowhere)
     rows = (
-        ("learned positions", learned["maps"][reversing_layer(learned)]),
-        ("the same,\nwithout positions", learned["blind_maps"][reversing_layer(learned)]),
-        ("trained without\npositions", nowhere["maps"][reversing_layer(nowhere)]),
+        (f"learned positions,\nlayer {layer}", learned["maps"][layer]),
+        (f"the same, blinded,\nlayer {layer}", learned["blind_maps"][layer]),
+        (f"trained without\npositions, layer {other}", nowhere["maps"][other]),
     )
     made, grid = figure(len(rows), len(learned["maps"][0]), height=7.4, share_x=True, share_y=True)
     for axes_row, (title, weights) in zip(grid, rows, strict=True):
         for number, (axes, head) in enumerate(zip(axes_row, weights, strict=True)):
             image = heat(axes, head, low=0, high=1)
             axes.set_title((f"head {number}\n" if axes_row is grid[0] else "") + f"{mass(head):.0f} % mirrored")
-        axes_row[0].set_ylabel(f"{title}\n\ntoken that looks")
+        axes_row[0].set_ylabel(f"{title}\n\nposition that looks")
     for axes in grid[-1]:
-        axes.set_xlabel("token looked at")
+        axes.set_xlabel("position looked at")
         axes.set(xticks=TICKS, yticks=TICKS)
     made.colorbar(image, ax=[axes for row in grid for axes in row], label="attention weight", shrink=0.6)
     return save(made, path)
@@ -72,7 +77,7 @@ def heads(results: Results, path: Path) -> Path:
             _points(axes, scheme, [run["antidiagonal"][layer] for run in runs], [run["lost"][layer] for run in runs])
         axes.axhline(0, color=GREY, linewidth=1)
         axes.set_title(f"layer {layer}")
-        axes.set_xlabel(MASS_LABEL)
+        axes.set_xlabel("attention on the mirrored token, %")
     row[0].set_ylabel("accuracy lost without the head,\npercentage points")
     legend_below(made, row[0], 3)
     return save(made, path)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from model.lab import extrapolation, scaling
+from model.lab.figures import floor
 from model.lab.pictures.style import GREY, SERIES, SMALL, band, figure, legend_below, lengths, mark, save, spread
 from model.lab.results import select
 from model.lab.training import SCHEMES
@@ -79,6 +80,8 @@ def extrapolated(results: Results, path: Path) -> Path:
             runs = select(results, "extrapolation", "recall", scheme)
             values = [[_accuracy(each["accuracy"][str(length)], question) for length in at] for each in runs]
             band(axes, at, values, scheme)
+        floors = [PERCENT * floor(results, question, length) for length in at]
+        axes.plot(at, floors, color=GREY, linewidth=1.4, linestyle="--", label="knowing no places")
         mark(axes, extrapolation.TRAINED[1], "longest of the training")
         lengths(axes, at)
         axes.set_title(f"{question}: {QUESTIONS[question]}")

@@ -32,8 +32,8 @@ def test_what_is_planned_counts_the_steps_after_stretching() -> None:
     assert planned(job) == job[1].steps + len(scaling.KINDS) * scaling.more_steps(job[1]) == 4400
 
 
-def test_one_that_fails_ends_the_run_with_its_error(tmp_path: Path) -> None:
+def test_one_that_fails_ends_the_run_with_its_error_though_others_go_on(tmp_path: Path) -> None:
     [(name, training), *_] = all_jobs(["reversal"], range(1), quick=True)
     broken = dataclasses.replace(training, task="no such task")
     with pytest.raises(KeyError, match="no such task"):
-        run_all([(name, broken)], tmp_path, workers=1)
+        run_all([(name, broken), *[(name, training)] * 3], tmp_path, workers=1)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from model.lab.tasks import FIRST, IGNORED, KEYS, LETTERS, TASKS, Examples, baselines
+from model.lab.tasks import FIRST, IGNORED, KEYS, LETTERS, TASKS, Examples, baselines, floors, keys_of
 
 lengths, seeds = st.integers(8, 200), st.integers(0, 1 << 30)
 
@@ -42,7 +42,7 @@ def test_a_key_that_asks_stood_once_earlier_where_its_answer_follows(length: int
     assert made.away is not None
     for ids, wanted, away in zip(made.ids.tolist(), made.targets["recall"].tolist(), made.away.tolist(), strict=True):
         asking = [place for place, each in enumerate(wanted) if each != IGNORED]
-        assert len(asking) == min(len(KEYS), length // 8)
+        assert len(asking) == keys_of(length) == min(len(KEYS), length // 8)
         for place in asking:
             first = ids.index(ids[place])
             assert first < length // 2 <= place
@@ -71,8 +71,25 @@ def test_a_task_reads_its_own_sequences_as_text(task: str) -> None:
 
 @pytest.mark.parametrize("length", [2, 16, 64])
 def test_who_draws_from_the_other_tokens_is_right_as_often_as_the_formula_says(length: int) -> None:
-    """E[sum (n_s / n)^2] of n symbols, each of V alike: 1/n + (1 - 1/n) / V; n = S - 1."""
-    found, others = baselines(length), length - 1
+    """E[n_t / n] of n symbols, each of V alike: 1/n + (1 - 1/n) / V; n = S - 1."""
+    made, others = TASKS["reverse"].make(4000, length, torch.Generator().manual_seed(0)), length - 1
+    found = baselines(made)
     assert found["chance"] == 1 / len(LETTERS)
-    assert found["multiset"] == pytest.approx(1 / others + (1 - 1 / others) / len(LETTERS), abs=0.001)
+    assert found["multiset"] == pytest.approx(1 / others + (1 - 1 / others) / len(LETTERS), abs=0.002)
     assert found["multiset"] <= found["most frequent"] <= 1
+
+
+def test_baselines_of_a_sequence_counted_by_hand() -> None:
+    a, b, c, d = range(FIRST, FIRST + 4)
+    ids = torch.tensor([[a, b, b, c, d, a]])
+    found = baselines(Examples(ids, {"reverse": ids.flip(1)}))
+    assert found["multiset"] == pytest.approx((1 + 1 + 1 + 2 + 2 + 1) / 5 / 6)
+    # The others' most frequent (of equals the least id): b, a, a, a, a, b; asked for: a, d, c, b, b, a.
+    assert found["most frequent"] == 0
+
+
+def test_floors_are_those_of_the_most_frequent_token_and_of_one_key_among_all() -> None:
+    ids = torch.tensor([[2, 3, 2, 2]])
+    left = torch.tensor([[IGNORED, 2, 3, 2]])
+    recall = torch.tensor([[IGNORED, IGNORED, 5, 6]])
+    assert floors(Examples(ids, {"left": left, "recall": recall})) == pytest.approx({"left": 2 / 3, "recall": 1 / 2})

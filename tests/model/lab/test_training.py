@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,8 +12,20 @@ from model.encoder import Encoder
 from model.lab import scaling
 from model.lab.heads import antidiagonal_mass, lost_without, maps
 from model.lab.reversal import LENGTH
-from model.lab.tasks import IGNORED, Examples
-from model.lab.training import SCHEMES, Training, accuracy, encoder_config, held_out, name_all, pace, take_steps, train
+from model.lab.tasks import IGNORED, TASKS, Examples
+from model.lab.training import (
+    SCHEMES,
+    Training,
+    accuracy,
+    encoder_config,
+    few_keys,
+    held_out,
+    name_all,
+    pace,
+    take_steps,
+    train,
+)
+from model.lab.training import trained as trained_in
 
 SHORT = Training(task="reverse", scheme="learned", seed=3, steps=3, lengths=(LENGTH, LENGTH), batch=4, tested=256)
 
@@ -76,6 +89,34 @@ def test_what_is_measured_on_is_the_same_for_all() -> None:
     assert torch.equal(held_out(SHORT, LENGTH).ids, held_out(other, LENGTH).ids)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_measured_on_no_training_has_seen(seed: int) -> None:
+    """As `take_steps` draws them; PyTorch's generator keeps 32 bits of a seed, so a large one may be a small one."""
+    measured = {tuple(row) for row in held_out(dataclasses.replace(SHORT, tested=1 << 15), LENGTH).ids.tolist()}
+    random = torch.Generator().manual_seed(seed)
+    for _ in range(100):
+        torch.randint(LENGTH, LENGTH + 1, (1,), generator=random)
+        assert not measured & {tuple(row) for row in TASKS["reverse"].make(64, LENGTH, random).ids.tolist()}
+
+
+def test_few_keys_are_as_many_as_the_training_has() -> None:
+    training = dataclasses.replace(SHORT, task="recall", scheme="rope", lengths=(16, 32), tested=2048)
+    for length in (32, 128, 512):
+        asked = (few_keys(training, length).targets["recall"] != IGNORED).sum(dim=1)
+        assert set(asked.tolist()) == {4}
+
+
+def test_a_training_that_stands_there_is_taken_again_if_it_is_the_same(tmp_path: Path) -> None:
+    counted: list[int] = []
+    first, curve = trained_in(SHORT, tmp_path, ignore)
+    again, same_curve = trained_in(SHORT, tmp_path, lambda: counted.append(1), again=True)
+    assert same(first, again)
+    assert curve == same_curve
+    assert len(counted) == SHORT.steps, "they count as done"
+    more = dataclasses.replace(SHORT, steps=4)
+    assert not same(first, trained_in(more, tmp_path, ignore, again=True)[0])
+
+
 def test_beyond_its_table_a_learned_position_is_refused() -> None:
     with pytest.raises(ValueError, match=f"{LENGTH + 1} tokens are more than max_length {LENGTH}"):
         accuracy(trained(), held_out(SHORT, LENGTH + 1))
@@ -111,9 +152,10 @@ def test_a_head_that_contributes_nothing_is_not_missed() -> None:
     encoder, examples = trained(), held_out(SHORT, LENGTH)
     width = encoder.config.head_dim
     with torch.no_grad():
-        for block in encoder.blocks:
-            block.attention.project_out.weight *= 30  # else the token itself drowns what heads say
-        encoder.blocks[1].attention.project_out.weight[:, 2 * width : 3 * width] = 0
+        projections = [weight for name, weight in encoder.named_parameters() if name.endswith("project_out.weight")]
+        for weight in projections:
+            weight.mul_(30)  # else the token itself drowns what heads say
+        projections[1][:, 2 * width : 3 * width] = 0
     wanted = {"reverse": name_all(encoder, examples.ids)}  # what it says counts as right, so whatever changes is lost
     lost = lost_without(encoder, Examples(examples.ids, wanted), "reverse")
     assert lost[1][2] == 0

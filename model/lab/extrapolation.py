@@ -7,7 +7,7 @@ from pathlib import Path
 from torch.nn import functional
 
 from model.encoder import Encoder
-from model.lab.tasks import IGNORED, Examples, floors
+from model.lab.tasks import IGNORED, Examples, floor
 from model.lab.training import SCHEMES, Step, Training, accuracy, few_keys, held_out, name_all, trained
 
 TRAINED = (16, 32)
@@ -28,17 +28,20 @@ def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> di
 
     Returns:
         `accuracy`: for each length what `questions` measures; the message of the refusal where the encoder accepts no such length.
-        `floors`: for each length, see `tasks.floors`. `mirrored`: see there, at the longest length of the training.
+        `floors`: for each length, see there. `mirrored`: see there, at the longest length of the training.
     """
     encoder, _ = trained(training, checkpoints, step, again=again)
     return {
         "accuracy": {str(length): at_length(encoder, training, length) for length in LENGTHS},
-        "floors": {
-            str(length): floors(held_out(training, length)) | {"recall": floors(few_keys(training, length))["recall"]}
-            for length in LENGTHS
-        },
+        "floors": {str(length): floors(training, length) for length in LENGTHS},
         "mirrored": mirrored(encoder, held_out(training, TRAINED[1])),
     }
+
+
+def floors(training: Training, length: int) -> dict[str, float]:
+    """What either question is answered by who knows no places, see `tasks.floor`."""
+    dense, few = held_out(training, length), few_keys(training, length)
+    return {"left": floor(dense, "left"), "recall": floor(few, "recall")}
 
 
 def at_length(encoder: Encoder, training: Training, length: int) -> dict[str, float] | str:

@@ -73,7 +73,7 @@ def kept(results: Results, scheme: str, question: str) -> float:
 
 
 def floor(results: Results, question: str, length: int) -> float:
-    """Accuracy of who does not know where anything stands, see `tasks.floors`."""
+    """Accuracy of who does not know where anything stands, see `tasks.floor`."""
     return float(results["extrapolation"][0]["floors"][str(length)][question])
 
 

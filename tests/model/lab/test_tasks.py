@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from model.lab.tasks import FIRST, IGNORED, KEYS, LETTERS, TASKS, Examples, baselines, floors, keys_of
+from model.lab.tasks import FIRST, IGNORED, KEYS, LETTERS, TASKS, Examples, baselines, floor, keys_of
 
 lengths, seeds = st.integers(8, 200), st.integers(0, 1 << 30)
 
@@ -88,8 +88,6 @@ def test_baselines_of_a_sequence_counted_by_hand() -> None:
     assert found["most frequent"] == 0
 
 
-def test_floors_are_those_of_the_most_frequent_token_and_of_one_key_among_all() -> None:
-    ids = torch.tensor([[2, 3, 2, 2]])
+def test_a_floor_is_that_of_the_most_frequent_token() -> None:
     left = torch.tensor([[IGNORED, 2, 3, 2]])
-    recall = torch.tensor([[IGNORED, IGNORED, 5, 6]])
-    assert floors(Examples(ids, {"left": left, "recall": recall})) == pytest.approx({"left": 2 / 3, "recall": 1 / 2})
+    assert floor(Examples(torch.tensor([[2, 3, 2, 2]]), {"left": left}), "left") == pytest.approx(2 / 3)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 
 from export.writer import export_checkpoint
@@ -14,9 +13,8 @@ from model.lab.tasks import FIRST, TASKS
 from model.lab.training import Training, held_out, trained
 
 
-@pytest.mark.parametrize("scheme", ["alibi signed", "rope"])
-def test_a_checkpoint_of_the_lab_becomes_a_bundle_that_gives_its_vectors(scheme: str, tmp_path: Path) -> None:
-    training = Training(task="recall", scheme=scheme, seed=0, steps=2, lengths=(8, 8), batch=2, rope_theta=100.0)
+def test_a_checkpoint_of_the_lab_becomes_a_bundle_that_gives_its_vectors(tmp_path: Path) -> None:
+    training = Training(task="recall", scheme="alibi signed", seed=0, steps=2, lengths=(8, 8), batch=2)
     encoder, _ = trained(training, tmp_path, lambda: None)
     export_checkpoint(tmp_path / training.name, tmp_path / "bundle")
     [ids] = held_out(training, 64).ids[:1]

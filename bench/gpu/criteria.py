@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from bench.attention import VECTORS_ALONE, WHOLE_MAPS
 from bench.gpu.field import BARE, ENGINE
 from bench.gpu.peers import COMPILED, FUSED
 from bench.gpu.served import ALONE, BATCHES, GROUP, SERVED
@@ -17,7 +18,6 @@ COSINES = {"fp16": 0.9999, "bf16": 0.9995}
 ALIKE = 0.999  # cosine with PyTorch in float32: whose vectors are further off computes something else
 OF_COMPILED, OF_FUSED, OF_PEAK, SHORT_MS, OF_ENGINE = 1.0, 1.5, 0.45, 1.0, 0.8
 PEAK_LENGTH = 512
-WHOLE_MAPS = "whole maps"
 Rows = list[dict[str, Any]]
 
 
@@ -114,10 +114,10 @@ def over_the_wire(run: dict[str, Any]) -> list[Criterion]:
 
 def attention(run: dict[str, Any]) -> list[Criterion]:
     """Nothing is asked: it is to be told."""
-    found = []
+    found, told = [], f"{WHOLE_MAPS} of all layers, over {VECTORS_ALONE}"
     for row in run.get("attention", []):
         times = row.get("times", {})
-        whole, alone = (times.get(name, {}).get("ms") for name in (WHOLE_MAPS, "vectors alone"))
-        what = f"{row['size']}, {row['texts']} x {row['length']}: whole maps of all layers, over vectors alone"
+        whole, alone = (times.get(name, {}).get("ms") for name in (WHOLE_MAPS, VECTORS_ALONE))
+        what = f"{row['size']}, {row['texts']} x {row['length']}: {told}"
         found.append(Criterion(what, None, ratio(whole, alone)))
-    return found or [Criterion("whole maps of all layers, over vectors alone", None, None)]
+    return found or [Criterion(told, None, None)]

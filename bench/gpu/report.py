@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bench.attention import VECTORS_ALONE
 from bench.gpu.criteria import ALIKE, criteria, milliseconds
 from bench.gpu.device import DTYPES
 from bench.gpu.field import BARE, ENGINE
@@ -181,7 +182,7 @@ def attention_tables(run: dict[str, Any]) -> Lines:
 
 def _cost(row: dict[str, Any], form: str) -> str:
     times = row.get("times", {})
-    ms, alone = (times.get(name, {}).get("ms") for name in (form, "vectors alone"))
+    ms, alone = (times.get(name, {}).get("ms") for name in (form, VECTORS_ALONE))
     return f"{ms:.2f} ms ({ms / alone:.2f}x)" if ms and alone else ABSENT
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from bench.attention import VECTORS_ALONE, WHOLE_MAPS
 from bench.gpu import report
 from bench.gpu.bare import Bare
 from bench.gpu.budget import Allowance, Budget, Deadline
@@ -190,7 +191,7 @@ def run() -> dict[str, Any]:
         SERVED: {BATCHES: {"texts_per_s": 900.0, "p50_ms": 1.0, "p99_ms": 2.0, "cpu_ms": 0.1}},
         ALONE: {"texts_per_s": 1000.0},
     }
-    times = {"vectors alone": {"ms": 2.0}, "whole maps": {"ms": 5.0}}
+    times = {VECTORS_ALONE: {"ms": 2.0}, WHOLE_MAPS: {"ms": 5.0}}
     return {
         "command": "python -m bench.gpu",
         "rehearsal": False,

@@ -15,6 +15,7 @@ from bench.serving.criteria import Criterion, ratio
 
 FP32_RELATIVE = 1e-4
 COSINES = {"fp16": 0.9999, "bf16": 0.9995}
+FEWEST_WHOLE, FEWEST_COSINES = 12, 100  # texts of each model: over fewer, a largest or a least says little
 ALIKE = 0.999  # cosine with PyTorch in float32: whose vectors are further off computes something else
 OF_COMPILED, OF_FUSED, OF_PEAK, SHORT_MS, OF_ENGINE = 1.0, 1.5, 0.45, 1.0, 0.8
 PEAK_LENGTH = 512
@@ -29,23 +30,30 @@ def criteria(run: dict[str, Any]) -> list[Criterion]:
 def numbers(run: dict[str, Any]) -> list[Criterion]:
     """Parity: no more than the trained models all together allow."""
     found = run.get("parity", {})
-    worst = _largest(_of_trained(found, "fp32", _relative), len(TRAINED))
+    enough = _of_trained(found, "fp32", _relative, lambda one: one["whole"] >= FEWEST_WHOLE)
+    worst = _largest(enough, len(TRAINED))
     all_ = [Criterion("parity in fp32, every output: largest relative distance", FP32_RELATIVE, worst, at_most=True)]
     for precision, asked in COSINES.items():
-        least = _smallest(_of_trained(found, precision, lambda one: one["cosine"]["least"]), len(TRAINED))
+        enough = _of_trained(found, precision, _least, lambda one: one["cosine"]["texts"] >= FEWEST_COSINES)
+        least = _smallest(enough, len(TRAINED))
         all_.append(Criterion(f"parity in {precision}: least cosine of pooled vectors", asked, least))
     gates = [value for p in ("fp32", *COSINES) for value in _of_trained(found, p, lambda one: float(one["gate"] == ""))]
     passed = sum(gates) / len(gates) if len(gates) == len(TRAINED) * (1 + len(COSINES)) else None
     return [*all_, Criterion("share of start-up gates passed, in each precision", 1.0, passed)]
 
 
-def _of_trained(found: dict[str, Any], precision: str, value: Any) -> list[float]:
+def _of_trained(found: dict[str, Any], precision: str, value: Any, counts: Any = lambda _: True) -> list[float]:
+    """Of each trained model that took part in it, and that `counts`."""
     parts = [found.get(name, {}).get(precision, {"error": ""}) for name in TRAINED]
-    return [float(value(part)) for part in parts if "error" not in part]
+    return [float(value(part)) for part in parts if "error" not in part and counts(part)]
 
 
 def _relative(one: dict[str, Any]) -> float:
     return max(float(each["relative"]) for each in one["outputs"].values())
+
+
+def _least(one: dict[str, Any]) -> float:
+    return float(one["cosine"]["least"])
 
 
 def _largest(values: list[float], wanted: int) -> float | None:

@@ -77,12 +77,13 @@ def parity_tables(run: dict[str, Any]) -> Lines:
             if precision not in DTYPES:
                 continue
             if "error" in one:
-                rows.append((name, precision, *[ABSENT] * (len(OUTPUTS) + 2), one["error"]))
+                rows.append((name, precision, *[ABSENT] * (len(OUTPUTS) + 4), one["error"]))
                 continue
             outputs = (f"{one['outputs'][output]['relative']:.1e}" for output in OUTPUTS)
             cosine = (f"{one['cosine'][which]:.7f}" for which in ("least", "mean"))
-            rows.append((name, precision, *outputs, *cosine, one["gate"] or "passes"))
-    heads = ("", "", *OUTPUTS, "cosine of pooled, least", "mean", "start-up gate")
+            whole, texts = (str(n) for n in (one["whole"], one["cosine"]["texts"]))
+            rows.append((name, precision, *outputs, whole, *cosine, texts, one["gate"] or "passes"))
+    heads = ("", "", *OUTPUTS, "texts", "cosine of pooled, least", "mean", "texts", "start-up gate")
     return [*found, *(table(heads, rows) if rows else [ABSENT])]
 
 

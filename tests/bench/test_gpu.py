@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from bench.attention import VECTORS_ALONE, WHOLE_MAPS
-from bench.gpu import report
+from bench.gpu import parity, report
 from bench.gpu.bare import Bare
 from bench.gpu.budget import Allowance, Budget, Deadline
-from bench.gpu.criteria import best_rate, criteria, milliseconds
+from bench.gpu.criteria import FEWEST_COSINES, FEWEST_WHOLE, best_rate, criteria, milliseconds
 from bench.gpu.device import Device
 from bench.gpu.field import BARE, ENGINE
 from bench.gpu.forms import FORMS, formed, operator_table
@@ -157,6 +157,17 @@ def test_numbers_that_are_none_are_as_far_as_can_be() -> None:
     assert cosine(np.array([np.nan, 1]), np.array([1.0, 1.0])) == -1
 
 
+def test_without_time_no_batch_is_computed_behind_the_first(monkeypatch: pytest.MonkeyPatch, runtime: Runtime) -> None:
+    monkeypatch.setattr(parity, "BATCH_TOKENS", 8)
+    texts, batches = [np.arange(3, 11)] * 5, list[int]()
+    run = runtime.engine.run
+    monkeypatch.setattr(runtime.engine, "run", lambda items: batches.append(len(items)) or run(items))
+    exact = sharpened(small_config())
+    assert parity.cosines(runtime, exact, texts, Device("cpu"), Deadline(0))["texts"] == 1
+    assert batches == [1]
+    assert parity.cosines(runtime, exact, texts, Device("cpu"), Deadline(60))["texts"] == 5
+
+
 def test_a_mix_has_the_tokens_of_its_batches_and_no_text_too_long() -> None:
     lengths = log_normal(1000, 512)
     assert 4000 <= sum(lengths) < 4000 + 512
@@ -181,7 +192,8 @@ def parity_of(relative: float, least: float, gate: str = "") -> dict[str, Any]:
         name: {"relative": relative, "absolute": relative}
         for name in ("pooled", "tokens", "hidden", "attention", "scores")
     }
-    return {"forms": [], "outputs": outputs, "cosine": {"least": least, "mean": 1.0}, "gate": gate}
+    cosine = {"least": least, "mean": 1.0, "texts": FEWEST_COSINES}
+    return {"forms": [], "outputs": outputs, "whole": FEWEST_WHOLE, "cosine": cosine, "gate": gate}
 
 
 @pytest.fixture
@@ -255,6 +267,16 @@ def test_one_model_is_not_enough_for_parity(run: dict[str, Any]) -> None:
     assert found["parity in fp16: least cosine of pooled vectors"].verdict == "not measured"
     assert found["share of start-up gates passed, in each precision"].verdict == "not measured"
     assert found["parity in bf16: least cosine of pooled vectors"].verdict == "reached"
+
+
+def test_a_few_texts_are_not_enough_for_parity(run: dict[str, Any]) -> None:
+    run["parity"][TRAINED[0]]["fp16"]["cosine"]["texts"] = FEWEST_COSINES - 1
+    run["parity"][TRAINED[1]]["fp32"]["whole"] = FEWEST_WHOLE - 1
+    verdicts = {name: one.verdict for name, one in by_name(run).items() if name.startswith("parity")}
+    assert list(verdicts.values()) == ["not measured", "not measured", "reached"]
+    [line] = [one for one in report.parity_tables(run) if one.startswith(f"| {TRAINED[0]} | fp16")]
+    assert f"| {FEWEST_WHOLE} |" in line
+    assert f"| {FEWEST_COSINES - 1} |" in line
 
 
 def test_a_gate_that_refuses_is_a_miss(run: dict[str, Any]) -> None:

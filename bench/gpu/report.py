@@ -51,8 +51,7 @@ def heading(run: dict[str, Any]) -> Lines:
         "",
         *gpu,
         f"The device at its best in this run: {told or ABSENT}{copy}.",
-        "",
-        "![tokens a second](gpu.png)",
+        *(["", f"![tokens a second]({run['picture']})"] if "picture" in run else []),
     ]
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +13,7 @@ import pytest
 import torch
 
 from bench.attention import VECTORS_ALONE, WHOLE_MAPS
-from bench.gpu import parity, report
+from bench.gpu import parity, report, results
 from bench.gpu.bare import Bare
 from bench.gpu.budget import Allowance, Budget, Deadline
 from bench.gpu.criteria import FEWEST_COSINES, FEWEST_WHOLE, best_rate, criteria, milliseconds
@@ -24,6 +28,7 @@ from bench.gpu.sizes import BASE, MINILM, SIZES, TRAINED
 from bench.gpu.speed import DOCSTRINGS, log_normal
 from bench.gpu.turns import Timing, take_turns
 from bench.serving.criteria import Criterion
+from bench.serving.processes import ROOT
 from headlight.runtime import Runtime
 from headlight.runtime.engine import pad
 from tests.factory import sharpened, small_config
@@ -314,6 +319,53 @@ def test_what_was_cut_or_failed_is_listed(run: dict[str, Any]) -> None:
     text = "\n".join(report.lines(run))
     assert "- speed: there was no time for bert-large in fp32" in text
     assert "- served: Failed: no port" in text
+
+
+def test_numbers_that_json_has_not_are_written_as_their_names(run: dict[str, Any], tmp_path: Path) -> None:
+    run["parity"][TRAINED[0]]["fp32"] = parity_of(float("inf"), float("nan"))
+    results.write(run, tmp_path)
+    text = (tmp_path / "gpu.json").read_text(encoding="utf-8")
+    one = json.loads(text, parse_constant=pytest.fail)["parity"][TRAINED[0]]["fp32"]
+    assert (one["outputs"]["pooled"]["relative"], one["cosine"]["least"]) == ("inf", "nan")
+    assert by_name(run)["parity in fp32, every output: largest relative distance"].verdict == "**missed**"
+
+
+def test_the_report_shows_a_picture_only_where_one_was_drawn(
+    run: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "bench.gpu.plots", None)
+        without.delattr("bench.gpu.plots", raising=False)
+        results.draw(run, tmp_path)
+    text = "\n".join(report.lines(run))
+    assert "gpu.png" not in text
+    assert "- picture: ModuleNotFoundError" in text
+    results.draw(run, tmp_path)
+    assert (tmp_path / results.PICTURE).is_file()
+    assert "](gpu.png)" in "\n".join(report.lines(run))
+
+
+# A child that does not heed SIGTERM and holds the standard output: who reads that to its end has seen the child's.
+HANGING = """
+import subprocess, sys, threading
+from bench.gpu import watchdog
+child = "import signal; signal.alarm(50); signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); signal.pause()"
+with watchdog.watchdog(60):
+    pass
+subprocess.Popen([sys.executable, "-c", child])
+watchdog.STOP_SECONDS = 1
+with watchdog.watchdog(1):
+    threading.Event().wait()
+"""
+
+
+def test_a_run_that_hangs_is_ended_with_the_processes_it_began() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HANGING], cwd=ROOT, capture_output=True, text=True, timeout=40, check=False
+    )
+    assert done.returncode == 1
+    assert "most recent call first" in done.stderr
+    assert done.stderr.endswith("ended: not done after 1 s; what was measured is written\n")
 
 
 def test_sizes_are_those_of_their_names() -> None:

@@ -117,6 +117,7 @@ class Run:
             precision,
             device,
             options.tokens // 2,
+            (options.tokens // 4, options.tokens // 2, options.tokens),
             options.texts,
             options.group,
             options.requests,

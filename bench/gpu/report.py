@@ -193,7 +193,8 @@ def served_table(run: dict[str, Any]) -> Lines:
     rows = []
     for name, by_workload in found["measured"].items():
         if "texts_per_s" in by_workload:
-            rows.append((name, "", f"{by_workload['texts_per_s']:.0f}", "", "", ""))
+            label = f"batches of {by_workload['batch_tokens']} tokens, its best"
+            rows.append((name, label, f"{by_workload['texts_per_s']:.0f}", "", "", ""))
             continue
         for workload, one in by_workload.items():
             cells = [f"{one[key]:.2f}" if one[key] is not None else "" for key in ("p50_ms", "p99_ms", "cpu_ms")]

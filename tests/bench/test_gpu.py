@@ -206,7 +206,7 @@ def run() -> dict[str, Any]:
     """All that the criteria look at."""
     served = {
         SERVED: {BATCHES: {"texts_per_s": 900.0, "p50_ms": 1.0, "p99_ms": 2.0, "cpu_ms": 0.1}},
-        ALONE: {"texts_per_s": 1000.0},
+        ALONE: {"texts_per_s": 1000.0, "batch_tokens": 32768},
     }
     times = {VECTORS_ALONE: {"ms": 2.0}, WHOLE_MAPS: {"ms": 5.0}}
     return {

@@ -18,10 +18,10 @@ from bench.gpu.bare import Bare
 from bench.gpu.budget import Allowance, Budget, Deadline
 from bench.gpu.criteria import FEWEST_COSINES, FEWEST_WHOLE, best_rate, criteria, milliseconds
 from bench.gpu.device import Device
-from bench.gpu.field import BARE, ENGINE
+from bench.gpu.field import BARE, ENGINE, Field
 from bench.gpu.forms import FORMS, formed, operator_table
 from bench.gpu.parity import cosine, distance
-from bench.gpu.peers import COMPILED, FUSED, Compiled, NotMeasured, forward, unmasked
+from bench.gpu.peers import COMPILED, FIXED, FUSED, UNMASKED, Compiled, NotMeasured, forward, peers, unmasked
 from bench.gpu.prepare import Unprepared, require
 from bench.gpu.served import ALONE, BATCHES, SERVED
 from bench.gpu.sizes import BASE, MINILM, SIZES, TRAINED
@@ -121,6 +121,51 @@ def test_peers_give_what_the_encoder_gives() -> None:
     for fused in (False, True):
         np.testing.assert_allclose(forward(encoder, Device("cpu"), fused=fused)(ids, mask), expected, atol=1e-5)
     np.testing.assert_allclose(forward(unmasked(encoder), Device("cpu"), fused=True)(*whole), expected[:1], atol=1e-5)
+
+
+def test_compiled_peers_give_what_the_encoder_gives() -> None:
+    encoder = sharpened(small_config())
+    ids, mask = pad([np.array([3, 4, 5, 6]), np.array([7, 8, 9, 10])])
+    with torch.inference_mode():
+        expected = encoder(torch.from_numpy(ids), torch.from_numpy(mask)).pooled.numpy()
+    found = peers(encoder, Device("cpu"), "bf16", Allowance(600), "eager", 0)
+    for name in (COMPILED, FIXED):
+        assert min(map(cosine, found[name](ids, mask), expected)) > 0.998, name
+
+
+def test_the_first_run_of_each_shape_is_charged_to_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, encoder = Clock(), sharpened(small_config(layers=1))
+
+    def run(*inputs: Any, **options: Any) -> Any:
+        clock.now += 3
+        return encoder(*inputs, **options)
+
+    monkeypatch.setattr(torch, "compile", lambda *_, **__: run)
+    allowance = Allowance(8, clock)
+    compiled = Compiled(encoder, Device("cpu"), allowance, "eager", expected=2)
+    for length in (3, 3, 4):
+        compiled(*pad([np.arange(3, 3 + length)] * 2))
+    assert (compiled.seconds, allowance.left) == ({"batches": 6}, 2)
+    with pytest.raises(NotMeasured):
+        compiled(*pad([np.array([3, 4, 5])]))
+
+
+@pytest.mark.parametrize(
+    ("batches", "expected"),
+    [
+        ([[4, 4]], {COMPILED, UNMASKED, FIXED}),
+        ([[4, 3]], {COMPILED}),
+        ([[5, 5]], {COMPILED, UNMASKED}),
+        ([[4]], {COMPILED, UNMASKED}),
+        ([[4, 4], [4, 4]], {COMPILED, UNMASKED}),
+        ([[4, 4], [4, 3]], {COMPILED}),
+    ],
+)
+def test_without_a_mask_only_batches_without_padding_are_run(batches: list[list[int]], expected: set[str]) -> None:
+    everyone = dict.fromkeys((COMPILED, UNMASKED, FIXED))
+    field = Field("", "fp16", None, None, everyone, None, Device("cpu"), chief=4)  # type: ignore[arg-type]
+    padded = [pad([np.arange(3, 3 + length) for length in lengths]) for lengths in batches]
+    assert set(field.peers(padded)) == expected
 
 
 def test_every_form_is_the_same_encoder() -> None:

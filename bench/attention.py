@@ -33,6 +33,7 @@ from headlight.wire import attention_output
 
 SHAPES = ((1, 128), (8, 128), (1, 512), (4, 512))
 LENGTHS = (32, 128, 512)
+VECTORS_ALONE, WHOLE_MAPS = "vectors alone", "whole maps"
 FORMS: dict[str, AttentionSpec] = {
     "one row of all heads": AttentionSpec(reduce=("pooled_row",)),
     "one row, mean of heads": AttentionSpec(reduce=("pooled_row", "head_mean")),
@@ -43,7 +44,7 @@ FORMS: dict[str, AttentionSpec] = {
     "statistics": AttentionSpec(reduce=("statistics",)),
     "whole maps, uint8": AttentionSpec(dtype="uint8"),
     "whole maps, float16": AttentionSpec(dtype="float16"),
-    "whole maps": AttentionSpec(),
+    WHOLE_MAPS: AttentionSpec(),
     "scores": AttentionSpec(scores=True),
 }
 TARGETS = {"one row of all heads": 1.15, "mean of heads": 1.15, "rollout": 1.25, "8 largest of each row": 1.4}
@@ -57,7 +58,7 @@ def engine_table(runtime: Runtime, rounds: int) -> list[str]:
     lines.append("|---" * (len(SHAPES) + 2) + "|")
     found = [medians(contestants(runtime, batch, length), rounds) for batch, length in SHAPES]
     for name in found[0]:
-        cells = [f"{column[name]:.1f} ms ({column[name] / column['vectors alone']:.2f}x)" for column in found]
+        cells = [f"{column[name]:.1f} ms ({column[name] / column[VECTORS_ALONE]:.2f}x)" for column in found]
         lines.append(f"| {name} | " + " | ".join(cells) + f" | {TARGETS.get(name, '')} |")
     return lines
 
@@ -68,7 +69,7 @@ def contestants(runtime: Runtime, batch: int, length: int) -> Contestants:
     tokenized = Tokenized(random_ids(length, min(known, MOST_IDS)), length, None)
     made: Contestants = {}
     pooling = runtime.bundle.manifest.pooling
-    for name, form in {"vectors alone": None, **FORMS}.items():
+    for name, form in {VECTORS_ALONE: None, **FORMS}.items():
         spec = None if form is None else suited(form, pooling)
         items = [runtime.item(tokenized, runtime.select(attention=spec))] * batch
         made[name] = functools.partial(run, runtime, items)
@@ -131,7 +132,7 @@ def wire_table(stub: pb_grpc.HeadlightServiceStub, rounds: int) -> list[str]:
     lines = ["| | " + " | ".join(f"{length} tokens" for length in LENGTHS) + " |", "|---" * (len(LENGTHS) + 1) + "|"]
     columns = []
     for length in LENGTHS:
-        requests = {name: asked(spec, length) for name, spec in {"vectors alone": None, **FORMS}.items()}
+        requests = {name: asked(spec, length) for name, spec in {VECTORS_ALONE: None, **FORMS}.items()}
         found = medians({name: functools.partial(received, stub, one) for name, one in requests.items()}, rounds)
         columns.append({name: f"{received(stub, one):,} B, {found[name]:.1f} ms" for name, one in requests.items()})
     lines += [f"| {name} | " + " | ".join(column[name] for column in columns) + " |" for name in columns[0]]

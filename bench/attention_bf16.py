@@ -13,15 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.attention import SHAPES, contestants, random_ids
+from bench.attention import SHAPES, VECTORS_ALONE, contestants, random_ids
 from bench.encoder import bundle
 from bench.measuring import machine, medians, publish
 from headlight.errors import BundleError
 from headlight.runtime import ItemResult, Runtime
 from headlight.runtime.values import Tokenized
 from headlight.spec import AttentionSpec
-
-ALONE = "vectors alone"
 
 
 def cost_table(plain: Runtime, fast: Runtime, rounds: int) -> list[str]:
@@ -30,10 +28,10 @@ def cost_table(plain: Runtime, fast: Runtime, rounds: int) -> list[str]:
     lines = ["| | " + " | ".join(heading) + " |", "|---" * (len(heading) + 1) + "|"]
     columns = []
     for batch, length in SHAPES:
-        fp32 = contestants(plain, batch, length)[ALONE]
+        fp32 = contestants(plain, batch, length)[VECTORS_ALONE]
         columns.append(medians({"fp32, cpu": fp32} | contestants(fast, batch, length), rounds))
     for name in columns[0]:
-        cells = [f"{column[name]:.1f} ms ({column[name] / column[ALONE]:.2f}x)" for column in columns]
+        cells = [f"{column[name]:.1f} ms ({column[name] / column[VECTORS_ALONE]:.2f}x)" for column in columns]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return lines
 

@@ -13,9 +13,6 @@ time left, is told as not measured, and the others go on.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import faulthandler
-import json
 import random
 import signal
 import sys
@@ -26,11 +23,12 @@ from typing import Any
 
 import torch
 
-from bench.gpu import answers, forms, parity, report, served, sizes, speed, texts, tricks
+from bench.gpu import answers, forms, parity, report, results, served, sizes, speed, texts, tricks
 from bench.gpu.budget import MOST_ROUNDS, Allowance, Budget, Deadline
 from bench.gpu.device import Device
 from bench.gpu.prepare import Unprepared, prepare, require
 from bench.gpu.turns import told
+from bench.gpu.watchdog import watchdog
 from headlight.errors import BundleError
 
 # Seconds, relative to each other. What the criteria are about comes first; what might break the device, last.
@@ -64,7 +62,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--gpu-device", type=int, default=0)
     parser.add_argument("--bundles", type=Path, default=Path("build/gpu/bundles"))
     parser.add_argument("--out", type=Path, default=Path("build/gpu/rehearsal" if small else "bench/results"))
-    parser.add_argument("--budget-seconds", type=float, default=90.0 if small else 460.0)
+    parser.add_argument("--budget-seconds", type=float, default=90.0 if small else 450.0)
     parser.add_argument(
         "--sizes",
         nargs="+",
@@ -119,6 +117,7 @@ class Run:
             precision,
             device,
             options.tokens // 2,
+            (options.tokens // 4, options.tokens // 2, options.tokens),
             options.texts,
             options.group,
             options.requests,
@@ -184,17 +183,12 @@ class Run:
     def write(self) -> None:
         """What there is by now."""
         self.found["seconds"] = time.monotonic() - self._begun
-        out = self.options.out
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "gpu.json").write_text(json.dumps(self.found, indent=1) + "\n", encoding="utf-8")
-        (out / "gpu.md").write_text("\n".join(report.lines(self.found)) + "\n", encoding="utf-8")
+        results.write(self.found, self.options.out)
 
     def draw(self) -> None:
-        """The picture, where there is matplotlib."""
-        with contextlib.suppress(ImportError):
-            from bench.gpu import plots  # noqa: PLC0415  (the numbers are worth having without)
-
-            plots.throughput(self.found, self.options.out / "gpu.png")
+        """The picture, and the report that shows it."""
+        results.draw(self.found, self.options.out)
+        self.write()
 
 
 def chief_of(names: list[str]) -> str:
@@ -218,7 +212,6 @@ def main() -> int:
     if options.what == "prepare":
         prepared(options)
         return 0
-    faulthandler.dump_traceback_later(options.budget_seconds + GRACE_SECONDS, exit=True)
     try:
         Device(options.provider, options.gpu_device).check()
         require(options.bundles, [*options.trained, *options.sizes])
@@ -226,9 +219,9 @@ def main() -> int:
         print(f"nothing is measured: {error}", file=sys.stderr)
         return 1
     run = Run(options)
-    run.all()
+    with watchdog(run.budget.left + GRACE_SECONDS):
+        run.all()
     run.draw()
-    faulthandler.cancel_dump_traceback_later()
     print("\n".join(report.lines(run.found)))
     return 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from bench.attention import VECTORS_ALONE, WHOLE_MAPS
 from bench.gpu.field import BARE, ENGINE
 from bench.gpu.peers import COMPILED, FUSED
 from bench.gpu.served import ALONE, BATCHES, GROUP, SERVED
@@ -14,10 +15,10 @@ from bench.serving.criteria import Criterion, ratio
 
 FP32_RELATIVE = 1e-4
 COSINES = {"fp16": 0.9999, "bf16": 0.9995}
+FEWEST_WHOLE, FEWEST_COSINES = 12, 100  # texts of each model: over fewer, a largest or a least says little
 ALIKE = 0.999  # cosine with PyTorch in float32: whose vectors are further off computes something else
 OF_COMPILED, OF_FUSED, OF_PEAK, SHORT_MS, OF_ENGINE = 1.0, 1.5, 0.45, 1.0, 0.8
 PEAK_LENGTH = 512
-WHOLE_MAPS = "whole maps"
 Rows = list[dict[str, Any]]
 
 
@@ -29,23 +30,30 @@ def criteria(run: dict[str, Any]) -> list[Criterion]:
 def numbers(run: dict[str, Any]) -> list[Criterion]:
     """Parity: no more than the trained models all together allow."""
     found = run.get("parity", {})
-    worst = _largest(_of_trained(found, "fp32", _relative), len(TRAINED))
+    enough = _of_trained(found, "fp32", _relative, lambda one: one["whole"] >= FEWEST_WHOLE)
+    worst = _largest(enough, len(TRAINED))
     all_ = [Criterion("parity in fp32, every output: largest relative distance", FP32_RELATIVE, worst, at_most=True)]
     for precision, asked in COSINES.items():
-        least = _smallest(_of_trained(found, precision, lambda one: one["cosine"]["least"]), len(TRAINED))
+        enough = _of_trained(found, precision, _least, lambda one: one["cosine"]["texts"] >= FEWEST_COSINES)
+        least = _smallest(enough, len(TRAINED))
         all_.append(Criterion(f"parity in {precision}: least cosine of pooled vectors", asked, least))
     gates = [value for p in ("fp32", *COSINES) for value in _of_trained(found, p, lambda one: float(one["gate"] == ""))]
     passed = sum(gates) / len(gates) if len(gates) == len(TRAINED) * (1 + len(COSINES)) else None
     return [*all_, Criterion("share of start-up gates passed, in each precision", 1.0, passed)]
 
 
-def _of_trained(found: dict[str, Any], precision: str, value: Any) -> list[float]:
+def _of_trained(found: dict[str, Any], precision: str, value: Any, counts: Any = lambda _: True) -> list[float]:
+    """Of each trained model that took part in it, and that `counts`."""
     parts = [found.get(name, {}).get(precision, {"error": ""}) for name in TRAINED]
-    return [float(value(part)) for part in parts if "error" not in part]
+    return [float(value(part)) for part in parts if "error" not in part and counts(part)]
 
 
 def _relative(one: dict[str, Any]) -> float:
     return max(float(each["relative"]) for each in one["outputs"].values())
+
+
+def _least(one: dict[str, Any]) -> float:
+    return float(one["cosine"]["least"])
 
 
 def _largest(values: list[float], wanted: int) -> float | None:
@@ -103,21 +111,23 @@ def short_text(run: dict[str, Any]) -> list[Criterion]:
 
 
 def over_the_wire(run: dict[str, Any]) -> list[Criterion]:
-    """Batches, of as many texts as were asked for."""
+    """Batches, of as many texts as were asked for, beside the engine at whichever size of its batches suits it best."""
     served = run.get("served", {})
     asked = served.get("encoder") == MINILM and served.get("group") == GROUP
     measured = served.get("measured", {}) if asked else {}
     ours = measured.get(SERVED, {}).get(BATCHES, {}).get("texts_per_s")
-    share = ratio(ours, measured.get(ALONE, {}).get("texts_per_s"))
-    return [Criterion(f"{MINILM}: batches of {GROUP} texts over the wire, over the engine's rate", OF_ENGINE, share)]
+    alone = measured.get(ALONE, {})
+    share, what = ratio(ours, alone.get("texts_per_s")), f"{MINILM}: batches of {GROUP} texts over the wire"
+    note = "" if share is None else f"the engine in batches of {alone['batch_tokens']} tokens"
+    return [Criterion(f"{what}, over the engine's rate at its best", OF_ENGINE, share, note)]
 
 
 def attention(run: dict[str, Any]) -> list[Criterion]:
     """Nothing is asked: it is to be told."""
-    found = []
+    found, told = [], f"{WHOLE_MAPS} of all layers, over {VECTORS_ALONE}"
     for row in run.get("attention", []):
         times = row.get("times", {})
-        whole, alone = (times.get(name, {}).get("ms") for name in (WHOLE_MAPS, "vectors alone"))
-        what = f"{row['size']}, {row['texts']} x {row['length']}: whole maps of all layers, over vectors alone"
+        whole, alone = (times.get(name, {}).get("ms") for name in (WHOLE_MAPS, VECTORS_ALONE))
+        what = f"{row['size']}, {row['texts']} x {row['length']}: {told}"
         found.append(Criterion(what, None, ratio(whole, alone)))
-    return found or [Criterion("whole maps of all layers, over vectors alone", None, None)]
+    return found or [Criterion(told, None, None)]

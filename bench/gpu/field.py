@@ -14,7 +14,7 @@ from bench.gpu.bare import Bare, Bound, batch
 from bench.gpu.budget import Allowance
 from bench.gpu.device import Device
 from bench.gpu.parity import cosine
-from bench.gpu.peers import UNMASKED, Compiled, Forward, peers, reference
+from bench.gpu.peers import FIXED, UNMASKED, Compiled, Forward, peers, reference
 from bench.gpu.sizes import encoder_of
 from bench.gpu.turns import told
 from bench.measuring import Contestants
@@ -30,7 +30,11 @@ SECONDS_A_LAYER = 4.0  # that compiling is thought to take
 
 @dataclasses.dataclass
 class Field:
-    """Everyone of one encoder in one precision, on one device."""
+    """Everyone of one encoder in one precision, on one device.
+
+    Attributes:
+        chief: tokens of each text in the batches of one length that a contestant is compiled for alone: compiling takes time.
+    """
 
     name: str
     precision: str
@@ -39,6 +43,7 @@ class Field:
     torch: dict[str, Forward | Compiled]
     exact: Encoder
     device: Device
+    chief: int
 
     def contestants(self, texts: Sequence[Sequence[Ids]]) -> Contestants:
         """Each does all batches of texts, one behind the other, and has the vectors on the host; but for the bare session."""
@@ -49,19 +54,27 @@ class Field:
             ENGINE: lambda: [self.runtime.engine.run(one, wide=len(one) == 1) for one in items],
             BARE: lambda: self.bare.run_all(bound),
         }
-        for name, call in self.torch.items():
-            if name == UNMASKED and not all(mask.all() for _, mask in padded):
-                continue  # its numbers would be wrong
-            found[name] = functools.partial(_all, call, padded)
+        return found | {name: functools.partial(_all, call, padded) for name, call in self.peers(padded).items()}
+
+    def peers(self, padded: Sequence[tuple[Ids, Ids]]) -> dict[str, Forward | Compiled]:
+        """PyTorch's ways, by name, that can take part with these batches: where there is padding, vectors without a mask are wrong."""
+        found, whole = dict(self.torch), all(mask.all() for _, mask in padded)
+        if not whole:
+            found.pop(UNMASKED)
+        if not whole or len(padded) > 1 or len(padded[0][0]) == 1 or padded[0][0].shape[1] != self.chief:
+            found.pop(FIXED, None)
         return found
 
     def bound(self, padded: Sequence[tuple[Ids, Ids]]) -> list[Bound]:
         dim = self.exact.config.pooled_dim
         return [self.bare.bind(*batch(self.device, ids, mask, dim)) for ids, mask in padded]
 
-    def cosines(self, texts: Sequence[Ids]) -> dict[str, float | str]:
-        """The least cosine of each contestant's vectors with PyTorch's in float32, over a few texts, or what it failed with."""
-        some = list(texts[:COMPARED])
+    def cosines(self, texts: Sequence[Sequence[Ids]]) -> dict[str, float | str]:
+        """The least cosine of each contestant's vectors with PyTorch's in float32, or what it failed with.
+
+        Over a few texts of the first batch. Who takes part with all the batches, is compared.
+        """
+        padded, some = [pad(list(one)) for one in texts], list(texts[0][:COMPARED])
         ids, mask = pad(some)
         with torch.inference_mode():
             here = [torch.from_numpy(array).to(self.device.torch) for array in (ids, mask)]
@@ -76,17 +89,16 @@ class Field:
             return bound.pooled()
 
         calls: dict[str, Callable[[], Any]] = {ENGINE: engine, BARE: bare}
-        calls |= {
-            name: functools.partial(call, ids, mask)
-            for name, call in self.torch.items()
-            if name != UNMASKED or mask.all()
-        }
+        for name, call in self.peers(padded).items():
+            # The whole batch where it is compiled for: another shape would be compiled for by itself.
+            calls[name] = functools.partial(call, *(padded[0] if name == FIXED else (ids, mask)))
         return {name: _least(call, expected) for name, call in calls.items()}
 
 
 def _least(call: Callable[[], Any], expected: Floats) -> float | str:
+    """`call` may give vectors of more texts: those behind the expected are not looked at."""
     try:
-        return min(map(cosine, call(), expected))
+        return min(map(cosine, call()[: len(expected)], expected))
     except Exception as error:  # libraries raise many types; the report has their words
         return told(error)
 
@@ -96,7 +108,7 @@ def _all(call: Forward | Compiled, padded: Sequence[tuple[Ids, Ids]]) -> None:
         call(ids, mask)
 
 
-def opened(bundle: Path, precision: str, device: Device, allowance: Allowance, backend: str) -> Field:
+def opened(bundle: Path, precision: str, device: Device, allowance: Allowance, backend: str, chief: int) -> Field:
     """Everyone of the bundle's encoder, by its name. Raises BundleError where the bundle cannot be run so."""
     encoder = encoder_of(bundle.name)
     runtime = Runtime(bundle, provider=device.provider, precision=precision, attend=False, gpu=device.gpu)
@@ -110,4 +122,5 @@ def opened(bundle: Path, precision: str, device: Device, allowance: Allowance, b
         peers(encoder, device, precision, allowance, backend, expected),
         reference(encoder, device),
         device,
+        chief,
     )

@@ -20,6 +20,7 @@ from model.encoder import Encoder
 
 Forward = Callable[[Ids, Ids], Floats]
 PLAIN, FUSED, UNMASKED, COMPILED = "torch eager", "torch SDPA", "torch SDPA, no mask", "torch.compile"
+FIXED = "torch.compile, no mask, for this shape alone"
 
 
 class NotMeasured(RuntimeError):
@@ -53,32 +54,47 @@ def forward(call: Callable[..., Any], device: Device, *, fused: bool) -> Forward
 
 
 class Compiled:
-    """torch.compile with free batch and length, and what it took to compile.
+    """torch.compile with free batch and length, or for each shape alone, and what it took to compile.
 
-    One text alone is compiled for itself (PyTorch takes an extent of 1 for a constant), so it costs as much again.
+    One text alone is compiled for itself (PyTorch takes an extent of 1 for a constant), so it costs as much again. A shape may be
+    compiled for anew, too, where PyTorch finds that what it has does not hold: so the first run of each is taken for compiling.
 
     Attributes:
-        seconds: of the first run of each kind of batch.
+        seconds: of the first runs of all shapes, by kind of batch.
     """
 
-    def __init__(self, encoder: Encoder, device: Device, allowance: Allowance, backend: str, expected: float) -> None:
+    def __init__(
+        self,
+        encoder: Encoder,
+        device: Device,
+        allowance: Allowance,
+        backend: str,
+        expected: float,
+        *,
+        free: bool = True,
+    ) -> None:
         """`expected`: seconds that compiling is thought to take; it is not begun with less left of the allowance."""
-        self._run = forward(torch.compile(encoder, dynamic=True, backend=backend), device, fused=True)
-        self._allowance, self._expected = allowance, expected
+        self._run = forward(torch.compile(encoder, dynamic=free, backend=backend), device, fused=True)
+        self._allowance, self._expected, self._free = allowance, expected, free
+        self._seen: set[tuple[int, ...]] = set()
         self.seconds: dict[str, float] = {}
 
     def __call__(self, ids: Ids, mask: Ids) -> Floats:
-        kind = "one text" if len(ids) == 1 else "batches"
-        if kind in self.seconds:
+        if ids.shape in self._seen:
             return self._run(ids, mask)
-        if self._allowance.left < self._expected:
+        kind = "one text" if len(ids) == 1 else "batches" if self._free else f"{len(ids)} x {ids.shape[1]}, no mask"
+        known, taken = self.seconds.get(kind), list[float]()
+        if known is None and self._allowance.left < self._expected:
             raise NotMeasured(f"{self._allowance.left:.0f} s are left to compile in, {self._expected:.0f} are expected")
-        taken: list[float] = []
         try:
             with self._allowance.spent(taken):
-                return self._run(ids, mask)
+                found = self._run(ids, mask)
+            self._seen.add(ids.shape)
         finally:
-            self.seconds[kind] = self._expected = taken[-1]
+            self.seconds[kind] = (known or 0.0) + taken[-1]
+            if known is None:
+                self._expected = taken[-1]
+        return found
 
 
 def peers(
@@ -93,6 +109,7 @@ def peers(
     }
     if precision != "fp32":
         found[COMPILED] = Compiled(own, device, allowance, backend, expected)
+        found[FIXED] = Compiled(unmasked(own), device, allowance, backend, expected, free=False)
     return found
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bench.attention import VECTORS_ALONE
 from bench.gpu.criteria import ALIKE, criteria, milliseconds
 from bench.gpu.device import DTYPES
 from bench.gpu.field import BARE, ENGINE
 from bench.gpu.parity import OUTPUTS
-from bench.gpu.peers import COMPILED, FUSED, PLAIN, UNMASKED
+from bench.gpu.peers import COMPILED, FIXED, FUSED, PLAIN, UNMASKED
 from bench.serving.report import table
 
 ABSENT = "not measured"
-CONTESTANTS = (ENGINE, BARE, PLAIN, FUSED, UNMASKED, COMPILED)
+CONTESTANTS = (ENGINE, BARE, PLAIN, FUSED, UNMASKED, COMPILED, FIXED)
 Lines = list[str]
 
 
@@ -50,8 +51,7 @@ def heading(run: dict[str, Any]) -> Lines:
         "",
         *gpu,
         f"The device at its best in this run: {told or ABSENT}{copy}.",
-        "",
-        "![tokens a second](gpu.png)",
+        *(["", f"![tokens a second]({run['picture']})"] if "picture" in run else []),
     ]
 
 
@@ -76,12 +76,13 @@ def parity_tables(run: dict[str, Any]) -> Lines:
             if precision not in DTYPES:
                 continue
             if "error" in one:
-                rows.append((name, precision, *[ABSENT] * (len(OUTPUTS) + 2), one["error"]))
+                rows.append((name, precision, *[ABSENT] * (len(OUTPUTS) + 4), one["error"]))
                 continue
             outputs = (f"{one['outputs'][output]['relative']:.1e}" for output in OUTPUTS)
             cosine = (f"{one['cosine'][which]:.7f}" for which in ("least", "mean"))
-            rows.append((name, precision, *outputs, *cosine, one["gate"] or "passes"))
-    heads = ("", "", *OUTPUTS, "cosine of pooled, least", "mean", "start-up gate")
+            whole, texts = (str(n) for n in (one["whole"], one["cosine"]["texts"]))
+            rows.append((name, precision, *outputs, whole, *cosine, texts, one["gate"] or "passes"))
+    heads = ("", "", *OUTPUTS, "texts", "cosine of pooled, least", "mean", "texts", "start-up gate")
     return [*found, *(table(heads, rows) if rows else [ABSENT])]
 
 
@@ -112,7 +113,8 @@ def speed_tables(run: dict[str, Any]) -> Lines:
     about = (
         "Thousands of real tokens a second, in brackets the milliseconds. Of the engine: operations on real tokens over the matrix "
         "peak, the least bytes that must move over the copy's, what it takes beyond ONNX Runtime alone, and ONNX Runtime's time to "
-        "hand over a batch."
+        f"hand over a batch. {COMPILED} is compiled once for all batches and lengths and always given the mask: fair to it where texts "
+        "are ragged, and less than it can do where they are all of one length. What it does then is measured at one of the lengths."
     )
     return [about, "", *found[:-1]] if found else [ABSENT]
 
@@ -181,7 +183,7 @@ def attention_tables(run: dict[str, Any]) -> Lines:
 
 def _cost(row: dict[str, Any], form: str) -> str:
     times = row.get("times", {})
-    ms, alone = (times.get(name, {}).get("ms") for name in (form, "vectors alone"))
+    ms, alone = (times.get(name, {}).get("ms") for name in (form, VECTORS_ALONE))
     return f"{ms:.2f} ms ({ms / alone:.2f}x)" if ms and alone else ABSENT
 
 
@@ -192,7 +194,8 @@ def served_table(run: dict[str, Any]) -> Lines:
     rows = []
     for name, by_workload in found["measured"].items():
         if "texts_per_s" in by_workload:
-            rows.append((name, "", f"{by_workload['texts_per_s']:.0f}", "", "", ""))
+            label = f"batches of {by_workload['batch_tokens']} tokens, its best"
+            rows.append((name, label, f"{by_workload['texts_per_s']:.0f}", "", "", ""))
             continue
         for workload, one in by_workload.items():
             cells = [f"{one[key]:.2f}" if one[key] is not None else "" for key in ("p50_ms", "p99_ms", "cpu_ms")]

@@ -38,7 +38,8 @@ class Plan:
     """What is served.
 
     Attributes:
-        batch_tokens: of the service and of the engine alone.
+        batch_tokens: of the service and of the engine under its queue.
+        alone: those that the engine alone is tried with; its best is what the others are measured against.
         texts: how many different ones.
         requests: of `group` texts in a round.
     """
@@ -47,6 +48,7 @@ class Plan:
     precision: str
     device: Device
     batch_tokens: int
+    alone: tuple[int, ...]
     texts: int
     group: int
     requests: int
@@ -78,7 +80,7 @@ def served(plan_: Plan, budget: Budget, deadline: Deadline) -> dict[str, Any]:
     reader = Tokenizer(plan_.bundle / "tokenizer.json", min(LONGEST, manifest.max_length))
     # None that anybody would cut: all have the same tokens then.
     ids = {text: read for text in texts(plan_.texts) if (read := _fitting(reader, text)) is not None}
-    alone = _alone(plan_, list(ids.values()), deadline.part(0.15))
+    alone = _alone(plan_, list(ids.values()), deadline.part(0.2))
     file = (plan_.work / "texts.json").absolute()
     file.parent.mkdir(parents=True, exist_ok=True)
     tokens = [len(one) for one in ids.values()]
@@ -142,20 +144,31 @@ def _fitting(reader: Tokenizer, text: str) -> Ids | None:
 
 
 def _alone(plan_: Plan, texts_: Sequence[Ids], deadline: Deadline) -> dict[str, Any]:
-    """The list, tokenised before, in batches of near lengths: what the engine gives at most."""
+    """The list, tokenised before, in batches of near lengths: what the engine gives at most, at the best size of batches."""
     runtime = Runtime(
         plan_.bundle, provider=plan_.device.provider, precision=plan_.precision, attend=False, gpu=plan_.device.gpu
     )
     read = [texts_[i] for i in order(plan_.requests * plan_.group, len(texts_), seed=0)]
-    rows = plan([len(ids) for ids in read], squared=False, tokens=plan_.batch_tokens)
-    batches = [[EncodeItem(read[row], Selection()) for row in one] for one in rows]
+    rates: dict[int, list[float]] = {}
+    for at, size in enumerate(plan_.alone):
+        rows = plan([len(ids) for ids in read], squared=False, tokens=size)
+        batches = [[EncodeItem(read[row], Selection()) for row in one] for one in rows]
+        seconds = _passes(runtime, batches, deadline.part(1 / (len(plan_.alone) - at)))
+        rates[size] = [len(read) / each for each in seconds]
+    best = max(rates, key=lambda size: statistics.median(rates[size]))
+    return {
+        "texts_per_s": statistics.median(rates[best]),
+        "batch_tokens": best,
+        "all_texts_per_s": {str(size): found for size, found in rates.items()},
+    }
+
+
+def _passes(runtime: Runtime, batches: Sequence[list[EncodeItem]], deadline: Deadline) -> list[float]:
+    """Seconds of each pass over the batches, but for the first."""
     seconds: list[float] = []
     while len(seconds) < 2 or (len(seconds) < 1 + min(MOST_ROUNDS, deadline.rounds) and not deadline.over):
         begin = time.perf_counter()
         for one in batches:
             runtime.engine.run(one)
         seconds.append(time.perf_counter() - begin)
-    return {
-        "texts_per_s": len(read) / statistics.median(seconds[1:]),
-        "all_texts_per_s": [len(read) / each for each in seconds[1:]],
-    }
+    return seconds[1:]

@@ -85,7 +85,8 @@ def speed(setting: Setting, budget: Budget, deadline: Deadline) -> Iterator[dict
 def _rows(name: str, precision: str, setting: Setting, budget: Budget, deadline: Deadline) -> Iterator[dict[str, Any]]:
     """Of one encoder in one precision."""
     try:
-        field = opened(setting.bundles / name, precision, setting.device, setting.allowance, setting.backend)
+        chief = setting.lengths[0]
+        field = opened(setting.bundles / name, precision, setting.device, setting.allowance, setting.backend, chief)
         everything = list(cases(field, setting))
     except Exception as error:  # the others go on
         yield {"error": told(error)}
@@ -105,7 +106,7 @@ def _rows(name: str, precision: str, setting: Setting, budget: Budget, deadline:
 
 def _measured(field: Field, case: Case, deadline: Deadline) -> dict[str, Any]:
     """One row. Vectors are compared before anybody is timed; who is compiled, is compiled then."""
-    cosines = field.cosines(case.batches[0])
+    cosines = field.cosines(case.batches)
     found = take_turns(field.contestants(case.batches), deadline)
     lengths = [len(ids) for one in case.batches for ids in one]
     padded = [pad(list(one)) for one in case.batches]

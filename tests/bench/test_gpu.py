@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from bench.gpu import report
+from bench.attention import VECTORS_ALONE, WHOLE_MAPS
+from bench.gpu import parity, report, results
 from bench.gpu.bare import Bare
 from bench.gpu.budget import Allowance, Budget, Deadline
-from bench.gpu.criteria import best_rate, criteria, milliseconds
+from bench.gpu.criteria import FEWEST_COSINES, FEWEST_WHOLE, best_rate, criteria, milliseconds
 from bench.gpu.device import Device
-from bench.gpu.field import BARE, ENGINE
+from bench.gpu.field import BARE, ENGINE, Field
 from bench.gpu.forms import FORMS, formed, operator_table
 from bench.gpu.parity import cosine, distance
-from bench.gpu.peers import COMPILED, FUSED, Compiled, NotMeasured, forward, unmasked
+from bench.gpu.peers import COMPILED, FIXED, FUSED, UNMASKED, Compiled, NotMeasured, forward, peers, unmasked
 from bench.gpu.prepare import Unprepared, require
 from bench.gpu.served import ALONE, BATCHES, SERVED
 from bench.gpu.sizes import BASE, MINILM, SIZES, TRAINED
 from bench.gpu.speed import DOCSTRINGS, log_normal
 from bench.gpu.turns import Timing, take_turns
 from bench.serving.criteria import Criterion
+from bench.serving.processes import ROOT
 from headlight.runtime import Runtime
 from headlight.runtime.engine import pad
 from tests.factory import sharpened, small_config
@@ -117,6 +123,51 @@ def test_peers_give_what_the_encoder_gives() -> None:
     np.testing.assert_allclose(forward(unmasked(encoder), Device("cpu"), fused=True)(*whole), expected[:1], atol=1e-5)
 
 
+def test_compiled_peers_give_what_the_encoder_gives() -> None:
+    encoder = sharpened(small_config())
+    ids, mask = pad([np.array([3, 4, 5, 6]), np.array([7, 8, 9, 10])])
+    with torch.inference_mode():
+        expected = encoder(torch.from_numpy(ids), torch.from_numpy(mask)).pooled.numpy()
+    found = peers(encoder, Device("cpu"), "bf16", Allowance(600), "eager", 0)
+    for name in (COMPILED, FIXED):
+        assert min(map(cosine, found[name](ids, mask), expected)) > 0.998, name
+
+
+def test_the_first_run_of_each_shape_is_charged_to_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, encoder = Clock(), sharpened(small_config(layers=1))
+
+    def run(*inputs: Any, **options: Any) -> Any:
+        clock.now += 3
+        return encoder(*inputs, **options)
+
+    monkeypatch.setattr(torch, "compile", lambda *_, **__: run)
+    allowance = Allowance(8, clock)
+    compiled = Compiled(encoder, Device("cpu"), allowance, "eager", expected=2)
+    for length in (3, 3, 4):
+        compiled(*pad([np.arange(3, 3 + length)] * 2))
+    assert (compiled.seconds, allowance.left) == ({"batches": 6}, 2)
+    with pytest.raises(NotMeasured):
+        compiled(*pad([np.array([3, 4, 5])]))
+
+
+@pytest.mark.parametrize(
+    ("batches", "expected"),
+    [
+        ([[4, 4]], {COMPILED, UNMASKED, FIXED}),
+        ([[4, 3]], {COMPILED}),
+        ([[5, 5]], {COMPILED, UNMASKED}),
+        ([[4]], {COMPILED, UNMASKED}),
+        ([[4, 4], [4, 4]], {COMPILED, UNMASKED}),
+        ([[4, 4], [4, 3]], {COMPILED}),
+    ],
+)
+def test_without_a_mask_only_batches_without_padding_are_run(batches: list[list[int]], expected: set[str]) -> None:
+    everyone = dict.fromkeys((COMPILED, UNMASKED, FIXED))
+    field = Field("", "fp16", None, None, everyone, None, Device("cpu"), chief=4)  # type: ignore[arg-type]
+    padded = [pad([np.arange(3, 3 + length) for length in lengths]) for lengths in batches]
+    assert set(field.peers(padded)) == expected
+
+
 def test_every_form_is_the_same_encoder() -> None:
     encoder = sharpened(small_config())
     ids = torch.randint(5, 50, (2, 7))
@@ -156,6 +207,17 @@ def test_numbers_that_are_none_are_as_far_as_can_be() -> None:
     assert cosine(np.array([np.nan, 1]), np.array([1.0, 1.0])) == -1
 
 
+def test_without_time_no_batch_is_computed_behind_the_first(monkeypatch: pytest.MonkeyPatch, runtime: Runtime) -> None:
+    monkeypatch.setattr(parity, "BATCH_TOKENS", 8)
+    texts, batches = [np.arange(3, 11)] * 5, list[int]()
+    run = runtime.engine.run
+    monkeypatch.setattr(runtime.engine, "run", lambda items: batches.append(len(items)) or run(items))
+    exact = sharpened(small_config())
+    assert parity.cosines(runtime, exact, texts, Device("cpu"), Deadline(0))["texts"] == 1
+    assert batches == [1]
+    assert parity.cosines(runtime, exact, texts, Device("cpu"), Deadline(60))["texts"] == 5
+
+
 def test_a_mix_has_the_tokens_of_its_batches_and_no_text_too_long() -> None:
     lengths = log_normal(1000, 512)
     assert 4000 <= sum(lengths) < 4000 + 512
@@ -180,7 +242,8 @@ def parity_of(relative: float, least: float, gate: str = "") -> dict[str, Any]:
         name: {"relative": relative, "absolute": relative}
         for name in ("pooled", "tokens", "hidden", "attention", "scores")
     }
-    return {"forms": [], "outputs": outputs, "cosine": {"least": least, "mean": 1.0}, "gate": gate}
+    cosine = {"least": least, "mean": 1.0, "texts": FEWEST_COSINES}
+    return {"forms": [], "outputs": outputs, "whole": FEWEST_WHOLE, "cosine": cosine, "gate": gate}
 
 
 @pytest.fixture
@@ -188,9 +251,9 @@ def run() -> dict[str, Any]:
     """All that the criteria look at."""
     served = {
         SERVED: {BATCHES: {"texts_per_s": 900.0, "p50_ms": 1.0, "p99_ms": 2.0, "cpu_ms": 0.1}},
-        ALONE: {"texts_per_s": 1000.0},
+        ALONE: {"texts_per_s": 1000.0, "batch_tokens": 32768},
     }
-    times = {"vectors alone": {"ms": 2.0}, "whole maps": {"ms": 5.0}}
+    times = {VECTORS_ALONE: {"ms": 2.0}, WHOLE_MAPS: {"ms": 5.0}}
     return {
         "command": "python -m bench.gpu",
         "rehearsal": False,
@@ -256,6 +319,16 @@ def test_one_model_is_not_enough_for_parity(run: dict[str, Any]) -> None:
     assert found["parity in bf16: least cosine of pooled vectors"].verdict == "reached"
 
 
+def test_a_few_texts_are_not_enough_for_parity(run: dict[str, Any]) -> None:
+    run["parity"][TRAINED[0]]["fp16"]["cosine"]["texts"] = FEWEST_COSINES - 1
+    run["parity"][TRAINED[1]]["fp32"]["whole"] = FEWEST_WHOLE - 1
+    verdicts = {name: one.verdict for name, one in by_name(run).items() if name.startswith("parity")}
+    assert list(verdicts.values()) == ["not measured", "not measured", "reached"]
+    [line] = [one for one in report.parity_tables(run) if one.startswith(f"| {TRAINED[0]} | fp16")]
+    assert f"| {FEWEST_WHOLE} |" in line
+    assert f"| {FEWEST_COSINES - 1} |" in line
+
+
 def test_a_gate_that_refuses_is_a_miss(run: dict[str, Any]) -> None:
     run["parity"][TRAINED[0]]["bf16"]["gate"] = "BundleError: off"
     one = by_name(run)["share of start-up gates passed, in each precision"]
@@ -291,6 +364,53 @@ def test_what_was_cut_or_failed_is_listed(run: dict[str, Any]) -> None:
     text = "\n".join(report.lines(run))
     assert "- speed: there was no time for bert-large in fp32" in text
     assert "- served: Failed: no port" in text
+
+
+def test_numbers_that_json_has_not_are_written_as_their_names(run: dict[str, Any], tmp_path: Path) -> None:
+    run["parity"][TRAINED[0]]["fp32"] = parity_of(float("inf"), float("nan"))
+    results.write(run, tmp_path)
+    text = (tmp_path / "gpu.json").read_text(encoding="utf-8")
+    one = json.loads(text, parse_constant=pytest.fail)["parity"][TRAINED[0]]["fp32"]
+    assert (one["outputs"]["pooled"]["relative"], one["cosine"]["least"]) == ("inf", "nan")
+    assert by_name(run)["parity in fp32, every output: largest relative distance"].verdict == "**missed**"
+
+
+def test_the_report_shows_a_picture_only_where_one_was_drawn(
+    run: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "bench.gpu.plots", None)
+        without.delattr("bench.gpu.plots", raising=False)
+        results.draw(run, tmp_path)
+    text = "\n".join(report.lines(run))
+    assert "gpu.png" not in text
+    assert "- picture: ModuleNotFoundError" in text
+    results.draw(run, tmp_path)
+    assert (tmp_path / results.PICTURE).is_file()
+    assert "](gpu.png)" in "\n".join(report.lines(run))
+
+
+# A child that does not heed SIGTERM and holds the standard output: who reads that to its end has seen the child's.
+HANGING = """
+import subprocess, sys, threading
+from bench.gpu import watchdog
+child = "import signal; signal.alarm(50); signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); signal.pause()"
+with watchdog.watchdog(60):
+    pass
+subprocess.Popen([sys.executable, "-c", child])
+watchdog.STOP_SECONDS = 1
+with watchdog.watchdog(1):
+    threading.Event().wait()
+"""
+
+
+def test_a_run_that_hangs_is_ended_with_the_processes_it_began() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HANGING], cwd=ROOT, capture_output=True, text=True, timeout=40, check=False
+    )
+    assert done.returncode == 1
+    assert "most recent call first" in done.stderr
+    assert done.stderr.endswith("ended: not done after 1 s; what was measured is written\n")
 
 
 def test_sizes_are_those_of_their_names() -> None:

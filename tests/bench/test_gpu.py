@@ -14,7 +14,7 @@ import torch
 
 from bench.attention import VECTORS_ALONE, WHOLE_MAPS
 from bench.gpu import parity, report, results
-from bench.gpu.bare import Bare
+from bench.gpu.bare import Bare, batch
 from bench.gpu.budget import Allowance, Budget, Deadline
 from bench.gpu.criteria import FEWEST_COSINES, FEWEST_WHOLE, best_rate, criteria, milliseconds
 from bench.gpu.device import Device
@@ -29,7 +29,7 @@ from bench.gpu.speed import DOCSTRINGS, log_normal
 from bench.gpu.turns import Timing, take_turns
 from bench.serving.criteria import Criterion
 from bench.serving.processes import ROOT
-from headlight.runtime import Runtime
+from headlight.runtime import EncodeItem, ItemResult, Runtime, Selection
 from headlight.runtime.engine import pad
 from tests.factory import sharpened, small_config
 
@@ -187,9 +187,6 @@ def test_the_operator_gives_weights_behind_the_softmax_on_this_provider() -> Non
 
 
 def test_a_bare_session_gives_the_engines_vectors(runtime: Runtime) -> None:
-    from bench.gpu.bare import batch
-    from headlight.runtime import EncodeItem, Selection
-
     device, texts = Device("cpu"), [np.array([3, 4, 5, 6]), np.array([7, 8])]
     session = Bare(runtime.bundle.file("embed.onnx"), device)
     bound = session.bind(*batch(device, *pad(texts), runtime.bundle.manifest.architecture.pooled_dim))
@@ -211,7 +208,12 @@ def test_without_time_no_batch_is_computed_behind_the_first(monkeypatch: pytest.
     monkeypatch.setattr(parity, "BATCH_TOKENS", 8)
     texts, batches = [np.arange(3, 11)] * 5, list[int]()
     run = runtime.engine.run
-    monkeypatch.setattr(runtime.engine, "run", lambda items: batches.append(len(items)) or run(items))
+
+    def counted(items: list[EncodeItem]) -> list[ItemResult]:
+        batches.append(len(items))
+        return run(items)
+
+    monkeypatch.setattr(runtime.engine, "run", counted)
     exact = sharpened(small_config())
     assert parity.cosines(runtime, exact, texts, Device("cpu"), Deadline(0))["texts"] == 1
     assert batches == [1]

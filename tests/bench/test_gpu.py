@@ -133,6 +133,23 @@ def test_compiled_peers_give_what_the_encoder_gives() -> None:
         assert min(map(cosine, found[name](ids, mask), expected)) > 0.998, name
 
 
+def test_each_encoder_is_compiled_however_many_were_before_it() -> None:
+    """PyTorch's limit is 8."""
+    compiled = list[str]()
+
+    def backend(graph: torch.fx.GraphModule, _: list[torch.Tensor]) -> Any:
+        compiled.append(precision)
+        return graph.forward
+
+    batches = [pad([np.array([3, 4, 5, 6])] * count) for count in (2, 1)]
+    for precision in ("fp16", "bf16", "fp16"):
+        found = peers(sharpened(small_config(layers=1)), Device("cpu"), precision, Allowance(600), backend, 0)  # type: ignore[arg-type]
+        for batch_ in batches:
+            found[COMPILED](*batch_)
+        found[FIXED](*batches[0])
+    assert compiled == ["fp16"] * 3 + ["bf16"] * 3 + ["fp16"] * 3
+
+
 def test_the_first_run_of_each_shape_is_charged_to_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, encoder = Clock(), sharpened(small_config(layers=1))
 

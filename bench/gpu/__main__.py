@@ -44,7 +44,7 @@ SHARES = {
 }
 MOST_COMPARED = 400  # texts, with PyTorch, which sees each alone
 COMPILING = 0.3  # of the budget, at most
-GRACE_SECONDS = 15  # after the budget: then a run that hangs is ended, with what it had measured written
+GRACE_SECONDS = 30  # after the budget: then a run that hangs is ended, with what it had measured written
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -62,7 +62,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--gpu-device", type=int, default=0)
     parser.add_argument("--bundles", type=Path, default=Path("build/gpu/bundles"))
     parser.add_argument("--out", type=Path, default=Path("build/gpu/rehearsal" if small else "bench/results"))
-    parser.add_argument("--budget-seconds", type=float, default=90.0 if small else 450.0)
+    parser.add_argument("--budget-seconds", type=float, default=90.0 if small else 430.0)
     parser.add_argument(
         "--sizes",
         nargs="+",

@@ -100,7 +100,9 @@ class Compiled:
 def peers(
     encoder: Encoder, device: Device, precision: str, allowance: Allowance, backend: str, expected: float
 ) -> dict[str, Forward | Compiled]:
-    """By name. `encoder` is copied to the device, its weights in the precision."""
+    """By name. `encoder` is copied to the device, its weights in the precision; what was compiled for another before is dropped."""
+    # PyTorch compiles one piece of code so many times (8), whichever encoder runs it, and is then eager without a word in the result.
+    torch.compiler.reset()
     own = copy.deepcopy(encoder).to(device.torch, DTYPES[precision])
     found: dict[str, Forward | Compiled] = {
         PLAIN: forward(own, device, fused=False),

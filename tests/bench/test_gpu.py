@@ -14,7 +14,7 @@ import torch
 
 from bench.attention import VECTORS_ALONE, WHOLE_MAPS
 from bench.gpu import parity, report, results
-from bench.gpu.bare import Bare
+from bench.gpu.bare import Bare, batch
 from bench.gpu.budget import Allowance, Budget, Deadline
 from bench.gpu.criteria import FEWEST_COSINES, FEWEST_WHOLE, best_rate, criteria, milliseconds
 from bench.gpu.device import Device
@@ -29,7 +29,7 @@ from bench.gpu.speed import DOCSTRINGS, log_normal
 from bench.gpu.turns import Timing, take_turns
 from bench.serving.criteria import Criterion
 from bench.serving.processes import ROOT
-from headlight.runtime import Runtime
+from headlight.runtime import EncodeItem, ItemResult, Runtime, Selection
 from headlight.runtime.engine import pad
 from tests.factory import sharpened, small_config
 
@@ -133,6 +133,23 @@ def test_compiled_peers_give_what_the_encoder_gives() -> None:
         assert min(map(cosine, found[name](ids, mask), expected)) > 0.998, name
 
 
+def test_each_encoder_is_compiled_however_many_were_before_it() -> None:
+    """PyTorch's limit is 8."""
+    compiled = list[str]()
+
+    def backend(graph: torch.fx.GraphModule, _: list[torch.Tensor]) -> Any:
+        compiled.append(precision)
+        return graph.forward
+
+    batches = [pad([np.array([3, 4, 5, 6])] * count) for count in (2, 1)]
+    for precision in ("fp16", "bf16", "fp16"):
+        found = peers(sharpened(small_config(layers=1)), Device("cpu"), precision, Allowance(600), backend, 0)  # type: ignore[arg-type]
+        for batch_ in batches:
+            found[COMPILED](*batch_)
+        found[FIXED](*batches[0])
+    assert compiled == ["fp16"] * 3 + ["bf16"] * 3 + ["fp16"] * 3
+
+
 def test_the_first_run_of_each_shape_is_charged_to_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, encoder = Clock(), sharpened(small_config(layers=1))
 
@@ -187,9 +204,6 @@ def test_the_operator_gives_weights_behind_the_softmax_on_this_provider() -> Non
 
 
 def test_a_bare_session_gives_the_engines_vectors(runtime: Runtime) -> None:
-    from bench.gpu.bare import batch
-    from headlight.runtime import EncodeItem, Selection
-
     device, texts = Device("cpu"), [np.array([3, 4, 5, 6]), np.array([7, 8])]
     session = Bare(runtime.bundle.file("embed.onnx"), device)
     bound = session.bind(*batch(device, *pad(texts), runtime.bundle.manifest.architecture.pooled_dim))
@@ -211,7 +225,12 @@ def test_without_time_no_batch_is_computed_behind_the_first(monkeypatch: pytest.
     monkeypatch.setattr(parity, "BATCH_TOKENS", 8)
     texts, batches = [np.arange(3, 11)] * 5, list[int]()
     run = runtime.engine.run
-    monkeypatch.setattr(runtime.engine, "run", lambda items: batches.append(len(items)) or run(items))
+
+    def counted(items: list[EncodeItem]) -> list[ItemResult]:
+        batches.append(len(items))
+        return run(items)
+
+    monkeypatch.setattr(runtime.engine, "run", counted)
     exact = sharpened(small_config())
     assert parity.cosines(runtime, exact, texts, Device("cpu"), Deadline(0))["texts"] == 1
     assert batches == [1]

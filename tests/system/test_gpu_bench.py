@@ -8,44 +8,45 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bench.gpu.__main__ import SHARES
+from bench.gpu.served import ALONE, SERVED
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT
 
-SECONDS = 420
+SECONDS = 600  # far more than is needed: a busy machine is no failure
 
 
 def test_a_rehearsal_runs_every_section(tmp_path: Path) -> None:
-    """Of a bundle that has fp32 alone: the other precisions are told as missing."""
+    """Of a bundle that has fp32 alone, and as little of everything as there can be: how far each gets is a matter of time."""
     bundles, out = tmp_path / "bundles", tmp_path / "out"
     bundles.mkdir()
     (bundles / "docs-rope").symlink_to(bundle_of("docs-rope"))
     command = [sys.executable, "-m", "bench.gpu", "--provider", "cpu", "--bundles", str(bundles), "--out", str(out)]
     command += ["--trained", "docs-rope", "--sizes", "docs-rope", "--lengths", "16", "--tokens", "64"]
-    command += ["--texts", "32", "--group", "4", "--requests", "2", "--rounds", "1", "--budget-seconds", "400"]
-    alone = os.environ | {
-        "OMP_NUM_THREADS": "1"
-    }  # PyTorch's threads and ONNX Runtime's would wait for each other's cores
+    command += ["--texts", "8", "--group", "2", "--requests", "2", "--rounds", "1", "--budget-seconds", "300"]
+    # PyTorch's threads and ONNX Runtime's would wait for each other's cores.
+    alone = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads((out / "gpu.json").read_text(encoding="utf-8"))
     assert found["rehearsal"] is True
-    assert (found["failed"], found["cut"]) == ({}, {})
-    parity = found["parity"]["docs-rope"]
-    assert max(one["relative"] for one in parity["fp32"]["outputs"].values()) < 1e-4
-    assert parity["fp32"]["gate"] == ""
-    assert "no embed graph for cpu/fp16" in parity["fp16"]["error"]
+    assert found["failed"] == {}
+    assert set(SHARES) <= set(found)
+    exact = found["parity"]["docs-rope"]["fp32"]
+    assert max(one["relative"] for one in exact["outputs"].values()) < 1e-4
+    assert exact["gate"] == ""
+    assert "error" in found["parity"]["docs-rope"]["fp16"]
     rows = [row for row in found["speed"] if row["precision"] == "fp32"]
-    assert {row["kind"] for row in rows} == {"docstrings", "log-normal", "length", "one text"}
+    assert rows
     assert all(cosine > 0.99999 for row in rows for cosine in row.get("cosines", {}).values())
-    assert set(found["served"]["measured"]) >= {"the engine alone, the whole list", "Headlight"}
+    assert set(found["served"]["measured"]) >= {ALONE, SERVED}
     assert found["served"]["failed"] == {}
-    assert all("times" in row for row in found["attention"])
-    experiments = {name: one for name, one in found["experiments"].items() if isinstance(one, dict)}
-    assert set(experiments) == {"forms of the graph", "CUDA graphs", "where outputs go", "how memory grows"}
-    assert not any("error" in one for one in experiments.values())
+    assert not any("error" in row for row in found["attention"])
+    assert not any("error" in one for one in found["experiments"].values())
     report = (out / "gpu.md").read_text(encoding="utf-8")
     assert report.startswith("# A rehearsal on a CPU")
     assert "| reached |" not in report
+    assert "](gpu.png)" in report
     assert (out / "gpu.png").is_file()
 
 

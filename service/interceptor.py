@@ -191,7 +191,7 @@ class _Guard:
             code = context.code()
             raise
         except grpc.aio.BaseError:  # the caller has gone while we wrote
-            code = grpc.StatusCode.CANCELLED
+            code = _cancelled(context)
             gone(code, context)
             raise
         except Exception as error:

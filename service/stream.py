@@ -98,7 +98,7 @@ class StreamCall:
         self._writing = asyncio.Lock()
         self._live: set[str] = set()
         self._reader: asyncio.Task[None] | None = None
-        self._ending: HeadlightError | None = None
+        self._ending: HeadlightError | grpc.aio.BaseError | None = None
 
     async def serve(self, requests: AsyncIterator[pb.EncodeStreamRequest]) -> None:
         """Answer requests until the caller has no more.
@@ -107,6 +107,7 @@ class StreamCall:
             Unavailable: `drain` was called; what had been read is answered.
             InvalidInput: a request came that no frame could be addressed to; those before it are answered.
             Shed: the caller stopped reading; everything held for it has been let go.
+            grpc.aio.BaseError: the caller has gone.
         """
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -169,7 +170,8 @@ class StreamCall:
         """All frames of one request."""
         try:
             await self._encode(request)
-        except grpc.aio.BaseError:  # the caller has gone; the call is about to be cancelled
+        except grpc.aio.BaseError as error:  # the caller has gone; the call is cancelled, now or a moment after it has ended
+            self._ending = self._ending or error.with_traceback(None)
             if (spans := CURRENT.get()) is not None:
                 spans.refused(grpc.StatusCode.CANCELLED, "cancelled")
         except ReaderStalled:

@@ -170,7 +170,9 @@ class StreamCall:
         """All frames of one request."""
         try:
             await self._encode(request)
-        except grpc.aio.BaseError as error:  # the caller has gone; the call is cancelled, now or a moment after it has ended
+        except (
+            grpc.aio.BaseError
+        ) as error:  # the caller has gone; the call is cancelled, now or a moment after it has ended
             self._ending = self._ending or error.with_traceback(None)
             if (spans := CURRENT.get()) is not None:
                 spans.refused(grpc.StatusCode.CANCELLED, "cancelled")

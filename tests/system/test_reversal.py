@@ -1,4 +1,4 @@
-"""The model that reverses sequences, over the wire: its answers, and the head that reads them from the other end."""
+"""What the lab trains, served: the model that reverses sequences, its answers and the head that reads them from the other end."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
+from export.writer import export_checkpoint
 from headlight import Client, InvalidInput
+from headlight.runtime import Runtime
 from model.checkpoint import load_checkpoint
 from model.lab.reversal import LENGTH
-from model.lab.tasks import FIRST, LETTERS
+from model.lab.tasks import FIRST, LETTERS, TASKS
+from model.lab.training import Training, held_out, trained
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT, Service
 
@@ -71,3 +75,17 @@ def test_the_token_vectors_that_are_served_read_as_the_sequence_reversed(reversi
 def test_a_sequence_longer_than_the_table_is_refused(reversing: Service) -> None:
     with Client(reversing.target) as client, pytest.raises(InvalidInput, match=f"{LENGTH + 1} tokens"):
         client.attend(" ".join(sequence(0, LENGTH + 1)))
+
+
+def test_any_other_checkpoint_of_the_lab_becomes_a_bundle_that_gives_its_vectors(tmp_path: Path) -> None:
+    training = Training(task="recall", scheme="alibi signed", seed=0, steps=2, lengths=(8, 8), batch=2)
+    encoder, _ = trained(training, tmp_path, lambda: None)
+    export_checkpoint(tmp_path / training.name, tmp_path / "bundle")
+    [ids] = held_out(training, 64).ids[:1]
+    symbols = TASKS["recall"].symbols
+    text = " ".join(symbols[each - FIRST] for each in ids.tolist())
+    with torch.inference_mode():
+        wanted = encoder(ids[None]).pooled[0].numpy()
+    found = Runtime(tmp_path / "bundle").encode([text])[0].pooled
+    assert found is not None
+    np.testing.assert_allclose(found, wanted, atol=1e-5)

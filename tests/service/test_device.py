@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import grpc
@@ -16,16 +17,18 @@ from hypothesis import strategies as st
 from headlight.errors import BundleError, DeviceFull, DeviceLost, EngineError, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
+from headlight.runtime.items import EncodeItem
 from service import loading
 from service import server as server_module
 from service.config import Config
 from service.engines import EngineLost
+from service.groups import Answer
 from service.halving import run_halved
 from service.health import SERVICE
 from service.parsing import Address
 from service.server import EXIT_BUNDLE, EXIT_FAILED, Server
 from service.status import refusal
-from tests.service.batching import lengths, running
+from tests.service.batching import Setup, lengths, running
 from tests.service.fakes import FULL, FakeEngine, FakeRuntime, item, result
 
 ANY = Address("127.0.0.1", 0)
@@ -60,18 +63,24 @@ def test_what_else_goes_wrong_in_a_half_is_told() -> None:
         run_halved(engine.run, [item(2), item(2), item(2, first=66), item(2)])
 
 
+async def behind(setup: Setup, first: EncodeItem, *calls: Sequence[EncodeItem]) -> list[asyncio.Task[Answer]]:
+    """Submit calls while the engine is busy with another, so that they become one batch."""
+    setup.engine.gate.clear()
+    busy = asyncio.create_task(setup.submit(first))
+    await setup.started()
+    tasks = [asyncio.create_task(setup.submit(*each)) for each in calls]
+    await asyncio.sleep(0)
+    setup.engine.gate.set()
+    await busy
+    return tasks
+
+
 async def test_halves_that_fit_are_answered_and_nobody_is_refused() -> None:
     async with running() as setup:
         setup.engine.most_tokens = 8
-        setup.engine.gate.clear()
-        first = asyncio.create_task(setup.submit(item(4)))
-        await setup.started()
         items = [item(4, first=place) for place in range(2, 6)]
-        rest = [asyncio.create_task(setup.submit(each)) for each in items]
-        await asyncio.sleep(0)
-        setup.engine.gate.set()
-        await first
-        for each, answer in zip(items, await asyncio.gather(*rest), strict=True):
+        tasks = await behind(setup, item(4), *([each] for each in items))
+        for each, answer in zip(items, await asyncio.gather(*tasks), strict=True):
             np.testing.assert_array_equal(answer.results[0].pooled, result(each).pooled)
         assert lengths(setup.engine) == [[4], [4, 4, 4, 4], [4, 4], [4, 4]]
         assert setup.held == (0, 0)
@@ -81,14 +90,7 @@ async def test_halves_that_fit_are_answered_and_nobody_is_refused() -> None:
 async def test_callers_of_the_half_that_does_not_fit_are_refused_and_the_service_lives_on() -> None:
     async with running() as setup:
         setup.engine.most_tokens = 10
-        setup.engine.gate.clear()
-        first = asyncio.create_task(setup.submit(item(1)))
-        await setup.started()
-        large = asyncio.create_task(setup.submit(item(12), item(12)))
-        small = asyncio.create_task(setup.submit(item(2), item(2)))
-        await asyncio.sleep(0)
-        setup.engine.gate.set()
-        await first
+        large, small = await behind(setup, item(1), [item(12), item(12)], [item(2), item(2)])
         with pytest.raises(DeviceFull):
             await large
         assert len((await small).results) == 2

@@ -1,0 +1,149 @@
+"""Contestants of `python -m bench.gpu`: each is the same encoder, and is compared by what it gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from bench.gpu import parity
+from bench.gpu.bare import Bare, batch
+from bench.gpu.budget import Allowance, Deadline
+from bench.gpu.device import Device
+from bench.gpu.field import Field
+from bench.gpu.forms import FORMS, formed, operator_table
+from bench.gpu.parity import cosine, distance
+from bench.gpu.peers import COMPILED, FIXED, UNMASKED, forward, peers, unmasked
+from bench.gpu.prepare import Unprepared, require
+from bench.gpu.sizes import MINILM, SIZES
+from bench.gpu.speed import log_normal
+from headlight.runtime import EncodeItem, ItemResult, Runtime, Selection
+from headlight.runtime.engine import pad
+from tests.factory import sharpened, small_config
+
+
+def test_peers_give_what_the_encoder_gives() -> None:
+    encoder = sharpened(small_config())
+    ids, mask = pad([np.array([3, 4, 5, 6]), np.array([7, 8])])
+    whole = ids[:1], mask[:1]
+    with torch.inference_mode():
+        expected = encoder(torch.from_numpy(ids), torch.from_numpy(mask)).pooled.numpy()
+    for fused in (False, True):
+        np.testing.assert_allclose(forward(encoder, Device("cpu"), fused=fused)(ids, mask), expected, atol=1e-5)
+    np.testing.assert_allclose(forward(unmasked(encoder), Device("cpu"), fused=True)(*whole), expected[:1], atol=1e-5)
+
+
+def test_compiled_peers_give_what_the_encoder_gives() -> None:
+    encoder = sharpened(small_config())
+    ids, mask = pad([np.array([3, 4, 5, 6]), np.array([7, 8, 9, 10])])
+    with torch.inference_mode():
+        expected = encoder(torch.from_numpy(ids), torch.from_numpy(mask)).pooled.numpy()
+    found = peers(encoder, Device("cpu"), "bf16", Allowance(600), "eager", 0)
+    for name in (COMPILED, FIXED):
+        assert min(map(cosine, found[name](ids, mask), expected)) > 0.998, name
+
+
+def test_each_encoder_is_compiled_however_many_were_before_it() -> None:
+    """PyTorch's limit is 8."""
+    compiled = list[str]()
+
+    def backend(graph: torch.fx.GraphModule, _: list[torch.Tensor]) -> Any:
+        compiled.append(precision)
+        return graph.forward
+
+    batches = [pad([np.array([3, 4, 5, 6])] * count) for count in (2, 1)]
+    for precision in ("fp16", "bf16", "fp16"):
+        found = peers(sharpened(small_config(layers=1)), Device("cpu"), precision, Allowance(600), backend, 0)  # type: ignore[arg-type]
+        for batch_ in batches:
+            found[COMPILED](*batch_)
+        found[FIXED](*batches[0])
+    assert compiled == ["fp16"] * 3 + ["bf16"] * 3 + ["fp16"] * 3
+
+
+@pytest.mark.parametrize(
+    ("batches", "expected"),
+    [
+        ([[4, 4]], {COMPILED, UNMASKED, FIXED}),
+        ([[4, 3]], {COMPILED}),
+        ([[5, 5]], {COMPILED, UNMASKED}),
+        ([[4]], {COMPILED, UNMASKED}),
+        ([[4, 4], [4, 4]], {COMPILED, UNMASKED}),
+        ([[4, 4], [4, 3]], {COMPILED}),
+    ],
+)
+def test_without_a_mask_only_batches_without_padding_are_run(batches: list[list[int]], expected: set[str]) -> None:
+    everyone = dict.fromkeys((COMPILED, UNMASKED, FIXED))
+    field = Field("", "fp16", None, None, everyone, None, Device("cpu"), chief=4)  # type: ignore[arg-type]
+    padded = [pad([np.arange(3, 3 + length) for length in lengths]) for lengths in batches]
+    assert set(field.peers(padded)) == expected
+
+
+def test_every_form_is_the_same_encoder() -> None:
+    encoder = sharpened(small_config())
+    ids = torch.randint(5, 50, (2, 7))
+    with torch.inference_mode():
+        expected = encoder(ids).pooled.numpy()
+        for form in FORMS:
+            found = formed(encoder, form)(ids, torch.ones_like(ids), fused=form.fused).pooled.float().numpy()
+            assert min(map(cosine, found, expected)) > (0.99999 if form.precision == "fp32" else 0.998), form.name
+
+
+def test_the_operator_gives_weights_behind_the_softmax_on_this_provider() -> None:
+    rows = {(row["precision"], row["masked"], row["gives"]): row for row in operator_table(Device("cpu"))}
+    for masked in (False, True):
+        assert rows["fp32", masked, "weights behind the softmax"]["maps"] < 1e-5
+    assert rows["fp32", True, "plain operations: weights behind the softmax"]["context"] < 1e-5
+    assert "error" in rows["bf16", False, "context alone"]  # not for CPUs
+
+
+def test_a_bare_session_gives_the_engines_vectors(runtime: Runtime) -> None:
+    device, texts = Device("cpu"), [np.array([3, 4, 5, 6]), np.array([7, 8])]
+    session = Bare(runtime.bundle.file("embed.onnx"), device)
+    bound = session.bind(*batch(device, *pad(texts), runtime.bundle.manifest.architecture.pooled_dim))
+    assert np.isnan(bound.pooled()).all()
+    session.run(bound)
+    results = runtime.engine.run([EncodeItem(ids, Selection()) for ids in texts])
+    for row, result in zip(bound.pooled(), results, strict=True):
+        assert result.pooled is not None
+        assert cosine(row, result.pooled) > 0.999999
+
+
+def test_numbers_that_are_none_are_as_far_as_can_be() -> None:
+    assert distance(np.array([1.0, np.nan]), np.array([1.0, 2.0])) == (float("inf"), float("inf"))
+    assert distance(np.array([1.0, 2.5]), np.array([1.0, 2.0])) == (0.25, 0.5)
+    assert cosine(np.array([np.nan, 1]), np.array([1.0, 1.0])) == -1
+
+
+def test_without_time_no_batch_is_computed_behind_the_first(monkeypatch: pytest.MonkeyPatch, runtime: Runtime) -> None:
+    monkeypatch.setattr(parity, "BATCH_TOKENS", 8)
+    texts, batches = [np.arange(3, 11)] * 5, list[int]()
+    run = runtime.engine.run
+
+    def counted(items: list[EncodeItem]) -> list[ItemResult]:
+        batches.append(len(items))
+        return run(items)
+
+    monkeypatch.setattr(runtime.engine, "run", counted)
+    exact = sharpened(small_config())
+    assert parity.cosines(runtime, exact, texts, Device("cpu"), Deadline(0))["texts"] == 1
+    assert batches == [1]
+    assert parity.cosines(runtime, exact, texts, Device("cpu"), Deadline(60))["texts"] == 5
+
+
+def test_a_mix_has_the_tokens_of_its_batches_and_no_text_too_long() -> None:
+    lengths = log_normal(1000, 512)
+    assert 4000 <= sum(lengths) < 4000 + 512
+    assert min(lengths) >= 4
+    assert max(lengths) <= 512
+
+
+def test_missing_bundles_are_told_with_the_remedy(tmp_path: Any) -> None:
+    with pytest.raises(Unprepared, match=r"lacks minilm: run `python -m bench\.gpu prepare`"):
+        require(tmp_path, [MINILM])
+
+
+def test_sizes_are_those_of_their_names() -> None:
+    shapes = {name: (config.layers, config.dim) for name, config in SIZES.items()}
+    assert shapes == {"minilm": (6, 384), "bert-base": (12, 768), "bert-large": (24, 1024), "tiny": (2, 32)}

@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import os
 import platform
-import time
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,6 @@ def main() -> None:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """All results."""
-    began = time.monotonic()
     seeds = range(1 if options.quick else SEEDS)
     jobs = all_jobs(list(EXPERIMENTS), seeds, quick=options.quick)
     return {
@@ -48,7 +46,6 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "about": {
             "seeds": list(seeds),
             "quick": options.quick,
-            "minutes": None if options.again else round((time.monotonic() - began) / 60, 1),
             "machine": f"{len(os.sched_getaffinity(0))} cores ({platform.machine()})",
             "versions": f"torch {torch.__version__.partition('+')[0]}, Python {platform.python_version()}",
         },
@@ -66,7 +63,9 @@ def _parser() -> argparse.ArgumentParser:
         help=f"one seed, a hundredth of the steps: shows that all of it runs; all into {QUICK}",
     )
     parser.add_argument(
-        "--again", action="store_true", help=f"train only what {CHECKPOINTS} lacks; measure all of it anew"
+        "--again",
+        action="store_true",
+        help=f"train only what {CHECKPOINTS} lacks, and what is stretched; measure all of it anew",
     )
     parser.add_argument(
         "--draw", action="store_true", help="train nothing: pictures and page from the results that are there"

@@ -7,14 +7,13 @@ from torch import Tensor
 
 from model.encoder import Encoder
 from model.lab.tasks import Examples
-from model.lab.training import accuracy
+from model.lab.training import accuracy, places
 
 
 @torch.inference_mode()
 def maps(encoder: Encoder, ids: Tensor, *, blind: bool = False) -> Tensor:
     """Attention of every head: float [L, B, H, S, S], rows are queries. Arguments as of `training.accuracy`."""
-    positions = torch.zeros(1, ids.shape[1], dtype=torch.int64) if blind else None
-    return torch.stack(encoder(ids, positions=positions, fused=False).attention)
+    return torch.stack(encoder(ids, positions=places(ids, blind=blind), fused=False).attention)
 
 
 def antidiagonal_mass(weights: Tensor) -> Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from model.checkpoint import load_checkpoint
 from model.encoder import Encoder
 from model.lab.extrapolation import questions
 from model.lab.tasks import IGNORED, Examples
@@ -35,7 +34,7 @@ def more_steps(training: Training) -> int:
 
 
 def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> dict[str, object]:
-    """Train and measure; arguments as of `training.trained`. What was stretched and trained further is left there too.
+    """Train and measure; arguments as of `training.trained`. What was stretched is always trained further anew, and left there too.
 
     Returns:
         For each kind of stretching, `zero_shot` and `tuned`: for each length, the accuracy of either question and that of "far": recall
@@ -47,12 +46,8 @@ def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> di
         longer = stretched(encoder, kind)
         zero_shot = by_length(longer, training)
         further = dataclasses.replace(MORE, seed=training.seed, steps=more_steps(training))
-        name = f"{training.name}-{kind}"
-        if again and (checkpoints / name).is_dir():
-            longer = load_checkpoint(checkpoints / name)
-        else:
-            take_steps(longer, further, step)
-            save(longer, training, checkpoints, name)
+        take_steps(longer, further, step)
+        save(longer, training, checkpoints, f"{training.name}-{kind}")
         result[kind] = {"zero_shot": zero_shot, "tuned": by_length(longer, training)}
     return result
 

@@ -166,14 +166,18 @@ def accuracy(
     }
 
 
+def places(ids: Tensor, *, blind: bool) -> Tensor | None:
+    """Positions for Encoder.forward: the default, or int64 [1, S] of zeros."""
+    return torch.zeros(1, ids.shape[1], dtype=torch.int64) if blind else None
+
+
 @torch.inference_mode()
 def name_all(encoder: Encoder, ids: Tensor, *, blind: bool = False, head_mask: Tensor | None = None) -> Tensor:
     """The answers, int64 [B, S]. Arguments as of `accuracy`."""
-    positions = torch.zeros(1, ids.shape[1], dtype=torch.int64) if blind else None
     parts = []
     for some in torch.split(ids, max(1, (1 << 14) // ids.shape[1])):
         mask = None if head_mask is None else head_mask.expand(len(some), -1, -1)
-        parts.append(answers(encoder, some, positions, mask).argmax(dim=-1))
+        parts.append(answers(encoder, some, places(ids, blind=blind), mask).argmax(dim=-1))
     return torch.cat(parts)
 
 

@@ -16,6 +16,7 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.priority import Priority
 from headlight.runtime import Runtime
 from headlight.runtime.items import EncodeItem, ItemResult
+from headlight.runtime.tokenizer import SHORT_CHARACTERS
 from headlight.runtime.values import Tokenized
 from service import quota
 from service.admission import Admission, Shed, Shortage, largest_output
@@ -36,7 +37,6 @@ from service.tracing import CURRENT, stage
 T = TypeVar("T")
 LEAST_TOKEN_INFO_BYTES = 8  # of one token on the wire: id, piece, start, end, special, segment
 NOBODY_LEAVES = threading.Event()  # never set: while work is done on the event loop nobody can leave
-INLINE_CHARACTERS = 512  # some 50 µs to tokenise; handing that to a thread and back takes 100 µs and more
 
 
 class ServedModel:
@@ -283,7 +283,7 @@ class ServedModel:
 
     async def _off_the_loop(self, job: TokenizeJob, work: Callable[[threading.Event], T]) -> T:
         """The whole of `work` on a request in one go: in a thread, unless that costs more than the work itself."""
-        if size_of(job) <= INLINE_CHARACTERS:
+        if size_of(job) <= SHORT_CHARACTERS:  # to hand it to a thread and back takes 100 µs and more
             return work(NOBODY_LEAVES)
         with self.stage("tokenize"):
             return await self._tokenizers.run(work)

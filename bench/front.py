@@ -24,15 +24,15 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from bench.front_messages import FLOOR, request
+from bench.front_messages import FLOOR, SIZES, request
 from bench.measuring import machine, publish
 from headlight.pb import headlight_pb2 as pb
 
 PACKAGES = ("grpcio", "protobuf", "tokenizers", "onnxruntime")
 SERVICE = "headlight.v1.HeadlightService"
-CONCURRENT = 32
+CONCURRENT = {1: 32, 32: 32, 256: 8}  # messages in flight, by their texts
 STREAMS = 4  # that share them: a stream may have 8 requests in flight
-TEXTS_A_ROUND = {1: 800, 32: 3200}
+TEXTS_A_ROUND = {1: 800, 32: 3200, 256: 4096}
 
 
 class Workload(NamedTuple):
@@ -47,9 +47,7 @@ class Workload(NamedTuple):
         return f"{'stream message' if self.streamed else 'unary call'}, {self.size} {self.kind}"
 
 
-WORKLOADS = [
-    Workload(streamed, kind, size) for streamed in (False, True) for kind in ("text", "ids") for size in (1, 32)
-]
+WORKLOADS = [Workload(streamed, kind, size) for streamed in (False, True) for kind in ("text", "ids") for size in SIZES]
 
 
 class Target(NamedTuple):
@@ -93,20 +91,20 @@ def servers(*commands: tuple[str, ...]) -> Iterator[list[Target]]:
 
 
 async def unary(channel: grpc.aio.Channel, target: Target, load: Workload, calls: int) -> None:
-    """So many calls, CONCURRENT at a time."""
+    """So many calls, some at a time."""
     method = f"/{FLOOR}/Unary{load.size}" if target.name == "floor" else f"/{SERVICE}/Encode"
     call = channel.unary_unary(method, None, None)
-    message = request(load.kind, load.size).SerializeToString()
+    message, concurrent = request(load.kind, load.size).SerializeToString(), CONCURRENT[load.size]
 
     async def caller() -> None:
-        for _ in range(calls // CONCURRENT):
+        for _ in range(calls // concurrent):
             await call(message)
 
-    await asyncio.gather(*(caller() for _ in range(CONCURRENT)))
+    await asyncio.gather(*(caller() for _ in range(concurrent)))
 
 
 async def streamed(channel: grpc.aio.Channel, target: Target, load: Workload, calls: int) -> None:
-    """So many messages over STREAMS streams, CONCURRENT in flight together."""
+    """So many messages over STREAMS streams, some in flight together."""
     method = f"/{FLOOR}/Stream{load.size}" if target.name == "floor" else f"/{SERVICE}/EncodeStream"
     encode = request(load.kind, load.size)
     messages = [
@@ -114,7 +112,7 @@ async def streamed(channel: grpc.aio.Channel, target: Target, load: Workload, ca
     ]
 
     async def caller() -> None:
-        free = asyncio.Semaphore(CONCURRENT // STREAMS)
+        free = asyncio.Semaphore(CONCURRENT[load.size] // STREAMS)
 
         async def sent() -> AsyncIterator[bytes]:
             for message in messages:
@@ -129,7 +127,8 @@ async def streamed(channel: grpc.aio.Channel, target: Target, load: Workload, ca
 
 async def microseconds(target: Target, load: Workload, share: float = 1.0) -> float:
     """Of the server's CPU for each message of one burst; `share` of the usual number."""
-    calls = max(CONCURRENT, int(share * TEXTS_A_ROUND[load.size] / load.size) // CONCURRENT * CONCURRENT)
+    concurrent = CONCURRENT[load.size]
+    calls = max(concurrent, int(share * TEXTS_A_ROUND[load.size] / load.size) // concurrent * concurrent)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{target.port}") as channel:
         await channel.channel_ready()
         begin = target.cpu_seconds
@@ -151,12 +150,13 @@ async def measured(targets: list[Target], rounds: int) -> dict[tuple[str, Worklo
 
 def table(found: dict[Any, float]) -> list[str]:
     lines = [
-        "| server CPU, µs | bare gRPC | the front | above the bare one | with the model |",
-        "|---|---|---|---|---|",
+        "| server CPU, µs | bare gRPC | the front | above the bare one | with the model | the front in texts/s of a core |",
+        "|---|---|---|---|---|---|",
     ]
     for load in WORKLOADS:
         floor, front, real = (found[name, load] for name in ("floor", "front", "real"))
-        lines.append(f"| {load.name} | {floor:.0f} | {front:.0f} | {front - floor:.0f} | {real:.0f} |")
+        cells = [*(f"{value:.0f}" for value in (floor, front, front - floor, real)), f"{1e6 * load.size / front:,.0f}"]
+        lines.append(f"| {load.name} | {' | '.join(cells)} |")
     return lines
 
 
@@ -185,7 +185,8 @@ def main() -> None:
         "# What the front costs",
         "",
         f"`make bench` on {machine(PACKAGES)}. CPU of the server's process for each message, "
-        f"{CONCURRENT} in flight, texts of some 10 tokens; medians of {options.rounds} interleaved rounds. "
+        f"{CONCURRENT[1]} in flight (of 256 texts {CONCURRENT[256]}), texts of some 10 tokens; "
+        f"medians of {options.rounds} interleaved rounds. "
         "Bare gRPC: grpc.aio that takes and gives bytes of the same number. The front: Headlight with an engine that answers at once.",
         "",
         *table(found),

@@ -9,7 +9,8 @@ from headlight.pb import headlight_pb2 as pb
 FLOOR = "bench.Floor"  # the bare server's service
 WIDTH = 288  # of docs-rope's vectors
 TOKENS = 12
-REPLY_BYTES = {1: 4 * WIDTH + 150, 32: 32 * (4 * WIDTH + 6) + 150}  # by texts: data, and what is told of them
+SIZES = (1, 32, 256)  # texts of a message
+REPLY_BYTES = {size: size * (4 * WIDTH + 6) + 150 for size in SIZES}  # data, and what is told of each
 WORDS = (
     "join",
     "two",

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT
 
@@ -20,7 +22,8 @@ def test_every_workload_costs_more_than_bare_grpc_and_less_than_with_the_model(t
     )
     assert done.returncode == 0, done.stderr
     lines = [line for line in report.read_text(encoding="utf-8").splitlines() if line.startswith(("| unary", "| str"))]
-    assert len(lines) == 8
+    assert len(lines) == 12
     for line in lines:
-        bare, front, _, model = (float(cell) for cell in line.strip("|").split("|")[1:])
+        bare, front, _, model, texts = (float(cell.replace(",", "")) for cell in line.strip("|").split("|")[1:])
         assert 0 < bare < front < model, line
+        assert texts * front == pytest.approx(1e6 * int(line.split()[3]), rel=0.01), line

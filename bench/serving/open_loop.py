@@ -84,10 +84,10 @@ def unpaused() -> Iterator[None]:
 
 
 def poisson(rate: float, seconds: float, seed: int) -> list[float]:
-    """Moments at which requests are due."""
+    """Moments at which requests are due, the first at once: however slow the machine and short the time, there is one."""
     rng = np.random.default_rng(seed)
     gaps = rng.exponential(1 / rate, size=int(rate * seconds * 1.5) + 20)
-    return [float(moment) for moment in np.cumsum(gaps) if moment < seconds]
+    return [0.0, *(float(moment) for moment in np.cumsum(gaps) if moment < seconds)]
 
 
 def open_loop(

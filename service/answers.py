@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -27,6 +29,7 @@ from headlight.wire import NUMBERS, REDUCTIONS
 from headlight.wire_vectors import ROW_TYPES, VECTOR_TYPES
 from service.interface import Interface
 
+LITTLE_ENDIAN = sys.byteorder == "little"
 FLOAT = pb.DATA_TYPE_FLOAT32
 TAG_BYTES = 1  # of a field numbered below 16
 FRAMING_BYTES = 256  # at most: Timings, and the tags and lengths that adding data to ten tensors brings
@@ -110,8 +113,12 @@ def header(
         architecture: of the model.
     """
     dim = architecture.dim
-    told = [_item(tokenized, with_info) for tokenized in inputs]
-    response = pb.EncodeResponse(model=ref, items=told, usage=_usage(inputs))
+    response = pb.EncodeResponse(model=ref, usage=_usage(inputs))
+    if with_info:
+        response.items.extend([_item(tokenized) for tokenized in inputs])
+    else:  # protobuf merges what is concatenated: ten times as fast as to make each anew
+        told = [_told(len(each.ids), each.original_length, each.prompt_length) for each in inputs]
+        response.MergeFromString(b"".join(told))
     wanted = items[0].selection
     if wanted.pooled:
         width = wanted.vector.width or architecture.pooled_dim
@@ -168,8 +175,12 @@ def fill(response: pb.EncodeResponse, results: Sequence[ItemResult], vector: Vec
         results: in the order of the items.
         vector: the form in which pooled vectors were asked for.
     """
-    for tensor, array in zip(response.pooled, pooled_tensors(response, results, vector), strict=True):
-        tensor.data = raw(array).tobytes()
+    if LITTLE_ENDIAN and vector.dtypes == ("float32",):  # mostly: rows as they are, copied once
+        for tensor in response.pooled:
+            tensor.data = b"".join([result.pooled.data for result in results if result.pooled is not None])
+    else:
+        for tensor, array in zip(response.pooled, pooled_tensors(response, results, vector), strict=True):
+            tensor.data = raw(array).tobytes()
     for name, attribute in RESULTS.items():
         if response.HasField(name):
             getattr(response, name).data = b"".join([raw(getattr(result, attribute)).data for result in results])
@@ -235,19 +246,27 @@ def _ragged(
 
 def _usage(inputs: Sequence[Tokenized]) -> pb.Usage:
     return pb.Usage(
-        token_count=sum(len(tokenized.ids) for tokenized in inputs),
-        prompt_token_count=sum(tokenized.prompt_length for tokenized in inputs),
-        original_token_count=sum(tokenized.original_length for tokenized in inputs),
+        token_count=sum([len(tokenized.ids) for tokenized in inputs]),
+        prompt_token_count=sum([tokenized.prompt_length for tokenized in inputs]),
+        original_token_count=sum([tokenized.original_length for tokenized in inputs]),
     )
 
 
-def _item(tokenized: Tokenized, with_info: bool) -> pb.Item:
-    item = pb.Item(
-        token_count=len(tokenized.ids),
-        original_token_count=tokenized.original_length,
-        truncated=tokenized.truncated,
-        prompt_token_count=tokenized.prompt_length,
-    )
-    if with_info and tokenized.info is not None:
+def _item(tokenized: Tokenized) -> pb.Item:
+    """What became of an input, and what its tokens are."""
+    item = _counts(len(tokenized.ids), tokenized.original_length, tokenized.prompt_length)
+    if tokenized.info is not None:
         item.tokens.CopyFrom(token_info(tokenized.info))
     return item
+
+
+def _counts(length: int, original: int, prompt: int) -> pb.Item:
+    return pb.Item(
+        token_count=length, original_token_count=original, truncated=original != length, prompt_token_count=prompt
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _told(length: int, original: int, prompt: int) -> bytes:
+    """An answer that holds what became of one input and nothing else."""
+    return pb.EncodeResponse(items=[_counts(length, original, prompt)]).SerializeToString()

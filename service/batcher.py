@@ -13,7 +13,7 @@ from headlight.priority import Priority
 from headlight.runtime.items import EncodeItem
 from headlight.runtime.rounding import AS_LONG, Rounding
 from service.engines import Engine, Engines
-from service.groups import Answer, Group, Slot
+from service.groups import Answer, Group, Slot, by_group, tokens_of
 from service.halving import Outcome
 from service.heartbeat import Heartbeat
 from service.lanes import Batch, Budget, Entry, LaneKey
@@ -157,8 +157,8 @@ class Batcher:
                     batch = self._lanes.take(self._clock(), self._streams.idle, hold_bulk=self._streams.hold_bulk)
                     for entry in batch.expired:
                         entry.value.group.fail(DeadlineExceeded(EXPIRED))
-                    for entry in batch.entries:
-                        entry.value.group.begun(entry.length)
+                    for group, entries in by_group(batch.entries).items():
+                        group.begun(tokens_of(entries))
                     if batch.entries:
                         started = self._begin(batch)
                         batches.create_task(self._execute(batch, started))
@@ -176,13 +176,17 @@ class Batcher:
         group = Group(asyncio.get_running_loop().create_future(), [None] * len(items), len(items))
         group.spans = CURRENT.get()
         now = self._clock()
+        lengths = [len(item.ids) for item in items]
+        sizes = {length: self._rounding.up(length) for length in set(lengths)}
         # All are of one age. From the longest, batches cut them in order of length, and none is left with a mixture of both ends.
-        for place, item in sorted(enumerate(items), key=lambda placed: -len(placed[1].ids)):
-            length = len(item.ids)
-            slot, size = Slot(group, place, item), self._rounding.up(length)
-            entry = Entry(lane, slot, length, size, now, deadline, priority)
-            group.entries.append(entry)
-            self._lanes.add(entry)
+        places = sorted(range(len(items)), key=lengths.__getitem__, reverse=True)
+        group.entries = [
+            Entry(
+                lane, Slot(group, place, items[place]), length := lengths[place], sizes[length], now, deadline, priority
+            )
+            for place in places
+        ]
+        self._lanes.add(*group.entries)
         self._waiting.add(group)
         self.heart.begin()
         self._work.set()
@@ -224,8 +228,8 @@ class Batcher:
                 results = await self._engines.run(model, items, wide=started.wide)
                 failed = False
             finally:
-                for entry in batch.entries:
-                    entry.value.group.ended(entry.length)
+                for group, entries in by_group(batch.entries).items():
+                    group.ended(tokens_of(entries))
                 if span is not None:
                     span.end(failed=failed)
         except Exception as error:  # whatever an engine raises concerns this batch alone
@@ -259,16 +263,17 @@ class Batcher:
 
     def _deliver(self, batch: Batch[Slot], outcomes: list[Outcome], started: float, wide: bool) -> None:
         seconds, complete = self._clock() - started, True
-        for group in {entry.value.group: None for entry in batch.entries}:
-            group.infer_ns += int(seconds * 1e9)
         for entry, outcome in zip(batch.entries, outcomes, strict=True):
             group, place, _ = entry.value
-            group.queue_ns = max(group.queue_ns, int((started - entry.arrived) * 1e9))
             if isinstance(outcome, DeviceFull):
                 group.fail(outcome)
                 complete = False
             else:
-                group.deliver(place, outcome)
+                group.results[place] = outcome
+        for group, entries in by_group(batch.entries).items():
+            group.infer_ns += int(seconds * 1e9)
+            group.queue_ns = max(group.queue_ns, int((started - entries[0].arrived) * 1e9))
+            group.delivered(len(entries))
         if not complete:  # a rate that would be no batch's
             return
         first, count = batch.entries[0], len(batch.entries)

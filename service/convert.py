@@ -104,8 +104,13 @@ def _inputs(inputs: Sequence[pb.Input], interface: Interface, max_tokens: int, p
     if not 1 <= len(inputs) <= interface.max_items:
         raise InvalidInput("inputs", f"has {len(inputs)} entries; send 1 to {interface.max_items}")
     converted, ids = list[EncodeInput](), 0
+    room = interface.max_characters - len(prompt.text) if "text" in interface.accepts else -1
     for place, value in enumerate(inputs):
-        one = _input(place, value, interface, prompt)
+        kind = value.WhichOneof("content")
+        if kind == "text" and len(text := value.text) <= room:  # mostly
+            converted.append(text)
+            continue
+        one = _input(place, kind, value, interface, prompt)
         converted.append(one)
         if isinstance(one, TokenIds):
             ids += len(one.ids)
@@ -113,8 +118,7 @@ def _inputs(inputs: Sequence[pb.Input], interface: Interface, max_tokens: int, p
     return converted
 
 
-def _input(place: int, value: pb.Input, interface: Interface, prompt: Prompt) -> EncodeInput:
-    kind = value.WhichOneof("content")
+def _input(place: int, kind: str | None, value: pb.Input, interface: Interface, prompt: Prompt) -> EncodeInput:
     if kind is None or kind not in interface.accepts:
         accepted = " or ".join(interface.accepts)
         if kind is None:
@@ -142,9 +146,10 @@ def _check_prompt(field: str, prompt: Prompt, kind: str) -> None:
 
 def _ids(field: str, value: pb.TokenIds, max_length: int) -> TokenIds:
     # By their number alone: a message holds millions where the model takes thousands, and each becomes an object here.
-    count, segments = len(value.ids), len(value.segments)
+    ids, types = value.ids, value.segments
+    count, segments = len(ids), len(types)
     if not 1 <= count <= max_length:
         raise InvalidInput(field, f"has {count} ids; send 1 to {max_length}")
     if segments not in (0, count):
         raise InvalidInput(f"{field}.segments", f"has {segments} entries for {count} ids; send one of each, or none")
-    return TokenIds(array("q", value.ids[:]), array("q", value.segments[:]))
+    return TokenIds(array("q", ids[:]), array("q", types[:] if segments else ()))

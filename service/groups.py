@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from headlight.runtime.items import EncodeItem, ItemResult
@@ -36,9 +37,9 @@ class Group:
     kept: list[Permit] = dataclasses.field(default_factory=list)
     spans: RequestSpans | None = None
 
-    def deliver(self, place: int, result: ItemResult) -> None:
-        self.results[place] = result
-        self.missing -= 1
+    def delivered(self, count: int) -> None:
+        """So many more items have run, and `results` has what came of them, unless the group has failed."""
+        self.missing -= count
         if self.missing == 0 and not self.future.done():
             results = [result for result in self.results if result is not None]
             self.future.set_result(Answer(results, self.queue_ns, self.infer_ns))
@@ -71,3 +72,16 @@ class Slot(NamedTuple):
     group: Group
     place: int
     item: EncodeItem
+
+
+def by_group(entries: Iterable[Entry[Slot]]) -> dict[Group, list[Entry[Slot]]]:
+    """What each request has of a batch: what is done once for each is not done again for each of its texts."""
+    found: dict[Group, list[Entry[Slot]]] = {}
+    for entry in entries:
+        found.setdefault(entry.value.group, []).append(entry)
+    return found
+
+
+def tokens_of(entries: Iterable[Entry[Slot]]) -> int:
+    """Tokens, padding excluded."""
+    return sum([entry.length for entry in entries])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 
 from headlight.errors import InvalidInput
@@ -37,7 +35,7 @@ async def occlude(model: ServedModel, request: pb.OccludeRequest, deadline: floa
     prepared = await _prepare(model, request)
     [item], [tokenized] = prepared.items, prepared.inputs
     hidden = _hidden(request, model.pooling, tokenized)
-    holes = [dataclasses.replace(item, occluded=int(token)) for token in hidden]
+    holes = [item._replace(occluded=int(token)) for token in hidden]
     step = max(1, model.limits.max_request_tokens // WAVES // len(item.ids))
     vectors = []
     # All at once: what is begun is not refused half way for want of quota.

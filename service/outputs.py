@@ -86,7 +86,7 @@ def head_masks(inputs: Sequence[pb.Input], interface: Interface) -> list[Floats 
     Raises:
         InvalidInput: naming the input, and what its mask must hold.
     """
-    if not any(value.HasField("head_mask") for value in inputs):
+    if True not in [value.HasField("head_mask") for value in inputs]:
         return [None] * len(inputs)
     masks = list[Floats | None]()
     layers, heads = interface.architecture.layers, interface.architecture.heads

@@ -55,9 +55,9 @@ class Lanes(Generic[T]):
     def __len__(self) -> int:
         return sum(map(self.waiting, PRIORITIES))
 
-    def add(self, entry: Entry[T]) -> None:
-        """Queue an item in its lane."""
-        self._lanes[entry.priority][entry.lane].add(entry)
+    def add(self, *entries: Entry[T]) -> None:
+        """Queue an item in its lane, or all of one request, from the longest."""
+        self._lanes[entries[0].priority][entries[0].lane].add(*entries)
 
     def discard(self, entry: Entry[T]) -> bool:
         """Remove an item; False where it is not waiting (any more)."""

@@ -100,7 +100,7 @@ class Prepared:
 def output_bytes(items: Sequence[EncodeItem], architecture: Architecture) -> dict[str, int]:
     """Bytes of data of all items of one selection, by output."""
     first, wanted = items[0].output_bytes(architecture), items[0].selection
-    if not wanted.tokens and wanted.attention is None and wanted.hidden is None:  # all are of one size
+    if wanted.vectors_alone:  # all are of one size
         return {name: len(items) * size for name, size in first.items()}
     sizes = [first, *(item.output_bytes(architecture) for item in items[1:])]
     return {name: sum(size[name] for size in sizes) for name in first}

@@ -22,7 +22,7 @@ MEMORY = 0.95  # weight of the past at each request in what is known of texts
 
 def size_of(job: TokenizeJob) -> int:
     """Characters or ids to go through."""
-    return len(job.prompt) * len(job.inputs) + sum(map(_size, job.inputs))
+    return len(job.prompt) * len(job.inputs) + sum(_sizes(job.inputs))
 
 
 class Density:
@@ -37,17 +37,19 @@ class Density:
         """Note what came of a request."""
         read = [(value, one) for value, one in zip(job.inputs, found, strict=False) if not isinstance(value, TokenIds)]
         if read:
-            self._tokens = MEMORY * self._tokens + sum(max(0, one.original_length - SPECIAL) for _, one in read)
-            self._characters = MEMORY * self._characters + sum(len(job.prompt) + _size(value) for value, _ in read)
+            tokens = sum([one.original_length - SPECIAL for _, one in read if one.original_length > SPECIAL])
+            characters = len(job.prompt) * len(read) + sum(_sizes(value for value, _ in read))
+            self._tokens = MEMORY * self._tokens + tokens
+            self._characters = MEMORY * self._characters + characters
 
     def tokens(self, job: TokenizeJob, longest: int) -> int:
         """How many a request will have, each input at most `longest`: exact for ids."""
         ratio, more, tokens = self._tokens / self._characters if self._characters else 0.0, len(job.prompt), 0
-        for value in job.inputs:
+        for value, size in zip(job.inputs, _sizes(job.inputs), strict=True):
             if isinstance(value, TokenIds):
                 tokens += len(value.ids)
             elif self._characters:
-                tokens += min(longest, SPECIAL + int((more + _size(value)) * ratio))
+                tokens += min(longest, SPECIAL + int((more + size) * ratio))
         return tokens
 
 
@@ -99,8 +101,9 @@ def _portions(job: TokenizeJob) -> Iterator[list[EncodeInput]]:
 
 def _cut(inputs: Iterable[EncodeInput], prompt: int) -> Iterator[list[EncodeInput]]:
     together, size = list[EncodeInput](), 0
-    for value in inputs:
-        own = prompt + _size(value)
+    values = list(inputs)
+    for value, read in zip(values, _sizes(values), strict=True):
+        own = prompt + read
         if together and size + own > TOGETHER_CHARACTERS:
             yield together
             together, size = [], 0
@@ -127,6 +130,6 @@ def _kind(value: EncodeInput) -> str:
     return "text" if isinstance(value, str) else "pair" if isinstance(value, Pair) else "ids"
 
 
-def _size(value: EncodeInput) -> int:
-    """Characters or ids to go through."""
-    return len(value) if isinstance(value, str) else sum(map(len, value))
+def _sizes(values: Iterable[EncodeInput]) -> list[int]:
+    """Characters or ids to go through, of each."""
+    return [len(value) if isinstance(value, str) else sum(map(len, value)) for value in values]

@@ -28,13 +28,11 @@ def pad(
     sequences: Sequence[NDArray[np.int64]], rounding: Rounding = AS_LONG
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Right-pad to the longest, rounded. Returns ids int64 [B, S] (padding 0) and mask int64 [B, S] (1 for a token)."""
-    longest = max(len(sequence) for sequence in sequences)
-    ids = np.zeros((len(sequences), rounding.up(longest)), dtype=np.int64)
-    mask = np.zeros_like(ids)
-    for row, sequence in enumerate(sequences):
-        ids[row, : len(sequence)] = sequence
-        mask[row, : len(sequence)] = 1
-    return ids, mask
+    lengths = [len(sequence) for sequence in sequences]
+    here = np.arange(rounding.up(max(lengths))) < np.array(lengths)[:, None]
+    ids = np.zeros(here.shape, dtype=np.int64)
+    ids[here] = np.concatenate(sequences)  # row by row
+    return ids, here.astype(np.int64)
 
 
 class Engine:
@@ -139,6 +137,10 @@ class Engine:
         """What each item wants of a batch's outputs. Raises EngineError where these are not finite."""
         if not all(np.isfinite(outputs[name]).all() for name in ("pooled", "tokens") if name in outputs):
             raise self._faults.not_finite(f"role {items[0].role}, batch of {len(items)}")
+        first = items[0].selection
+        if first.vectors_alone and all(item.selection is first for item in items):  # mostly
+            alike = [first.vector if first.pooled else None] * len(items)
+            return [ItemResult(vector) for vector in shape_pooled(outputs["pooled"], alike, self._normalize)]
         vectors = [item.selection.vector if item.selection.pooled else None for item in items]
         pooled = shape_pooled(outputs["pooled"], vectors, self._normalize)
         return [cut_out(outputs, row, item, pooled[row], wanted, unreduced) for row, item in enumerate(items)]

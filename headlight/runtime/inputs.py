@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from typing import TypeGuard
 
@@ -20,28 +21,31 @@ def is_pair(value: Input) -> TypeGuard[tuple[str, str]]:
     return isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)
 
 
-def checked_ids(manifest: Manifest, ids: Sequence[int], segments: Sequence[int]) -> tuple[Ids, Ids]:
-    """Ids and their segments (none: zeros) as int64 [n] twice. Raises InvalidInput; see `Runtime.check_ids`."""
+def checked_ids(manifest: Manifest, ids: Sequence[int], segments: Sequence[int]) -> tuple[Ids, Ids | None]:
+    """Ids and their segments as int64 [n] twice; None: none, which stands for zeros. Raises InvalidInput; see `Runtime.check_ids`."""
     if not 1 <= len(ids) <= manifest.max_length:
         raise InvalidInput("", f"has {len(ids)} ids; send 1 to {manifest.max_length}")
-    array = _checked("", "id", ids, manifest.architecture.vocab_size)
-    types = np.zeros(len(array), dtype=np.int64)
+    found = _checked("", "id", ids, manifest.architecture.vocab_size)
+    types = None
     if len(segments):
         if not manifest.architecture.segments:
             raise InvalidInput("segments", "this model was trained without segments; leave it empty")
         if len(segments) != len(ids):
             raise InvalidInput("segments", f"has {len(segments)} entries for {len(ids)} ids; send one of each, or none")
         types = _checked("segments", "segment", segments, manifest.architecture.segments)
-    return array, types
+    return found, types
 
 
 def _checked(field: str, what: str, values: Sequence[int], count: int) -> Ids:
     """The values as int64 [n]. Raises InvalidInput for `field` unless each is in 0 .. count-1."""
-    try:
-        array = np.fromiter(values, dtype=np.int64, count=len(values))
-    except (OverflowError, TypeError, ValueError):
-        raise InvalidInput(field, "holds something that is not a 64-bit integer") from None
-    if len(array) and array.view(np.uint64).max() >= count:  # as unsigned numbers, negative ones are the largest
-        wrong = np.flatnonzero((array < 0) | (array >= count))
-        raise InvalidInput(field, f"{what} {array[wrong[0]]} at {wrong[0]} is not in 0 .. {count - 1}")
-    return array
+    if isinstance(values, array) and values.typecode == "q":
+        found = np.asarray(values)  # the same memory
+    else:
+        try:
+            found = np.fromiter(values, dtype=np.int64, count=len(values))
+        except (OverflowError, TypeError, ValueError):
+            raise InvalidInput(field, "holds something that is not a 64-bit integer") from None
+    if len(found) and found.view(np.uint64).max() >= count:  # as unsigned numbers, negative ones are the largest
+        wrong = np.flatnonzero((found < 0) | (found >= count))
+        raise InvalidInput(field, f"{what} {found[wrong[0]]} at {wrong[0]} is not in 0 .. {count - 1}")
+    return found

@@ -1,10 +1,13 @@
-"""What goes into the engine and what comes out: plain, picklable values that know neither a transport nor a queue."""
+"""What goes into the engine and what comes out: plain, picklable values that know neither a transport nor a queue.
+
+What there is of every text is a tuple: a frozen dataclass takes four times as long to make.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +38,11 @@ class Selection:
         return "embed" if self.attention is None and self.hidden is None else "attend"
 
     @property
+    def vectors_alone(self) -> bool:
+        """Whether nothing is wanted beside pooled vectors: of every input as much, however long."""
+        return not self.tokens and self.attention is None and self.hidden is None
+
+    @property
     def needs_tokens(self) -> bool:
         """Whether inputs must be tokenised with all that is known of their tokens."""
         skips = self.tokens and (self.rows.skip_special or self.rows.skip_prompt)
@@ -48,8 +56,7 @@ def everything(architecture: Architecture) -> Selection:
     return Selection(True, True, attention, states(range(layers + 1)))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class EncodeItem:
+class EncodeItem(NamedTuple):
     """One input as the engine takes it, checked by whoever builds it.
 
     Attributes:
@@ -111,6 +118,8 @@ def item_of(tokenized: Tokenized, selection: Selection, pooling: str, head_mask:
     Raises:
         InvalidInput: the selection names tokens that this input has not, or cannot tell; `field` is the selection's.
     """
+    if selection.vectors_alone:  # mostly
+        return EncodeItem(tokenized.ids, selection, tokenized.segments, head_mask, left_out=tokenized.left_out)
     attention, hidden = selection.attention, selection.hidden
     return EncodeItem(
         tokenized.ids,
@@ -124,8 +133,7 @@ def item_of(tokenized: Tokenized, selection: Selection, pooling: str, head_mask:
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ItemResult:
+class ItemResult(NamedTuple):
     """The outputs of one input of n tokens, padding removed; each C-contiguous, None where it was not wanted.
 
     Attributes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -107,7 +106,12 @@ class Runtime:
         if manifest.tokenizer is None:
             return None
         path = self.bundle.file(manifest.tokenizer)
-        return Tokenizer(path, manifest.max_length, include_prompt=manifest.include_prompt)
+        return Tokenizer(
+            path,
+            manifest.max_length,
+            include_prompt=manifest.include_prompt,
+            segments=bool(manifest.architecture.segments),
+        )
 
     def _check_tokenizer(self) -> None:
         """One that has more ids, or marks more segments, than the model knows would index beyond its tables."""
@@ -214,7 +218,7 @@ class Runtime:
             return ordered
         vector = selection.vector
         return [
-            dataclasses.replace(each, by_type=as_types(each.pooled, vector)) if each.pooled is not None else each
+            each._replace(by_type=as_types(each.pooled, vector)) if each.pooled is not None else each
             for each in ordered
         ]
 
@@ -272,7 +276,9 @@ class Runtime:
             raise InvalidInput("", "is text, but the bundle has no tokenizer; send ids")
         return self.tokenizer
 
-    def _info(self, ids: Ids, segments: Ids) -> TokenList:
+    def _info(self, ids: Ids, segments: Ids | None) -> TokenList:
         values, zeros = tuple(ids.tolist()), (0,) * len(ids)
         pieces = self.tokenizer.pieces(values) if self.tokenizer else ()
-        return TokenList(values, pieces, zeros, zeros, (False,) * len(ids), tuple(segments.tolist()))
+        return TokenList(
+            values, pieces, zeros, zeros, (False,) * len(ids), zeros if segments is None else tuple(segments.tolist())
+        )

@@ -24,13 +24,14 @@ SHORT_CHARACTERS = 512
 class Tokenizer:
     """A bundle's tokenizer.json. Thread-safe; lets other threads run while it works."""
 
-    def __init__(self, path: Path, max_length: int, *, include_prompt: bool = True) -> None:
+    def __init__(self, path: Path, max_length: int, *, include_prompt: bool = True, segments: bool = True) -> None:
         """Load.
 
         Args:
             path: tokenizer.json.
             max_length: tokens, special ones included, that truncation leaves.
             include_prompt: whether the tokens of prompts count in pooling.
+            segments: whether the model knows any; else they are not read, but where all that is known of tokens is wanted.
 
         Raises:
             BundleError: the file is not one the tokenizers library reads.
@@ -44,6 +45,7 @@ class Tokenizer:
             self._cutting[name] = self._load(path)
             self._cutting[name].enable_truncation(max_length, direction=direction)
         self._include_prompt = include_prompt
+        self._segments = segments
         self._prompt_ids = functools.lru_cache(maxsize=64)(self._count_prompt)
 
     @staticmethod
@@ -135,9 +137,10 @@ class Tokenizer:
         ids = np.asarray(encoding.ids, dtype=np.int64)
         if not len(ids):
             raise InvalidInput("", "holds no token that the model knows")
-        segments = np.asarray(encoding.type_ids, dtype=np.int64)
-        told = (_info(encoding), segments, _words(encoding)) if with_info else (None, segments)
-        return Tokenized(ids, length, *told)
+        segments = np.asarray(encoding.type_ids, dtype=np.int64) if self._segments else None
+        if not with_info:
+            return Tokenized(ids, length, None, segments)
+        return Tokenized(ids, length, _info(encoding), segments, _words(encoding))
 
     def _with_prompt(
         self, prompt: str, encoding: tokenizers.Encoding, truncation: Truncation | None, with_info: bool
@@ -155,7 +158,7 @@ class Tokenizer:
         ids = np.asarray(encoding.ids, dtype=np.int64)[kept]
         if not len(ids):
             raise InvalidInput("", "holds no token that the model knows")
-        segments = np.asarray(encoding.type_ids, dtype=np.int64)[kept]
+        segments = np.asarray(encoding.type_ids, dtype=np.int64)[kept] if self._segments else None
         info = words = None
         if with_info:
             info = _without_prompt(_info(encoding), len(prompt), of_prompt, kept)

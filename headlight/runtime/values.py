@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +14,7 @@ Ids = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Tokenized:
+class Tokenized(NamedTuple):
     """One input after tokenising: ids int64 [n]; its length before truncation; its tokens where they were asked for.
 
     segments: int64 [n]; None: zeros.

@@ -17,7 +17,7 @@ from headlight.wire import OUTPUT_KINDS
 from service import frames as module
 from service.answers import fill, header
 from service.frames import CHUNK_BYTES, FRAME_LIMIT_BYTES, HEADER_LIMIT_BYTES, frames
-from tests.service.fakes import ARCHITECTURE, DIM, HEADS, LAYERS, result
+from tests.service.fakes import ARCHITECTURE, DIM, HEADS, LAYERS, info, result
 
 FIELDS: dict[int, str] = {number: name for name, number in OUTPUT_KINDS.items()}
 
@@ -77,6 +77,24 @@ selections = st.builds(
     vector=st.sampled_from(VECTORS),
     hidden=st.none() | st.lists(st.integers(0, LAYERS), unique=True, min_size=1).map(states),
 )
+
+
+@pytest.mark.parametrize("with_info", [False, True])
+def test_what_became_of_each_input_is_told_in_their_order(with_info: bool) -> None:
+    told = [(3, 3, 0), (2, 2, 1), (3, 9, 0), (3, 3, 0), (40, 40, 2)]  # tokens, those before truncation, of the prompt
+    inputs = [
+        Tokenized(np.ones(length, dtype=np.int64), before, info([5] * length), prompt_length=prompt)
+        for length, before, prompt in told
+    ]
+    items = [EncodeItem(each.ids, Selection()) for each in inputs]
+    response = header(pb.ModelRef(name="m"), inputs, items, with_info, ARCHITECTURE)
+    assert [
+        (each.token_count, each.original_token_count, each.prompt_token_count, each.truncated)
+        for each in response.items
+    ] == [(length, before, prompt, before > length) for length, before, prompt in told]
+    assert [len(each.tokens.ids) for each in response.items] == [length * with_info for length, _, _ in told]
+    assert (response.model.name, response.usage.token_count, response.usage.original_token_count) == ("m", 51, 57)
+    assert response.usage.prompt_token_count == 3
 
 
 @settings(deadline=None)

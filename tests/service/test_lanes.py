@@ -149,6 +149,66 @@ def test_nothing_is_lost_run_twice_or_over_budget(budget: Budget, story: list[tu
     assert sorted(map(id, ran + dropped)) == sorted(map(id, added))
 
 
+requests = st.tuples(st.lists(st.integers(1, 24), min_size=1, max_size=30), st.integers(1, 12) | st.just(math.inf))
+
+
+@settings(max_examples=200, deadline=None)
+@given(budgets, st.lists(requests, max_size=8), st.lists(st.integers(0, 100), max_size=5))
+def test_what_comes_together_is_taken_as_if_it_had_come_one_by_one(
+    budget: Budget, asked: list[tuple[list[int], float]], cancelled: list[int]
+) -> None:
+    together: Lane[int] = Lane()
+    apart: Lane[int] = Lane()
+    pairs = list[tuple[Entry[int], Entry[int]]]()
+    for now, (lengths, ttl) in enumerate(asked):
+        own = [
+            (entry(length, now, now + ttl), entry(length, now, now + ttl)) for length in sorted(lengths, reverse=True)
+        ]
+        together.add(*(one for one, _ in own))
+        for _, other in own:
+            apart.add(other)
+        pairs += own
+    place = {id(each): at for at, pair in enumerate(pairs) for each in pair}
+    for at in cancelled:
+        if at < len(pairs):
+            assert together.discard(pairs[at][0]) == apart.discard(pairs[at][1])
+    now = 3
+    while len(apart):
+        got, expected = together.take(now, budget), apart.take(now, budget)
+        assert [place[id(each)] for each in got.entries] == [place[id(each)] for each in expected.entries]
+        assert [place[id(each)] for each in got.expired] == [place[id(each)] for each in expected.expired]
+        assert (got.longest, got.total, got.padded) == (expected.longest, expected.total, expected.padded)
+        assert (len(together), together.waiting) == (len(apart), apart.waiting)
+        now += 3
+    assert not len(together)
+
+
+@given(budgets, st.integers(1, 20), st.integers(1, 40), st.integers(1, 40), st.integers(1, 60))
+def test_as_many_have_room_as_would_have_it_one_after_another(
+    budget: Budget, count: int, longest: int, size: int, wanted: int
+) -> None:
+    total, fit = count * longest - count // 2, 0
+    while fit < wanted and budget.admits(count + fit + 1, max(longest, size), total + (fit + 1) * size):
+        fit += 1
+    assert budget.room(count, longest, total, size, wanted) == fit
+
+
+def test_what_comes_together_costs_little_more_than_one() -> None:
+    """Counted in calls; what there is of each entry are steps that call nothing."""
+
+    def calls(count: int) -> int:
+        lane: Lane[int] = Lane()
+        entries = [entry(8) for _ in range(count)]
+
+        def work() -> None:
+            lane.add(*entries)
+            assert len(lane.take(0, Budget(tokens=10**6)).entries) == count
+
+        return calls_made(work)
+
+    assert calls(500) < 2 * calls(5)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(1, 64), min_size=1, max_size=80), budgets)
 def test_no_entry_waits_longer_than_there_are_entries_before_it(lengths: list[int], budget: Budget) -> None:

@@ -9,10 +9,11 @@ from headlight.errors import EngineError
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.choice import states, whole
 from headlight.runtime.engine import output_names, pad
-from headlight.runtime.items import everything
+from headlight.runtime.items import ItemResult, everything
 from headlight.runtime.manifest import Architecture
 from headlight.runtime.selectors import Wanted
 from headlight.runtime.values import Ids
+from headlight.runtime.vectors import Vector
 
 ALL = everything(Architecture(positions="rope", layers=2, heads=3, dim=36, pooled_dim=36, vocab_size=90))
 
@@ -84,6 +85,25 @@ def test_results_do_not_hold_the_batch_in_memory(runtime: Runtime) -> None:
         assert array is not None
         assert array.base is None
         assert array.flags.c_contiguous
+
+
+@pytest.mark.parametrize("vector", [Vector(7, False), Vector(7, True), Vector()])
+def test_vectors_alone_are_those_that_come_with_tokens(runtime: Runtime, vector: Vector) -> None:
+    wanted = Selection(vector=vector)
+    texts = [ids_of(3), ids_of(40), ids_of(9)]
+    results = runtime.engine.run([EncodeItem(ids, wanted) for ids in texts])
+    others = runtime.engine.run([EncodeItem(ids, Selection(tokens=True, vector=vector)) for ids in texts])
+    for result, other in zip(results, others, strict=True):
+        assert result.tokens is None
+        assert result.pooled is not None
+        assert other.pooled is not None
+        np.testing.assert_array_equal(result.pooled, other.pooled)
+        assert result.pooled.base is None, "who holds one holds nothing of others"
+
+
+def test_who_wants_nothing_gets_nothing(runtime: Runtime) -> None:
+    nothing = Selection(pooled=False)
+    assert runtime.engine.run([EncodeItem(ids_of(3), nothing)] * 2) == [ItemResult(), ItemResult()]
 
 
 def test_a_failure_names_an_error_id_and_not_its_cause(runtime: Runtime, caplog: pytest.LogCaptureFixture) -> None:

@@ -200,9 +200,7 @@ def test_pooling_weights_leave_out_what_pooling_does(prompted: Runtime) -> None:
     tokenized = prompted.tokenizer.encode("abc", with_info=True)  # type: ignore[union-attr]  # it has one
     selection = prompted.select(attention=spec)
     item = prompted.item(tokenized, selection)
-    left = prompted.item(
-        type(tokenized)(**{n: getattr(tokenized, n) for n in tokenized.__slots__} | {"left_out": 3}), selection
-    )
+    left = prompted.item(tokenized._replace(left_out=3), selection)
     whole = prompted.item(tokenized, prompted.select(attention=AttentionSpec(layers=(0,))))
     full, part, maps = prompted.engine.run([item, left, whole])
     np.testing.assert_allclose(full.attention[0], maps.attention[0].mean(1), atol=1e-6)  # type: ignore[index]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -48,11 +47,11 @@ def items_of(lengths: list[int], selection: Selection) -> list[EncodeItem]:
 
 
 def check_equal(plain: ItemResult, rounded: ItemResult) -> None:
-    for field in dataclasses.fields(ItemResult):
-        one, other = getattr(plain, field.name), getattr(rounded, field.name)
+    for name, one in plain._asdict().items():
+        other = getattr(rounded, name)
         assert (one is None) == (other is None)
         if one is not None:
-            np.testing.assert_allclose(other, one, atol=5e-6 if field.name in ("tokens", "hidden") else 1e-6, rtol=0)
+            np.testing.assert_allclose(other, one, atol=5e-6 if name in ("tokens", "hidden") else 1e-6, rtol=0)
 
 
 @settings(max_examples=15, deadline=None)

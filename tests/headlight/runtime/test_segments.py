@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from array import array
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,18 @@ def test_a_pair_and_its_ids_with_segments_give_the_same_and_segments_matter(pair
 def test_segments_that_do_not_fit_are_named(paired: Runtime, segments: list[int], problem: str) -> None:
     with pytest.raises(InvalidInput, match=rf"^segments: {problem}"):
         paired.check_ids([5, 6], segments)
+
+
+@pytest.mark.parametrize("wrong", [-1, 109, 2**40])
+def test_ids_as_the_service_has_them_are_checked_as_others_are(paired: Runtime, wrong: int) -> None:
+    good = paired.check_ids(array("q", [5, 6]), array("q", [0, 1]))
+    assert good.segments is not None
+    assert (good.ids.tolist(), good.segments.tolist()) == ([5, 6], [0, 1])
+    assert good.ids.dtype == np.int64
+    assert paired.check_ids(array("q", [5, 6]), array("q")).segments is None, "which stands for zeros"
+    for ids in ([5, wrong], array("q", [5, wrong])):
+        with pytest.raises(InvalidInput, match=rf"^id {wrong} at 1 is not in 0 \.\. 108"):
+            paired.check_ids(ids)
 
 
 def test_the_tokens_of_ids_tell_their_segments(paired: Runtime) -> None:

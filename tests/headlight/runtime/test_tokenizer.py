@@ -1,4 +1,3 @@
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -79,8 +78,8 @@ def test_many_are_read_as_each_alone(tokenizer: Tokenizer, texts: list[str], wit
         found = list(tokenizer.encode_each(texts, prompt=prompt, truncation="cut_start", with_info=with_info))
         for text, each in zip(texts, found, strict=True):
             alone = tokenizer.encode(text, prompt=prompt, truncation="cut_start", with_info=with_info)
-            for name, value in dataclasses.asdict(alone).items():
-                np.testing.assert_equal(dataclasses.asdict(each)[name], value, name)
+            for name, value in alone._asdict().items():
+                np.testing.assert_equal(getattr(each, name), value, name)
 
 
 def test_without_offsets_the_ids_are_the_same(tokenizer: Tokenizer) -> None:
@@ -88,6 +87,16 @@ def test_without_offsets_the_ids_are_the_same(tokenizer: Tokenizer) -> None:
         bare, told = tokenizer.encode(text), tokenizer.encode(text, with_info=True)
         np.testing.assert_array_equal(bare.ids, told.ids)
         assert (bare.segments == told.segments).all()  # type: ignore[union-attr]  # of a text there are some
+
+
+def test_segments_that_a_model_does_not_know_are_not_read(tmp_path: Path) -> None:
+    small_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    without = Tokenizer(tmp_path / "tokenizer.json", max_length=9, segments=False)
+    for prompt in ("", "b "):
+        tokenized = without.encode("Ab c", prompt=prompt, with_info=True)
+        assert tokenized.segments is None
+        assert tokenized.info is not None
+        assert tokenized.info.segments == (0,) * len(tokenized.ids), "whoever asks is told"
 
 
 def test_of_many_one_is_refused_when_its_turn_comes(tokenizer: Tokenizer) -> None:

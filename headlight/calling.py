@@ -10,7 +10,7 @@ from typing import Any, Self
 import grpc
 
 from headlight import stream
-from headlight.channel import ClientBase, Options, Retries, seconds_left
+from headlight.channel import BLOCKING_CONFIG, ClientBase, Options, Retries, seconds_left
 from headlight.convert import from_model
 from headlight.description import ModelDescription
 from headlight.errors import MixedWeights, Overloaded, Unavailable
@@ -20,6 +20,8 @@ from headlight.work import RequestT, ResponseT, ResultT, UnaryWork
 
 class Caller(ClientBase[grpc.Channel]):
     """Does the work of `headlight.work` and `headlight.stream` over a blocking channel."""
+
+    _service_config = BLOCKING_CONFIG
 
     def _open(self, target: str, credentials: grpc.ChannelCredentials | None, options: Options) -> grpc.Channel:
         if credentials is None:

@@ -7,7 +7,7 @@ import contextlib
 import json
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import grpc
@@ -22,32 +22,35 @@ from headlight.status import error_of_call
 ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)
 Options = Sequence[tuple[str, Any]]
 
+SERVICE = "headlight.v1.HeadlightService"
+# Every call is a pure function of its request, so repeating one is safe. UNAVAILABLE alone: RESOURCE_EXHAUSTED is also what
+# gRPC answers to a message too large, which no repetition makes smaller.
+RETRY_POLICY = {
+    "maxAttempts": 4,
+    "initialBackoff": "0.1s",
+    "maxBackoff": "1s",
+    "backoffMultiplier": 2,
+    # CANCELLED, which the caller did not ask for, is how gRPC's servers end a call that comes while they stop: its message
+    # was not read.
+    "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
+}
 SERVICE_CONFIG = {
     # A headless Kubernetes service resolves to one address a pod; the default policy would pin this client to the
     # first.
     "loadBalancingConfig": [{"round_robin": {}}],
-    "methodConfig": [
-        {
-            "name": [{"service": "headlight.v1.HeadlightService"}],
-            # Every call is a pure function of its request, so repeating one is safe. UNAVAILABLE alone:
-            # RESOURCE_EXHAUSTED is also what gRPC answers to a message too large, which no repetition makes smaller.
-            "retryPolicy": {
-                "maxAttempts": 4,
-                "initialBackoff": "0.1s",
-                "maxBackoff": "1s",
-                "backoffMultiplier": 2,
-                # CANCELLED, which the caller did not ask for, is how gRPC's servers end a call that comes while they
-                # stop: its message was not read.
-                "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
-            },
-        }
-    ],
+    "methodConfig": [{"name": [{"service": SERVICE}], "retryPolicy": RETRY_POLICY}],
     # Where most calls fail, retries only add to the load: below half of the tokens there are none.
     "retryThrottling": {"maxTokens": 20, "tokenRatio": 0.2},
 }
 
+# Of the blocking client. Without EncodeStream: when gRPC for Python is to repeat a blocking stream whose server has gone, it leaves
+# the caller waiting for ever, whatever the deadline. The client begins it anew by itself.
+UNARY = ("Encode", "Tokenize", "Occlude", "GetModel")
+BLOCKING_CONFIG = SERVICE_CONFIG | {
+    "methodConfig": [{"name": [{"service": SERVICE, "method": name} for name in UNARY], "retryPolicy": RETRY_POLICY}]
+}
+
 DEFAULT_OPTIONS: Options = (
-    ("grpc.service_config", json.dumps(SERVICE_CONFIG)),
     # gRPC repeats only what it has kept. Its default of 256 KiB is less than a full request of texts.
     ("grpc.per_rpc_retry_buffer_size", 4 * 2**20),
     # Where replicas are is asked again when a connection ends, and gRPC's default is to wait 30 s from the last time:
@@ -97,6 +100,8 @@ class Retries:
 class ClientBase(abc.ABC, Generic[ChannelT]):
     """A client's channel, options, and memory of the server. `headlight.client.Client` describes the arguments."""
 
+    _service_config: Mapping[str, Any] = SERVICE_CONFIG
+
     def __init__(
         self,
         target: str,
@@ -118,7 +123,8 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
             raise ValueError("concurrency: must be at least 1")
         if tls_server_name is not None:
             options = (("grpc.ssl_target_name_override", tls_server_name), *options)
-        wanted = [*dict([*DEFAULT_OPTIONS, *options]).items()]
+        config: tuple[str, Any] = ("grpc.service_config", json.dumps(self._service_config))
+        wanted = [*dict([config, *DEFAULT_OPTIONS, *options]).items()]
         asked = access(
             tls=tls,
             credentials=credentials,

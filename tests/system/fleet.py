@@ -13,8 +13,7 @@ from headlight import AsyncClient
 from tests.ports import free_port
 from tests.system.conftest import bundle_of
 from tests.system.names import NAME, Names
-from tests.system.processes import Service
-from tests.system.test_process import get
+from tests.system.processes import Service, get
 
 CALLS_A_SECOND = 8  # of each caller: enough to meet every moment of a restart, and leaves CPU for those who start
 TEXT = "open a file and read its lines"

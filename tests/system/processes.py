@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import urllib.request
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -59,6 +60,11 @@ class Service:
                 return entry
         raise AssertionError(f"the service ended before {event!r}; its log: {self.log[-5:]}")
 
+    def counted(self, name: str) -> float:
+        """The sum of the series in its metrics whose lines begin so."""
+        lines = get(self.http, "/metrics").splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
+
     def resident_bytes(self) -> int:
         """Memory of the process that is in RAM now."""
         pages = Path(f"/proc/{self.process.pid}/statm").read_text(encoding="ascii").split()[1]
@@ -99,3 +105,9 @@ class Service:
         if kind is None:
             assert code == 0, self.log[-5:]
             assert all(entry["event"] != "not json" for entry in self.log), self.log
+
+
+def get(address: str, path: str) -> str:
+    """A page over HTTP."""
+    with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
+        return str(answer.read().decode())

@@ -15,7 +15,6 @@ from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.priority import Priority, to_priority
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
-from tests.system.test_process import get
 
 REQUESTS, TEXTS = 120, 16  # of the flood: a queue of seconds on any machine
 TEXT = "def read(path): return json.loads(open(path).read()) "
@@ -33,12 +32,6 @@ def message(place: int, count: int, priority: Priority) -> pb.EncodeRequest:
     return pb.EncodeRequest(inputs=inputs, priority=to_priority(priority))
 
 
-def counted(service: Service, name: str) -> float:
-    """The sum of the series whose lines begin so."""
-    lines = get(service.http, "/metrics").splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
-
-
 def share_answered_before(service: Service, priority: Priority) -> float:
     """Of the requests of a flood of bulk that all wait: the share that is answered before a single one that comes behind them."""
     with contextlib.ExitStack() as stack:
@@ -51,10 +44,10 @@ def share_answered_before(service: Service, priority: Priority) -> float:
         messages = [message(place, TEXTS, "bulk") for place in range(REQUESTS)]
         kinds = [other.Tokenize(pb.TokenizeRequest(inputs=messages[place].inputs)) for place in range(3)]
         sizes = [sum(len(item.ids) for item in kind.items) for kind in kinds]
-        expected = counted(service, "headlight_tokens_total") + sum(sizes[at % 3] for at in range(REQUESTS))
+        expected = service.counted("headlight_tokens_total") + sum(sizes[at % 3] for at in range(REQUESTS))
         flood = [stub.Encode.future(each, timeout=SECONDS) for each in messages]
         # Two connections keep no order between them: before the last of the flood has come, a single one might overtake it.
-        while counted(service, "headlight_tokens_total") + counted(service, "headlight_queue_tokens") < expected:
+        while service.counted("headlight_tokens_total") + service.counted("headlight_queue_tokens") < expected:
             assert not all(call.done() for call in flood)
         done = [call.done() for call in flood].count(True)
         other.Encode(message(0, 1, priority), timeout=SECONDS)
@@ -98,4 +91,4 @@ def test_metrics_tell_them_apart(service: Service) -> None:
     with Client(service.target) as client:
         client.encode([TEXT], priority="bulk")
     for priority in ("interactive", "bulk"):
-        assert counted(service, f'headlight_texts_total{{model="docs-rope",priority="{priority}"') > 0
+        assert service.counted(f'headlight_texts_total{{model="docs-rope",priority="{priority}"') > 0

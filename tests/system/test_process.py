@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 
 import grpc
@@ -15,12 +14,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from headlight import Client, NotFound
 from tests.ports import free_address
 from tests.system.conftest import bundle_of
-from tests.system.processes import ROOT, Service
-
-
-def get(address: str, path: str) -> str:
-    with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
-        return str(answer.read().decode())
+from tests.system.processes import ROOT, Service, get
 
 
 def test_metrics_tell_of_the_work_done() -> None:

@@ -11,8 +11,7 @@ from headlight.pb import headlight_pb2_grpc as pb_grpc
 from service.health import SERVICE
 from tests.service.raw import closed_window
 from tests.system.conftest import bundle_of
-from tests.system.processes import Service
-from tests.system.test_process import get
+from tests.system.processes import Service, get
 
 CALLS = 300
 LARGE = pb.EncodeRequest(  # 4 MB each

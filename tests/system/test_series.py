@@ -6,8 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headlight import Client
-from tests.system.processes import Service
-from tests.system.test_process import get
+from tests.system.processes import Service, get
 
 # What is scraped, with which labels (`le` and those of the process aside).
 SERIES = {

@@ -1,0 +1,53 @@
+"""A service that is killed, as for want of memory: whoever waits for it is told so, and does not wait for ever."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from headlight import Client
+from headlight.errors import DeadlineExceeded, Unavailable
+from tests.system.conftest import bundle_of
+from tests.system.processes import Service
+
+CALLERS = 6
+TOKENS = 1500  # of a text: some tenths of a second
+TIMEOUT = 6.0
+PATIENCE = 4 * TIMEOUT
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_whoever_waits_for_a_service_that_is_killed_is_told(streamed: bool) -> None:
+    """gRPC for Python leaves a blocking stream that it is to send again waiting for ever, whatever its deadline."""
+    service, ends = Service(bundle_of("docs-rope")), list[str]()
+    clients = [Client(service.target, timeout=TIMEOUT) for _ in range(CALLERS)]
+
+    def call(client: Client) -> None:
+        text = "word " * TOKENS
+        try:
+            while True:
+                if streamed:
+                    client.attend(text, 0)
+                else:
+                    client.encode([text] * 4)
+        except (Unavailable, DeadlineExceeded) as error:
+            ends.append(type(error).__name__)
+
+    callers = [threading.Thread(target=call, args=(client,), daemon=True) for client in clients]
+    try:
+        for caller in callers:
+            caller.start()
+        while service.counted("headlight_queue_tokens") < CALLERS / 2 * TOKENS:
+            assert all(caller.is_alive() for caller in callers)
+        service.process.kill()
+        for caller in callers:
+            caller.join(PATIENCE)
+        assert len(ends) == CALLERS, "the others wait still"
+    finally:
+        service.process.kill()
+        service.wait()
+        assert service.process.stderr is not None
+        service.process.stderr.close()
+        for client in clients:
+            client.close()

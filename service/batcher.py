@@ -8,13 +8,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from headlight.errors import DeadlineExceeded, DeviceFull, DeviceLost, Unavailable
+from headlight.errors import DeadlineExceeded, DeviceLost, Unavailable
 from headlight.priority import Priority
 from headlight.runtime.items import EncodeItem
 from headlight.runtime.rounding import AS_LONG, Rounding
 from service.engines import Engine, Engines
-from service.groups import Answer, Group, Slot, by_group, tokens_of
-from service.halving import Outcome
+from service.groups import Answer, Group, Members, Slot
 from service.heartbeat import Heartbeat
 from service.lanes import Batch, Budget, Entry, LaneKey
 from service.permits import Permit
@@ -157,11 +156,10 @@ class Batcher:
                     batch = self._lanes.take(self._clock(), self._streams.idle, hold_bulk=self._streams.hold_bulk)
                     for entry in batch.expired:
                         entry.value.group.fail(DeadlineExceeded(EXPIRED))
-                    for group, entries in by_group(batch.entries).items():
-                        group.begun(tokens_of(entries))
                     if batch.entries:
-                        started = self._begin(batch)
-                        batches.create_task(self._execute(batch, started))
+                        members = Members(batch.entries)
+                        members.begun()
+                        batches.create_task(self._execute(batch, members, self._begin(batch)))
                         continue
                     if not batch.expired:  # nothing waits, or what waits has to until a batch has ended
                         self._work.clear()
@@ -173,9 +171,9 @@ class Batcher:
         return self._streams.begin(priority, self._lanes.waiting("interactive"), self._engines.can_be_wide(lane))
 
     def _enqueue(self, lane: LaneKey, items: Sequence[EncodeItem], deadline: float, priority: Priority) -> Group:
-        group = Group(asyncio.get_running_loop().create_future(), [None] * len(items), len(items))
-        group.spans = CURRENT.get()
         now = self._clock()
+        group = Group(asyncio.get_running_loop().create_future(), [None] * len(items), len(items), now)
+        group.spans = CURRENT.get()
         lengths = [len(item.ids) for item in items]
         sizes = {length: self._rounding.up(length) for length in set(lengths)}
         # All are of one age. From the longest, batches cut them in order of length, and none is left with a mixture of both ends.
@@ -213,7 +211,7 @@ class Batcher:
             group.fail(Unavailable(ENDING))
         self._engines.close()
 
-    async def _execute(self, batch: Batch[Slot], started: Started) -> None:
+    async def _execute(self, batch: Batch[Slot], members: Members, started: Started) -> None:
         """Run one batch; its stream is free again afterwards."""
         model = batch.entries[0].lane.model
         begun, patience = self._clock(), self._patience(batch)
@@ -228,14 +226,22 @@ class Batcher:
                 results = await self._engines.run(model, items, wide=started.wide)
                 failed = False
             finally:
-                for group, entries in by_group(batch.entries).items():
-                    group.ended(tokens_of(entries))
+                members.ended()
                 if span is not None:
                     span.end(failed=failed)
         except Exception as error:  # whatever an engine raises concerns this batch alone
-            await self._failed(model, batch, error)
+            # Of a lost device the first is told as it is, not as Unavailable: who tries again would send to the next what broke it.
+            known = isinstance(error, DeviceLost) and self._engines.lost
+            members.fail(Unavailable(ENDING) if known else error)
+            await self._engines.failed(model, error)
         else:
-            await self._answer(batch, results, begun, started.wide)
+            if self._engines.lost:  # by another batch: what this one computed beside it is not to be believed either
+                members.fail(Unavailable(ENDING))
+                return
+            done = self._clock()
+            if members.deliver(results, begun, done):  # else the rate would be no batch's
+                self._learn(batch, done - begun, started.wide)
+            await self._engines.ran(model, results)
         finally:
             self._streams.end(started)
             self.heart.end(patience)
@@ -251,42 +257,7 @@ class Batcher:
         longest = max(entry.length for entry in batch.entries)
         return batch.padded / self._budgets[batch.entries[0].lane].tokens * (1 + longest / ATTENTION_LENGTH)
 
-    async def _answer(self, batch: Batch[Slot], outcomes: list[Outcome], started: float, wide: bool) -> None:
-        """Deliver what there is, and tell of a full memory those for whom there is nothing."""
-        if (
-            self._engines.lost
-        ):  # meanwhile, by another batch: what this one computed beside it is not to be believed either
-            self._refuse(batch, Unavailable(ENDING))
-            return
-        self._deliver(batch, outcomes, started, wide)
-        await self._engines.ran(batch.entries[0].lane.model, outcomes)
-
-    def _deliver(self, batch: Batch[Slot], outcomes: list[Outcome], started: float, wide: bool) -> None:
-        seconds, complete = self._clock() - started, True
-        for entry, outcome in zip(batch.entries, outcomes, strict=True):
-            group, place, _ = entry.value
-            if isinstance(outcome, DeviceFull):
-                group.fail(outcome)
-                complete = False
-            else:
-                group.results[place] = outcome
-        for group, entries in by_group(batch.entries).items():
-            group.infer_ns += int(seconds * 1e9)
-            group.queue_ns = max(group.queue_ns, int((started - entries[0].arrived) * 1e9))
-            group.delivered(len(entries))
-        if not complete:  # a rate that would be no batch's
-            return
+    def _learn(self, batch: Batch[Slot], seconds: float, wide: bool) -> None:
         first, count = batch.entries[0], len(batch.entries)
         self._lanes.ran(batch, seconds)
         self._observe(BatchReport(first.lane, first.priority, count, batch.total, batch.padded, seconds, wide))
-
-    def _refuse(self, batch: Batch[Slot], error: Exception) -> None:
-        for entry in batch.entries:
-            entry.value.group.fail(error)
-
-    async def _failed(self, model: str, batch: Batch[Slot], error: Exception) -> None:
-        """Fail the groups of a batch, and find out whether the engine is to blame."""
-        # Of a lost device the first is told as it is, not as Unavailable: a client that retries would send to the next what broke it.
-        known = isinstance(error, DeviceLost) and self._engines.lost
-        self._refuse(batch, Unavailable(ENDING) if known else error)
-        await self._engines.failed(model, error)

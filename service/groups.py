@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Iterable
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from headlight.errors import DeviceFull
 from headlight.runtime.items import EncodeItem, ItemResult
+from service.halving import Outcome
 from service.lanes import Entry
 from service.permits import Permit
 
@@ -19,30 +22,33 @@ class Answer(NamedTuple):
     """A group's results in the order of its items, and where its time went."""
 
     results: list[ItemResult]
-    queue_ns: int  # from arrival to the start of the last of its batches
-    infer_ns: int  # summed over the batches that carried its items
+    queue_ns: int  # from arrival to the start of the first of its batches
+    infer_ns: int  # from then until the last of them was done
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Group:
-    """A request's items, answered together: one future, however many items."""
+    """A request's items, answered together: one future, however many items. Times are seconds on the batcher's clock."""
 
     future: asyncio.Future[Answer]
     results: list[ItemResult | None]
     missing: int
-    queue_ns: int = 0
-    infer_ns: int = 0
+    arrived: float
+    first_begun: float = math.inf  # of its batches that have run
+    last_done: float = 0.0
     entries: list[Entry[Slot]] = dataclasses.field(default_factory=list)
     computing: int = 0  # tokens in an engine now
     kept: list[Permit] = dataclasses.field(default_factory=list)
     spans: RequestSpans | None = None
 
-    def delivered(self, count: int) -> None:
+    def delivered(self, count: int, begun: float, done: float) -> None:
         """So many more items have run, and `results` has what came of them, unless the group has failed."""
         self.missing -= count
+        self.first_begun, self.last_done = min(self.first_begun, begun), max(self.last_done, done)
         if self.missing == 0 and not self.future.done():
             results = [result for result in self.results if result is not None]
-            self.future.set_result(Answer(results, self.queue_ns, self.infer_ns))
+            queued, inferred = self.first_begun - self.arrived, self.last_done - self.first_begun
+            self.future.set_result(Answer(results, int(queued * 1e9), int(inferred * 1e9)))
 
     def fail(self, error: BaseException) -> None:
         if not self.future.done():
@@ -74,14 +80,40 @@ class Slot(NamedTuple):
     item: EncodeItem
 
 
-def by_group(entries: Iterable[Entry[Slot]]) -> dict[Group, list[Entry[Slot]]]:
-    """What each request has of a batch: what is done once for each is not done again for each of its texts."""
-    found: dict[Group, list[Entry[Slot]]] = {}
-    for entry in entries:
-        found.setdefault(entry.value.group, []).append(entry)
-    return found
+class Members:
+    """The requests that have a part in a batch. What is done once for each is not done again for each of its items."""
 
+    def __init__(self, entries: Sequence[Entry[Slot]]) -> None:
+        """Those of a batch, in its order."""
+        self._entries = entries
+        self._own: dict[Group, list[int]] = {}  # the lengths of what each has in it
+        for entry in entries:
+            self._own.setdefault(entry.value.group, []).append(entry.length)
 
-def tokens_of(entries: Iterable[Entry[Slot]]) -> int:
-    """Tokens, padding excluded."""
-    return sum([entry.length for entry in entries])
+    def begun(self) -> None:
+        """An engine has the batch."""
+        for group, lengths in self._own.items():
+            group.begun(sum(lengths))
+
+    def ended(self) -> None:
+        """It no longer has."""
+        for group, lengths in self._own.items():
+            group.ended(sum(lengths))
+
+    def fail(self, error: Exception) -> None:
+        for group in self._own:
+            group.fail(error)
+
+    def deliver(self, outcomes: Sequence[Outcome], begun: float, done: float) -> bool:
+        """Deliver what there is, and tell of a full memory those for whom there is nothing; False where it came to that."""
+        complete = True
+        for entry, outcome in zip(self._entries, outcomes, strict=True):
+            group, place, _ = entry.value
+            if isinstance(outcome, DeviceFull):
+                group.fail(outcome)
+                complete = False
+            else:
+                group.results[place] = outcome
+        for group, lengths in self._own.items():
+            group.delivered(len(lengths), begun, done)
+        return complete

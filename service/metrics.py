@@ -143,7 +143,11 @@ class Metrics:
         self._tokens = Counter("headlight_tokens", "Tokens encoded, padding excluded.", labels, registry=r)
         # By priority, for what waits in bulk would drown those who are waited for.
         self._stages = Histogram(
-            "headlight_stage_seconds", "Time of a request by stage.", [*labels, "stage"], buckets=SECONDS, registry=r
+            "headlight_stage_seconds",
+            "Time of a request by stage; queue: until the first of its batches begins, infer: until the last of them is done.",
+            [*labels, "stage"],
+            buckets=SECONDS,
+            registry=r,
         )
         self._output_bytes = Counter(
             "headlight_output_bytes", "Bytes of results computed, by output.", ["model", "output"], registry=r

@@ -79,6 +79,18 @@ async def test_what_is_left_of_a_failed_group_is_not_run() -> None:
     assert sum(map(len, setup.engine.batches)) < 20
 
 
+async def test_the_first_of_several_batches_ends_the_wait_and_the_last_the_work() -> None:
+    async with running(tokens=4) as setup:
+        setup.engine.gate.clear()
+        asking = asyncio.create_task(setup.submit(item(4), item(3)))
+        await setup.started()
+        setup.clock.now += 3
+        setup.engine.gate.set()
+        answer = await asking
+    assert len(setup.reports) == 2
+    assert (answer.queue_ns, answer.infer_ns) == (0, 3_000_000_000)
+
+
 async def test_times_and_reports() -> None:
     async with running(tokens=12) as setup:
         setup.engine.gate.clear()

@@ -66,7 +66,7 @@ async def test_what_is_computed_for_nobody_holds_its_permits_until_it_is_done() 
 
 async def test_of_two_batches_for_nobody_the_last_gives_back() -> None:
     admission = Admission(max_tokens=10, max_request_bytes=0, max_output_bytes=100)
-    group = Group(asyncio.get_running_loop().create_future(), [None, None], 2)
+    group = Group(asyncio.get_running_loop().create_future(), [None, None], 2, arrived=0.0)
     group.begun(4)
     group.begun(3)
     with admission.admit(10) as permit, admission.hold_output(100, "outputs.pooled", "") as held:

@@ -75,7 +75,7 @@ class Batcher:
             tracing: makes a span of each batch with a traced request.
             clock: seconds, monotonic.
         """
-        self._engines = Engines(engines, 2 * streams)  # threads: interactive batches do not wait for bulk
+        self._engines = Engines(engines, streams)
         self._budgets = budgets
         self.heart = Heartbeat(clock)
         self._lanes: Lanes[Slot] = Lanes(budgets, bulk_seconds=bulk_seconds)
@@ -223,7 +223,7 @@ class Batcher:
                 span = self._tracing.begin(batch, wide=started.wide)
             try:
                 items = [entry.value.item for entry in batch.entries]
-                results = await self._engines.run(model, items, wide=started.wide)
+                results = await self._engines.run(model, items, started.priority, wide=started.wide)
                 failed = False
             finally:
                 members.ended()

@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from headlight.errors import DeviceFull, DeviceLost, HeadlightError
+from headlight.priority import Priority
 from headlight.runtime.items import EncodeItem, ItemResult
 from headlight.runtime.values import Role
 from service.halving import Outcome, run_halved
 from service.lanes import LaneKey
-from service.threads import WorkerThreads
+from service.threads import COMPUTING, COMPUTING_BULK, WorkerThreads
 
 log = logging.getLogger("service.batcher")
 FAILURES_BEFORE_PROBE = 3  # batches in a row; one caller's bad luck is not yet a broken device
@@ -43,10 +44,14 @@ class Engines:
         lost: one of them is, and the process ends: nothing is answered any more.
     """
 
-    def __init__(self, engines: Mapping[str, Engine], threads: int) -> None:
-        """Nothing runs. `threads`: batches at once."""
+    def __init__(self, engines: Mapping[str, Engine], streams: int) -> None:
+        """Nothing runs. `streams`: batches of a priority at once."""
         self._engines = engines
-        self._threads = WorkerThreads(threads, "engine", behind=True)
+        # Where both compute on the same CPUs, what is waited for has three quarters of them.
+        self._threads: dict[Priority, WorkerThreads] = {
+            "interactive": WorkerThreads(streams, "engine", behind=COMPUTING),
+            "bulk": WorkerThreads(streams, "bulk", behind=COMPUTING_BULK),
+        }
         self._failures: dict[str, int] = dict.fromkeys(engines, 0)
         self.lost = False
 
@@ -54,10 +59,10 @@ class Engines:
         """Whether a batch of this lane can have all threads while others have those of a stream."""
         return lane.role in self._engines[lane.model].wide
 
-    async def run(self, model: str, items: Sequence[EncodeItem], *, wide: bool) -> list[Outcome]:
+    async def run(self, model: str, items: Sequence[EncodeItem], priority: Priority, *, wide: bool) -> list[Outcome]:
         """One batch. Raises whatever its engine does, but for a full memory; see `run_halved`."""
         run = functools.partial(self._engines[model].run, wide=wide)
-        return await self._threads.start(functools.partial(run_halved, run, items))
+        return await self._threads[priority].start(functools.partial(run_halved, run, items))
 
     async def ran(self, model: str, outcomes: Sequence[Outcome]) -> None:
         """Learn what came of a batch. Raises EngineLost as `failed` does."""
@@ -82,7 +87,7 @@ class Engines:
     async def _probe(self, model: str, error: Exception) -> None:
         log.warning("batches keep failing; probing the engine", extra={"event": "engine_probe", "model": model})
         try:
-            await self._threads.start(self._engines[model].probe)
+            await self._threads["interactive"].start(self._engines[model].probe)
         except DeviceFull:  # its memory still is, which is no illness
             pass
         except Exception as lost:
@@ -97,4 +102,5 @@ class Engines:
 
     def close(self) -> None:
         """Let each thread end once it has nothing to do."""
-        self._threads.close()
+        for threads in self._threads.values():
+            threads.close()

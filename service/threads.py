@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from service.heartbeat import Heartbeat
 
 T = TypeVar("T")
-NICE = 5  # a third of the share of a thread that stands in front
+# Steps of `nice` behind the threads that answer callers: five are a third of the share.
+COMPUTING, COMPUTING_BULK = 5, 10
 
 
 class WorkerThreads:
@@ -23,13 +24,13 @@ class WorkerThreads:
     An executor would do, and takes twice as long to hand over work and result: three locks and two futures for each.
     """
 
-    def __init__(self, count: int, name: str, *, behind: bool = False) -> None:
+    def __init__(self, count: int, name: str, *, behind: int = 0) -> None:
         """Start the threads; they end with the process, or after `close`.
 
         Args:
             count: of threads.
             name: of each, before its number.
-            behind: whether they stand behind all others: see `stand_behind`.
+            behind: how far they stand behind others: see `stand_behind`.
         """
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._count = count
@@ -102,20 +103,20 @@ class Threads:
 _Work = tuple[asyncio.AbstractEventLoop, asyncio.Future[Any], Callable[[], Any]]
 
 
-def stand_behind() -> None:
+def stand_behind(steps: int = COMPUTING) -> None:
     """From here on this thread, and all that it starts, get a CPU that several want less often than other threads.
 
     Those who compute have it nearly always. Whoever answers callers wants it for a moment, and should not wait for the
     end of another's turn, of some milliseconds, each time.
     """
     thread = threading.get_native_id()
-    os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + NICE)
+    os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + steps)
 
 
-def _serve(todo: queue.SimpleQueue[_Work | None], behind: bool) -> None:
+def _serve(todo: queue.SimpleQueue[_Work | None], behind: int) -> None:
     """Run what comes, until None does."""
     if behind:
-        stand_behind()
+        stand_behind(behind)
     while (task := todo.get()) is not None:
         loop, future, work = task
         try:

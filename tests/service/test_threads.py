@@ -7,12 +7,16 @@ import functools
 import os
 import threading
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
-from service.threads import NICE, Threads, WorkerThreads
+from headlight.priority import PRIORITIES
+from headlight.runtime.items import EncodeItem, ItemResult, Selection
+from service.engines import Engine, Engines
+from service.threads import COMPUTING, COMPUTING_BULK, Threads, WorkerThreads
 
 
 class Payload:
@@ -114,8 +118,24 @@ async def test_threads_that_compute_stand_behind_all_others() -> None:
         started = ThreadPoolExecutor(1).submit(lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
         return os.getpriority(os.PRIO_PROCESS, threading.get_native_id()), started.result()
 
-    for behind in (False, True):
+    for behind in (0, COMPUTING, COMPUTING_BULK):
         workers = WorkerThreads(1, "test", behind=behind)
-        assert await workers.start(priorities) == (min(here + NICE, 19) if behind else here,) * 2
+        assert await workers.start(priorities) == (min(here + behind, 19),) * 2
         workers.close()
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == here
+
+
+async def test_bulk_is_computed_behind_what_is_waited_for() -> None:
+    here, seen = os.getpriority(os.PRIO_PROCESS, threading.get_native_id()), list[int]()
+
+    def run(items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
+        seen.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        return [ItemResult()] * len(items)
+
+    engines = Engines({"m": Engine(run, lambda: None)}, 1)
+    items = [EncodeItem(np.zeros(1, dtype=np.int64), Selection())]
+    for priority in PRIORITIES:
+        assert await engines.run("m", items, priority, wide=False) == [ItemResult()]
+    engines.close()
+    expected = {"interactive": COMPUTING, "bulk": COMPUTING_BULK}
+    assert seen == [min(here + expected[priority], 19) for priority in PRIORITIES]

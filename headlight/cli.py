@@ -17,14 +17,8 @@ from typing import TypeVar
 
 import headlight
 from headlight import output, plot
-from headlight.errors import (
-    DeadlineExceeded,
-    HeadlightError,
-    InvalidInput,
-    Overloaded,
-    Unauthenticated,
-    Unavailable,
-)
+from headlight.advice import advice
+from headlight.errors import HeadlightError, InvalidInput
 from headlight.files import (
     OutputError,
     UsageError,
@@ -102,12 +96,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without the block characters still shows the numbers
+    arguments = argparse.Namespace()
     try:
-        arguments = parse(argv)
+        parse(argv, arguments)
         check_output(arguments)
         arguments.run(arguments)
     except (UsageError, OutputError, HeadlightError) as error:
-        say(" ".join(str(error).split()) if isinstance(error, OutputError) else advice(error, arguments.target))
+        say(advice(error, arguments))
         return 2 if isinstance(error, UsageError | InvalidInput) else 1
     except BrokenPipeError:
         return READER_LEFT
@@ -116,27 +111,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The arguments. Raises SystemExit, after its text is written, for --help, --version and wrong usage."""
+def parse(argv: Sequence[str] | None, arguments: argparse.Namespace) -> None:
+    """Fills in the arguments. Raises SystemExit, after its text is written, for --help, --version and wrong usage."""
     try:
-        return parser().parse_args(argv)
+        parser().parse_args(argv, arguments)
     except SystemExit:
         show("")
         raise
-
-
-def advice(error: UsageError | HeadlightError, target: str) -> str:
-    """An error on one line, with what to do about it."""
-    message = " ".join(str(error).split())
-    if isinstance(error, Unavailable):
-        return f"no answer from {target} ({message}); start a service there, or name another by --target or HEADLIGHT_TARGET"
-    if isinstance(error, Unauthenticated):
-        return f"{message}; give one by --token-file, HEADLIGHT_TOKEN_FILE or HEADLIGHT_TOKEN"
-    if isinstance(error, DeadlineExceeded):
-        return f"{message}; give more time by --timeout"
-    if isinstance(error, Overloaded) and error.retry_after_seconds is not None:
-        return f"{message}; try again in {error.retry_after_seconds:g} s"
-    return message
 
 
 def run_embed(arguments: argparse.Namespace) -> None:

@@ -13,7 +13,6 @@ from headlight.channel import seconds_left
 from headlight.convert import Input, Prompting, Reading, as_list
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings, TokenVectors
-from headlight.errors import InvalidInput
 from headlight.pieces import AttentionPiece, Pieces
 from headlight.results import Attention, AttentionMaps, Hidden, Occlusion, TokenList
 from headlight.spec import (
@@ -26,6 +25,7 @@ from headlight.spec import (
     TokensSpec,
     indices_of,
 )
+from headlight.wire_vectors import one_type
 from headlight.work import Pooled, Tokenized
 
 
@@ -74,9 +74,7 @@ class Client(Caller):
         Returns:
             float32 [N, D], or what the spec says; [0, D] for no inputs.
         """
-        if spec is not None and len(spec.dtypes) > 1:
-            raise InvalidInput("spec", "names several types, and one array has one; use encode_with_info(...).by_type")
-        return self.encode_with_info(texts, spec, head_mask=head_mask, **reading).vectors
+        return self.encode_with_info(texts, one_type(spec), head_mask=head_mask, **reading).vectors
 
     def encode_with_info(
         self,
@@ -89,7 +87,9 @@ class Client(Caller):
         """As `encode`, in any number of types, with the tokens of each input, what was cut off, and which weights answered."""
         deadline = self._deadline()
         described = self._describe(deadline)
-        work = Pooled(described, self._model, as_list(texts), spec or PooledSpec(), head_mask, reading)
+        work = Pooled(
+            described, self._model, as_list(texts), PooledSpec() if spec is None else spec, head_mask, reading
+        )
         return self._call(self._stub.Encode, work, deadline)
 
     def encode_tokens(
@@ -98,7 +98,9 @@ class Client(Caller):
         """The vector of each token: float32 [n, D] for an input of n, special ones included unless the spec says otherwise."""
         deadline = self._deadline()
         described = self._describe(deadline)
-        work = stream.bare_token_vectors(described, self._model, as_list(texts), spec or TokensSpec(), reading)
+        work = stream.bare_token_vectors(
+            described, self._model, as_list(texts), TokensSpec() if spec is None else spec, reading
+        )
         return self._stream(work, deadline)
 
     def token_vectors(
@@ -107,7 +109,9 @@ class Client(Caller):
         """As `encode_tokens`, with the tokens, and which of them the vectors are of."""
         deadline = self._deadline()
         described = self._describe(deadline)
-        work = stream.token_vectors(described, self._model, as_list(texts), spec or TokensSpec(), reading)
+        work = stream.token_vectors(
+            described, self._model, as_list(texts), TokensSpec() if spec is None else spec, reading
+        )
         return self._stream(work, deadline)
 
     def attend(self, text: Input, layers: IndicesLike = None, **reading: Unpack[Reading]) -> Attention:

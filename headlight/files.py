@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import shutil
@@ -13,6 +14,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from headlight.output import write_arrays
+
+STANDARD_INPUT = "standard input"
 
 
 class UsageError(Exception):
@@ -64,15 +67,23 @@ def read_content(has_texts: bool, file: str | None, what: str) -> tuple[str, str
         raise UsageError("give texts as arguments or by --file, not both")
     if file is None:
         if sys.stdin is None:
-            raise UsageError(f"standard input: is closed; give {what}, as arguments or by --file")
+            raise UsageError(f"{STANDARD_INPUT}: is closed; give {what}, as arguments or by --file")
         if sys.stdin.isatty():
             say(f"reading {what}, from the keyboard; end with Ctrl-D")
-        return "standard input", decode("standard input", sys.stdin.buffer.read())
+        return STANDARD_INPUT, decode(STANDARD_INPUT, sys.stdin.buffer.read())
     try:
         content = Path(file).read_bytes()
     except OSError as error:
         raise UsageError(f"{file}: cannot read it: {error.strerror or error}") from None
     return file, decode(file, content)
+
+
+def source(arguments: argparse.Namespace) -> str | None:
+    """Where texts are read from, by name; None: they are arguments, or there are none."""
+    if "file" not in arguments or arguments.file is not None:
+        return getattr(arguments, "file", None)
+    given = arguments.texts if "texts" in arguments else arguments.text is not None
+    return None if given else STANDARD_INPUT
 
 
 def decode(name: str, data: bytes) -> str:

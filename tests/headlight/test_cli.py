@@ -185,7 +185,7 @@ def test_a_picture_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch)
         (["embed", "a", "--format", "npz"], b"", "--out"),
         (["embed", ""], b"", "inputs[0].text: is empty"),
         (["attend", "word " * 50], b"", "inputs[0].text: has 52 tokens"),
-        (["attend", "a", "--layer", "9"], b"", "outputs.attention.layers[0]: is 9"),
+        (["attend", "a", "--layer", "9"], b"", "--layer: is 9; valid are -3 .. 2"),
         (["attend", "a", "--head", "9"], b"", "--head: head 9 is not here; there are 0 to 1"),
         (["attend", "a", "--html", "x.html", "--head", "2"], b"", "--head: head 2 is not here; there are 0 to 1"),
     ],

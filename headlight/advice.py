@@ -23,6 +23,8 @@ OPTIONS = {
     "outputs.pooled.dtypes": "--dtype",
     "prompt": "--prompt",
     "prompt_name": "--prompt-name",
+    "target": "--target",
+    "timeout": "--timeout",
 }
 INDEX = re.compile(r"\[(\d+)\]")
 

@@ -53,6 +53,10 @@ class Client(Caller):
         token_file: the same from a file, which is read again when it changes.
         concurrency: calls in flight at once for a list that needs several.
         options: gRPC channel arguments, over those of `headlight.channel`.
+
+    Raises:
+        InvalidInput: the target is empty, or the timeout is no number.
+        ValueError: the concurrency is no whole number from 1, or what is said of TLS and tokens cannot be used.
     """
 
     def encode(

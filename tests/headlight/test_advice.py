@@ -49,6 +49,12 @@ def test_options_have_their_own_names(
     assert (code, err[: len("headlight: " + says)]) == (2, "headlight: " + says)
 
 
+def test_options_of_the_connection_have_theirs_too(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, "", "info") == (2, "headlight: --target: is ''; name a service as \"host:port\"\n")
+    code, err = said(capsys, target, "info", "--timeout", "nan")
+    assert (code, err.startswith("headlight: --timeout: is nan; must be a number of seconds")) == (2, True), err
+
+
 @pytest.mark.parametrize("command", ["embed", "heads", "tokens"])
 def test_a_line_that_cannot_be_sent_or_is_refused_is_named(
     target: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str

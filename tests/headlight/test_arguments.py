@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headlight import AttentionSpec, Client, PooledSpec
+from headlight import AsyncClient, AttentionSpec, Client, PooledSpec
 from headlight.errors import InvalidInput
 from headlight.single import occlusion_request
 from headlight.spec import HiddenSpec
@@ -74,6 +74,22 @@ def test_a_spec_of_another_method_or_none_at_all_is_refused_by_name(client: Clie
         CALLS["AttentionSpec"](client, PooledSpec())
     with pytest.raises(InvalidInput, match=r"^spec: is a NoneType; must be a headlight\.AttentionSpec$"):
         CALLS["AttentionSpec"](client, None)
+
+
+@pytest.mark.parametrize("target", ["", " ", None])
+async def test_a_target_that_names_nothing_is_refused_before_grpc_tries_it(
+    target: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for make in (Client, AsyncClient):
+        with pytest.raises(InvalidInput, match=r'^target: is .*; name a service as "host:port"$'):
+            make(target)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), "5", np.float32("nan")])
+def test_a_timeout_that_is_no_number_is_refused_by_name(target: str, seconds: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^timeout: is .*; must be a number of seconds$"):
+        Client(target, timeout=seconds)
 
 
 @pytest.mark.parametrize("seconds", [1e10, float("inf")])

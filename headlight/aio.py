@@ -16,6 +16,7 @@ from headlight.channel import ClientBase, Options, Retries, seconds_left
 from headlight.convert import Input, Prompting, Reading, as_list, from_model
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings, TokenVectors
+from headlight.ending import end_async
 from headlight.errors import MixedWeights, Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight.pieces import AttentionPiece, Pieces
@@ -147,7 +148,7 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
                     for piece in pieces.receive(frame):
                         yield piece
         finally:
-            call.cancel()
+            await end_async(call, pieces.over)
         pieces.finish()
 
     async def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
@@ -246,5 +247,5 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
                     retries.reset()
                 await asyncio.sleep(retries.delay(error))
             finally:
-                call.cancel()
+                await end_async(call, work.over)
         return work.result()

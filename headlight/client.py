@@ -13,6 +13,7 @@ from headlight.channel import seconds_left
 from headlight.convert import Input, Prompting, Reading, as_list
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings, TokenVectors
+from headlight.ending import end
 from headlight.pieces import AttentionPiece, Pieces
 from headlight.results import Attention, AttentionMaps, Hidden, Occlusion, TokenList
 from headlight.spec import (
@@ -166,7 +167,7 @@ class Client(Caller):
                 for frame in call:
                     yield from pieces.receive(frame)
         finally:
-            call.cancel()
+            end(call, pieces.over)
         pieces.finish()
 
     def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:

@@ -55,6 +55,7 @@ class Pieces:
         self._layout: Layout | None = None
         self._covered = Coverage()
         self._complete = False
+        self.over = False  # whether nothing more comes on the stream: the request was refused
 
     def receive(self, frame: pb.EncodeStreamResponse) -> Iterator[AttentionPiece]:
         """The pieces of the next frame.
@@ -64,6 +65,7 @@ class Pieces:
         """
         kind = frame.WhichOneof("frame")
         if kind == "error":
+            self.over = True
             raise error_of_status(frame.error, 0)
         if self._complete:
             raise malformed(f"a frame of kind {kind!r} behind the last")

@@ -16,7 +16,8 @@ from headlight.channel import ClientBase, Options, Retries, seconds_left
 from headlight.convert import Input, Prompting, Reading, as_list, from_model
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings, TokenVectors
-from headlight.errors import InvalidInput, MixedWeights, Overloaded, Unavailable
+from headlight.ending import end_async
+from headlight.errors import MixedWeights, Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight.pieces import AttentionPiece, Pieces
 from headlight.results import Attention, AttentionMaps, Hidden, Occlusion, TokenList
@@ -30,6 +31,7 @@ from headlight.spec import (
     TokensSpec,
     indices_of,
 )
+from headlight.wire_vectors import one_type
 from headlight.work import Pooled, RequestT, ResponseT, ResultT, Tokenized, UnaryWork
 
 
@@ -74,9 +76,7 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
         **reading: Unpack[Reading],
     ) -> NDArray[Any]:
         """Pooled vectors, float32 [N, D] unless a spec says otherwise; see `Client.encode`."""
-        if spec is not None and len(spec.dtypes) > 1:
-            raise InvalidInput("spec", "names several types, and one array has one; use encode_with_info(...).by_type")
-        return (await self.encode_with_info(texts, spec, head_mask=head_mask, **reading)).vectors
+        return (await self.encode_with_info(texts, one_type(spec), head_mask=head_mask, **reading)).vectors
 
     async def encode_with_info(
         self,
@@ -89,7 +89,9 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
         """Pooled vectors, token counts and origin; see `Client.encode_with_info`."""
         deadline = self._deadline()
         described = await self._describe(deadline)
-        work = Pooled(described, self._model, as_list(texts), spec or PooledSpec(), head_mask, reading)
+        work = Pooled(
+            described, self._model, as_list(texts), PooledSpec() if spec is None else spec, head_mask, reading
+        )
         return await self._call(self._stub.Encode, work, deadline)
 
     async def encode_tokens(
@@ -98,7 +100,9 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
         """The vectors of tokens, [n, D] for each input; see `Client.encode_tokens`."""
         deadline = self._deadline()
         described = await self._describe(deadline)
-        work = stream.bare_token_vectors(described, self._model, as_list(texts), spec or TokensSpec(), reading)
+        work = stream.bare_token_vectors(
+            described, self._model, as_list(texts), TokensSpec() if spec is None else spec, reading
+        )
         return await self._stream(work, deadline)
 
     async def token_vectors(
@@ -107,7 +111,9 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
         """The same with the tokens, and which of them the vectors are of; see `Client.token_vectors`."""
         deadline = self._deadline()
         described = await self._describe(deadline)
-        work = stream.token_vectors(described, self._model, as_list(texts), spec or TokensSpec(), reading)
+        work = stream.token_vectors(
+            described, self._model, as_list(texts), TokensSpec() if spec is None else spec, reading
+        )
         return await self._stream(work, deadline)
 
     async def attend(self, text: Input, layers: IndicesLike = None, **reading: Unpack[Reading]) -> Attention:
@@ -142,7 +148,7 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
                     for piece in pieces.receive(frame):
                         yield piece
         finally:
-            call.cancel()
+            await end_async(call, pieces.over)
         pieces.finish()
 
     async def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
@@ -241,5 +247,5 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
                     retries.reset()
                 await asyncio.sleep(retries.delay(error))
             finally:
-                call.cancel()
+                await end_async(call, work.over)
         return work.result()

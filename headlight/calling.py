@@ -13,6 +13,7 @@ from headlight import stream
 from headlight.channel import BLOCKING_CONFIG, ClientBase, Options, Retries, seconds_left
 from headlight.convert import from_model
 from headlight.description import ModelDescription
+from headlight.ending import end
 from headlight.errors import MixedWeights, Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight.work import RequestT, ResponseT, ResultT, UnaryWork
@@ -96,7 +97,7 @@ class Caller(ClientBase[grpc.Channel]):
                     retries.reset()
                 time.sleep(retries.delay(error))
             finally:
-                call.cancel()
+                end(call, work.over)
         return work.result()
 
 

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 import grpc
 
 from headlight.access import PathLike, access
+from headlight.arguments import check_arguments
 from headlight.description import ModelDescription
 from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, Overloaded
 from headlight.pb.headlight_pb2_grpc import HeadlightServiceStub
@@ -119,8 +120,7 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         concurrency: int = 4,
         options: Options = (),
     ) -> None:
-        if concurrency < 1:
-            raise ValueError("concurrency: must be at least 1")
+        check_arguments(target, timeout, concurrency)
         if tls_server_name is not None:
             options = (("grpc.ssl_target_name_override", tls_server_name), *options)
         config: tuple[str, Any] = ("grpc.service_config", json.dumps(self._service_config))

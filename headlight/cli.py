@@ -1,7 +1,8 @@
 """The command line: `headlight embed|attend|heads|tokens|info`.
 
-Exit codes: 0 done, 1 the service failed, is away, or does not know the token or the model (another time it may), 2 wrong usage
-or input (the same command can never succeed), 130 interrupted, 141 the reader of the output left.
+Exit codes: 0 done, 1 the service failed, is away, or does not know the token or the model, or the output could not be written after
+all, as on a full disk (another time it may), 2 wrong usage or input (the same command can never succeed), 130 interrupted, 141 the
+reader of the output left.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,15 +17,20 @@ from typing import TypeVar
 
 import headlight
 from headlight import output, plot
-from headlight.errors import (
-    DeadlineExceeded,
-    HeadlightError,
-    InvalidInput,
-    Overloaded,
-    Unauthenticated,
-    Unavailable,
+from headlight.advice import advice
+from headlight.errors import HeadlightError, InvalidInput
+from headlight.files import (
+    OutputError,
+    UsageError,
+    read_lines,
+    read_whole,
+    say,
+    screen,
+    show,
+    write_archive,
+    write_text,
+    written,
 )
-from headlight.files import UsageError, guarded, read_lines, read_whole, screen, write_archive, write_text
 from headlight.heads_command import add_heads
 from headlight.options import (
     add_priority,
@@ -33,9 +38,10 @@ from headlight.options import (
     add_texts,
     add_truncate,
     add_vectors,
-    check_format,
+    check_output,
     command,
     connect,
+    draws_alone,
     pooled_spec,
     reading,
 )
@@ -87,46 +93,40 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command. Returns the exit code; every error is one line on standard error."""
-    arguments = parser().parse_args(argv)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without the block characters still shows the numbers
+    arguments = argparse.Namespace()
     try:
+        parse(argv, arguments)
+        check_output(arguments)
         arguments.run(arguments)
-        sys.stdout.flush()
-    except (UsageError, HeadlightError) as error:
-        print(f"headlight: {advice(error, arguments.target)}", file=sys.stderr)
+    except (UsageError, OutputError, HeadlightError) as error:
+        say(advice(error, arguments))
         return 2 if isinstance(error, UsageError | InvalidInput) else 1
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains when it flushes
         return READER_LEFT
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
 
 
-def advice(error: UsageError | HeadlightError, target: str) -> str:
-    """An error on one line, with what to do about it."""
-    message = " ".join(str(error).split())
-    if isinstance(error, Unavailable):
-        return f"no answer from {target} ({message}); start a service there, or name another by --target or HEADLIGHT_TARGET"
-    if isinstance(error, Unauthenticated):
-        return f"{message}; give one by --token-file, HEADLIGHT_TOKEN_FILE or HEADLIGHT_TOKEN"
-    if isinstance(error, DeadlineExceeded):
-        return f"{message}; give more time by --timeout"
-    if isinstance(error, Overloaded) and error.retry_after_seconds is not None:
-        return f"{message}; try again in {error.retry_after_seconds:g} s"
-    return message
+def parse(argv: Sequence[str] | None, arguments: argparse.Namespace) -> None:
+    """Fills in the arguments. Raises SystemExit, after its text is written, for --help, --version and wrong usage."""
+    try:
+        parser().parse_args(argv, arguments)
+    except SystemExit:
+        show("")
+        raise
 
 
 def run_embed(arguments: argparse.Namespace) -> None:
     """`headlight embed`."""
-    check_format(arguments)
     spec, texts = pooled_spec(arguments), read_lines(arguments.texts, arguments.file)
     with connect(arguments) as client:
         embeddings = client.encode_with_info(texts, spec, **reading(arguments))
     if embeddings.truncated.any():
-        print(f"headlight: {embeddings.truncated.sum()} of {len(texts)} texts were cut", file=sys.stderr)
+        say(f"{embeddings.truncated.sum()} of {len(texts)} texts were cut")
     if arguments.format == "npz":
         write_archive(output.embeddings_arrays(embeddings), arguments.out)
     else:
@@ -136,8 +136,7 @@ def run_embed(arguments: argparse.Namespace) -> None:
 
 def run_attend(arguments: argparse.Namespace) -> None:
     """`headlight attend`."""
-    check_format(arguments)
-    if arguments.png and not plot.is_available():
+    if arguments.png is not None and not plot.is_available():
         raise UsageError("--png needs matplotlib: pip install 'headlight[plot]'")
     text = read_whole(arguments.text, arguments.file)
     layers = None if arguments.layer is None else [arguments.layer]
@@ -160,7 +159,7 @@ def run_attend(arguments: argparse.Namespace) -> None:
 def write_page(arguments: argparse.Namespace, attention: headlight.Attention, text: str) -> None:
     """The page, opened at the head asked for."""
     page = refused("--html", functools.partial(attention_page, attention, text, head=arguments.head))
-    guarded(arguments.html, "write", lambda: Path(arguments.html).write_text(page, encoding="utf-8"))
+    written(arguments.html, lambda: Path(arguments.html).write_text(page, encoding="utf-8"))
 
 
 def show_attention(arguments: argparse.Namespace, attention: headlight.Attention, text: str) -> None:
@@ -168,12 +167,12 @@ def show_attention(arguments: argparse.Namespace, attention: headlight.Attention
     head, single = arguments.head, len(attention.layers) == 1
     if arguments.png:
         draw = functools.partial(plot.plot_attention, attention, arguments.png, head=head, text=text)
-        refused("--png", functools.partial(guarded, arguments.png, "write", draw))
+        refused("--png", functools.partial(written, arguments.png, draw))
     if arguments.format == "npz":
         write_archive(output.attention_arrays(attention, head), arguments.out)
     elif arguments.format == "json":
         write_text(output.attention_json(attention, head), arguments.out)
-    elif arguments.format == "text" or not (arguments.png or arguments.html):
+    elif not draws_alone(arguments):
         width, colour = screen(arguments.out)
         write_text(output.attention_text(attention, text, head, not single, width, colour), arguments.out)
 

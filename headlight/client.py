@@ -13,7 +13,7 @@ from headlight.channel import seconds_left
 from headlight.convert import Input, Prompting, Reading, as_list
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings, TokenVectors
-from headlight.errors import InvalidInput
+from headlight.ending import end
 from headlight.pieces import AttentionPiece, Pieces
 from headlight.results import Attention, AttentionMaps, Hidden, Occlusion, TokenList
 from headlight.spec import (
@@ -26,6 +26,7 @@ from headlight.spec import (
     TokensSpec,
     indices_of,
 )
+from headlight.wire_vectors import one_type
 from headlight.work import Pooled, Tokenized
 
 
@@ -53,6 +54,10 @@ class Client(Caller):
         token_file: the same from a file, which is read again when it changes.
         concurrency: calls in flight at once for a list that needs several.
         options: gRPC channel arguments, over those of `headlight.channel`.
+
+    Raises:
+        InvalidInput: the target is empty, or the timeout is no number.
+        ValueError: the concurrency is no whole number from 1, or what is said of TLS and tokens cannot be used.
     """
 
     def encode(
@@ -74,9 +79,7 @@ class Client(Caller):
         Returns:
             float32 [N, D], or what the spec says; [0, D] for no inputs.
         """
-        if spec is not None and len(spec.dtypes) > 1:
-            raise InvalidInput("spec", "names several types, and one array has one; use encode_with_info(...).by_type")
-        return self.encode_with_info(texts, spec, head_mask=head_mask, **reading).vectors
+        return self.encode_with_info(texts, one_type(spec), head_mask=head_mask, **reading).vectors
 
     def encode_with_info(
         self,
@@ -89,7 +92,9 @@ class Client(Caller):
         """As `encode`, in any number of types, with the tokens of each input, what was cut off, and which weights answered."""
         deadline = self._deadline()
         described = self._describe(deadline)
-        work = Pooled(described, self._model, as_list(texts), spec or PooledSpec(), head_mask, reading)
+        work = Pooled(
+            described, self._model, as_list(texts), PooledSpec() if spec is None else spec, head_mask, reading
+        )
         return self._call(self._stub.Encode, work, deadline)
 
     def encode_tokens(
@@ -98,7 +103,9 @@ class Client(Caller):
         """The vector of each token: float32 [n, D] for an input of n, special ones included unless the spec says otherwise."""
         deadline = self._deadline()
         described = self._describe(deadline)
-        work = stream.bare_token_vectors(described, self._model, as_list(texts), spec or TokensSpec(), reading)
+        work = stream.bare_token_vectors(
+            described, self._model, as_list(texts), TokensSpec() if spec is None else spec, reading
+        )
         return self._stream(work, deadline)
 
     def token_vectors(
@@ -107,7 +114,9 @@ class Client(Caller):
         """As `encode_tokens`, with the tokens, and which of them the vectors are of."""
         deadline = self._deadline()
         described = self._describe(deadline)
-        work = stream.token_vectors(described, self._model, as_list(texts), spec or TokensSpec(), reading)
+        work = stream.token_vectors(
+            described, self._model, as_list(texts), TokensSpec() if spec is None else spec, reading
+        )
         return self._stream(work, deadline)
 
     def attend(self, text: Input, layers: IndicesLike = None, **reading: Unpack[Reading]) -> Attention:
@@ -158,7 +167,7 @@ class Client(Caller):
                 for frame in call:
                     yield from pieces.receive(frame)
         finally:
-            call.cancel()
+            end(call, pieces.over)
         pieces.finish()
 
     def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:

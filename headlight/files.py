@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from numpy.typing import NDArray
 
 from headlight.output import write_arrays
 
-T = TypeVar("T")
+STANDARD_INPUT = "standard input"
 
 
 class UsageError(Exception):
     """What was asked cannot be done; the message says what to change."""
+
+
+class OutputError(Exception):
+    """What was asked was done, and could not be written where it seemed that it could, as on a full disk: another time it may."""
+
+
+def say(message: str) -> None:
+    """One line on standard error, where there is one that can be written."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"headlight: {message}\n")
 
 
 def read_lines(texts: Sequence[str], file: str | None) -> list[str]:
@@ -53,10 +66,24 @@ def read_content(has_texts: bool, file: str | None, what: str) -> tuple[str, str
     if has_texts:
         raise UsageError("give texts as arguments or by --file, not both")
     if file is None:
+        if sys.stdin is None:
+            raise UsageError(f"{STANDARD_INPUT}: is closed; give {what}, as arguments or by --file")
         if sys.stdin.isatty():
-            sys.stderr.write(f"headlight: reading {what}, from the keyboard; end with Ctrl-D\n")
-        return "standard input", decode("standard input", sys.stdin.buffer.read())
-    return file, decode(file, guarded(file, "read", Path(file).read_bytes))
+            say(f"reading {what}, from the keyboard; end with Ctrl-D")
+        return STANDARD_INPUT, decode(STANDARD_INPUT, sys.stdin.buffer.read())
+    try:
+        content = Path(file).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file}: cannot read it: {error.strerror or error}") from None
+    return file, decode(file, content)
+
+
+def source(arguments: argparse.Namespace) -> str | None:
+    """Where texts are read from, by name; None: they are arguments, or there are none."""
+    if "file" not in arguments or arguments.file is not None:
+        return getattr(arguments, "file", None)
+    given = arguments.texts if "texts" in arguments else arguments.text is not None
+    return None if given else STANDARD_INPUT
 
 
 def decode(name: str, data: bytes) -> str:
@@ -71,9 +98,24 @@ def write_text(text: str, out: str | None) -> None:
     """To a file, or to standard output; with a newline at the end, unless there is no text at all."""
     ended = f"{text}\n" if text else ""
     if out is None:
-        sys.stdout.write(ended)
+        show(ended)
     else:
-        guarded(out, "write", lambda: Path(out).write_text(ended, encoding="utf-8"))
+        written(out, lambda: Path(out).write_text(ended, encoding="utf-8"))
+
+
+def show(text: str) -> None:
+    """To standard output at once, with all that was written before. A reader that left raises BrokenPipeError."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        # What is left in the buffer, the interpreter would try to write again when it ends, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise OutputError(f"standard output: cannot write it: {error.strerror or error}") from None
 
 
 def write_archive(arrays: Mapping[str, NDArray[Any]], out: str) -> None:
@@ -83,15 +125,34 @@ def write_archive(arrays: Mapping[str, NDArray[Any]], out: str) -> None:
         with Path(out).open("wb") as file:
             write_arrays(arrays, file)
 
-    guarded(out, "write", write)
+    written(out, write)
 
 
-def guarded(name: str, verb: str, action: Callable[[], T]) -> T:
-    """Runs an action on a file. Raises UsageError where the system refuses it."""
+def written(name: str, action: Callable[[], object]) -> None:
+    """Runs what writes a file that `check_writable` let pass. Raises OutputError where the system refuses it now."""
     try:
-        return action()
+        action()
+    except BrokenPipeError:
+        raise  # a named pipe, whose reader left
     except OSError as error:
-        raise UsageError(f"{name}: cannot {verb} it: {error.strerror or error}") from None
+        raise OutputError(f"{name}: cannot write it: {error.strerror or error}") from None
+
+
+def check_writable(option: str, name: str) -> None:
+    """Looks whether a file can be written, and leaves it as it is. Raises UsageError where it never can."""
+    if not name:
+        raise UsageError(f"{option}: is empty; name a file")
+    folder = os.path.dirname(os.path.realpath(name))  # of what a link points to, which opening it would make
+    if os.path.isdir(name) or name.endswith(os.sep):
+        problem = "it is a folder; name a file"
+    elif os.path.exists(name):
+        problem = "" if os.access(name, os.W_OK) else "it may not be changed"
+    elif not os.path.isdir(folder):
+        problem = f"there is no folder {folder}"
+    else:
+        problem = "" if os.access(folder, os.W_OK | os.X_OK) else f"the folder {folder} may not be changed"
+    if problem:
+        raise UsageError(f"{name}: cannot write it: {problem}")
 
 
 def screen(out: str | None, environ: Mapping[str, str] = os.environ) -> tuple[int, bool]:

@@ -20,7 +20,6 @@ from headlight.options import (
     add_prompt,
     add_texts,
     add_truncate,
-    check_format,
     command,
     connect,
     reading,
@@ -49,7 +48,6 @@ def add_heads(commands: Any) -> None:
 
 def run_heads(arguments: argparse.Namespace) -> None:
     """`headlight heads`."""
-    check_format(arguments)
     texts = read_lines(arguments.texts, arguments.file)
     with connect(arguments) as client:
         analysis = analyse(client, texts, ablate=arguments.importance, **reading(arguments))

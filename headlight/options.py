@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from headlight.client import Client
 from headlight.convert import Reading
-from headlight.files import UsageError
+from headlight.files import UsageError, check_writable
 from headlight.priority import PRIORITIES, Priority
 from headlight.spec import VECTOR_BITS, PooledSpec
 
@@ -141,7 +142,19 @@ def connect(arguments: argparse.Namespace) -> Client:
         raise UsageError(f"cannot connect: {error}") from None
 
 
-def check_format(arguments: argparse.Namespace) -> None:
+def check_output(arguments: argparse.Namespace) -> None:
     """Refuses what could not be written, before the service works for it."""
-    if arguments.format == "npz" and not arguments.out:
+    if arguments.format == "npz" and arguments.out is None:
         raise UsageError("--format npz is binary: name a file by --out")
+    for option in ("out", "png", "html"):
+        name = getattr(arguments, option, None)
+        if name is not None:
+            check_writable(f"--{option}", name)
+    if arguments.out is None and sys.stdout is None and not draws_alone(arguments):
+        raise UsageError("standard output: is closed; name a file by --out")
+
+
+def draws_alone(arguments: argparse.Namespace) -> bool:
+    """Whether nothing is asked for but a picture or a page."""
+    drawn = getattr(arguments, "png", None) is not None or getattr(arguments, "html", None) is not None
+    return drawn and arguments.format is None

@@ -45,16 +45,17 @@ class Pieces:
         Raises:
             InvalidInput: the spec's rows do not stand by themselves (uint8, top_k), or an argument is none that can be sent.
         """
+        outputs = pb.Outputs(attention=attention_output(spec))
         if spec.dtype == "uint8" or spec.top_k is not None:
             raise InvalidInput(
                 "attention", "with uint8 or top_k comes in two parts; use `attention`, or leave these out"
             )
-        outputs = pb.Outputs(attention=attention_output(spec))
         encode = encode_request(name, [to_input(text, "text")], outputs, reading)
         self.request = pb.EncodeStreamRequest(id=REQUEST_ID, encode=encode)
         self._layout: Layout | None = None
         self._covered = Coverage()
         self._complete = False
+        self.over = False  # whether nothing more comes on the stream: the request was refused
 
     def receive(self, frame: pb.EncodeStreamResponse) -> Iterator[AttentionPiece]:
         """The pieces of the next frame.
@@ -64,6 +65,7 @@ class Pieces:
         """
         kind = frame.WhichOneof("frame")
         if kind == "error":
+            self.over = True
             raise error_of_status(frame.error, 0)
         if self._complete:
             raise malformed(f"a frame of kind {kind!r} behind the last")

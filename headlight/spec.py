@@ -214,6 +214,12 @@ def indices_of(field: str, indices: IndicesLike) -> Indices:
     return tuple(found)
 
 
+def check_kind(spec: object, kind: type) -> None:
+    """Raises InvalidInput where a spec is of another kind than the method takes, or none."""
+    if not isinstance(spec, kind):
+        raise InvalidInput("spec", f"is a {type(spec).__name__}; must be a headlight.{kind.__name__}")
+
+
 def check_name(field: str, name: str, names: Iterable[str]) -> None:
     """Raises InvalidInput where a name is none of those there are."""
     names = tuple(names)

@@ -41,6 +41,8 @@ ERROR_CLASSES: dict[grpc.StatusCode, type[HeadlightError]] = {
     grpc.StatusCode.UNKNOWN: EngineError,
 }
 
+# The service's words for a queue that may outlast the caller's deadline.
+TOO_LATE = "the deadline is in"
 # gRPC's own words, and its own use of RESOURCE_EXHAUSTED, for what no waiting makes smaller.
 TOO_LARGE = "message larger than max"
 BY_NUMBER = {cast("tuple[int, str]", code.value)[0]: code for code in grpc.StatusCode}
@@ -93,11 +95,14 @@ def make_error(code: grpc.StatusCode, message: str, retry_after: float | None, f
 
 
 def invalid_input(message: str, first_input: int) -> InvalidInput:
-    """Takes "inputs[3].text: is empty" apart and counts 3 from `first_input`: callers know of no splitting."""
+    """Takes "inputs[3].text: is empty" apart and counts 3 from `first_input`: callers know of no splitting. Nor of `prompt_text`."""
     match = FIELD.fullmatch(message)
     if match is None:
         return InvalidInput("", message or "refused without a reason")
     field = INPUT_INDEX.sub(lambda index: str(int(index[0]) + first_input), match["field"])
+    if field in ("prompt_text", "prompt_name"):
+        # The clients' keyword is `prompt`.
+        return InvalidInput(field.replace("_text", ""), match["problem"].replace("use prompt_text", "use prompt"))
     return InvalidInput(field, match["problem"])
 
 

@@ -82,6 +82,7 @@ class Streamed(Generic[ResultT]):
         self._head_mask = to_head_mask(model, head_mask)
         self._origin = Origin()
         self._results: dict[int, ResultT] = {}
+        self.over = False  # whether nothing more comes on this stream: all else was answered when a request was refused
 
     @property
     def unanswered(self) -> int:
@@ -93,7 +94,7 @@ class Streamed(Generic[ResultT]):
 
         Each has its index as id. gRPC draws them from another thread; they cannot fail, being converted before.
         """
-        left = [int(at) for at in self._assemblies]
+        left, self.over = [int(at) for at in self._assemblies], False
         self._assemblies = {str(at): Assembly(len(self._parts[at]), self._max_bytes) for at in left}
         return map(self._request, left)
 
@@ -115,6 +116,7 @@ class Streamed(Generic[ResultT]):
             raise malformed("a frame for a request that was not made, or is answered already")
         part = self._parts[int(frame.id)]
         if frame.WhichOneof("frame") == "error":
+            self.over = self.unanswered == 1
             raise error_of_status(frame.error, part.start)
         answer = assembly.receive(frame)
         if answer is not None:

@@ -23,6 +23,7 @@ from headlight.spec import (
     Span,
     TokenChoice,
     Unit,
+    check_kind,
     check_name,
 )
 
@@ -122,35 +123,37 @@ def attention_output(spec: AttentionSpec) -> pb.AttentionOutput:
     """The message of a wish.
 
     Raises:
-        InvalidInput: a value is none that the contract knows, or does not fit its type; naming the field and what fits.
+        InvalidInput: a value is none that the contract knows, or does not fit its type; naming the field and what fits. Or it is
+            no AttentionSpec.
     """
+    check_kind(spec, AttentionSpec)
     field = "outputs.attention"
     message = pb.AttentionOutput(
-        reduce=[_number(f"{field}.reduce", REDUCTIONS, name) for name in spec.reduce],
+        reduce=[number_of(f"{field}.reduce", REDUCTIONS, name) for name in spec.reduce],
         queries=selector_of(f"{field}.queries", spec.queries),
         keys=selector_of(f"{field}.keys", spec.keys),
-        unit=_number(f"{field}.unit", UNITS, spec.unit),
-        dtype=_number(f"{field}.dtype", NUMBERS, spec.dtype),
+        unit=number_of(f"{field}.unit", UNITS, spec.unit),
+        dtype=number_of(f"{field}.dtype", NUMBERS, spec.dtype),
     )
-    with _must(f"{field}.layers", WHOLE_NUMBERS):
+    with must(f"{field}.layers", WHOLE_NUMBERS):
         message.layers.extend(_singles(spec.layers))
         message.layer_runs.extend(_runs(spec.layers))
-    with _must(f"{field}.heads", WHOLE_NUMBERS):
+    with must(f"{field}.heads", WHOLE_NUMBERS):
         message.heads.extend(_singles(spec.heads))
         message.head_runs.extend(_runs(spec.heads))
-    with _must(f"{field}.pairs", "be a list of (layer, head), two whole numbers each"):
+    with must(f"{field}.pairs", "be a list of (layer, head), two whole numbers each"):
         message.pairs.extend(pb.LayerHead(layer=layer, head=head) for layer, head in spec.pairs)
-    with _must(f"{field}.spans", f"be Spans, each with {SPAN}"):
+    with must(f"{field}.spans", f"be Spans, each with {SPAN}"):
         message.spans.extend(map(_text_span, spec.spans))
-    with _must(f"{field}.scores", "be True or False"):
+    with must(f"{field}.scores", "be True or False"):
         message.scores = spec.scores
-    with _must(f"{field}.drop_special", "be True or False"):
+    with must(f"{field}.drop_special", "be True or False"):
         message.drop_special = spec.drop_special
     if spec.top_k is not None:
-        with _must(f"{field}.top_k", "be a whole number from 1 to 4294967295"):
+        with must(f"{field}.top_k", "be a whole number from 1 to 4294967295"):
             message.top_k = spec.top_k
     if spec.max_bytes is not None:
-        with _must(f"{field}.max_bytes", "be a whole number from 0"):
+        with must(f"{field}.max_bytes", "be a whole number from 0"):
             message.max_bytes = spec.max_bytes
     return message
 
@@ -159,9 +162,9 @@ def hidden_output(spec: HiddenSpec) -> pb.HiddenOutput:
     """The same of hidden states. Raises InvalidInput as `attention_output`."""
     field = "outputs.hidden"
     message = pb.HiddenOutput(
-        tokens=selector_of(f"{field}.tokens", spec.tokens), dtype=_number(f"{field}.dtype", NUMBERS, spec.dtype)
+        tokens=selector_of(f"{field}.tokens", spec.tokens), dtype=number_of(f"{field}.dtype", NUMBERS, spec.dtype)
     )
-    with _must(f"{field}.layers", WHOLE_NUMBERS):
+    with must(f"{field}.layers", WHOLE_NUMBERS):
         message.layers.extend(_singles(spec.layers))
         message.layer_runs.extend(_runs(spec.layers))
     return message
@@ -192,14 +195,14 @@ def known(field: str, names: Mapping[int, T], number: int) -> T:
     return names[number]
 
 
-def _number(field: str, numbers: Mapping[NameT, T], name: NameT) -> T:
+def number_of(field: str, numbers: Mapping[NameT, T], name: NameT) -> T:
     """The contract's number for a name. Raises InvalidInput for any other, with those there are."""
     check_name(field, name, numbers)
     return numbers[name]
 
 
 @contextlib.contextmanager
-def _must(field: str, remedy: str) -> Iterator[None]:
+def must(field: str, remedy: str) -> Iterator[None]:
     """Raises InvalidInput, saying what a field must be, where a message does not take the value."""
     try:
         yield
@@ -234,12 +237,12 @@ def token_choice(field: str, selector: pb.TokenSelector) -> TokenChoice:
 def selector_of(field: str, choice: TokenChoice) -> pb.TokenSelector | None:
     """The selector of a choice; None: all tokens. Raises InvalidInput for what is none."""
     if isinstance(choice, str):
-        named = _number(field, NAMED, choice)
+        named = number_of(field, NAMED, choice)
         return None if choice == "all" else pb.TokenSelector(named=named)
     if isinstance(choice, Span):
-        with _must(field, f"have {SPAN}"):
+        with must(field, f"have {SPAN}"):
             return pb.TokenSelector(span=_text_span(choice))
-    with _must(field, f"be one of {', '.join(NAMED)}, a list of whole numbers, or a Span"):
+    with must(field, f"be one of {', '.join(NAMED)}, a list of whole numbers, or a Span"):
         return pb.TokenSelector(indices=pb.TokenIndices(indices=choice))
 
 

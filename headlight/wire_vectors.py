@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
-from headlight.spec import PooledSpec, RowType, TokensSpec, VectorType
-from headlight.wire import known
+from headlight.spec import PooledSpec, RowType, TokensSpec, VectorType, check_kind
+from headlight.wire import known, must, number_of
 
 VECTOR_TYPES: Mapping[VectorType, pb.DataType] = {
     "float32": pb.DATA_TYPE_FLOAT32,
@@ -56,29 +56,50 @@ def pooled_output(spec: PooledSpec) -> pb.PooledOutput:
     """The message of a wish.
 
     Raises:
-        InvalidInput: a value is none that the contract knows, or does not fit its type.
+        InvalidInput: a value is none that the contract knows, or does not fit its type; naming the field and what fits. Or it is
+            no PooledSpec.
     """
-    try:
-        message = pb.PooledOutput(dtypes=[VECTOR_TYPES[dtype] for dtype in spec.dtypes])
-        if spec.dimensions is not None:
+    check_kind(spec, PooledSpec)
+    field, message = "outputs.pooled", pb.PooledOutput()
+    given: object = spec.dtypes
+    if isinstance(given, str):
+        raise InvalidInput(f"{field}.dtypes", f"is a text; must be a tuple of types, as ({given!r},)")
+    with must(f"{field}.dtypes", f"be a tuple of {', '.join(VECTOR_TYPES)}"):
+        message.dtypes.extend([number_of(f"{field}.dtypes", VECTOR_TYPES, dtype) for dtype in spec.dtypes])
+    if spec.dimensions is not None:
+        with must(
+            f"{field}.dimensions", f"be a whole number from 1 to the width of the vectors, and is {spec.dimensions!r}"
+        ):
             message.dimensions = spec.dimensions
-        if spec.normalize is not None:
+    if spec.normalize is not None:
+        with must(f"{field}.normalize", "be True, False or None"):
             message.normalize = spec.normalize
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInput("pooled", f"cannot be asked for: {error}; see headlight.spec.PooledSpec") from None
     return message
+
+
+def one_type(spec: PooledSpec | None) -> PooledSpec:
+    """The wish for vectors that are one array; None: for those that need no wish.
+
+    Raises:
+        InvalidInput: as `pooled_output`, or there are several types.
+    """
+    if spec is None:
+        return PooledSpec()
+    if len(pooled_output(spec).dtypes) > 1:
+        raise InvalidInput("spec", "names several types, and one array has one; use encode_with_info(...).by_type")
+    return spec
 
 
 def tokens_output(spec: TokensSpec) -> pb.TokensOutput:
     """The same of token vectors. Raises InvalidInput as `pooled_output`."""
-    try:
-        message = pb.TokensOutput(
-            skip_special=spec.skip_special, skip_prompt=spec.skip_prompt, normalize=spec.normalize
-        )
-        if spec.dtype != "float32":
-            message.dtype = ROW_TYPES[spec.dtype]
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInput("tokens", f"cannot be asked for: {error}; see headlight.spec.TokensSpec") from None
+    check_kind(spec, TokensSpec)
+    field, message = "outputs.tokens", pb.TokensOutput()
+    for name in ("skip_special", "skip_prompt", "normalize"):
+        with must(f"{field}.{name}", "be True or False"):
+            setattr(message, name, getattr(spec, name))
+    dtype = number_of(f"{field}.dtype", ROW_TYPES, spec.dtype)
+    if spec.dtype != "float32":
+        message.dtype = dtype
     return message
 
 

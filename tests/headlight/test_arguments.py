@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from headlight import AttentionSpec, Client
+from headlight import AsyncClient, AttentionSpec, Client, PooledSpec
 from headlight.errors import InvalidInput
 from headlight.single import occlusion_request
 from headlight.spec import HiddenSpec
@@ -43,6 +44,52 @@ def test_tokens_that_are_none_are_refused_by_name(client: Client, tokens: Any) -
 def test_spans_may_be_plain_tuples() -> None:
     [span] = attention_output(AttentionSpec(unit="span", spans=((3, 5),))).spans  # type: ignore[arg-type]
     assert (span.start, span.end, span.text) == (3, 5, 0)
+
+
+CALLS: dict[str, Callable[[Client, Any], Any]] = {
+    "PooledSpec": lambda client, spec: client.encode(["one"], spec),
+    "TokensSpec": lambda client, spec: client.encode_tokens(["one"], spec),
+    "AttentionSpec": lambda client, spec: client.attention(["one"], spec),
+}
+MORE_CALLS: list[tuple[str, Callable[[Client, Any], Any]]] = [
+    *CALLS.items(),
+    ("PooledSpec", lambda client, spec: client.encode_with_info(["one"], spec)),
+    ("TokensSpec", lambda client, spec: client.token_vectors(["one"], spec)),
+    ("AttentionSpec", lambda client, spec: client.attention_bytes("one", spec)),
+    ("AttentionSpec", lambda client, spec: list(client.attention_pieces("one", spec))),
+]
+
+
+@pytest.mark.parametrize(("kind", "call"), MORE_CALLS)
+@pytest.mark.parametrize("spec", [{}, {"dimensions": 8}, 5, HiddenSpec()])
+def test_what_is_no_spec_of_the_method_is_refused_by_name(
+    client: Client, kind: str, call: Callable[[Client, Any], Any], spec: Any
+) -> None:
+    with pytest.raises(InvalidInput, match=rf"^spec: is a {type(spec).__name__}; must be a headlight\.{kind}$"):
+        call(client, spec)
+
+
+def test_a_spec_of_another_method_or_none_at_all_is_refused_by_name(client: Client) -> None:
+    with pytest.raises(InvalidInput, match=r"^spec: is a PooledSpec; must be a headlight\.AttentionSpec$"):
+        CALLS["AttentionSpec"](client, PooledSpec())
+    with pytest.raises(InvalidInput, match=r"^spec: is a NoneType; must be a headlight\.AttentionSpec$"):
+        CALLS["AttentionSpec"](client, None)
+
+
+@pytest.mark.parametrize("target", ["", " ", None])
+async def test_a_target_that_names_nothing_is_refused_before_grpc_tries_it(
+    target: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for make in (Client, AsyncClient):
+        with pytest.raises(InvalidInput, match=r'^target: is .*; name a service as "host:port"$'):
+            make(target)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), "5", np.float32("nan")])
+def test_a_timeout_that_is_no_number_is_refused_by_name(target: str, seconds: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^timeout: is .*; must be a number of seconds$"):
+        Client(target, timeout=seconds)
 
 
 @pytest.mark.parametrize("seconds", [1e10, float("inf")])

@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +14,7 @@ import pytest
 import headlight
 from headlight.cli import main
 from headlight.client import Client
-from tests.headlight.fake_model import DIM, HEADS, LAYERS
+from tests.headlight.fake_model import HEADS, LAYERS
 from tests.headlight.fake_server import FakeServicer, Refusal
 
 Run = Callable[..., tuple[int, str, str]]
@@ -185,13 +183,10 @@ def test_a_picture_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch)
         (["embed", "a", "--file", "b"], b"", "not both"),
         (["embed", "--file", "/nonexistent/x"], b"", "/nonexistent/x: cannot read it"),
         (["embed", "a", "--format", "npz"], b"", "--out"),
-        (["embed", "a", "--out", "/nonexistent/x"], b"", "/nonexistent/x: cannot write it"),
         (["embed", ""], b"", "inputs[0].text: is empty"),
         (["attend", "word " * 50], b"", "inputs[0].text: has 52 tokens"),
-        (["attend", "a", "--layer", "9"], b"", "outputs.attention.layers[0]: is 9"),
+        (["attend", "a", "--layer", "9"], b"", "--layer: is 9; valid are -3 .. 2"),
         (["attend", "a", "--head", "9"], b"", "--head: head 9 is not here; there are 0 to 1"),
-        (["attend", "a", "--png", "/nonexistent/x.png"], b"", "/nonexistent/x.png: cannot write it"),
-        (["attend", "a", "--html", "/nonexistent/x.html"], b"", "/nonexistent/x.html: cannot write it"),
         (["attend", "a", "--html", "x.html", "--head", "2"], b"", "--head: head 2 is not here; there are 0 to 1"),
     ],
 )
@@ -233,14 +228,3 @@ def test_ctrl_c_is_quiet(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Client, "model", interrupted)
     assert run("info") == (128 + signal.SIGINT, "", "")
-
-
-def test_a_reader_that_leaves_is_quiet(target: str) -> None:
-    """More output than a pipe holds, into a pipe that nobody reads."""
-    reading, writing = os.pipe()
-    os.close(reading)
-    command = [sys.executable, "-m", "headlight", "embed", "--target", target, *["a"] * 2000]
-    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False, timeout=50)
-    os.close(writing)
-    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
-    assert DIM * 2000 > 2**13

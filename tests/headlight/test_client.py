@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -177,7 +179,8 @@ def test_the_model_is_described(client: Client) -> None:
 
 
 def test_concurrency_is_at_least_one(target: str) -> None:
-    with pytest.raises(ValueError, match="concurrency"):
-        Client(target, concurrency=0)
+    for wrong in (0, -1, 1.5, math.nan, "4", None):
+        with pytest.raises(ValueError, match="concurrency"):
+            Client(target, concurrency=wrong)  # type: ignore[arg-type]
     with Client(target, concurrency=1) as client:
         assert client.encode(TEXTS).shape == (len(TEXTS), DIM)

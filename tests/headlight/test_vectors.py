@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 
@@ -18,7 +20,7 @@ from headlight.embeddings import Usage
 from headlight.pb import headlight_pb2 as pb
 from headlight.spec import AttentionSpec, VectorType
 from tests.headlight.fake_model import DIM, hidden_of, pooled_of, tokens_of
-from tests.headlight.fake_server import FakeServicer
+from tests.headlight.fake_server import FakeServicer, Refusal
 
 TYPES: tuple[VectorType, ...] = ("int8", "float32", "ubinary", "binary", "float16")
 EVERY_TYPE = PooledSpec(dtypes=TYPES)
@@ -75,14 +77,39 @@ def test_types_that_were_not_asked_for_are_refused(client: Client, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    "spec",
-    [PooledSpec(dtypes=("int4",)), PooledSpec(dimensions=-1), PooledSpec(dimensions="8")],  # type: ignore[arg-type]
+    ("values", "says"),
+    [
+        ({"dtypes": ("float64",)}, "dtypes: is 'float64'; must be one of float32, float16, int8, binary, ubinary"),
+        ({"dtypes": "float16"}, "dtypes: is a text; must be a tuple of types, as ('float16',)"),
+        ({"dtypes": None}, "dtypes: must be a tuple of float32, float16, int8, binary, ubinary"),
+        ({"dimensions": -1}, "dimensions: must be a whole number from 1 to the width of the vectors, and is -1"),
+        ({"dimensions": 2**40}, "dimensions: must be a whole number from 1 to the width of the vectors, and is 1099"),
+        ({"dimensions": "64"}, "dimensions: must be a whole number from 1 to the width of the vectors, and is '64'"),
+        ({"dimensions": 64.0}, "dimensions: must be a whole number from 1 to the width of the vectors, and is 64.0"),
+        ({"normalize": "no"}, "normalize: must be True, False or None"),
+    ],
 )
-def test_what_the_contract_cannot_say_is_refused_here(client: Client, spec: PooledSpec) -> None:
-    with pytest.raises(InvalidInput, match=r"pooled: cannot be asked for.*PooledSpec"):
-        client.encode(["a"], spec)
-    with pytest.raises(InvalidInput, match=r"tokens: cannot be asked for.*TokensSpec"):
+def test_what_the_contract_cannot_say_is_refused_here(client: Client, values: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^outputs.pooled.{re.escape(says)}"):
+        client.encode(["a"], PooledSpec(**values))
+
+
+def test_a_wrong_choice_for_token_vectors_is_named_with_those_there_are(client: Client) -> None:
+    with pytest.raises(InvalidInput, match=r"^outputs.tokens.dtype: is 'int8'; must be one of float32, float16$"):
         client.encode_tokens(["a"], TokensSpec(dtype="int8"))  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"^outputs.tokens.skip_special: must be True or False"):
+        client.token_vectors(["a"], TokensSpec(skip_special="no"))  # type: ignore[arg-type]
+
+
+def test_a_prompt_that_is_refused_has_the_name_that_the_caller_wrote(client: Client, servicer: FakeServicer) -> None:
+    invalid = grpc.StatusCode.INVALID_ARGUMENT
+    servicer.refusals.append(Refusal(invalid, "prompt_text: has 9 characters"))
+    servicer.refusals.append(Refusal(invalid, "prompt_name: is none; there is query, or use prompt_text"))
+    with pytest.raises(InvalidInput, match=r"^prompt: has 9 characters") as caught:
+        client.encode(["a"], prompt="x" * 9)
+    assert caught.value.field == "prompt"
+    with pytest.raises(InvalidInput, match=r"^prompt_name: is none; there is query, or use prompt$"):
+        client.attend("a", prompt_name="x")
 
 
 CALLS: list[Callable[..., Any]] = [

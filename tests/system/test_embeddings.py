@@ -256,7 +256,7 @@ REFUSED: list[tuple[PooledSpec, dict[str, Any], str]] = [
     (PooledSpec(dimensions=32, dtypes=("int8",)), {}, r"int8 of 32 .* has those of 64, 288; .*export --calibration"),
     (PooledSpec(normalize=False, dtypes=("int8",)), {}, r"outputs\.pooled\.normalize: int8 was calibrated on vectors"),
     (PooledSpec(), {"prompt_name": "qery"}, r"prompt_name: is none of this model's; there is query, passage, none"),
-    (PooledSpec(), {"prompt": "x" * 4097}, r"prompt_text: has 4097 characters; at most 4096"),
+    (PooledSpec(), {"prompt": "x" * 4097}, r"prompt: has 4097 characters; at most 4096"),
 ]
 
 

@@ -2,7 +2,7 @@
 # Files number i, i + SHARDS, i + 2 SHARDS ... of DATA/in (sorted by name, counted from 0) to DATA/out, where i is JOB_COMPLETION_INDEX.
 # Arguments are handed on to `headlight embed`: --tls, say, or --dtype float16.
 # Ends with 2 where a file can never be embedded (an empty line, not UTF-8), or an argument is wrong, after the others; with 1, at once, where
-# the service failed, is away, or does not know the token or the model: another try may find it otherwise.
+# the service failed, is away, or does not know the token or the model, or the volume is full: another try may find it otherwise.
 set -eu
 : "${JOB_COMPLETION_INDEX:?is set by an Indexed Job}" "${SHARDS:?how many workers share the files}" "${DATA:=/data}"
 trap 'exit 143' TERM # after the file at hand; a shell that is process 1 would ignore it

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+LONGEST = (1 << 31) - 1  # tokens; far beyond any model's
+MOST_DIGITS = 40  # of a whole number; Python itself reads some thousand
+
 
 class Address(NamedTuple):
     """Where to listen."""
@@ -20,20 +23,27 @@ class Address(NamedTuple):
 def address(text: str) -> Address:
     """127.0.0.1:50051, or [::1]:50051."""
     host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
+    number = _natural(port)
+    if not host or number is None or number > 65535:
         raise ValueError("must be HOST:PORT with a port of 0 (any free one) to 65535")
-    return Address(host.strip("[]"), int(port))
+    return Address(host.strip("[]"), number)
 
 
-def at_least(minimum: int) -> Callable[[str], int]:
-    """A parser of whole numbers."""
+def whole(low: int, high: int = (1 << 63) - 1) -> Callable[[str], int]:
+    """A parser of whole numbers, both ends included; unless told otherwise, of those that 64 bits hold."""
 
     def integer(text: str) -> int:
-        if not text.isdecimal() or int(text) < minimum:
-            raise ValueError(f"must be a whole number of at least {minimum}")
-        return int(text)
+        value = _natural(text)
+        if value is None or not low <= value <= high:
+            raise ValueError(f"must be a whole number from {low} to {high}")
+        return value
 
     return integer
+
+
+def _natural(text: str) -> int | None:
+    """What decimal digits say; None where they are none, or more than a number that is meant can have."""
+    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
 def between(low: float, high: float) -> Callable[[str], float]:
@@ -64,10 +74,12 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 def lengths(text: str) -> tuple[int, ...]:
     """16,64,256; nothing for none."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not all(part.isdecimal() and int(part) for part in parts):
-        raise ValueError("must be lengths in tokens with commas between them, as 16,64,256, or nothing")
-    return tuple(int(part) for part in parts)
+    values = [_natural(part.strip()) for part in text.split(",") if part.strip()]
+    found = tuple(value for value in values if value is not None and 1 <= value <= LONGEST)
+    if len(found) < len(values):
+        must = f"must be lengths in tokens from 1 to {LONGEST} with commas between them, as 16,64,256, or nothing"
+        raise ValueError(must)
+    return found
 
 
 def digest(text: str) -> str:

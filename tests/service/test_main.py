@@ -108,7 +108,7 @@ def test_an_altered_bundle_is_refused_with_the_file_named(bundle: Path, tmp_path
 def test_a_wrong_option_is_one_line_and_code_2(bundle: Path) -> None:
     done = run(bundle, "--streams", "none")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: --streams is 'none'; it must be a whole number of at least 1\n"
+    assert done.stderr == "error: --streams is 'none'; it must be a whole number from 1 to 1024\n"
 
 
 def test_limits_that_no_text_of_the_model_could_use_are_refused(bundle: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -263,6 +264,10 @@ class Config:
 
     def _check(self) -> None:
         """See that the options fit each other."""
+        listening = {"--grpc": self.grpc, "--http": self.http, "--health": self.health}
+        for (one, here), (other, there) in itertools.combinations(listening.items(), 2):
+            if here is not None and there is not None and here.meets(there):
+                raise ConfigError(f"{one} is {here}, {other} {there}; give each a port of its own")
         if self.max_request_tokens > self.max_queue_tokens:
             have = f"--max-request-tokens is {self.max_request_tokens}, --max-queue-tokens {self.max_queue_tokens}"
             raise ConfigError(f"{have}; the queue must hold at least one request")

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 LONGEST = (1 << 31) - 1  # tokens; far beyond any model's
+EVERYWHERE = frozenset(("0.0.0.0", "::"))
 MOST_DIGITS = 40  # of a whole number; Python itself reads some thousand
 
 
@@ -19,14 +20,23 @@ class Address(NamedTuple):
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
+    def meets(self, other: Address) -> bool:
+        """Whether only one of two can listen where both want to, as far as it can be told without looking names up."""
+        hosts = {self.host, other.host}
+        return self.port == other.port != 0 and (len(hosts) == 1 or bool(hosts & EVERYWHERE))
+
 
 def address(text: str) -> Address:
     """127.0.0.1:50051, or [::1]:50051."""
     host, _, port = text.rpartition(":")
-    number = _natural(port)
-    if not host or number is None or number > 65535:
+    host, number = host.strip("[]"), _natural(port)
+    try:
+        host.encode("idna")  # as whoever looks it up does, and fails
+    except UnicodeError:
+        host = ""
+    if not host or "/" in host or number is None or number > 65535:
         raise ValueError("must be HOST:PORT with a port of 0 (any free one) to 65535")
-    return Address(host.strip("[]"), number)
+    return Address(host, number)
 
 
 def whole(low: int, high: int = (1 << 63) - 1) -> Callable[[str], int]:

@@ -89,6 +89,12 @@ def test_check_needs_no_value() -> None:
         ((*BUNDLE, "--grace-seconds", "-1"), "--grace-seconds is '-1'"),
         ((*BUNDLE, "--grpc", "50051"), "--grpc is '50051'; it must be HOST:PORT"),
         ((*BUNDLE, "--grpc", "a:65536"), "--grpc is 'a:65536'"),
+        ((*BUNDLE, "--grpc", "http://a:1"), "--grpc is 'http://a:1'; it must be HOST:PORT"),
+        ((*BUNDLE, "--http", "[]:1"), "--http is '[]:1'; it must be HOST:PORT"),
+        ((*BUNDLE, "--health", "a..b:1"), "--health is 'a..b:1'; it must be HOST:PORT"),
+        ((*BUNDLE, "--grpc", "127.0.0.1:8080"), "--grpc is 127.0.0.1:8080, --http 127.0.0.1:8080; give each a port"),
+        ((*BUNDLE, "--http", "[::]:50051"), "--grpc is 127.0.0.1:50051, --http [::]:50051; give each a port"),
+        ((*BUNDLE, "--health", "0.0.0.0:8080"), "--http is 127.0.0.1:8080, --health 0.0.0.0:8080; give each a port"),
         ((*BUNDLE, "--provider", "tpu"), "--provider is 'tpu'; it must be one of auto, cpu, openvino, cuda"),
         ((*BUNDLE, "--gpu-device", "-1"), "--gpu-device is '-1'; it must be a whole number from 0 to 2147483647"),
         (
@@ -161,6 +167,12 @@ async def test_the_largest_numbers_that_are_taken_can_be_used() -> None:
     config = Config.parse((*BUNDLE, *given, "--auth-tokens=t"), {})
     grpc.aio.server(options=options(config))
     assert limits(config, manifest()).max_items == largest["max_items"]
+
+
+@pytest.mark.parametrize(("grpc_at", "http_at"), [("127.0.0.1:0", "127.0.0.1:0"), ("127.0.0.1:9", "127.0.0.2:9")])
+def test_addresses_that_do_not_meet_are_taken(grpc_at: str, http_at: str) -> None:
+    config = Config.parse((*BUNDLE, "--grpc", grpc_at, "--http", http_at), {})
+    assert (str(config.grpc), str(config.http)) == (grpc_at, http_at)
 
 
 def test_a_wrong_variable_is_named_as_one() -> None:

@@ -39,9 +39,10 @@ def put_in_place(out: Path, draft: Path) -> None:
         draft.rename(out)
         return
     old = draft.with_name("old")
-    out.rename(old)
     try:
+        out.rename(old)
         draft.rename(out)
-    except OSError:
-        old.rename(out)
+    except BaseException:  # a signal too can come between the two moves
+        if not out.exists():
+            old.rename(out)
         raise

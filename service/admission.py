@@ -32,6 +32,7 @@ class Shortage(enum.StrEnum):
     DEADLINE = "wait_beyond_deadline"
     STALLED_READER = "stalled_reader"
     QUOTA = "quota"
+    DEVICE_MEMORY = "device_memory"  # of a GPU, found out only by asking for it
 
 
 class Shed(Overloaded):

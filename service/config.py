@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -12,9 +13,13 @@ from headlight.runtime.providers import PRECISIONS, PROVIDERS
 from service.admission import largest_output
 from service.commandline import ConfigError, read
 from service.logs import LEVELS
-from service.parsing import Address, address, at_least, between, digest, endpoint, flag, lengths, one_of
+from service.parsing import Address, address, between, digest, endpoint, flag, lengths, one_of, whole
 
 SECONDS = between(0, 86400)
+BYTES = whole(1024)
+MESSAGE_BYTES = whole(1024, (1 << 31) - 1)  # neither gRPC nor protobuf has larger messages
+COUNT = whole(1, (1 << 31) - 1)  # no message has more of anything; what GetModel tells of is a uint32
+THREADS = whole(1, 1024)  # far more than CPUs; of many more a process can die before it says why
 
 
 def option(parse: Callable[[str], Any], why: str) -> Mapping[str, Any]:
@@ -85,12 +90,13 @@ class Config:
         ),
     )
     gpu_device: int = field(
-        default=0, metadata=option(at_least(0), "which GPU, of those that the process sees, for provider cuda")
+        default=0,
+        metadata=option(whole(0, (1 << 31) - 1), "which GPU, of those that the process sees, for provider cuda"),
     )
     gpu_memory_bytes: int | None = field(
         default=None,
         metadata=option(
-            at_least(1 << 20),
+            whole(1 << 20),
             "of the GPU's memory for each graph's arena, of which there are two unless --attention off (default: what there is)",
         ),
     )
@@ -104,13 +110,13 @@ class Config:
     threads: int | None = field(
         default=None,
         metadata=option(
-            at_least(1), "for each batch (default: the CPUs, shared by the streams); more than 1 for few long texts"
+            THREADS, "for each batch (default: the CPUs, shared by the streams); more than 1 for few long texts"
         ),
     )
     streams: int | None = field(
         default=None,
         metadata=option(
-            at_least(1),
+            THREADS,
             "batches at once, and as many of bulk that end beside them (default: one for each CPU, at most 8; cuda: 1)",
         ),
     )
@@ -126,36 +132,32 @@ class Config:
         default="on",
         metadata=option(one_of("on", "off"), "off serves vectors alone, without the memory of the other graph"),
     )
-    max_items: int = field(
-        default=512, metadata=option(at_least(1), "inputs per request; clients split their work by it")
-    )
+    max_items: int = field(default=512, metadata=option(COUNT, "inputs per request; clients split their work by it"))
     max_text_characters: int | None = field(
         default=None,
-        metadata=option(
-            at_least(1), "characters of one text (default: 64 for each token of the longest); more are not read"
-        ),
+        metadata=option(COUNT, "characters of one text (default: 64 for each token of the longest); more are not read"),
     )
     max_request_tokens: int = field(
         # An eighth of the queue: one stream's requests in flight fill it, and no lone caller is shed.
         default=16384,
-        metadata=option(at_least(1), "tokens per request; lower it to share the queue more evenly"),
+        metadata=option(COUNT, "tokens per request; lower it to share the queue more evenly"),
     )
     max_request_bytes: int = field(
-        default=4 << 20, metadata=option(at_least(1024), "bytes of one request message; raise it for long texts")
+        default=4 << 20, metadata=option(MESSAGE_BYTES, "bytes of one request message; raise it for long texts")
     )
     max_unary_response_bytes: int = field(
         default=4 << 20,
-        metadata=option(at_least(1024), "bytes of one unary answer; raise it only where clients raise their own limit"),
+        metadata=option(MESSAGE_BYTES, "bytes of one unary answer; raise it only where clients raise their own limit"),
     )
     max_stream_output_bytes: int | None = field(
         default=None,
         metadata=option(
-            at_least(1024),
+            BYTES,
             "bytes of results one stream may hold (default: all outputs of one longest text, at least 64 MiB and at most 1 GiB)",
         ),
     )
     max_stream_in_flight: int = field(
-        default=8, metadata=option(at_least(1), "requests of one stream at once; raise it for distant clients")
+        default=8, metadata=option(COUNT, "requests of one stream at once; raise it for distant clients")
     )
     stall_seconds: float = field(
         # Together with the time that the largest unary answer adds, less than the grace at shutdown.
@@ -168,23 +170,21 @@ class Config:
     max_output_bytes: int | None = field(
         default=None,
         metadata=option(
-            at_least(1024),
+            BYTES,
             "bytes of all answers held at once, an eighth of them kept for those of at most 1 MiB; what is being sent takes"
             " twice its size of memory (default: four times what one stream may hold)",
         ),
     )
     max_queue_bytes: int = field(
-        default=64 << 20, metadata=option(at_least(1024), "bytes of all requests held at once, from before tokenising")
+        default=64 << 20, metadata=option(BYTES, "bytes of all requests held at once, from before tokenising")
     )
     max_queue_tokens: int = field(
         default=131072,
-        metadata=option(at_least(1), "tokens admitted at once; lower it to refuse early, not answer late"),
+        metadata=option(COUNT, "tokens admitted at once; lower it to refuse early, not answer late"),
     )
     batch_tokens: int = field(
         default=512,
-        metadata=option(
-            at_least(1), "padded tokens per batch; less waits less, `make tune` finds where more gains nothing"
-        ),
+        metadata=option(COUNT, "padded tokens per batch; less waits less, `make tune` finds where more gains nothing"),
     )
     bulk_batch_ms: float = field(
         default=25.0,
@@ -195,7 +195,7 @@ class Config:
     )
     attend_batch_cost: int = field(
         default=1 << 18,
-        metadata=option(at_least(1), "count × longest² per batch with attention, which bounds its memory"),
+        metadata=option(whole(1), "count × longest² per batch with attention, which bounds its memory"),
     )
     max_padding: float = field(
         default=0.2,
@@ -204,13 +204,13 @@ class Config:
     round_lengths: int = field(
         default=1,
         metadata=option(
-            at_least(1), "tokens; batches are padded to a multiple of it: 8 where each new shape is compiled, else 1"
+            COUNT, "tokens; batches are padded to a multiple of it: 8 where each new shape is compiled, else 1"
         ),
     )
     max_connection_age_seconds: float = field(
         default=300.0,
         metadata=option(
-            between(1, 86400 * 30),
+            between(1, 86400 * 24),  # gRPC counts its milliseconds in 32 bits
             "(give or take a tenth) until a client must connect anew, and so finds new replicas; calls in flight end in peace",
         ),
     )
@@ -264,6 +264,10 @@ class Config:
 
     def _check(self) -> None:
         """See that the options fit each other."""
+        listening = {"--grpc": self.grpc, "--http": self.http, "--health": self.health}
+        for (one, here), (other, there) in itertools.combinations(listening.items(), 2):
+            if here is not None and there is not None and here.meets(there):
+                raise ConfigError(f"{one} is {here}, {other} {there}; give each a port of its own")
         if self.max_request_tokens > self.max_queue_tokens:
             have = f"--max-request-tokens is {self.max_request_tokens}, --max-queue-tokens {self.max_queue_tokens}"
             raise ConfigError(f"{have}; the queue must hold at least one request")

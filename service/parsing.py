@@ -6,6 +6,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+LONGEST = (1 << 31) - 1  # tokens; far beyond any model's
+EVERYWHERE = frozenset(("0.0.0.0", "::"))
+MOST_DIGITS = 40  # of a whole number; Python itself reads some thousand
+
 
 class Address(NamedTuple):
     """Where to listen."""
@@ -16,24 +20,40 @@ class Address(NamedTuple):
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
+    def meets(self, other: Address) -> bool:
+        """Whether only one of two can listen where both want to, as far as it can be told without looking names up."""
+        hosts = {self.host, other.host}
+        return self.port == other.port != 0 and (len(hosts) == 1 or bool(hosts & EVERYWHERE))
+
 
 def address(text: str) -> Address:
     """127.0.0.1:50051, or [::1]:50051."""
     host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
+    host, number = host.strip("[]"), _natural(port)
+    try:
+        host.encode("idna")  # as whoever looks it up does, and fails
+    except UnicodeError:
+        host = ""
+    if not host or "/" in host or number is None or number > 65535:
         raise ValueError("must be HOST:PORT with a port of 0 (any free one) to 65535")
-    return Address(host.strip("[]"), int(port))
+    return Address(host, number)
 
 
-def at_least(minimum: int) -> Callable[[str], int]:
-    """A parser of whole numbers."""
+def whole(low: int, high: int = (1 << 63) - 1) -> Callable[[str], int]:
+    """A parser of whole numbers, both ends included; unless told otherwise, of those that 64 bits hold."""
 
     def integer(text: str) -> int:
-        if not text.isdecimal() or int(text) < minimum:
-            raise ValueError(f"must be a whole number of at least {minimum}")
-        return int(text)
+        value = _natural(text)
+        if value is None or not low <= value <= high:
+            raise ValueError(f"must be a whole number from {low} to {high}")
+        return value
 
     return integer
+
+
+def _natural(text: str) -> int | None:
+    """What decimal digits say; None where they are none, or more than a number that is meant can have."""
+    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
 def between(low: float, high: float) -> Callable[[str], float]:
@@ -64,10 +84,12 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 def lengths(text: str) -> tuple[int, ...]:
     """16,64,256; nothing for none."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not all(part.isdecimal() and int(part) for part in parts):
-        raise ValueError("must be lengths in tokens with commas between them, as 16,64,256, or nothing")
-    return tuple(int(part) for part in parts)
+    values = [_natural(part.strip()) for part in text.split(",") if part.strip()]
+    found = tuple(value for value in values if value is not None and 1 <= value <= LONGEST)
+    if len(found) < len(values):
+        must = f"must be lengths in tokens from 1 to {LONGEST} with commas between them, as 16,64,256, or nothing"
+        raise ValueError(must)
+    return found
 
 
 def digest(text: str) -> str:

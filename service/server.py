@@ -16,6 +16,7 @@ import grpc
 
 from headlight.errors import BundleError
 from headlight.runtime import Runtime
+from service.addresses import PortTaken, Reserved, bind, refused
 from service.commandline import ConfigError
 from service.config import Config
 from service.health import Readiness
@@ -30,7 +31,7 @@ from service.models import Models
 from service.security import security_of
 from service.servicer import HeadlightServicer
 from service.threads import Threads, stand_behind
-from service.transport import PortTaken, Reserved, bind, build_health_server, build_server, taken
+from service.transport import build_health_server, build_server
 
 if TYPE_CHECKING:
     from service.telemetry import Tracing
@@ -140,8 +141,8 @@ class Server:
         router = Router(routes(self._metrics.exposition, serving, stuck))
         try:
             http = serve_http(self._config.http, router)
-        except OSError:
-            raise taken("--http", config.http) from None
+        except OSError as error:
+            raise refused("--http", config.http, error) from None
         ports = {"grpc_port": self._reserved.address.port, "http_port": http.server_port}
         if config.health is not None:
             ports["health_port"] = bind(self._probes, config.health, option="--health")

@@ -14,8 +14,8 @@ from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RequestInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from headlight.errors import Code, HeadlightError, InvalidInput, Overloaded
-from service.admission import Shed
+from headlight.errors import Code, DeviceFull, HeadlightError, InvalidInput, Overloaded
+from service.admission import Shed, Shortage
 from service.identity import REQUEST_ID, about
 from service.logs import describe
 from service.tracing import CURRENT
@@ -88,6 +88,8 @@ def reason_of(error: Exception) -> str:
     """Why a request failed: one of a closed set of names, for metrics and ErrorInfo."""
     if isinstance(error, Shed):
         return error.shortage.value
+    if isinstance(error, DeviceFull):
+        return Shortage.DEVICE_MEMORY.value
     return (error.code if isinstance(error, HeadlightError) else Code.INTERNAL).value
 
 

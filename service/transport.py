@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -16,15 +15,10 @@ from service.health import SERVICE, Readiness
 from service.inflight import InFlight
 from service.interceptor import Interceptor
 from service.metrics import Metrics
-from service.parsing import Address
 from service.servicer import HeadlightServicer
 
 if TYPE_CHECKING:
     from service.telemetry import Tracing
-
-
-class PortTaken(Exception):
-    """An address cannot be listened on; the message says which."""
 
 
 def options(config: Config) -> list[tuple[str, Any]]:
@@ -75,69 +69,3 @@ def build_health_server(readiness: Readiness) -> grpc.aio.Server:
     server = grpc.aio.server(options=[*limits.items()])
     health_pb2_grpc.add_HealthServicer_to_server(readiness.servicer, server)
     return server
-
-
-class Reserved:
-    """An address that is ours before anybody can connect to it: of a server that cannot answer yet.
-
-    Whoever is connected to is sent calls, and a replica that is loading would refuse them for as long as it takes. To one that
-    refuses connections no balancer and no client sends any.
-
-    Attributes:
-        address: with its port, where any free one was asked for.
-    """
-
-    def __init__(self, address: Address, option: str = "--grpc") -> None:
-        """Take it: whoever wants to listen there without SO_REUSEADDR, or after `bind`, finds it in use.
-
-        Raises:
-            PortTaken: the address is in use, or not of this machine.
-        """
-        self._option = option
-        try:
-            found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        except OSError:
-            raise taken(option, address) from None
-        family, kind, protocol, _, where = found[0]
-        self._socket = socket.socket(family, kind, protocol)
-        # Lets gRPC bind the same while this one is still there, and neither listens.
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            self._socket.bind(where)
-        except OSError:
-            self._socket.close()
-            raise taken(option, address) from None
-        self.address = Address(address.host, self._socket.getsockname()[1])
-
-    def bind(self, server: grpc.aio.Server, credentials: grpc.ServerCredentials | None) -> None:
-        """Listen there from now on; see `bind`."""
-        bind(server, self.address, credentials, self._option)
-        self._socket.close()
-
-    def give_up(self) -> None:
-        """Others may have it."""
-        self._socket.close()
-
-
-def bind(
-    server: grpc.aio.Server,
-    address: Address,
-    credentials: grpc.ServerCredentials | None = None,
-    option: str = "--grpc",
-) -> int:
-    """Listen, in plaintext where there are no credentials; returns the port.
-
-    Raises:
-        PortTaken: the address is in use, or not of this machine.
-    """
-    try:
-        if credentials is None:
-            return int(server.add_insecure_port(str(address)))
-        return int(server.add_secure_port(str(address), credentials))
-    except RuntimeError:
-        raise taken(option, address) from None
-
-
-def taken(option: str, address: Address) -> PortTaken:
-    """What is to be said of an address that cannot be listened on."""
-    return PortTaken(f"{option} {address} cannot be listened on; is it in use? Port 0 takes any free one")

@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from export import report, writer
-from export.__main__ import main
+from export.command import main
 from export.reference import Reference
 from export.report import cases
 from export.weights import share_weights

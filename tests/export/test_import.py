@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from export.__main__ import main
+from export.command import main
 from export.folder import Refused
 from export.origin import read_origin
 from headlight.runtime import Runtime

@@ -17,6 +17,7 @@ import pytest
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.runtime import Runtime
 from headlight.runtime.workers import Workers
+from service.addresses import bind
 from service.config import Config
 from service.gate import Gate
 from service.health import Readiness
@@ -27,7 +28,7 @@ from service.models import Models
 from service.parsing import Address
 from service.servicer import HeadlightServicer
 from service.threads import Threads
-from service.transport import bind, build_server
+from service.transport import build_server
 from tests.service.calls import NARROW
 from tests.service.fakes import FakeEngine, FakeRuntime
 from tests.service.tracing import Kept

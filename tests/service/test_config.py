@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
+import grpc
 import pytest
 
 from service.commandline import PREFIX, ConfigError
 from service.config import Config
+from service.loading import limits
 from service.parsing import Address
+from service.transport import options
+from tests.service.fakes import manifest
 
 BUNDLE = ("--bundle", "b")
 
@@ -26,6 +31,8 @@ TEXTS = {
     "http": ("0.0.0.0:80", Address("0.0.0.0", 80)),
     "provider": ("cpu", "cpu"),
     "precision": ("int8", "int8"),
+    "threads": ("4", 4),
+    "streams": ("4", 4),
     "gpu_memory_bytes": ("1048576", 1 << 20),
     "attention": ("off", "off"),
     "stall_seconds": ("2.5", 2.5),
@@ -75,18 +82,24 @@ def test_check_needs_no_value() -> None:
     ("arguments", "problem"),
     [
         ((), "--bundle is missing; give"),
-        ((*BUNDLE, "--streams", "0"), "--streams is '0'; it must be a whole number of at least 1"),
+        ((*BUNDLE, "--streams", "0"), "--streams is '0'; it must be a whole number from 1 to 1024"),
         ((*BUNDLE, "--streams", "two"), "--streams is 'two'"),
         ((*BUNDLE, "--max-padding", "1.5"), "--max-padding is '1.5'; it must be a number from 0 to 1"),
         ((*BUNDLE, "--max-padding", "nan"), "--max-padding is 'nan'"),
         ((*BUNDLE, "--grace-seconds", "-1"), "--grace-seconds is '-1'"),
         ((*BUNDLE, "--grpc", "50051"), "--grpc is '50051'; it must be HOST:PORT"),
         ((*BUNDLE, "--grpc", "a:65536"), "--grpc is 'a:65536'"),
+        ((*BUNDLE, "--grpc", "http://a:1"), "--grpc is 'http://a:1'; it must be HOST:PORT"),
+        ((*BUNDLE, "--http", "[]:1"), "--http is '[]:1'; it must be HOST:PORT"),
+        ((*BUNDLE, "--health", "a..b:1"), "--health is 'a..b:1'; it must be HOST:PORT"),
+        ((*BUNDLE, "--grpc", "127.0.0.1:8080"), "--grpc is 127.0.0.1:8080, --http 127.0.0.1:8080; give each a port"),
+        ((*BUNDLE, "--http", "[::]:50051"), "--grpc is 127.0.0.1:50051, --http [::]:50051; give each a port"),
+        ((*BUNDLE, "--health", "0.0.0.0:8080"), "--http is 127.0.0.1:8080, --health 0.0.0.0:8080; give each a port"),
         ((*BUNDLE, "--provider", "tpu"), "--provider is 'tpu'; it must be one of auto, cpu, openvino, cuda"),
-        ((*BUNDLE, "--gpu-device", "-1"), "--gpu-device is '-1'; it must be a whole number of at least 0"),
+        ((*BUNDLE, "--gpu-device", "-1"), "--gpu-device is '-1'; it must be a whole number from 0 to 2147483647"),
         (
             (*BUNDLE, "--gpu-memory-bytes", "4"),
-            "--gpu-memory-bytes is '4'; it must be a whole number of at least 1048576",
+            "--gpu-memory-bytes is '4'; it must be a whole number from 1048576 to ",
         ),
         ((*BUNDLE, "--precision", "int4"), "--precision is 'int4'; it must be one of fp32, bf16, fp16, int8"),
         ((*BUNDLE, "--bundle-sha256", "12"), "--bundle-sha256 is '12'; it must be a SHA-256"),
@@ -112,6 +125,54 @@ def test_what_is_wrong_is_named_with_a_remedy(arguments: tuple[str, ...], proble
     with pytest.raises(ConfigError) as error:
         Config.parse(arguments, {})
     assert problem in str(error.value)
+
+
+def numeric(*kinds: str) -> list[str]:
+    """The options whose annotation has one of these types in it."""
+    fields = dataclasses.fields(Config)
+    return [field.name for field in fields if {*kinds} & {*re.findall(r"\w+", str(field.type))}]
+
+
+def beyond(name: str, text: str) -> str:
+    """What is said of an option that nobody can mean."""
+    flag = "--" + name.replace("_", "-")
+    with pytest.raises(ConfigError) as error:
+        Config.parse((*BUNDLE, f"{flag}={text}"), {})
+    with pytest.raises(ConfigError, match=f"^{PREFIX}{name.upper()} is '"):
+        Config.parse(BUNDLE, {PREFIX + name.upper(): text})
+    assert str(error.value).startswith(f"{flag} is '")
+    return str(error.value).partition("; it ")[2]
+
+
+@pytest.mark.parametrize("name", numeric("int", "float", "Address"))
+@pytest.mark.parametrize("digits", [31, 5000])  # more than Python itself reads
+def test_no_number_is_too_large_to_be_refused(name: str, digits: int) -> None:
+    number = "1" + "0" * (digits - 1)
+    text = f"127.0.0.1:{number}" if name in numeric("Address") else number
+    assert beyond(name, text).startswith("must be ")
+
+
+@pytest.mark.parametrize("name", numeric("float"))
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e999"])
+def test_what_is_no_finite_number_is_refused(name: str, text: str) -> None:
+    assert beyond(name, text).startswith("must be a number from ")
+
+
+async def test_the_largest_numbers_that_are_taken_can_be_used() -> None:
+    largest = {name: float(beyond(name, "1" + "0" * 30).rpartition(" to ")[2]) for name in numeric("float")}
+    for name in numeric("int"):
+        if name != "warm_up_lengths":
+            largest[name] = int(beyond(name, "1" + "0" * 30).rpartition(" to ")[2])
+    given = [f"--{name.replace('_', '-')}={value}" for name, value in largest.items()]
+    config = Config.parse((*BUNDLE, *given, "--auth-tokens=t"), {})
+    grpc.aio.server(options=options(config))
+    assert limits(config, manifest()).max_items == largest["max_items"]
+
+
+@pytest.mark.parametrize(("grpc_at", "http_at"), [("127.0.0.1:0", "127.0.0.1:0"), ("127.0.0.1:9", "127.0.0.2:9")])
+def test_addresses_that_do_not_meet_are_taken(grpc_at: str, http_at: str) -> None:
+    config = Config.parse((*BUNDLE, "--grpc", grpc_at, "--http", http_at), {})
+    assert (str(config.grpc), str(config.http)) == (grpc_at, http_at)
 
 
 def test_a_wrong_variable_is_named_as_one() -> None:

@@ -20,6 +20,7 @@ from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.runtime.items import EncodeItem
 from service import loading
 from service import server as server_module
+from service.admission import Shortage
 from service.config import Config
 from service.engines import EngineLost
 from service.groups import Answer
@@ -29,6 +30,8 @@ from service.parsing import Address
 from service.server import EXIT_BUNDLE, EXIT_FAILED, Server
 from service.status import refusal
 from tests.service.batching import Setup, lengths, running
+from tests.service.calls import details_of
+from tests.service.conftest import Serve
 from tests.service.fakes import FULL, FakeEngine, FakeRuntime, item, result
 
 ANY = Address("127.0.0.1", 0)
@@ -133,6 +136,17 @@ async def test_a_device_that_gives_no_memory_because_it_is_ill_is_found_out_at_o
             await setup.submit(item(1))
 
 
+async def test_a_full_memory_is_told_and_counted_over_the_wire(serve: Serve) -> None:
+    runtime = FakeRuntime()
+    runtime.engine.most_tokens = 2
+    async with serve(runtime) as service:
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await service.stub.Encode(pb.EncodeRequest(inputs=[pb.Input(text="a b c d")]))
+        assert (error.value.code(), error.value.details()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, FULL)
+        assert details_of(error.value)["ErrorInfo"].reason == "DEVICE_MEMORY"
+        assert service.sample("headlight_rejected_total", model="fake", reason="device_memory") == 1
+
+
 def test_a_full_memory_is_resource_exhausted_and_not_to_be_tried_again_as_it_is() -> None:
     refused = refusal(DeviceFull(FULL))
     assert (refused.status, refused.retry_after_ms, refused.message) == (
@@ -140,6 +154,7 @@ def test_a_full_memory_is_resource_exhausted_and_not_to_be_tried_again_as_it_is(
         None,
         FULL,
     )
+    assert refused.reason == Shortage.DEVICE_MEMORY
     assert refusal(DeviceLost(LOST)).status is grpc.StatusCode.INTERNAL
 
 

@@ -108,7 +108,7 @@ def test_an_altered_bundle_is_refused_with_the_file_named(bundle: Path, tmp_path
 def test_a_wrong_option_is_one_line_and_code_2(bundle: Path) -> None:
     done = run(bundle, "--streams", "none")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: --streams is 'none'; it must be a whole number of at least 1\n"
+    assert done.stderr == "error: --streams is 'none'; it must be a whole number from 1 to 1024\n"
 
 
 def test_limits_that_no_text_of_the_model_could_use_are_refused(bundle: Path) -> None:
@@ -117,13 +117,22 @@ def test_limits_that_no_text_of_the_model_could_use_are_refused(bundle: Path) ->
     assert "--max-request-tokens is 1; the model takes" in done.stderr
 
 
-@pytest.mark.parametrize("option", ["--grpc", "--http"])
+@pytest.mark.parametrize("option", ["--grpc", "--http", "--health"])
 def test_a_taken_port_is_one_line_and_code_1(bundle: Path, option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = run(bundle, option, f"127.0.0.1:{taken.getsockname()[1]}")
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = run(bundle, option, address)
     assert done.returncode == 1
-    [line] = [line for line in done.stderr.splitlines() if line.startswith("{")]
-    assert json.loads(line)["message"].startswith(f"{option} 127.0.0.1:")
+    [line] = done.stderr.splitlines()
+    assert json.loads(line)["message"].startswith(f"{option} {address} is in use; ")
+
+
+@pytest.mark.parametrize("option", ["--grpc", "--http", "--health"])
+def test_a_host_that_is_none_is_a_wrong_option(bundle: Path, option: str) -> None:
+    done = run(bundle, option, "[::1%no-such]:52051")  # nobody has to be asked whether there is such an interface
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert json.loads(line)["message"].startswith(f"{option} is [::1%no-such]:52051; its host is not found (")
 
 
 def test_without_attention_its_graph_is_never_opened(bundle: Path) -> None:

@@ -45,6 +45,7 @@ VALUES = {  # of the labels whose sets are closed and which every scrape shows, 
     ("headlight_cancelled_total", "stage"): {"tokenize", "queue", "infer", "send"},
     ("headlight_rejected_total", "reason"): {
         *("request_bytes", "queue_tokens", "output_bytes", "wait_beyond_deadline", "stalled_reader", "quota"),
+        "device_memory",
         *("invalid_input", "unavailable", "deadline_exceeded", "internal"),
     },
 }

@@ -1,0 +1,112 @@
+"""The command line: export, prove, and print the proof."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from export.origin import read_origin
+from export.precision import PRECISIONS
+from export.progress import Lines
+from export.quality import table as quality_table
+from export.report import table
+from export.writer import Exported, ParityError, export_origin
+from headlight.errors import HeadlightError
+
+
+def main() -> int:
+    """0: the bundle stands; 1: it disagrees with PyTorch and was not written; 2: the arguments do not fit, or a file does not."""
+    options = _parser().parse_args()
+    print(f"exporting {options.checkpoint}", flush=True)
+    try:
+        result = _export(options)
+    except (OSError, ValueError, HeadlightError) as error:
+        print(f"export: {error}", file=sys.stderr)
+        return 2
+    except ParityError as error:
+        print(table(error.result.rows, error.result.own_error))
+        print(f"export: not written: {error}", file=sys.stderr)
+        return 1
+    if result.transformers is not None:
+        print(f"\nour PyTorch against transformers: {', '.join(f'{k} {v:.1e}' for k, v in _errors(result).items())}")
+    print("\nlargest distance from PyTorch (tokens and hidden: over max(1, RMS of the row))\n")
+    print(table(result.rows, result.own_error))
+    if result.quality:
+        print("\n" + quality_table(result.quality))
+    if (cut := result.truncate_dim) is not None:
+        print(
+            f"\nThe folder's own library cuts vectors to {cut} numbers unless told otherwise; here callers ask for dimensions={cut}."
+        )
+    print(f"\nwrote {options.out}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m export", description="Turn a checkpoint into a bundle to be served."
+    )
+    parser.add_argument(
+        "checkpoint", type=Path, help="folder of a checkpoint of ours, of Hugging Face or of sentence-transformers"
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, help="bundle directory to write; an older bundle there is replaced"
+    )
+    parser.add_argument("--name", help="name that clients use; default: the last part of --out")
+    parser.add_argument("--version", help="default: the first 12 digits of the SHA-256 of the weights")
+    parser.add_argument(
+        "--pooling", help="for folders that do not say: mean, cls, max, last, weighted_mean, mean_sqrt_len"
+    )
+    parser.add_argument("--max-length", type=int, help="tokens to be accepted; default: what the folder says")
+    parser.add_argument(
+        "--ids-only", action="store_true", help="serve a folder without a tokenizer, for token ids alone"
+    )
+    parser.add_argument(
+        "--precision",
+        action="append",
+        default=[],
+        help=f"also write graphs in this precision: {', '.join(PRECISIONS)}; may be given several times, fp32 is always there",
+    )
+    parser.add_argument(
+        "--provider",
+        action="append",
+        default=[],
+        help="also measure on this provider, in each precision that it has here: openvino, for which every bundle has graphs",
+    )
+    parser.add_argument(
+        "--texts",
+        type=Path,
+        help="file of a text a line to judge precisions and providers by; default: docstrings of Python's library",
+    )
+    parser.add_argument(
+        "--calibration",
+        type=Path,
+        help="file of a text a line, whose vectors set the ranges of int8 vectors; default: the bundle has none",
+    )
+    return parser
+
+
+def _export(options: argparse.Namespace) -> Exported:
+    progress = Lines()
+    try:
+        progress("reading the folder")
+        origin = read_origin(
+            options.checkpoint, pooling=options.pooling, max_length=options.max_length, ids_only=options.ids_only
+        )
+        return export_origin(
+            origin,
+            options.out,
+            name=options.name,
+            version=options.version,
+            precisions=options.precision,
+            providers=options.provider,
+            texts=options.texts,
+            calibration=options.calibration,
+            progress=progress,
+        )
+    finally:
+        progress.close()
+
+
+def _errors(result: Exported) -> dict[str, float]:
+    return {name: error for name, error in (result.transformers or {}).items() if name != "version"}

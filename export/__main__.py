@@ -29,6 +29,8 @@ def main() -> int:
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)  # a second one would interrupt the clearing away
     raise Stopped(number)
 
 

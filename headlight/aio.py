@@ -140,16 +140,23 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
         self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]
     ) -> AsyncIterator[AttentionPiece]:
         """Attention of one text piece by piece; see `Client.attention_pieces`."""
-        pieces = Pieces(self._model, text, spec, reading)
-        call = self._stub.EncodeStream(iter([pieces.request]), timeout=seconds_left(self._deadline()))
-        try:
-            with self._errors():
-                async for frame in call:
-                    for piece in pieces.receive(frame):
-                        yield piece
-        finally:
-            await end_async(call, pieces.over)
-        pieces.finish()
+        pieces, deadline = Pieces(self._model, text, spec, reading), self._deadline()
+        retries = Retries(deadline)
+        while True:
+            call = self._stub.EncodeStream(iter([pieces.request]), timeout=seconds_left(deadline))
+            try:
+                with self._errors():
+                    async for frame in call:
+                        for piece in pieces.receive(frame):
+                            yield piece
+                pieces.finish()
+                return
+            except (Overloaded, Unavailable) as error:
+                if pieces.begun:
+                    raise
+                await asyncio.sleep(retries.delay(error))
+            finally:
+                await end_async(call, pieces.over)
 
     async def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
         """The bytes of data that `attention` of one text would have; see `Client.attention_bytes`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from headlight.description import ModelDescription
 from headlight.ending import end
 from headlight.errors import MixedWeights, Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
+from headlight.pieces import AttentionPiece, Pieces
 from headlight.work import RequestT, ResponseT, ResultT, UnaryWork
 
 
@@ -99,6 +101,22 @@ class Caller(ClientBase[grpc.Channel]):
             finally:
                 end(call, work.over)
         return work.result()
+
+    def _pieces(self, pieces: Pieces, deadline: float | None) -> Iterator[AttentionPiece]:
+        retries = Retries(deadline)
+        while True:
+            call = self._stub.EncodeStream(iter([pieces.request]), timeout=seconds_left(deadline))
+            try:
+                with self._errors():
+                    for frame in call:
+                        yield from pieces.receive(frame)
+                return pieces.finish()
+            except (Overloaded, Unavailable) as error:
+                if pieces.begun:
+                    raise
+                time.sleep(retries.delay(error))
+            finally:
+                end(call, pieces.over)
 
 
 def response_of(call: Any) -> Any:

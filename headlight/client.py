@@ -13,7 +13,6 @@ from headlight.channel import seconds_left
 from headlight.convert import Input, Prompting, Reading, as_list
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings, TokenVectors
-from headlight.ending import end
 from headlight.pieces import AttentionPiece, Pieces
 from headlight.results import Attention, AttentionMaps, Hidden, Occlusion, TokenList
 from headlight.spec import (
@@ -157,18 +156,10 @@ class Client(Caller):
     ) -> Iterator[AttentionPiece]:
         """Attention of one text piece by piece, each at most 1 MiB (or a row), in order: for more than should be in memory at once.
 
-        The service sends no faster than the pieces are taken; who takes none for its `--stall-seconds` is cut. Not sent again where
-        a connection is lost. Arguments as `attention`, without a head mask; not with uint8 or top_k.
+        The service sends no faster than the pieces are taken; who takes none for its `--stall-seconds` is cut. Sent again only while
+        nothing of the answer has come. Arguments as `attention`, without a head mask; not with uint8 or top_k.
         """
-        pieces = Pieces(self._model, text, spec, reading)
-        call = self._stub.EncodeStream(iter([pieces.request]), timeout=seconds_left(self._deadline()))
-        try:
-            with self._errors():
-                for frame in call:
-                    yield from pieces.receive(frame)
-        finally:
-            end(call, pieces.over)
-        pieces.finish()
+        yield from self._pieces(Pieces(self._model, text, spec, reading), self._deadline())
 
     def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
         """The bytes of data that `attention` of one text would have. Nothing is computed. Arguments as `attention`."""

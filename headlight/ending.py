@@ -18,10 +18,12 @@ def end(call: Any, over: bool) -> None:
         call: a stream, whose requests gRPC has drawn to the end where it is over.
         over: whether nothing more is to come than the status.
     """
-    if over:
-        with contextlib.suppress(grpc.FutureTimeoutError, grpc.FutureCancelledError):
-            call.exception(LINGER_SECONDS)
-    call.cancel()
+    try:
+        if over:
+            with contextlib.suppress(grpc.FutureTimeoutError, grpc.FutureCancelledError):
+                call.exception(LINGER_SECONDS)
+    finally:
+        call.cancel()
 
 
 async def end_async(call: Any, over: bool) -> None:

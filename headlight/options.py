@@ -121,7 +121,7 @@ def pooled_spec(arguments: argparse.Namespace) -> PooledSpec:
 
 
 def connect(arguments: argparse.Namespace) -> Client:
-    """A client for the common options. Raises UsageError where they cannot be used."""
+    """A client for the common options. Raises UsageError, or InvalidInput for target and timeout, where they cannot be used."""
     # A token is no option: everybody on a machine sees the command lines of all.
     token_file = arguments.token_file or os.environ.get("HEADLIGHT_TOKEN_FILE") or None
     token = None if token_file else os.environ.get("HEADLIGHT_TOKEN") or None

@@ -57,6 +57,11 @@ class Pieces:
         self._complete = False
         self.over = False  # whether nothing more comes on the stream: the request was refused
 
+    @property
+    def begun(self) -> bool:
+        """Whether anything of the answer has come: then it cannot be asked for again."""
+        return self._complete or self._layout is not None
+
     def receive(self, frame: pb.EncodeStreamResponse) -> Iterator[AttentionPiece]:
         """The pieces of the next frame.
 
@@ -64,8 +69,8 @@ class Pieces:
             HeadlightError: the request was refused, or the frame does not follow from those before it.
         """
         kind = frame.WhichOneof("frame")
-        if kind == "error":
-            self.over = True
+        self.over = kind == "error"
+        if self.over:
             raise error_of_status(frame.error, 0)
         if self._complete:
             raise malformed(f"a frame of kind {kind!r} behind the last")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headlight.errors import DeadlineExceeded, DeviceLost, Unavailable
 from headlight.priority import Priority
@@ -154,21 +154,22 @@ class Batcher:
                 while True:
                     await self._work.wait()
                     batch = self._lanes.take(self._clock(), self._streams.idle, hold_bulk=self._streams.hold_bulk)
-                    for entry in batch.expired:
-                        entry.value.group.fail(DeadlineExceeded(EXPIRED))
+                    Members(batch.expired).fail(DeadlineExceeded(EXPIRED))
                     if batch.entries:
-                        members = Members(batch.entries)
-                        members.begun()
-                        batches.create_task(self._execute(batch, members, self._begin(batch)))
-                        continue
-                    if not batch.expired:  # nothing waits, or what waits has to until a batch has ended
+                        batches.create_task(self._begin(batch))
+                    elif not batch.expired:  # nothing waits, or what waits has to until a batch has ended
                         self._work.clear()
         finally:
             self._close()
 
-    def _begin(self, batch: Batch[Slot]) -> Started:
+    def _begin(self, batch: Batch[Slot]) -> Coroutine[Any, Any, None]:
+        """What runs a batch; what it needs is no variable of `run`, which would hold its results until the next comes."""
         lane, priority = batch.entries[0].lane, batch.entries[0].priority
-        return self._streams.begin(priority, self._lanes.waiting("interactive"), self._engines.can_be_wide(lane))
+        wide = self._engines.can_be_wide(lane)
+        started = self._streams.begin(priority, self._lanes.waiting("interactive"), wide)
+        members = Members(batch.entries)
+        members.begun()
+        return self._execute(batch, members, started)
 
     def _enqueue(self, lane: LaneKey, items: Sequence[EncodeItem], deadline: float, priority: Priority) -> Group:
         now = self._clock()
@@ -219,11 +220,10 @@ class Batcher:
         self.heart.beat()
         span, failed = None, True
         try:
-            if self._tracing is not None:
-                span = self._tracing.begin(batch, wide=started.wide)
             try:
-                items = [entry.value.item for entry in batch.entries]
-                results = await self._engines.run(model, items, started.priority, wide=started.wide)
+                if self._tracing is not None:
+                    span = self._tracing.begin(batch, wide=started.wide)
+                results = await self._engines.run(model, members.items, started.priority, wide=started.wide)
                 failed = False
             finally:
                 members.ended()
@@ -233,7 +233,7 @@ class Batcher:
             # Of a lost device the first is told as it is, not as Unavailable: who tries again would send to the next what broke it.
             known = isinstance(error, DeviceLost) and self._engines.lost
             members.fail(Unavailable(ENDING) if known else error)
-            await self._engines.failed(model, error)
+            await self._engines.failed(model, error, started.priority)
         else:
             if self._engines.lost:  # by another batch: what this one computed beside it is not to be believed either
                 members.fail(Unavailable(ENDING))
@@ -241,12 +241,13 @@ class Batcher:
             done = self._clock()
             if members.deliver(results, begun, done):  # else the rate would be no batch's
                 self._learn(batch, done - begun, started.wide)
-            await self._engines.ran(model, results)
+            await self._engines.ran(model, results, started.priority)
         finally:
             self._streams.end(started)
             self.heart.end(patience)
             self.heart.beat()
             self._work.set()  # for those who wait for a stream
+            del batch, members  # an error would hold this frame, this frame the groups, and they the error
 
     def _patience(self, batch: Batch[Slot]) -> float:
         """How many times as long as others a batch may take, for its heartbeat.

@@ -47,7 +47,7 @@ class Engines:
     def __init__(self, engines: Mapping[str, Engine], streams: int) -> None:
         """Nothing runs. `streams`: batches of a priority at once."""
         self._engines = engines
-        # Where both compute on the same CPUs, what is waited for has three quarters of them.
+        # Where both compute on the same CPUs, each with one thread for a batch, what is waited for has three quarters of them.
         self._threads: dict[Priority, WorkerThreads] = {
             "interactive": WorkerThreads(streams, "engine", behind=COMPUTING),
             "bulk": WorkerThreads(streams, "bulk", behind=COMPUTING_BULK),
@@ -64,15 +64,15 @@ class Engines:
         run = functools.partial(self._engines[model].run, wide=wide)
         return await self._threads[priority].start(functools.partial(run_halved, run, items))
 
-    async def ran(self, model: str, outcomes: Sequence[Outcome]) -> None:
+    async def ran(self, model: str, outcomes: Sequence[Outcome], priority: Priority) -> None:
         """Learn what came of a batch. Raises EngineLost as `failed` does."""
         full = [outcome for outcome in outcomes if isinstance(outcome, DeviceFull)]
         if len(full) == len(outcomes):  # a device that is ill gives no memory either
-            await self._probe(model, full[0])
+            await self._probe(model, full[0], priority)
         else:
             self._failures[model] = 0
 
-    async def failed(self, model: str, error: Exception) -> None:
+    async def failed(self, model: str, error: Exception, priority: Priority) -> None:
         """Learn that a batch failed.
 
         Raises:
@@ -82,12 +82,12 @@ class Engines:
             raise self._lost_for_good(model, error) from error
         self._failures[model] += 1
         if self._failures[model] >= FAILURES_BEFORE_PROBE:
-            await self._probe(model, error)
+            await self._probe(model, error, priority)
 
-    async def _probe(self, model: str, error: Exception) -> None:
+    async def _probe(self, model: str, error: Exception, priority: Priority) -> None:
         log.warning("batches keep failing; probing the engine", extra={"event": "engine_probe", "model": model})
         try:
-            await self._threads["interactive"].start(self._engines[model].probe)
+            await self._threads[priority].start(self._engines[model].probe)
         except DeviceFull:  # its memory still is, which is no illness
             pass
         except Exception as lost:

@@ -90,6 +90,10 @@ class Members:
         for entry in entries:
             self._own.setdefault(entry.value.group, []).append(entry.length)
 
+    @property
+    def items(self) -> list[EncodeItem]:
+        return [entry.value.item for entry in self._entries]
+
     def begun(self) -> None:
         """An engine has the batch."""
         for group, lengths in self._own.items():

@@ -29,7 +29,7 @@ def run_halved(run: Callable[[Sequence[EncodeItem]], list[ItemResult]], items: S
         return list(run(items))
     except DeviceFull as error:
         if len(items) == 1:
-            return [error]
+            return [error.with_traceback(None)]  # whose frames hold the batch
     log.warning(
         "a batch is too large for the GPU's memory; running its halves",
         extra={"event": "batch_halved", "items": len(items)},
@@ -40,5 +40,5 @@ def run_halved(run: Callable[[Sequence[EncodeItem]], list[ItemResult]], items: S
         try:
             found += run(half)
         except DeviceFull as error:
-            found += [error] * len(half)
+            found += [error.with_traceback(None)] * len(half)
     return found

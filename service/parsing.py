@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 LONGEST = (1 << 31) - 1  # tokens; far beyond any model's
-EVERYWHERE = frozenset(("0.0.0.0", "::"))
+EVERYWHERE, EVERYWHERE_V4 = "::", "0.0.0.0"  # the first stands for the second too
 MOST_DIGITS = 40  # of a whole number; Python itself reads some thousand
 
 
@@ -22,8 +22,11 @@ class Address(NamedTuple):
 
     def meets(self, other: Address) -> bool:
         """Whether only one of two can listen where both want to, as far as it can be told without looking names up."""
+        if not self.port == other.port != 0:
+            return False
         hosts = {self.host, other.host}
-        return self.port == other.port != 0 and (len(hosts) == 1 or bool(hosts & EVERYWHERE))
+        of_six = any(":" in host for host in hosts)
+        return len(hosts) == 1 or EVERYWHERE in hosts or (EVERYWHERE_V4 in hosts and not of_six)
 
 
 def address(text: str) -> Address:

@@ -93,12 +93,8 @@ class Server:
         try:
             credentials = await self._listen()
             runtime = await self._load()
-        except (PortTaken, OSError) as error:
-            log.critical(str(error), extra={"event": "cannot_listen"})
-            return EXIT_FAILED
-        except ConfigError as error:
-            log.critical(str(error), extra={"event": "bad_option"})
-            return EXIT_CONFIG
+        except (PortTaken, OSError, ConfigError) as error:
+            return told(error)
         except BundleError as error:
             log.critical(error.message, extra={"event": "bundle_refused", "file": error.file})
             return EXIT_BUNDLE
@@ -110,9 +106,11 @@ class Server:
         self._models.add(model)
         try:
             await self._open(credentials)
-        except PortTaken as error:  # meanwhile, by another who had only reserved it
-            log.critical(str(error), extra={"event": "cannot_listen"})
-            return EXIT_FAILED
+        except (
+            PortTaken,
+            ConfigError,
+        ) as error:  # meanwhile, by another who had only reserved it; a name that is no longer found
+            return told(error)
         running = asyncio.create_task(batcher.run(), name="batcher")
         ref = model.ref
         about = {"model_name": ref.name, "version": ref.version, "sha256": ref.bundle_sha256}
@@ -154,7 +152,7 @@ class Server:
         """Let callers in.
 
         Raises:
-            PortTaken: see `Reserved`.
+            PortTaken, ConfigError: see `Reserved`.
         """
         assert self._reserved is not None  # since `_listen`
         self._reserved.bind(self._grpc, credentials)
@@ -230,6 +228,13 @@ class Server:
     async def _flush(self, seconds: float) -> None:
         if self._tracing is not None:
             await self._tracing.close(max(0.0, seconds))
+
+
+def told(error: Exception) -> int:
+    """Log why there will be no service. Returns the exit code."""
+    wrong = isinstance(error, ConfigError)
+    log.critical(str(error), extra={"event": "bad_option" if wrong else "cannot_listen"})
+    return EXIT_CONFIG if wrong else EXIT_FAILED
 
 
 def end_at_once(code: int) -> NoReturn:

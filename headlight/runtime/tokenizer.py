@@ -22,7 +22,7 @@ SHORT_CHARACTERS = 512
 
 
 class Tokenizer:
-    """A bundle's tokenizer.json. Thread-safe; lets other threads run while it works."""
+    """A bundle's tokenizer.json. Thread-safe; lets other threads run while it works, but for a short text alone."""
 
     def __init__(self, path: Path, max_length: int, *, include_prompt: bool = True, segments: bool = True) -> None:
         """Load.

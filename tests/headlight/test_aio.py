@@ -9,7 +9,16 @@ import grpc
 import numpy as np
 import pytest
 
-from headlight import AsyncClient, Client, DeadlineExceeded, EngineError, InvalidInput, Overloaded, Unavailable
+from headlight import (
+    AsyncClient,
+    AttentionSpec,
+    Client,
+    DeadlineExceeded,
+    EngineError,
+    InvalidInput,
+    Overloaded,
+    Unavailable,
+)
 from tests.headlight.fake_model import DIM
 from tests.headlight.fake_server import FakeServicer, Refusal
 
@@ -72,6 +81,8 @@ async def test_what_was_shed_or_left_unanswered_is_sent_again(aclient: AsyncClie
     np.testing.assert_array_equal(await aclient.encode(TEXTS), expected)
     servicer.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
     assert (await aclient.attend("text")).layers == (0, 1, 2)
+    servicer.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
+    assert [piece async for piece in aclient.attention_pieces("text", AttentionSpec())]
 
 
 async def test_many_callers_share_one_client(aclient: AsyncClient) -> None:

@@ -6,7 +6,16 @@ import grpc
 import numpy as np
 import pytest
 
-from headlight import Client, DeadlineExceeded, EngineError, InvalidInput, NotFound, Overloaded, Unavailable
+from headlight import (
+    AttentionSpec,
+    Client,
+    DeadlineExceeded,
+    EngineError,
+    InvalidInput,
+    NotFound,
+    Overloaded,
+    Unavailable,
+)
 from headlight.channel import MOST_RETRIES, Retries
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.fake_model import DIM, REF
@@ -66,6 +75,24 @@ def test_what_a_stream_left_unanswered_is_sent_again_on_a_new_one(client: Client
     again = client.encode_tokens(TEXTS)
     assert all(np.array_equal(one, other) for one, other in zip(again, expected, strict=True))
     assert 2 * before < len(servicer.encoded) <= 3 * before  # once more what was unanswered, and no more than that
+
+
+def test_pieces_are_asked_for_again_until_the_first_has_come(client: Client, servicer: FakeServicer) -> None:
+    spec = AttentionSpec()
+    expected = list(client.attention_pieces("text", spec))
+    servicer.refusals.extend([Refusal(grpc.StatusCode.UNAVAILABLE, "draining")] * 2)
+    found = list(client.attention_pieces("text", spec))
+    assert [piece.rows for piece in found] == [piece.rows for piece in expected]
+    assert len(servicer.encoded) == 4
+
+    def broken(frames: list[pb.EncodeStreamResponse]) -> list[pb.EncodeStreamResponse]:
+        error = pb.Status(code=grpc.StatusCode.UNAVAILABLE.value[0], message="draining")
+        return [*frames[:2], pb.EncodeStreamResponse(id=frames[0].id, error=error)]
+
+    servicer.change_frames = broken
+    with pytest.raises(Unavailable):  # what has come cannot be taken back
+        list(client.attention_pieces("text", spec))
+    assert len(servicer.encoded) == 5
 
 
 def shed(delay_ms: str) -> Refusal:

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import weakref
+from typing import Any
 
 import numpy as np
 import pytest
 
-from headlight.errors import EngineError, Unavailable
+from headlight.errors import DeviceFull, EngineError, Unavailable
 from headlight.runtime.choice import whole
 from service.batcher import BatchReport
 from service.engines import FAILURES_BEFORE_PROBE, EngineLost
@@ -89,6 +93,40 @@ async def test_the_first_of_several_batches_ends_the_wait_and_the_last_the_work(
         answer = await asking
     assert len(setup.reports) == 2
     assert (answer.queue_ns, answer.infer_ns) == (0, 3_000_000_000)
+
+
+async def test_results_are_let_go_when_their_callers_have_them() -> None:
+    async with running() as setup:
+        asking = [asyncio.create_task(setup.submit(item(length))) for length in (1, 4, 2)]
+        arrays = [weakref.ref((await each).results[0].pooled) for each in asking]
+        assert [len(batch) for batch in setup.engine.batches] == [3]
+        del asking
+        await all_dead(arrays)
+
+
+@pytest.mark.parametrize("full", [False, True])
+async def test_a_failed_batch_is_let_go_without_the_garbage_collector(full: bool) -> None:
+    async with running() as setup:
+        setup.engine.poison, setup.engine.most_tokens = (None, 4) if full else (9, None)
+        gc.disable()
+        try:
+            items = [item(4, 9), item(1), item(1)]
+            arrays = [weakref.ref(each.ids) for each in items]
+            with contextlib.suppress(EngineError, DeviceFull):
+                await setup.submit(*items)
+            del items
+            setup.engine.batches.clear()
+            await all_dead(arrays)
+        finally:
+            gc.enable()
+
+
+async def all_dead(arrays: list[weakref.ref[Any]]) -> None:
+    for _ in range(1000):  # the engine's thread may still be about to let go
+        if all(array() is None for array in arrays):
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("something is held still")
 
 
 async def test_times_and_reports() -> None:

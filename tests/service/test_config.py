@@ -169,7 +169,9 @@ async def test_the_largest_numbers_that_are_taken_can_be_used() -> None:
     assert limits(config, manifest()).max_items == largest["max_items"]
 
 
-@pytest.mark.parametrize(("grpc_at", "http_at"), [("127.0.0.1:0", "127.0.0.1:0"), ("127.0.0.1:9", "127.0.0.2:9")])
+@pytest.mark.parametrize(
+    ("grpc_at", "http_at"), [("127.0.0.1:0", "127.0.0.1:0"), ("127.0.0.1:9", "127.0.0.2:9"), ("0.0.0.0:9", "[::1]:9")]
+)
 def test_addresses_that_do_not_meet_are_taken(grpc_at: str, http_at: str) -> None:
     config = Config.parse((*BUNDLE, "--grpc", grpc_at, "--http", http_at), {})
     assert (str(config.grpc), str(config.http)) == (grpc_at, http_at)

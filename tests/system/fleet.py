@@ -9,7 +9,7 @@ from types import TracebackType
 
 import numpy as np
 
-from headlight import AsyncClient
+from headlight import AsyncClient, Client
 from tests.ports import free_port
 from tests.system.conftest import bundle_of
 from tests.system.names import NAME, Names
@@ -96,7 +96,8 @@ class Callers:
         self._client = AsyncClient(self._target)
         self._vector = (await self._client.encode([TEXT]))[0]
         self._weights = (await self._client.attend(TEXT)).weights
-        kinds = (self._one, self._many, self._streamed)
+        self._blocking = Client(self._target)
+        kinds = (self._one, self._many, self._streamed, self._streamed_blocking)
         self._tasks = [asyncio.create_task(self._repeat(kind)) for kind in kinds]
         return self
 
@@ -105,6 +106,7 @@ class Callers:
     ) -> None:
         for task in self._tasks:
             task.cancel()
+        self._blocking.close()  # its thread cannot be cancelled
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._client.close()
 
@@ -140,4 +142,8 @@ class Callers:
 
     async def _streamed(self) -> None:
         found = await self._client.attend(TEXT)
+        np.testing.assert_allclose(found.weights, self._weights, atol=1e-5)
+
+    async def _streamed_blocking(self) -> None:
+        found = await asyncio.to_thread(self._blocking.attend, TEXT)
         np.testing.assert_allclose(found.weights, self._weights, atol=1e-5)

@@ -32,7 +32,7 @@ PACKAGES = ("grpcio", "protobuf", "tokenizers", "onnxruntime")
 SERVICE = "headlight.v1.HeadlightService"
 CONCURRENT = {1: 32, 32: 32, 256: 8}  # messages in flight, by their texts
 STREAMS = 4  # that share them: a stream may have 8 requests in flight
-TEXTS_A_ROUND = {1: 800, 32: 3200, 256: 4096}
+TEXTS_A_ROUND = {1: 800, 32: 3200, 256: 2048}
 
 
 class Workload(NamedTuple):

@@ -13,7 +13,7 @@ from headlight import AsyncClient, Client
 from tests.ports import free_port
 from tests.system.conftest import bundle_of
 from tests.system.names import NAME, Names
-from tests.system.processes import Service, get
+from tests.system.processes import Service
 
 CALLS_A_SECOND = 8  # of each caller: enough to meet every moment of a restart, and leaves CPU for those who start
 TEXT = "open a file and read its lines"
@@ -59,7 +59,7 @@ class Fleet:
 
     def answered(self) -> dict[str, float]:
         """Calls answered so far, by address."""
-        return {address: calls_of(replica) for address, replica in self.replicas.items()}
+        return {address: replica.counted(OK) for address, replica in self.replicas.items()}
 
     async def __aenter__(self) -> Fleet:
         self.names = await Names.serve(lambda: list(self.replicas))
@@ -71,11 +71,6 @@ class Fleet:
         for address in list(self.replicas):
             await self.remove(address)
         await self.names.close()
-
-
-def calls_of(replica: Service) -> float:
-    lines = get(replica.http, "/metrics").splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith(OK))
 
 
 class Callers:

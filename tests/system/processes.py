@@ -60,8 +60,8 @@ class Service:
                 return entry
         raise AssertionError(f"the service ended before {event!r}; its log: {self.log[-5:]}")
 
-    def counted(self, name: str) -> float:
-        """The sum of the series in its metrics whose lines begin so."""
+    def counted(self, name: str | tuple[str, ...]) -> float:
+        """The sum of the series in its metrics whose lines begin so, or in one of these ways."""
         lines = get(self.http, "/metrics").splitlines()
         return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
 

@@ -129,8 +129,11 @@ run: $(DEMONSTRATED) ## start the service, show one real answer, serve until Ctr
 demo: $(DEMONSTRATED) ## the same, and exit 0 after the answer
 	@$(demonstrated) --once
 
+# In as many processes as there are cores, up to four, each of which loads PyTorch; its threads would only be in each other's way.
+SHARED_OUT := OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
+
 test: $(SETUP) ## the tests that need no other process, machine or network
-	$(PY) -m pytest
+	$(SHARED_OUT)
 
 SITE_PACKAGES := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 

@@ -1,4 +1,4 @@
-"""Fixtures shared by all tests. Bundles are exported once a session: tracing a graph takes seconds, whatever its size."""
+"""Fixtures shared by all tests. Bundles are exported once: tracing a graph takes seconds, whatever its size."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from headlight.runtime import Runtime
 from tests.factory import kind_config, write_checkpoint
+from tests.once import once
 
 MakeBundle = Callable[[str], Path]
 
@@ -16,29 +17,19 @@ MakeBundle = Callable[[str], Path]
 @pytest.fixture(scope="session")
 def make_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> MakeBundle:
     """A key of KINDS -> the folder of a small checkpoint of that kind."""
-    made: dict[str, Path] = {}
-
-    def make(kind: str) -> Path:
-        if kind not in made:
-            made[kind] = write_checkpoint(tmp_path_factory.mktemp(f"checkpoint-{kind}"), kind_config(kind))
-        return made[kind]
-
-    return make
+    return lambda kind: once(
+        tmp_path_factory, f"checkpoint-{kind}", lambda folder: write_checkpoint(folder, kind_config(kind))
+    )
 
 
 @pytest.fixture(scope="session")
 def make_bundle(tmp_path_factory: pytest.TempPathFactory, make_checkpoint: MakeBundle) -> MakeBundle:
     """A key of KINDS -> a bundle directory, exported and proven by the real exporter. Not to be changed: copy it first."""
-    made: dict[str, Path] = {}
 
     def make(kind: str) -> Path:
         from export.writer import export_checkpoint
 
-        if kind not in made:
-            out = tmp_path_factory.mktemp("bundles") / f"small-{kind}"
-            export_checkpoint(make_checkpoint(kind), out)
-            made[kind] = out
-        return made[kind]
+        return once(tmp_path_factory, f"small-{kind}", lambda out: export_checkpoint(make_checkpoint(kind), out))
 
     return make
 

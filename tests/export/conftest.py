@@ -14,6 +14,7 @@ from export import writer
 from export.precision import PRECISIONS
 from export.writer import export_checkpoint
 from tests.conftest import MakeBundle
+from tests.once import once
 
 TEXTS = [
     f"{'abcdefghij'[i % 10] * (1 + i % 7)} {i} {'xyzuv'[: 1 + i % 5]} ({i * 37 % 101}) {'lm ' * (i % 9)}"
@@ -34,16 +35,16 @@ def make_variants(
     make_bundle: MakeBundle, make_checkpoint: MakeBundle, texts: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> MakeBundle:
     """A key of KINDS -> a bundle in all precisions; its graphs are those of make_bundle, for tracing takes seconds."""
-    made: dict[str, Path] = {}
 
     def make(kind: str) -> Path:
-        if kind not in made:
-            made[kind] = tmp_path_factory.mktemp("variants") / kind
-            traced = make_bundle(kind)
+        traced = make_bundle(kind)
+
+        def export(out: Path) -> None:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(writer, "trace", lambda _, role: onnx.load(traced / f"{role}.onnx"))
-                export_checkpoint(make_checkpoint(kind), made[kind], precisions=PRECISIONS, texts=texts)
-        return made[kind]
+                export_checkpoint(make_checkpoint(kind), out, precisions=PRECISIONS, texts=texts)
+
+        return once(tmp_path_factory, f"variants-{kind}", export)
 
     return make
 

@@ -1,0 +1,32 @@
+"""What is made once for all tests, however many processes run them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """A folder of this name, made by whoever asks first, while others wait. Not to be changed: copy it first.
+
+    Args:
+        name: the same for all who want the same.
+        make: writes into the folder that it is given, which has this name but is not yet there.
+    """
+    base = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent  # each process has a folder of its own in that of the run
+    made = base / "made"
+    made.mkdir(exist_ok=True)
+    folder = made / name
+    with (made / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            begun = factory.mktemp(name) / name
+            make(begun)
+            begun.rename(folder)
+    return folder

@@ -130,10 +130,10 @@ demo: $(DEMONSTRATED) ## the same, and exit 0 after the answer
 	@$(demonstrated) --once
 
 # In as many processes as there are cores, up to four, each of which loads PyTorch; its threads would only be in each other's way.
-SHARED_OUT := OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
+spread = OMP_NUM_THREADS=1 $(1) -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
 test: $(SETUP) ## the tests that need no other process, machine or network
-	$(SHARED_OUT)
+	$(call spread,$(PY))
 
 SITE_PACKAGES := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 
@@ -156,7 +156,7 @@ adapters: $(ADAPTERS_SETUP) ## the adapters against BertViz, TransformerLens, LI
 	$(ADAPTERS_PY) -m pytest tests/adapters
 
 families: $(FAMILIES_SETUP) ## imported models against transformers and sentence-transformers, over the wire
-	$(FAMILIES_PY) -m pytest tests/families
+	$(call spread,$(FAMILIES_PY)) tests/families
 
 families-table: $(FAMILIES_SETUP) ## the same as a table of distances; writes bench/results/families.md
 	$(FAMILIES_PY) -W ignore -m tests.families.table

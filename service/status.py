@@ -15,6 +15,7 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RequestInfo, Ret
 from google.rpc.status_pb2 import Status
 
 from headlight.errors import Code, DeviceFull, HeadlightError, InvalidInput, Overloaded
+from headlight.pb import headlight_pb2 as pb
 from service.admission import Shed, Shortage
 from service.identity import REQUEST_ID, about
 from service.logs import describe
@@ -55,8 +56,19 @@ class Refusal(NamedTuple):
         return int(self.status.value[0])
 
     @property
+    def frame(self) -> pb.Status:
+        """What a stream tells of one of its requests."""
+        return pb.Status(
+            code=self.number,
+            message=self.message,
+            retry_after_ms=self.retry_after_ms,
+            reason=self.reason.upper(),
+            field=self.field,
+        )
+
+    @property
     def details(self) -> Status:
-        """The same for machines: ErrorInfo always; BadRequest: a field is at fault; RetryInfo: try again; RequestInfo: report it."""
+        """For machines: ErrorInfo always; BadRequest: a field is at fault; RetryInfo: try again; RequestInfo: report it."""
         parts: list[Message] = [ErrorInfo(reason=self.reason.upper(), domain=DOMAIN)]
         message = self.message[:LONGEST_DETAIL_CHARACTERS]
         if self.field:

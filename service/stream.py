@@ -180,9 +180,8 @@ class StreamCall:
             raise  # ends the stream, and with it whatever else waits for this reader
         except Exception as error:
             refused = refusal(error, self._context)
-            status = pb.Status(code=refused.number, message=refused.message, retry_after_ms=refused.retry_after_ms)
             with contextlib.suppress(grpc.aio.BaseError):
-                frame = pb.EncodeStreamResponse(id=request.id, error=status)
+                frame = pb.EncodeStreamResponse(id=request.id, error=refused.frame)
                 await self._write(frame, Patience(self._stall_seconds))
         finally:
             self._slots.release()

@@ -133,3 +133,4 @@ async def test_an_occlusion_is_not_refused_half_way_and_leaves_a_debt(serve: Ser
         frame = await calls[4](**GOOD)
         assert frame.error.code == EXHAUSTED.value[0]
         assert frame.error.retry_after_ms > 100_000
+        assert (frame.error.reason, frame.error.field) == ("QUOTA", "")

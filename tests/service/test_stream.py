@@ -43,6 +43,7 @@ async def test_each_request_has_an_answer_of_its_own(serve: Serve) -> None:
     [error] = [frame.error for frame in frames if frame.id == "bad"]
     assert error.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
     assert error.message.startswith("inputs[0].text: is empty")
+    assert (error.reason, error.field) == ("INVALID_INPUT", "inputs[0].text")
 
 
 async def test_large_answers_come_in_chunks_and_do_not_hold_up_small_ones(serve: Serve) -> None:

@@ -51,7 +51,7 @@ def _results(choice: Choice, places: Places, source: Source, maps: Maps) -> Iter
         for at in range(len(choice.layers)):
             entries, keys = maps(at)
             rows = slice(None) if places.queries is None else places.queries.tokens
-            yield entries[:, rows], keys[:, rows]
+            yield entries[:, rows], settled(entries[:, rows], keys[:, rows])
         return
     for layer in _layers(choice, places, source, maps):
         if spec.reduction("statistics"):
@@ -167,6 +167,30 @@ def largest(rows: Floats, count: int) -> tuple[Floats, NDArray[np.int64]]:
     entries = np.take_along_axis(rows, found, axis=-1)
     order = np.argsort(-entries, axis=-1, kind="stable")
     return np.take_along_axis(entries, order, axis=-1), np.take_along_axis(found, order, axis=-1)
+
+
+def settled(entries: Floats, keys: Ids) -> Ids:
+    """The keys of the largest weights of each row, where these end in zeros those that come first of all that weigh nothing.
+
+    So ONNX has it. OpenVINO gives any of them, other ones in other company, and such as lie in the padding.
+
+    Args:
+        entries: float32 [..., k], falling.
+        keys: int64 [..., k]; changed nowhere.
+    """
+    tied = entries[..., -1] == 0
+    if not tied.any():
+        return keys
+    count = keys.shape[-1]
+    weighs, named = entries[tied] > 0, keys[tied]
+    # Fewer than k keys weigh something, so those that fill up a row are among the first k. Column k takes what lies behind.
+    taken = np.zeros((len(named), count + 1), dtype=bool)
+    np.put_along_axis(taken, np.where(weighs, np.minimum(named, count), count), True, axis=-1)
+    free = np.argsort(taken[:, :count], axis=-1, kind="stable")
+    fill = np.take_along_axis(free, np.maximum(np.cumsum(~weighs, axis=-1) - 1, 0), axis=-1)
+    found = keys.copy()
+    found[tied] = np.where(weighs, named, fill)
+    return found
 
 
 def statistics(maps: Floats, places: Places) -> Floats:

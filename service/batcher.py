@@ -12,6 +12,7 @@ from headlight.errors import DeadlineExceeded, DeviceLost, Unavailable
 from headlight.priority import Priority
 from headlight.runtime.items import EncodeItem
 from headlight.runtime.rounding import AS_LONG, Rounding
+from service.effort import Stopwatch
 from service.engines import Engine, Engines
 from service.groups import Answer, Group, Members, Slot
 from service.heartbeat import Heartbeat
@@ -61,6 +62,7 @@ class Batcher:
         on_cancel: Callable[[LaneKey, str], None] = lambda lane, stage: None,
         tracing: BatchTracing | None = None,
         clock: Callable[[], float] = time.monotonic,
+        worked: Callable[[], float] | None = None,
     ) -> None:
         """Nothing runs before `run`.
 
@@ -74,6 +76,7 @@ class Batcher:
             on_cancel: told of every request whose caller left: in "queue", or in "infer" where all its items had started.
             tracing: makes a span of each batch with a traced request.
             clock: seconds, monotonic.
+            worked: as `Stopwatch` takes it.
         """
         self._engines = Engines(engines, streams)
         self._budgets = budgets
@@ -85,6 +88,7 @@ class Batcher:
         self._on_cancel = on_cancel
         self._tracing = tracing
         self._clock = clock
+        self._stopwatch = Stopwatch(clock, worked)
         self._work = asyncio.Event()
         self._waiting: set[Group] = set()
         self._closed = False
@@ -215,7 +219,7 @@ class Batcher:
     async def _execute(self, batch: Batch[Slot], members: Members, started: Started) -> None:
         """Run one batch; its stream is free again afterwards."""
         model = batch.entries[0].lane.model
-        begun, patience = self._clock(), self._patience(batch)
+        begun, patience = self._stopwatch.begin(self._streams.running), self._patience(batch)
         self.heart.begin(patience)
         self.heart.beat()
         span, failed = None, True
@@ -239,8 +243,9 @@ class Batcher:
                 members.fail(Unavailable(ENDING))
                 return
             done = self._clock()
-            if members.deliver(results, begun, done):  # else the rate would be no batch's
-                self._learn(batch, done - begun, started.wide)
+            if members.deliver(results, begun.at, done):  # else the rate would be no batch's
+                self._lanes.ran(batch, self._stopwatch.effort(begun, done, self._streams.running))
+                self._report(batch, done - begun.at, started.wide)
             await self._engines.ran(model, results, started.priority)
         finally:
             self._streams.end(started)
@@ -258,7 +263,6 @@ class Batcher:
         longest = max(entry.length for entry in batch.entries)
         return batch.padded / self._budgets[batch.entries[0].lane].tokens * (1 + longest / ATTENTION_LENGTH)
 
-    def _learn(self, batch: Batch[Slot], seconds: float, wide: bool) -> None:
+    def _report(self, batch: Batch[Slot], seconds: float, wide: bool) -> None:
         first, count = batch.entries[0], len(batch.entries)
-        self._lanes.ran(batch, seconds)
         self._observe(BatchReport(first.lane, first.priority, count, batch.total, batch.padded, seconds, wide))

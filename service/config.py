@@ -190,7 +190,7 @@ class Config:
         default=25.0,
         metadata=option(
             between(1, 60000),
-            "milliseconds that a batch of bulk may take, which is how long others share the CPUs with it; more is a little faster",
+            "milliseconds of work in a batch of bulk, which is how long others share the CPUs with it; more is a little faster",
         ),
     )
     attend_batch_cost: int = field(

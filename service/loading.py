@@ -21,6 +21,7 @@ from service.answers import model_ref
 from service.batcher import Batcher, BatchReport
 from service.commandline import ConfigError
 from service.config import Config
+from service.effort import processors
 from service.engines import Engine
 from service.lanes import Budget, LaneKey
 from service.metrics import Metrics, ModelMetrics
@@ -133,6 +134,7 @@ def assemble(
         observe=lambda report: _observe(report, own, admission),
         on_cancel=lambda lane, stage: own.cancelled[stage].inc(),
         tracing=None if tracing is None else tracing.batches(model_ref(runtime)),
+        worked=None if runtime.provider == "cuda" else processors,
     )
     metrics.serve(
         model=manifest.name,

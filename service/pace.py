@@ -1,4 +1,4 @@
-"""How fast the batches of a lane run, so that one can be made to take about so long. Plain data: no clock."""
+"""How much work the batches of a lane are, so that one can be made to be about so much. Plain data: no clock."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Pace:
         self._squares: deque[float] = deque(maxlen=RECENT)
 
     def learn(self, count: int, longest: int, seconds: float) -> None:
-        """Note that a batch of `count` items padded to `longest` tokens took so long."""
+        """Note that a batch of `count` items padded to `longest` tokens was so much work."""
         seconds = max(seconds, 1e-9)
         self._tokens.append(count * longest / seconds)
         self._squares.append(count * longest * longest / seconds)
 
     def limit(self, budget: Budget, seconds: float) -> Budget:
-        """A budget for batches of at most about so many seconds.
+        """A budget for batches of at most about so many seconds of work.
 
         Before any batch has run there is nothing to go by: one item then runs alone and tells. What every batch costs, however
         small, makes small ones look slow; the budget still comes out right after a few, because each is measured as it is.

@@ -64,7 +64,7 @@ class Lanes(Generic[T]):
         return self._lanes[entry.priority][entry.lane].discard(entry)
 
     def ran(self, batch: Batch[T], seconds: float) -> None:
-        """Learn how long a batch took."""
+        """Learn how long processors worked on a batch."""
         first = batch.entries[0]
         if first.priority == "bulk":  # a lone interactive text would say that the engine is slow
             self._paces[first.lane].learn(len(batch.entries), batch.longest, seconds)

@@ -33,6 +33,11 @@ class Streams:
         self._running: dict[Priority, int] = {"interactive": 0, "bulk": 0}
         self.hold_bulk = False
 
+    @property
+    def running(self) -> int:
+        """How many batches run."""
+        return sum(self._running.values())
+
     def idle(self, priority: Priority) -> int:
         """How many batches of a priority could be begun."""
         taken = self._running["interactive"]

@@ -76,7 +76,7 @@ BATCHES = Row(
         ),
         Panel(
             title="Time of a batch, p95",
-            about="Bulk's should be about --bulk-batch-ms: that is how long others share the device with it.",
+            about="Bulk's should be about --bulk-batch-ms (more on a busy machine): that is how long others share the device with it.",
             queries=[Query(quantile(0.95, "headlight_batch_seconds", OURS, "priority"), "{{priority}}")],
             unit="s",
             width=12,

@@ -44,6 +44,7 @@ class Setup:
         wide_roles: frozenset[Role] = frozenset(),
     ) -> None:
         self.engine, self.clock, self.reports = FakeEngine(), Clock(), list[BatchReport]()
+        self.worked = Clock()  # of the processors
         self.admission = Admission(max_tokens=10**6, max_request_bytes=0, max_output_bytes=10**9)
         self.left: list[str] = []
         budgets = {LaneKey("m", "embed"): Budget(tokens), LaneKey("m", "attend"): Budget(tokens, 10**4)}
@@ -56,6 +57,7 @@ class Setup:
             observe=self.reports.append,
             on_cancel=lambda lane, stage: self.left.append(stage),
             clock=self.clock,
+            worked=self.worked,
         )
         self.task = asyncio.create_task(self.batcher.run())
 

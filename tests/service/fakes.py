@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,9 +87,11 @@ class FakeEngine:
         self.probes = 0
         self.probe_fails = False
         self.wide_roles: frozenset[Role] = frozenset()
+        self.takes: Callable[[int], None] = lambda tokens: None  # told of each batch while it runs
 
     def run(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
         self.batches.append(list(items))
+        self.takes(sum(len(each.ids) for each in items))
         self.wide.append(wide)
         self.started.release()
         assert self.gate.wait(30)

@@ -79,6 +79,22 @@ async def test_bulk_runs_as_fast_as_the_batches_before_it_did() -> None:
     ]  # on a clock that stands still, any number takes no time
 
 
+async def test_bulk_that_waits_for_processors_is_not_cut_into_single_texts() -> None:
+    async with running(tokens=10**6, bulk_seconds=0.1) as setup:
+
+        def on_a_busy_machine(tokens: int) -> None:
+            work = 0.001 + tokens * 0.001
+            setup.worked.now += work
+            setup.clock.now += 0.2 + work  # a turn for a processor comes no sooner, however small the batch
+
+        setup.engine.takes = on_a_busy_machine
+        await setup.submit(*[item(4) for _ in range(200)], priority="bulk")
+    sizes = [len(batch) for batch in setup.engine.batches]
+    assert sizes[0] == 1
+    assert min(sizes[1:-1]) >= 20, "some 0.1 s of work"
+    assert all(report.seconds > 0.2 for report in setup.reports), "what is reported is what it took"
+
+
 WIDE: dict[str, Any] = {"tokens": 4, "wide_roles": frozenset({"embed"})}
 
 

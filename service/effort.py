@@ -1,0 +1,53 @@
+"""How long processors worked on a batch. What else runs on the machine makes batches take longer, but not their work more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Begun(NamedTuple):
+    """What the clocks said."""
+
+    at: float  # seconds
+    worked: float  # seconds, of all processors together
+    running: int  # batches, this one included
+
+
+class Stopwatch:
+    """Times batches."""
+
+    def __init__(self, clock: Callable[[], float], worked: Callable[[], float] | None = None) -> None:
+        """Nothing is timed yet.
+
+        Args:
+            clock: seconds, monotonic.
+            worked: seconds that the process's processors have worked on batches; None where these are not what computes.
+        """
+        self._clock, self._worked = clock, worked
+
+    def begin(self, running: int) -> Begun:
+        """A batch begins, with which so many are running."""
+        return Begun(self._clock(), 0.0 if self._worked is None else self._worked(), running)
+
+    def effort(self, begun: Begun, done: float, running: int) -> float:
+        """Seconds that a batch would have taken with its threads never waiting for a processor; at most those that it took.
+
+        Measured by what it took, bulk batches on a busy machine would shrink to single texts: each waits for its turn as long as a
+        large one, which shows no more than that it is to be smaller still.
+
+        Args:
+            begun: when it began.
+            done: when it was done.
+            running: batches that are running, this one included. Each is taken to have had as much of the work as the others.
+        """
+        took = done - begun.at
+        if self._worked is None:
+            return took
+        return min(took, (self._worked() - begun.worked) / min(begun.running, running))
+
+
+def processors() -> float:
+    """Seconds that all threads but the calling one, the event loop's, have worked."""
+    return time.process_time() - time.thread_time()

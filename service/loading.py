@@ -125,7 +125,7 @@ def assemble(
     told = limits(config, manifest)
     admission = make_admission(config, told, runtime.workers.streams)
     batcher = Batcher(
-        {manifest.name: Engine(runtime.engine.run, runtime.check_golden, runtime.engine.wide_roles)},
+        {manifest.name: Engine(runtime.engine.run, runtime.probe, runtime.engine.wide_roles)},
         budgets(manifest.name, runtime.roles, config),
         streams=runtime.workers.streams,
         bulk_seconds=config.bulk_batch_ms / 1000,

@@ -172,7 +172,7 @@ class Config:
         metadata=option(
             BYTES,
             "bytes of all answers held at once, an eighth of them kept for those of at most 1 MiB; what is being sent takes"
-            " twice its size of memory (default: four times what one stream may hold)",
+            " twice its size of memory (default: four times what one stream may hold, and room for one unary answer at the least)",
         ),
     )
     max_queue_bytes: int = field(

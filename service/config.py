@@ -11,7 +11,7 @@ from typing import Any
 
 from headlight.runtime.providers import PRECISIONS, PROVIDERS
 from service.admission import largest_output
-from service.commandline import ConfigError, read
+from service.commandline import ConfigError, read, refuse_unknown
 from service.logs import LEVELS
 from service.parsing import Address, address, between, digest, endpoint, flag, lengths, one_of, whole
 
@@ -252,10 +252,11 @@ class Config:
             environ: the environment.
 
         Raises:
-            ConfigError: naming the option (or the variable) and what it must be.
+            ConfigError: naming the option (or the variable) and what it must be; or a variable that is no option.
             SystemExit: after --help.
         """
         values = read(dataclasses.fields(cls), arguments, environ)
+        refuse_unknown(dataclasses.fields(cls), environ)
         if "bundle" not in values:
             raise ConfigError("--bundle is missing; give the directory that `python -m export` wrote")
         config = cls(**values)

@@ -97,7 +97,7 @@ def _flag(name: str) -> str:
 
 
 def _default(value: object) -> str:
-    if value in (None, dataclasses.MISSING, False):
+    if value is None or value is dataclasses.MISSING or value is False:
         return ""
     if isinstance(value, tuple) and not isinstance(value, Address):
         value = ",".join(map(str, value))

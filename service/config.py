@@ -163,7 +163,7 @@ class Config:
         # Together with the time that the largest unary answer adds, less than the grace at shutdown.
         default=20.0,
         metadata=option(
-            SECONDS,
+            between(0.1, 86400),  # with no time at all nobody would ever be answered on a stream
             "for a caller to read an answer, and again for each 16 MiB of it, else it is cut; raise it for slow links",
         ),
     )

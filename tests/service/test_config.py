@@ -115,6 +115,7 @@ def test_check_needs_no_value() -> None:
         ((*BUNDLE, "--tls-client-ca", "a"), "--tls-client-ca needs --tls-cert and --tls-key"),
         ((*BUNDLE, "--quota-tokens-per-second", "9"), "needs --auth-tokens or --tls-client-ca; without either"),
         ((*BUNDLE, "--quota-burst-seconds", "0"), "--quota-burst-seconds is '0'; it must be a number from 1"),
+        ((*BUNDLE, "--stall-seconds", "0"), "--stall-seconds is '0'; it must be a number from 0.1"),
         ((*BUNDLE, "--stuck-seconds", "0"), "--stuck-seconds is '0'"),
         ((*BUNDLE, "--max-connection-age-seconds", "0.5"), "--max-connection-age-seconds is '0.5'"),
         ((*BUNDLE, "--attention", "maybe"), "--attention is 'maybe'; it must be one of on, off"),
@@ -237,3 +238,8 @@ def test_help_says_why_one_would_change_each(capsys: pytest.CaptureFixture[str])
         assert "--" + field.name.replace("_", "-") in text
     assert "127.0.0.1:50051" in text
     assert "16,64,256" in text
+    shown = sum(
+        field.default not in (None, dataclasses.MISSING) and field.type != "bool"
+        for field in dataclasses.fields(Config)
+    )
+    assert " ".join(text.split()).count("(default ") == shown, "those that are 0, too"

@@ -20,7 +20,7 @@ from export.rounding import in_half
 from export.weights import share_weights
 from headlight.errors import BundleError, EngineError
 from headlight.runtime.manifest import Graph, Manifest, Tolerance
-from headlight.runtime.parity import OUTPUTS, distance, golden_errors
+from headlight.runtime.parity import OUTPUTS, distance, golden_errors, load_golden
 from headlight.runtime.providers import PROVIDERS, choose_provider
 from headlight.runtime.runtime import Runtime
 from model.encoder import Encoder
@@ -190,7 +190,7 @@ def _judge(
     quality = compare(exact, variant, sample)
     try:
         rows = measure(variant, reference)
-        golden = golden_errors(variant.bundle, variant.engine, variant.provider, precision)
+        golden = golden_errors(variant.bundle, variant.engine, variant.provider, precision, load_golden(variant.bundle))
         errors = [(row.output, row.max_error) for row in rows] + [(name, error) for _, name, error in golden]
     except (BundleError, EngineError):
         raise broken(name, "gives numbers that are not finite") from None

@@ -55,6 +55,11 @@ def largest_output(limit: int) -> int:
     return max(limit - limit // RESERVE, min(limit, CHUNK_BYTES))
 
 
+def outputs_for(answer: int) -> int:
+    """How many bytes all results need for an answer of so many: see `largest_output`."""
+    return -(-answer * RESERVE // (RESERVE - 1))
+
+
 class Admission:
     """The permits of one model. For the event loop's thread alone.
 

@@ -12,6 +12,7 @@ from headlight.errors import DeadlineExceeded, DeviceLost, Unavailable
 from headlight.priority import Priority
 from headlight.runtime.items import EncodeItem
 from headlight.runtime.rounding import AS_LONG, Rounding
+from service.cutting import has_left
 from service.effort import Stopwatch
 from service.engines import Engine, Engines
 from service.groups import Answer, Group, Members, Slot
@@ -134,7 +135,7 @@ class Batcher:
         except BaseException as error:  # failed, expired or cancelled: whatever still waits need not run
             waited = self._withdraw(group)
             group.abandon(permit, outputs)
-            if isinstance(error, asyncio.CancelledError):
+            if isinstance(error, asyncio.CancelledError) and has_left():
                 self._on_cancel(lane, "queue" if waited else "infer")
             raise
         finally:

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import difflib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from service.parsing import Address
 
 PREFIX = "HEADLIGHT_"
+# The clients' own, which may stand in the environment of a whole machine; HEADLIGHT_TLS_CA is an option, too.
+CLIENT_VARIABLES = frozenset(f"{PREFIX}{name}" for name in ("TARGET", "TOKEN", "TOKEN_FILE", "TLS_CA"))
+# What Kubernetes tells each pod of Services named headlight or headlight-something, unless `enableServiceLinks` is false.
+OF_KUBERNETES = re.compile(
+    PREFIX + r"([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+ADDRESS_OF_KUBERNETES = re.compile(PREFIX + r"([A-Z0-9_]+_)?PORT=(tcp|udp|sctp)://.*")
 
 
 class ConfigError(ValueError):
@@ -46,6 +55,20 @@ def read(
     return values
 
 
+def refuse_unknown(fields: Sequence[dataclasses.Field[Any]], environ: Mapping[str, str]) -> None:
+    """Raises ConfigError for a variable that is meant for the service and is none of its options: it could be one misspelt."""
+    options = [known.name.upper() for known in fields]
+    for variable, value in environ.items():
+        name = variable.removeprefix(PREFIX)
+        if not variable.startswith(PREFIX) or name in options or variable in CLIENT_VARIABLES:
+            continue
+        if OF_KUBERNETES.fullmatch(variable) or ADDRESS_OF_KUBERNETES.fullmatch(f"{variable}={value}"):
+            continue
+        near = difflib.get_close_matches(name, options, n=1)
+        remedy = f"{PREFIX}{near[0]} may be meant; else unset it" if near else "unset it; --help lists the options"
+        raise ConfigError(f"{variable:.80} is in the environment, and there is no such option; {remedy}")
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message}; see --help")
@@ -74,7 +97,7 @@ def _flag(name: str) -> str:
 
 
 def _default(value: object) -> str:
-    if value in (None, dataclasses.MISSING, False):
+    if value is None or value is dataclasses.MISSING or value is False:
         return ""
     if isinstance(value, tuple) and not isinstance(value, Address):
         value = ",".join(map(str, value))

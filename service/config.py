@@ -11,7 +11,7 @@ from typing import Any
 
 from headlight.runtime.providers import PRECISIONS, PROVIDERS
 from service.admission import largest_output
-from service.commandline import ConfigError, read
+from service.commandline import ConfigError, read, refuse_unknown
 from service.logs import LEVELS
 from service.parsing import Address, address, between, digest, endpoint, flag, lengths, one_of, whole
 
@@ -163,7 +163,7 @@ class Config:
         # Together with the time that the largest unary answer adds, less than the grace at shutdown.
         default=20.0,
         metadata=option(
-            SECONDS,
+            between(0.1, 86400),  # with no time at all nobody would ever be answered on a stream
             "for a caller to read an answer, and again for each 16 MiB of it, else it is cut; raise it for slow links",
         ),
     )
@@ -172,7 +172,7 @@ class Config:
         metadata=option(
             BYTES,
             "bytes of all answers held at once, an eighth of them kept for those of at most 1 MiB; what is being sent takes"
-            " twice its size of memory (default: four times what one stream may hold)",
+            " twice its size of memory (default: four times what one stream may hold, and room for one unary answer at the least)",
         ),
     )
     max_queue_bytes: int = field(
@@ -252,10 +252,11 @@ class Config:
             environ: the environment.
 
         Raises:
-            ConfigError: naming the option (or the variable) and what it must be.
+            ConfigError: naming the option (or the variable) and what it must be; or a variable that is no option.
             SystemExit: after --help.
         """
         values = read(dataclasses.fields(cls), arguments, environ)
+        refuse_unknown(dataclasses.fields(cls), environ)
         if "bundle" not in values:
             raise ConfigError("--bundle is missing; give the directory that `python -m export` wrote")
         config = cls(**values)

@@ -14,7 +14,6 @@ STATUS = health_pb2.HealthCheckResponse
 SERVICE = "headlight.v1.HeadlightService"
 READINESS, STARTUP, LIVENESS = "readiness", "startup", "liveness"
 READY_NAMES = ("", SERVICE, READINESS)  # of whoever wants to know whether requests are answered
-NAMES = (*READY_NAMES, STARTUP, LIVENESS)  # what a health check can ask about
 
 
 class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its package ships no types
@@ -36,8 +35,12 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its packa
 
     async def Check(self, request: health_pb2.HealthCheckRequest, context: Context) -> health_pb2.HealthCheckResponse:
         if request.service not in self._told:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"no such service; there are {', '.join(self._told)}")
+            known = ", ".join(name for name in self._told if name)
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"no such service; there are {known}, or leave the name out")
         return STATUS(status=self._status(request.service))
+
+    async def List(self, request: health_pb2.HealthListRequest, context: Context) -> health_pb2.HealthListResponse:
+        return health_pb2.HealthListResponse(statuses={name: STATUS(status=self._status(name)) for name in self._told})
 
     async def Watch(self, request: health_pb2.HealthCheckRequest, context: Context) -> None:
         last, changed = None, asyncio.Event()

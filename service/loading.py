@@ -16,7 +16,7 @@ from headlight.runtime.gpu import Gpu
 from headlight.runtime.items import everything
 from headlight.runtime.onnx_session import gpu_installed
 from headlight.runtime.rounding import Rounding
-from service.admission import RESERVE, Admission, largest_output
+from service.admission import RESERVE, Admission, largest_output, outputs_for
 from service.answers import model_ref
 from service.batcher import Batcher, BatchReport
 from service.commandline import ConfigError
@@ -98,15 +98,20 @@ def limits(config: Config, manifest: Manifest) -> pb.Limits:
     needed = sum(longest.output_bytes(architecture).values())
     usual = min(max(needed, LEAST_STREAM_OUTPUT_BYTES), MOST_STREAM_OUTPUT_BYTES)
     of_stream = config.max_stream_output_bytes or usual
-    of_all = config.max_output_bytes or STREAMS_HELD * of_stream
     return pb.Limits(
         max_items=config.max_items,
         max_request_bytes=config.max_request_bytes,
         max_unary_response_bytes=config.max_unary_response_bytes,
-        max_stream_output_bytes=min(of_stream, largest_output(of_all)),
+        max_stream_output_bytes=min(of_stream, largest_output(_of_all(config, of_stream))),
         max_stream_in_flight=config.max_stream_in_flight,
         max_request_tokens=config.max_request_tokens,
     )
+
+
+def _of_all(config: Config, of_stream: int) -> int:
+    """Bytes of all results at once, unless told otherwise: of a few full streams, and of a unary answer at the least."""
+    usual = max(STREAMS_HELD * of_stream, outputs_for(config.max_unary_response_bytes))
+    return config.max_output_bytes or usual
 
 
 def assemble(
@@ -126,7 +131,7 @@ def assemble(
     told = limits(config, manifest)
     admission = make_admission(config, told, runtime.workers.streams)
     batcher = Batcher(
-        {manifest.name: Engine(runtime.engine.run, runtime.check_golden, runtime.engine.wide_roles)},
+        {manifest.name: Engine(runtime.engine.run, runtime.probe, runtime.engine.wide_roles)},
         budgets(manifest.name, runtime.roles, config),
         streams=runtime.workers.streams,
         bulk_seconds=config.bulk_batch_ms / 1000,
@@ -165,7 +170,7 @@ def make_admission(config: Config, told: pb.Limits, streams: int) -> Admission:
         max_tokens=config.max_queue_tokens,
         max_bulk_tokens=bulk,
         max_request_bytes=config.max_queue_bytes,
-        max_output_bytes=config.max_output_bytes or STREAMS_HELD * told.max_stream_output_bytes,
+        max_output_bytes=_of_all(config, told.max_stream_output_bytes),
         streams=streams,
     )
 

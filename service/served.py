@@ -23,6 +23,7 @@ from service.admission import Admission, Shed, Shortage, largest_output
 from service.answers import describe, header, model_ref, token_info, tokenize_answer
 from service.batcher import Batcher
 from service.convert import TokenizeJob, encode_job, tokenize_job
+from service.cutting import has_left
 from service.groups import Answer
 from service.interface import Interface
 from service.metrics import ModelMetrics
@@ -274,7 +275,8 @@ class ServedModel:
         try:
             yield
         except (asyncio.CancelledError, grpc.aio.BaseError):
-            self._metrics.cancelled[name].inc()
+            if has_left():
+                self._metrics.cancelled[name].inc()
             raise
 
     def stalled(self) -> None:

@@ -38,6 +38,7 @@ PUSHBACK = "grpc-retry-pushback-ms"
 DETAILS = "grpc-status-details-bin"  # where clients of every language look for a google.rpc.Status
 DOMAIN = "headlight"  # whose reasons ErrorInfo's are
 LONGEST_DETAIL_CHARACTERS = 1000  # trailers may have 8 KiB in all, and the message is in there twice
+NOT_IMPLEMENTED = "the server does not have this method; is it older than the contract of the client?"
 
 
 class Refusal(NamedTuple):
@@ -126,6 +127,13 @@ def gone(code: grpc.StatusCode, context: Any) -> None:
 
 
 def _refusal(error: Exception, context: Any) -> Refusal:
+    if (
+        isinstance(error, NotImplementedError)
+        and context is not None
+        and context.code() is grpc.StatusCode.UNIMPLEMENTED
+    ):
+        # How the code that gRPC generates answers for a method that nobody has written.
+        return Refusal(grpc.StatusCode.UNIMPLEMENTED, NOT_IMPLEMENTED, None, "unimplemented", "")
     if not isinstance(error, HeadlightError):
         error_id, known = uuid.uuid4().hex[:12], about(context)
         extra = {"event": "unexpected_failure", "error_id": error_id, **known, **describe(error)}

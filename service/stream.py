@@ -13,6 +13,7 @@ import grpc
 from headlight.errors import HeadlightError, InvalidInput, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from service.admission import Shed, Shortage
+from service.cutting import can_be_cut
 from service.frames import CHUNK_BYTES, HEADER_LIMIT_BYTES, frames
 from service.models import Models
 from service.permits import Permit
@@ -78,7 +79,7 @@ class StreamCall:
         stall_seconds: float,
         sending: Sending,
     ) -> None:
-        """Nothing is read before `serve`.
+        """Nothing is read before `serve`. To be made in the call's own task.
 
         Args:
             models: those served.
@@ -95,6 +96,7 @@ class StreamCall:
         self._sending = sending
         self._slots = asyncio.Semaphore(limits.max_stream_in_flight)
         self._results = ByteBudget(limits.max_stream_output_bytes)
+        self._cut = can_be_cut()
         self._writing = asyncio.Lock()
         self._live: set[str] = set()
         self._reader: asyncio.Task[None] | None = None
@@ -233,4 +235,5 @@ class StreamCall:
                 return
             # Out here it has no context, whose frames would hold the results.
             self._ending = ReaderStalled(self._stall_seconds, frame.ByteSize())
+            self._cut.by_us = True  # the stream's other requests are about to be cancelled
             raise self._ending

@@ -18,7 +18,7 @@ from headlight.runtime.engine import Engine
 from headlight.runtime.gpu import Gpu
 from headlight.runtime.inputs import Input, checked_ids, is_pair
 from headlight.runtime.items import EncodeItem, ItemResult, Selection, everything, item_of
-from headlight.runtime.parity import check_golden, check_vocabulary
+from headlight.runtime.parity import Golden, check_golden, check_vocabulary, load_golden, small
 from headlight.runtime.plan import plan
 from headlight.runtime.prompts import Prompt, Prompts
 from headlight.runtime.providers import ANY_GPU, choose_provider
@@ -94,6 +94,7 @@ class Runtime:
         self.offer = Offer(manifest.architecture.pooled_dim, manifest.normalize, self._ranges())
         self.tokenizer = self._tokenizer()
         self._check_tokenizer()
+        self._golden: Golden | None = None  # what `probe` needs, from `check_golden` on
 
     def _ranges(self) -> dict[int, Floats]:
         manifest = self.bundle.manifest
@@ -135,7 +136,22 @@ class Runtime:
 
     def check_golden(self) -> None:
         """See parity.check_golden. Raises BundleError where this machine's numbers are not PyTorch's."""
-        check_golden(self.bundle, self.engine, self.provider, self.precision)
+        golden = load_golden(self.bundle)
+        self._check(golden)
+        self._golden = small(golden)
+
+    def probe(self) -> None:
+        """Raises BundleError where a graph no longer gives the vectors that `check_golden` saw.
+
+        The folder is not read again for it: by then it may have been replaced, or be gone.
+        """
+        if self._golden is None:
+            self.check_golden()
+        else:
+            self._check(self._golden)
+
+    def _check(self, golden: Golden) -> None:
+        check_golden(self.bundle, self.engine, self.provider, self.precision, golden)
         check_vocabulary(self.bundle, self.engine, self.provider, self.precision)
 
     def check_ids(self, ids: Sequence[int], segments: Sequence[int] = (), *, with_info: bool = False) -> Tokenized:

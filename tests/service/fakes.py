@@ -184,7 +184,7 @@ class FakeRuntime:
     def warm_up(self, lengths: Iterable[int]) -> None:
         self.warmed = tuple(lengths)
 
-    def check_golden(self) -> None:
+    def probe(self) -> None:
         self.engine.probe()
 
 

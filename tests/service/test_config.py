@@ -115,6 +115,7 @@ def test_check_needs_no_value() -> None:
         ((*BUNDLE, "--tls-client-ca", "a"), "--tls-client-ca needs --tls-cert and --tls-key"),
         ((*BUNDLE, "--quota-tokens-per-second", "9"), "needs --auth-tokens or --tls-client-ca; without either"),
         ((*BUNDLE, "--quota-burst-seconds", "0"), "--quota-burst-seconds is '0'; it must be a number from 1"),
+        ((*BUNDLE, "--stall-seconds", "0"), "--stall-seconds is '0'; it must be a number from 0.1"),
         ((*BUNDLE, "--stuck-seconds", "0"), "--stuck-seconds is '0'"),
         ((*BUNDLE, "--max-connection-age-seconds", "0.5"), "--max-connection-age-seconds is '0.5'"),
         ((*BUNDLE, "--attention", "maybe"), "--attention is 'maybe'; it must be one of on, off"),
@@ -182,6 +183,53 @@ def test_a_wrong_variable_is_named_as_one() -> None:
         Config.parse(BUNDLE, {"HEADLIGHT_STREAMS": "0"})
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "meant"),
+    [
+        (
+            "HEADLIGHT_AUTH_TOKEN",
+            "file",
+            "HEADLIGHT_AUTH_TOKENS may be meant; else unset it",
+        ),  # else the service would be open to everyone
+        ("HEADLIGHT_TLS_CLIENTCA", "file", "HEADLIGHT_TLS_CLIENT_CA may be meant; else unset it"),
+        ("HEADLIGHT_HTTP_PORT", "8080", "HEADLIGHT_HTTP may be meant; else unset it"),
+        ("HEADLIGHT_", "", "--help lists"),
+        ("HEADLIGHT_ZZZZZZZZZZZZZZZZZ", "secret", "--help lists"),
+    ],
+)
+def test_a_misspelt_variable_is_refused(name: str, value: str, meant: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        Config.parse((*BUNDLE, "--check"), {name: value})
+    assert str(error.value).startswith(f"{name} is in the environment, and there is no such option; ")
+    assert meant in str(error.value)
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "HEADLIGHT_TARGET=localhost:1",
+        "HEADLIGHT_TOKEN=t",
+        "HEADLIGHT_TOKEN_FILE=t",
+        "HEADLIGHT_PORT=tcp://10.0.0.1:50051",
+        "HEADLIGHT_SERVICE_HOST=10.0.0.1",
+        "HEADLIGHT_SERVICE_PORT=50051",
+        "HEADLIGHT_SERVICE_PORT_GRPC=50051",
+        "HEADLIGHT_PORT_50051_TCP=tcp://10.0.0.1:50051",
+        "HEADLIGHT_PORT_50051_TCP_ADDR=10.0.0.1",
+        "HEADLIGHT_HEADLESS_SERVICE_HOST=None",
+        "HEADLIGHT_GPU_2_SERVICE_PORT_HTTP=8080",
+        "HEADLIGHT_GPU_2_PORT=udp://10.0.0.1:53",
+        "HEADLIGHT_GPU_2_PORT_53_UDP_PROTO=udp",
+        "HEADLIGHTS=on",
+        "headlight_x=of others",
+    ],
+)
+def test_variables_of_the_client_of_kubernetes_and_of_others_are_left_alone(variable: str) -> None:
+    name, _, value = variable.partition("=")
+    assert Config.parse(BUNDLE, {name: value}) == Config(bundle=Path("b"))
+
+
 def test_help_says_why_one_would_change_each(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         Config.parse(("--help",), {})
@@ -190,3 +238,8 @@ def test_help_says_why_one_would_change_each(capsys: pytest.CaptureFixture[str])
         assert "--" + field.name.replace("_", "-") in text
     assert "127.0.0.1:50051" in text
     assert "16,64,256" in text
+    shown = sum(
+        field.default not in (None, dataclasses.MISSING) and field.type != "bool"
+        for field in dataclasses.fields(Config)
+    )
+    assert " ".join(text.split()).count("(default ") == shown, "those that are 0, too"

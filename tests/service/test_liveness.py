@@ -11,7 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from headlight.errors import DeadlineExceeded
-from service.health import NAMES, Readiness
+from service.health import LIVENESS, READY_NAMES, STARTUP, Readiness
 from service.heartbeat import Heartbeat
 from service.liveness import LOOK_SECONDS, Liveness
 from service.threads import Threads
@@ -22,6 +22,7 @@ from tests.service.fakes import item
 from tests.service.raw import closed_window
 
 STUCK = 60.0
+NAMES = (*READY_NAMES, STARTUP, LIVENESS)
 
 
 def watched(setup: Setup) -> Liveness:

@@ -11,7 +11,7 @@ import pytest
 from headlight.runtime import providers
 from service import loading
 from service.config import Config
-from service.loading import limits
+from service.loading import limits, make_admission
 from tests.service.fakes import ARCHITECTURE, manifest
 
 MIB = 1 << 20
@@ -35,6 +35,20 @@ def test_an_answer_is_no_larger_than_a_process_can_hold(
     assert least <= limits(config, described).max_stream_output_bytes <= most
     told = dataclasses.replace(config, max_stream_output_bytes=5 << 30)
     assert limits(told, described).max_stream_output_bytes == 5 << 30
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{"max_stream_output_bytes": 1 << 16}, {"max_unary_response_bytes": 1 << 30}, {}, {"max_output_bytes": 5 << 20}],
+)
+def test_an_idle_service_has_room_for_the_largest_unary_answer(told: dict[str, int]) -> None:
+    config = Config(bundle=Path("b"), **told)  # type: ignore[arg-type]  # all of these are numbers
+    allowed = limits(config, manifest())
+    admission = make_admission(config, allowed, streams=1)
+    with admission.hold_output(allowed.max_unary_response_bytes, "inputs", ""):
+        assert admission.outputs.held == config.max_unary_response_bytes
+    with admission.hold_output(allowed.max_stream_output_bytes, "inputs", ""):
+        pass
 
 
 @pytest.mark.parametrize(("provider", "gpu", "warned"), [("auto", True, 1), ("auto", False, 0), ("cpu", True, 0)])

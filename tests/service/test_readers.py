@@ -13,6 +13,7 @@ from headlight.pb import headlight_pb2 as pb
 from service import sending
 from service.frames import CHUNK_BYTES
 from service.health import SERVICE
+from service.metrics import CANCEL_STAGES
 from service.sending import PACE_BYTES, Patience
 from tests.service.calls import details_of, refused, request, text_of, until
 from tests.service.conftest import Serve, Service
@@ -68,6 +69,25 @@ async def test_a_stalled_reader_is_cut_and_its_memory_returned(serve: Serve) -> 
         await until(lambda: held(service) == 0)
         assert service.sample("headlight_held_request_bytes", model="fake") == 0
         assert (await service.stub.Encode(ask("x").encode)).items
+
+
+async def test_what_a_cut_ends_is_not_taken_for_a_caller_who_left(serve: Serve) -> None:
+    async with serve(stall_seconds=1) as service:
+        call = service.stub.EncodeStream()
+        for name in ("sent", "waits to be sent"):
+            await call.write(ask(name, LARGE_TOKENS, LARGE))
+            await service.started()
+        assert (await call.read()).WhichOneof("frame") == "header"
+        service.engine.gate.clear()
+        await call.write(ask("is computed"))
+        await service.started()
+        await service.in_flight.idle.wait()  # meanwhile nothing is read
+        assert rejected(service, "stalled_reader") == 1
+        stages = {
+            stage: service.sample("headlight_cancelled_total", model="fake", stage=stage) for stage in CANCEL_STAGES
+        }
+        assert stages == dict.fromkeys(CANCEL_STAGES, 0)
+        call.cancel()
 
 
 async def test_one_who_does_not_even_read_that_it_was_cut_loses_its_connection(

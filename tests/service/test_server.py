@@ -22,7 +22,7 @@ from headlight.pb import headlight_pb2_grpc as pb_grpc
 from service import server as module
 from service.config import Config
 from service.engines import FAILURES_BEFORE_PROBE
-from service.health import LIVENESS, NAMES
+from service.health import LIVENESS, READY_NAMES, STARTUP
 from service.parsing import Address
 from service.server import EXIT_BUNDLE, EXIT_FAILED, EXIT_OK, Server
 from tests.ports import free_port
@@ -122,9 +122,11 @@ async def test_while_loading_it_is_alive_takes_no_calls_and_can_be_stopped(
         await asyncio.open_connection("127.0.0.1", ports["grpc_port"])
     async with grpc.aio.insecure_channel(f"127.0.0.1:{ports['health_port']}") as channel:
         stub = health_pb2_grpc.HealthStub(channel)
-        told = {name: (await stub.Check(health_pb2.HealthCheckRequest(service=name))).status for name in NAMES}
+        listed = (await stub.List(health_pb2.HealthListRequest())).statuses
+        told = {name: (await stub.Check(health_pb2.HealthCheckRequest(service=name))).status for name in listed}
     status = health_pb2.HealthCheckResponse
-    assert told == dict.fromkeys(NAMES, status.NOT_SERVING) | {LIVENESS: status.SERVING}
+    assert told == dict.fromkeys((*READY_NAMES, STARTUP), status.NOT_SERVING) | {LIVENESS: status.SERVING}
+    assert told == {name: answer.status for name, answer in listed.items()}
     os.kill(os.getpid(), signal.SIGTERM)
     assert await life == EXIT_OK
     runtime.engine.gate.set()

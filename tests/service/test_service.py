@@ -8,8 +8,6 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.choice import states, whole
@@ -242,27 +240,3 @@ async def test_calls_are_counted_by_status(serve: Serve) -> None:
         assert service.sample("grpc_server_handled_total", **labels, grpc_code="OK") == 1
         assert service.sample("grpc_server_handled_total", **labels, grpc_code="INVALID_ARGUMENT") == 1
         assert service.sample("grpc_server_handling_seconds_count", **labels) == 2
-
-
-async def test_health_is_told_to_those_who_ask_and_those_who_watch(serve: Serve) -> None:
-    async with serve() as service:
-        stub = health_pb2_grpc.HealthStub(service.channel)
-        status = health_pb2.HealthCheckResponse
-        for name in ("", SERVICE):
-            answer = await stub.Check(health_pb2.HealthCheckRequest(service=name))
-            assert answer.status == status.SERVING
-        await refused(stub.Check(health_pb2.HealthCheckRequest(service="x")), grpc.StatusCode.NOT_FOUND)
-        watch = stub.Watch(health_pb2.HealthCheckRequest(service=SERVICE))
-        assert (await watch.read()).status == status.SERVING
-        service.readiness.set(serving=False)
-        assert (await watch.read()).status == status.NOT_SERVING
-        assert service.in_flight.idle.is_set(), "a watch does not hold up the end"
-        watch.cancel()
-
-
-async def test_reflection_lists_the_services(serve: Serve) -> None:
-    async with serve() as service:
-        stub = reflection_pb2_grpc.ServerReflectionStub(service.channel)
-        call = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
-        names = {entry.name for entry in (await call.read()).list_services_response.service}
-    assert {SERVICE, "grpc.health.v1.Health"} <= names

@@ -1,4 +1,5 @@
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from headlight.errors import BundleError, InvalidInput
 from headlight.runtime import Runtime
+from headlight.runtime.items import EncodeItem, ItemResult
 from headlight.runtime.plan import BATCH_SQUARES, BATCH_TOKENS, plan
 from headlight.spec import AttentionSpec
 from tests.tampering import relist
@@ -78,6 +80,27 @@ def test_the_golden_check_passes_on_the_bundle_and_fails_on_other_weights(bundle
     relist(copy, "weights.bin")  # the digests agree: only the numbers can tell
     with pytest.raises(BundleError, match=r"^embed\.onnx: golden pooled is off by .* on cpu/fp32, tolerance"):
         Runtime(copy, threads=1).check_golden()
+
+
+def test_a_probe_needs_no_bundle_and_still_finds_other_numbers(
+    bundle_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
+    runtime = Runtime(copy, threads=1)
+    runtime.check_golden()
+    shutil.rmtree(copy)
+    runtime.probe()
+    run = runtime.engine.run
+
+    def ill(items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
+        return [
+            each if item.role == "embed" or each.tokens is None else each._replace(tokens=each.tokens * np.float32(1.1))
+            for item, each in zip(items, run(items, wide=wide), strict=True)
+        ]
+
+    monkeypatch.setattr(runtime.engine, "run", ill)
+    with pytest.raises(BundleError, match=r"^attend\.onnx: golden tokens is off by"):
+        runtime.probe()
 
 
 def test_attention_of_chosen_layers_in_the_order_asked(runtime: Runtime) -> None:

@@ -9,7 +9,7 @@ from typing import cast
 
 import numpy as np
 
-from headlight.errors import BundleError, InvalidInput
+from headlight.errors import InvalidInput
 from headlight.results import TokenList
 from headlight.runtime.bundle import Bundle
 from headlight.runtime.choice import resolve_attention, resolve_hidden
@@ -25,6 +25,7 @@ from headlight.runtime.providers import ANY_GPU, choose_provider
 from headlight.runtime.tokenizer import Tokenizer, Truncation
 from headlight.runtime.values import Floats, Ids, Tokenized
 from headlight.runtime.vectors import Offer, as_types, load_ranges, resolve_pooled, resolve_rows
+from headlight.runtime.vocabulary import open_tokenizer
 from headlight.runtime.workers import Workers, choose_wide
 from headlight.spec import AttentionSpec, HiddenSpec, PooledSpec, TokensSpec
 
@@ -93,7 +94,6 @@ class Runtime:
         self.prompts = Prompts(manifest.prompts, manifest.default_prompt)
         self.offer = Offer(manifest.architecture.pooled_dim, manifest.normalize, self._ranges())
         self.tokenizer = self._tokenizer()
-        self._check_tokenizer()
 
     def _ranges(self) -> dict[int, Floats]:
         manifest = self.bundle.manifest
@@ -105,28 +105,14 @@ class Runtime:
         manifest = self.bundle.manifest
         if manifest.tokenizer is None:
             return None
-        path = self.bundle.file(manifest.tokenizer)
-        return Tokenizer(
-            path,
+        return open_tokenizer(
+            self.bundle.file(manifest.tokenizer),
             manifest.max_length,
+            vocabulary=manifest.architecture.vocab_size,
+            segments=manifest.architecture.segments,
+            pairs="pair" in manifest.accepts,
             include_prompt=manifest.include_prompt,
-            segments=bool(manifest.architecture.segments),
         )
-
-    def _check_tokenizer(self) -> None:
-        """One that has more ids, or marks more segments, than the model knows would index beyond its tables."""
-        manifest = self.bundle.manifest
-        if self.tokenizer is None:
-            return
-        known = manifest.architecture.vocab_size
-        if self.tokenizer.ids > known:
-            raise BundleError(f"has ids up to {self.tokenizer.ids - 1}; the model knows {known}", manifest.tokenizer)
-        if not manifest.architecture.segments:
-            return
-        marked = self.tokenizer.segments(pairs="pair" in manifest.accepts)
-        if marked > manifest.architecture.segments:
-            problem = f"tells {marked} segments apart; the model knows {manifest.architecture.segments}"
-            raise BundleError(problem, manifest.tokenizer)
 
     @property
     def roles(self) -> frozenset[str]:

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from headlight.errors import InvalidInput
 from headlight.results import TokenList
 from headlight.runtime.bundle import Bundle
-from headlight.runtime.choice import resolve_attention, resolve_hidden
+from headlight.runtime.choice import ATTENTION, HIDDEN, resolve_attention, resolve_hidden
 from headlight.runtime.cpus import share, usable_cpus
 from headlight.runtime.engine import Engine
 from headlight.runtime.gpu import Gpu
-from headlight.runtime.inputs import Input, checked_ids, is_pair
+from headlight.runtime.inputs import Input, checked_head_mask, checked_ids, is_pair
 from headlight.runtime.items import EncodeItem, ItemResult, Selection, everything, item_of
 from headlight.runtime.parity import check_golden, check_vocabulary
 from headlight.runtime.plan import plan
@@ -154,6 +155,9 @@ class Runtime:
         """
         manifest = self.bundle.manifest
         architecture, pooling = manifest.architecture, manifest.pooling
+        for field, wanted in ((ATTENTION, attention), (HIDDEN, hidden)):
+            if wanted is not None:
+                self._check_attends(field)
         return Selection(
             pooled is not False,
             tokens is not False,
@@ -162,6 +166,12 @@ class Runtime:
             resolve_pooled(pooled if isinstance(pooled, PooledSpec) else PooledSpec(), self.offer),
             resolve_rows(tokens if isinstance(tokens, TokensSpec) else TokensSpec()),
         )
+
+    def _check_attends(self, field: str) -> None:
+        if "attend" not in self.roles:
+            raise InvalidInput(
+                field, "this runtime was opened with attend=False; leave it out, or open another without"
+            )
 
     def encode(
         self,
@@ -173,7 +183,7 @@ class Runtime:
         hidden: HiddenSpec | None = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
-        head_mask: Floats | None = None,
+        head_mask: ArrayLike | None = None,
         truncation: Truncation = "refuse",
     ) -> list[ItemResult]:
         """Encode texts, pairs of texts, or sequences of ids, in batches of near lengths.
@@ -183,7 +193,7 @@ class Runtime:
             pooled, tokens, attention, hidden: what to return of each, and in which form.
             prompt_name: of what to put before each text, one of `prompts`; None: the model's default, if it has one.
             prompt: the text itself; empty: none.
-            head_mask: float32 [L, H], by which what each head contributes is multiplied: 0 removes it. None: ones.
+            head_mask: [L, H] from 0 to 1, by which what each head contributes is multiplied: 0 removes it. None: ones.
             truncation: what to do with a text of more than max_length tokens.
 
         Returns:
@@ -195,8 +205,12 @@ class Runtime:
         """
         selection = self.select(pooled=pooled, tokens=tokens, attention=attention, hidden=hidden)
         before = self.prompts.choose(prompt_name, prompt)
+        mask = None
+        if head_mask is not None:
+            self._check_attends("head_mask")
+            mask = checked_head_mask(self.bundle.manifest, head_mask)
         items = [
-            self.item(self._tokenize(i, value, truncation, selection.needs_tokens, before), selection, head_mask)
+            self.item(self._tokenize(i, value, truncation, selection.needs_tokens, before), selection, mask)
             for i, value in enumerate(inputs)
         ]
         ordered = self._run(items)

@@ -63,6 +63,10 @@ def read_origin(
                 "whose config.json says them"
             )
         return _read_own(folder)
+    if max_length is not None and max_length < 1:
+        raise Refused(
+            f"--max-length {max_length} leaves no token; give 1 or more, or leave it out for what the folder says"
+        )
     family = family_of(config)
     encoder = FAMILIES[family](Config(config), read_tensors(recipe.transformer), max_length)
     recipe = _with_pooling(recipe, config, encoder.config, pooling)

@@ -236,6 +236,8 @@ def test_texts_that_cannot_be_encoded_are_said_in_one_line(
     [
         ({"pooling": "cls token"}, "--pooling cls token is not known; choose one of mean, cls, max, last"),
         ({"max_length": ROWS + 1}, "--max-length 41 is more than the model has positions for; it has 40"),
+        ({"max_length": 0}, "--max-length 0 leaves no token; give 1 or more, or leave it out"),
+        ({"max_length": -1}, "--max-length -1 leaves no token; give 1 or more, or leave it out"),
     ],
 )
 def test_options_that_do_not_fit(folder: Path, options: dict[str, Any], message: str) -> None:

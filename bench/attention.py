@@ -158,11 +158,12 @@ def memory_line(stub: pb_grpc.HeadlightServiceStub, pid: int) -> str:
     )
 
 
-def attend_runs(http: str) -> str:
+def attention_sent(http: str) -> str:
     """What the service's own metric says of embed-only traffic."""
     with urllib.request.urlopen(f"http://{http}/metrics", timeout=10) as response:
         text: str = response.read().decode()
-    return next(line for line in text.splitlines() if line.startswith("headlight_attend_runs_total"))
+    lines = (line for line in text.splitlines() if line.startswith("headlight_output_bytes_total"))
+    return next(line for line in lines if 'output="attention"' in line)
 
 
 def main() -> None:
@@ -178,7 +179,7 @@ def main() -> None:
         stub = pb_grpc.HeadlightServiceStub(channel)
         for _ in range(50):
             received(stub, asked(None, 128))
-        metric = attend_runs(http)
+        metric = attention_sent(http)
         memory = memory_line(stub, pid)
         wire = wire_table(stub, max(5, options.rounds // 3))
     report = [

@@ -32,6 +32,7 @@ from headlight.runtime.plan import plan as batches_of
 
 VARIANTS = [("cpu", "fp32"), ("openvino", "fp32"), ("openvino", "bf16")]
 PROFILED = ((1, 16), (16, 32), (4, 128), (2, 256))  # texts x tokens
+PEAK_SECONDS = 600  # at most, for a minute's products of matrices
 ALONE = 64  # texts that are encoded by themselves too
 
 
@@ -155,7 +156,8 @@ def profile_table(bundle: Path, precision: str) -> list[str]:
 def machine_peaks(seconds: float) -> dict[str, float]:
     """GFLOP/s by precision: the best of what any library reaches with matrices."""
     command = [sys.executable, "-m", "bench.serving.peak", str(seconds)]
-    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PEAK_SECONDS)
+    found = json.loads(done.stdout)
     return {precision: max(v for k, v in found.items() if k.endswith(precision)) for precision in ("fp32", "bf16")}
 
 

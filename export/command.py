@@ -93,6 +93,7 @@ def _export(options: argparse.Namespace) -> Exported:
         origin = read_origin(
             options.checkpoint, pooling=options.pooling, max_length=options.max_length, ids_only=options.ids_only
         )
+        progress.tell(origin.about)
         return export_origin(
             origin,
             options.out,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
+
+from model.checkpoint import as_float32
 
 CONFIG, WEIGHTS, INDEX, ADAPTER = (
     "config.json",
@@ -39,18 +39,6 @@ def read_config(folder: Path) -> dict[str, Any]:
         what = "is not a folder" if not folder.is_dir() else f"has no {CONFIG}"
         raise Refused(f"{folder} {what}; give the folder that model.save_pretrained(...) wrote")
     return read_object(folder / CONFIG)
-
-
-def model_type(config: Mapping[str, Any]) -> str:
-    """The family a config names.
-
-    Raises:
-        Refused: it names none.
-    """
-    name = config.get("model_type")
-    if not isinstance(name, str) or not name:
-        raise Refused(f"{CONFIG} names no model_type; save the model again with a current transformers")
-    return name
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -147,9 +135,7 @@ def _read_file(path: Path, wanted: list[str] | None) -> dict[str, Tensor]:
 def _checked(path: Path, name: str, tensor: Tensor) -> Tensor:
     if not tensor.is_floating_point():
         return tensor
-    tensor = tensor.to(torch.float32)
-    if not tensor.isfinite().all():
-        raise Refused(
-            f"{path}: {name} holds NaN or infinity; the training diverged or the file is damaged, take another"
-        )
-    return tensor
+    try:
+        return as_float32(path, name, tensor)
+    except ValueError as error:
+        raise Refused(str(error)) from error

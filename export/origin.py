@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 
+from safetensors import safe_open
 from torch import Tensor
 
 from export.draft import sha256
 from export.families import FAMILIES, family_of
 from export.families.source import Config
 from export.folder import Refused, read_config, read_tensors
-from export.sentence import Recipe, read_recipe
+from export.sentence import MODULES, Recipe, read_recipe
 from export.tokenization import tokenizer_json
-from model.checkpoint import TOKENIZER, WEIGHTS, load_checkpoint
+from model.checkpoint import CONFIG, ENCODER_PREFIX, TOKENIZER, WEIGHTS, load_checkpoint
 from model.config import Dense, EncoderConfig
 from model.encoder import Encoder
 from model.pooling import POOLING
@@ -31,6 +33,7 @@ class Origin:
         family: "headlight", or a key of `export.families.FAMILIES`.
         weights_sha256: hex, of the files of weights.
         recipe: prompts, dimensions and the like.
+        about: a line for whoever exports: which pooling was taken, from where, and which weights were left out.
     """
 
     encoder: Encoder
@@ -38,6 +41,7 @@ class Origin:
     family: str
     weights_sha256: str
     recipe: Recipe
+    about: str = ""
 
 
 def read_origin(
@@ -63,8 +67,15 @@ def read_origin(
                 "whose config.json says them"
             )
         return _read_own(folder)
+    if max_length is not None and max_length < 1:
+        raise Refused(
+            f"--max-length {max_length} leaves no token; give 1 or more, or leave it out for what the folder says"
+        )
     family = family_of(config)
-    encoder = FAMILIES[family](Config(config), read_tensors(recipe.transformer), max_length)
+    tensors = read_tensors(recipe.transformer)
+    encoder = FAMILIES[family](Config(config), tensors, max_length)
+    said = "--pooling" if pooling is not None else "the folder says nothing of it; --pooling chooses"
+    said = MODULES if recipe.pooling is not None else said
     recipe = _with_pooling(recipe, config, encoder.config, pooling)
     tokenizer = None if ids_only else tokenizer_json(recipe.transformer, lower_case=recipe.lower_case)
     if tokenizer is None and not ids_only:
@@ -74,14 +85,26 @@ def read_origin(
         )
     digest = sha256(sorted(recipe.transformer.glob("*.safetensors")))
     finished = _finish(encoder, recipe, max_length)
-    return Origin(finished, tokenizer, family, digest, recipe)
+    left = [name for name, tensor in tensors.items() if tensor.is_floating_point()]
+    return Origin(finished, tokenizer, family, digest, recipe, _about(finished.config.pooling, said, left))
 
 
 def _read_own(folder: Path) -> Origin:
     encoder = load_checkpoint(folder)
     tokenizer = (folder / TOKENIZER).read_text(encoding="utf-8") if (folder / TOKENIZER).is_file() else None
     recipe = Recipe(transformer=folder, pooling=encoder.config.pooling, normalize=encoder.config.normalize)
-    return Origin(encoder, tokenizer, OURS, sha256([folder / WEIGHTS]), recipe)
+    with safe_open(folder / WEIGHTS, framework="pt") as file:
+        left = [name for name in file.keys() if not name.startswith(ENCODER_PREFIX)]  # noqa: SIM118  (no mapping)
+    return Origin(
+        encoder, tokenizer, OURS, sha256([folder / WEIGHTS]), recipe, _about(encoder.config.pooling, CONFIG, left)
+    )
+
+
+def _about(pooling: str, said: str, left: Iterable[str]) -> str:
+    """See Origin.about. Weights are told by the modules that they are of."""
+    modules = ", ".join(sorted({name.rpartition(".")[0] or name for name in left}))
+    dropped = f"weights left out, which vectors do not need: {modules}" if modules else "no weight is left out"
+    return f"pooling: {pooling} ({said}); {dropped}"
 
 
 def _with_pooling(recipe: Recipe, config: dict[str, object], built: EncoderConfig, asked: str | None) -> Recipe:

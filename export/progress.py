@@ -27,6 +27,11 @@ class Lines:
         print(f"\r\x1b[2K{line}" if self._redraws else line, end="" if self._redraws else "\n", flush=True)
         self._open = self._redraws
 
+    def tell(self, line: str) -> None:
+        """Show what is to stay."""
+        self.close()
+        print(line, flush=True)
+
     def close(self) -> None:
         """End the line that changes."""
         if self._open:

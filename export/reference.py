@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 import torch
 
-from headlight.runtime.parity import OUTPUTS, distance
+from headlight.runtime.parity import OUTPUTS, SCALED_BY_ROW, distance
 from headlight.runtime.values import Floats, Ids
 from model.config import EncoderConfig
 from model.encoder import Encoder
@@ -18,6 +18,8 @@ from model.encoder import Encoder
 BASE_TOLERANCE = {"pooled": 1e-5, "tokens": 2e-5, "attention": 1e-5, "hidden": 2e-5}
 MOST_WEIGHTS = 20_000_000  # attention weights of one text, in all layers
 LONGEST = 2048  # tokens
+# Of PyTorch's own fp32, over a row's RMS: 1e-5 is much. What overflows, if only inside of a norm, is off by all of a row.
+MOST_ERROR = 0.1
 SLACK = 4.0  # times PyTorch's own fp32 distance from float64, where that is more than the floor allows
 
 
@@ -80,6 +82,9 @@ class Reference:
         """The largest distance of PyTorch in float32 from PyTorch in float64, by output, over random texts.
 
         Of the lengths to try and the longest: rounding grows with length.
+
+        Raises:
+            ValueError: float32 cannot hold what the model computes.
         """
         config = self.encoder.config
         lengths = set(lengths_to_try(config))
@@ -88,7 +93,12 @@ class Reference:
         def run(encoder: Encoder, text: tuple[Ids, Ids | None]) -> dict[str, Floats]:
             return _run(encoder, *text, None, len(text[0]) in lengths)
 
-        return _worst((run(self.encoder, text), run(self.exact, text)) for text in texts)
+        worst = _worst((run(self.encoder, text), run(self.exact, text)) for text in texts)
+        if max(worst[output] for output in SCALED_BY_ROW) > MOST_ERROR or math.inf in worst.values():
+            name, weight = max(self.encoder.state_dict().items(), key=lambda item: float(item[1].abs().max()))
+            largest = f"the largest weight is {float(weight.abs().max()):.1e}, in {name}"
+            raise ValueError(f"what the model computes overflows float32: {largest}; did the training diverge?")
+        return worst
 
     def _texts(self, lengths: Iterable[int], seed: int) -> Iterator[tuple[Ids, Ids | None]]:
         """A random text of each length, and its segments."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from tokenizers import normalizers
 from export.folder import Refused, read_object
 from export.length import TOKENIZER_CONFIG
 from export.wordpiece import CONVERT, VOCAB, apply_settings, build
+from headlight.runtime.vocabulary import open_tokenizer
+from model.config import EncoderConfig
 
 TOKENIZER, SPECIAL = "tokenizer.json", "special_tokens_map.json"
 # What tokenizers are otherwise kept in; none of it is read here.
@@ -48,6 +51,20 @@ def tokenizer_json(folder: Path, *, lower_case: bool) -> str | None:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return str(tokenizer.to_str())
+
+
+def check_tokenizer(text: str, config: EncoderConfig) -> None:
+    """Raises BundleError where a bundle of this encoder could not be opened with a tokenizer.json of this text."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / TOKENIZER
+        path.write_text(text, encoding="utf-8")
+        pairs = takes_pairs(config)
+        open_tokenizer(path, config.max_length, vocabulary=config.vocab_size, segments=config.segments, pairs=pairs)
+
+
+def takes_pairs(config: EncoderConfig) -> bool:
+    """Whether the model can tell two texts apart."""
+    return config.segments > 1
 
 
 def _settings(folder: Path) -> dict[str, Any]:

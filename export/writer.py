@@ -23,6 +23,7 @@ from export.quality import Quality
 from export.ranges import read_texts, write_ranges
 from export.reference import Reference, random_ids, random_segments, tolerances
 from export.report import SEED, Row, measure, summary
+from export.tokenization import check_tokenizer, takes_pairs
 from export.variants import CUDA, OPENVINO, SLACK, add_variants, known_variants
 from export.weights import share_weights
 from headlight.runtime import Runtime
@@ -87,7 +88,8 @@ def export_origin(
         progress: told each step, before it begins.
 
     Raises:
-        ValueError: a precision or a provider is unknown or does not suit the model, or the texts are none; `out` is untouched.
+        ValueError: a precision or a provider is unknown or does not suit the model, or the texts are none, or what the model computes
+            overflows float32; `out` is untouched.
         OSError: `out` is something other than a bundle, or cannot be written.
         BundleError: the tokenizer is none, or does not fit the model, or a provider is not here; `out` is untouched.
         ParityError: outside the tolerance; `out` is untouched.
@@ -96,6 +98,8 @@ def export_origin(
         raise FileExistsError(f"{out} exists and is not a bundle; choose another --out or remove it")
     variants = known_variants(precisions, providers, texts)
     calibrating = _calibrating(calibration, origin)
+    if origin.tokenizer is not None:
+        check_tokenizer(origin.tokenizer, origin.encoder.config)
     reference = Reference(origin.encoder)
     progress("PyTorch against its float64")
     own_error = reference.own_error(SEED)
@@ -190,8 +194,7 @@ def write_parts(
 
 
 def _accepts(config: EncoderConfig, has_tokenizer: bool) -> tuple[str, ...]:
-    """Pairs where the model can tell two texts apart."""
-    texts = ("text", "pair") if config.segments > 1 else ("text",)
+    texts = ("text", "pair") if takes_pairs(config) else ("text",)
     return (*(texts if has_tokenizer else ()), "ids")
 
 

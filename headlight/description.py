@@ -61,7 +61,7 @@ class ModelDescription:
         vocab_size: size of the vocabulary.
         trained_length: tokens; the longest sequence of the training.
         max_length: tokens; the longest sequence accepted.
-        pooling: "mean", "cls" (the first token) or "last".
+        pooling: "mean", "cls" (the first token), "last", "max", "weighted_mean" or "mean_sqrt_len".
         normalized: whether pooled vectors have unit length.
         accepts: kinds of input: "text", "pair", "ids".
         outputs: what this server can give: "pooled", "tokens", "attention", "hidden", "token_info".

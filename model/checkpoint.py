@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -55,21 +56,55 @@ def load_checkpoint(folder: Path) -> Encoder:
             )
     encoder = Encoder(EncoderConfig.load(folder / CONFIG))
     tensors = load_tensors(folder, ENCODER_PREFIX)
-    try:
-        encoder.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise ValueError(f"{folder / WEIGHTS} does not fit {CONFIG}: {error}") from error
+    _check_fit(folder / WEIGHTS, tensors, encoder.state_dict())
+    encoder.load_state_dict(tensors)
     return encoder.eval()
+
+
+def _check_fit(file: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+    """Raises ValueError, in one line, unless the weights are those that the config describes."""
+    if not found:
+        raise ValueError(
+            f"{file}: no name begins with {ENCODER_PREFIX!r}; put it before that of each weight of the encoder"
+        )
+    shapes = [
+        f"{name} has the shape {list(found[name].shape)}, which {CONFIG} makes {list(tensor.shape)}"
+        for name, tensor in wanted.items()
+        if name in found and found[name].shape != tensor.shape
+    ]
+    problems = (
+        [f"{name} is missing" for name in wanted if name not in found],
+        [f"{name} is nothing that the model has" for name in found if name not in wanted],
+        shapes,
+    )
+    told = [
+        f"{ENCODER_PREFIX}{each[0]}" + (f" (and {len(each) - 1} more)" if each[1:] else "") for each in problems if each
+    ]
+    if told:
+        raise ValueError(f"{file} does not fit {CONFIG}: {'; '.join(told)}")
 
 
 def load_tensors(folder: Path, prefix: str) -> dict[str, Tensor]:
     """The float32 tensors of a checkpoint whose names begin with `prefix`, which is cut off.
 
     Raises:
-        ValueError: the file is damaged.
+        ValueError: the file is damaged, or one of these tensors is not finite.
     """
     try:
         tensors = load_file(folder / WEIGHTS)
     except SafetensorError as error:
         raise ValueError(f"{folder / WEIGHTS} is not a safetensors file: {error}") from error
-    return {name[len(prefix) :]: value.to(torch.float32) for name, value in tensors.items() if name.startswith(prefix)}
+    path = folder / WEIGHTS
+    return {
+        name[len(prefix) :]: as_float32(path, name, value) for name, value in tensors.items() if name.startswith(prefix)
+    }
+
+
+def as_float32(file: Path, name: str, tensor: Tensor) -> Tensor:
+    """A tensor of a file in float32. Raises ValueError where that is not finite."""
+    tensor = tensor.to(torch.float32)
+    if not tensor.isfinite().all():
+        raise ValueError(
+            f"{file}: {name} holds NaN or infinity; the training diverged or the file is damaged, take another"
+        )
+    return tensor

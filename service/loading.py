@@ -12,6 +12,7 @@ import numpy as np
 from headlight.errors import BundleError, DeviceFull
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import EncodeItem, Manifest, Runtime, Selection
+from headlight.runtime.engine import Engine as RuntimeEngine
 from headlight.runtime.gpu import Gpu
 from headlight.runtime.items import everything
 from headlight.runtime.onnx_session import gpu_installed
@@ -136,7 +137,7 @@ def assemble(
         streams=runtime.workers.streams,
         bulk_seconds=config.bulk_batch_ms / 1000,
         rounding=Rounding(config.round_lengths, manifest.max_length),
-        observe=lambda report: _observe(report, own, admission),
+        observe=lambda report: _observe(report, runtime.engine, own, admission),
         on_cancel=lambda lane, stage: own.cancelled[stage].inc(),
         tracing=None if tracing is None else tracing.batches(model_ref(runtime)),
         worked=None if runtime.provider == "cuda" else processors,
@@ -195,11 +196,11 @@ def budgets(model: str, roles: frozenset[str], config: Config) -> dict[LaneKey, 
     return found
 
 
-def _observe(report: BatchReport, metrics: ModelMetrics, admission: Admission) -> None:
+def _observe(report: BatchReport, engine: RuntimeEngine, metrics: ModelMetrics, admission: Admission) -> None:
     admission.outlook.worked_off(report.tokens, report.seconds, report.wide)
     metrics.batch_items.observe(report.items)
     metrics.batch_tokens.observe(report.tokens)
     metrics.batch_seconds[report.priority].observe(report.seconds)
     metrics.padding_ratio.observe(1 - report.tokens / report.padded_tokens)
-    if report.lane.role == "attend":
+    if engine.graph(report.lane.role, wide=report.wide) == "attend":
         metrics.attend_runs.inc()

@@ -134,7 +134,10 @@ class Metrics:
             "headlight_padding_ratio", "Share of a batch that is padding.", ["model"], buckets=RATIOS, registry=r
         )
         self._attend_runs = Counter(
-            "headlight_attend_runs", "Batches run on the graph that returns attention.", ["model"], registry=r
+            "headlight_attend_runs",
+            "Batches run on the graph that returns attention, those included that only have all threads there.",
+            ["model"],
+            registry=r,
         )
 
     def _define_requests(self) -> None:

@@ -12,6 +12,7 @@ from deploy.check.rendering import CannotRender, kustomizations, name_of, render
 
 Renderings = dict[str, list[Manifest]]
 SERVING = "deploy/overlays/cpu"  # what examples that stand beside a deployment are compared with
+TLS = "deploy/examples/tls"  # and those that stand beside one with TLS
 
 
 def own_invariants(renderings: Renderings) -> Iterable[str]:
@@ -19,6 +20,7 @@ def own_invariants(renderings: Renderings) -> Iterable[str]:
     for name, manifests in renderings.items():
         yield from (f"{name}: {line}" for line in invariants.breaches(manifests))
         yield from (f"{name}: {line}" for line in networking.routes_lead_somewhere(manifests, renderings[SERVING]))
+        yield from (f"{name}: {line}" for line in networking.gateways_believe_the_service(manifests, renderings[TLS]))
         yield from (f"{name}: {line}" for line in networking.jobs_are_not_served(manifests, renderings[SERVING]))
     yield from settings.open_entries()
     yield from sources.breaches()
@@ -63,7 +65,7 @@ def main() -> int:
             unrendered.append(str(error))
     report(f"kubectl kustomize: {len(renderings)} folders, {sum(map(len, renderings.values()))} objects", unrendered)
     wrong = len(unrendered)
-    if SERVING not in renderings:
+    if not {SERVING, TLS} <= renderings.keys():
         return 1
     for name, step in STEPS.items():
         try:

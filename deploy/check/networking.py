@@ -123,6 +123,23 @@ def routes_lead_somewhere(routes: list[Manifest], manifests: list[Manifest]) -> 
                     yield f"{look.title(route)}: leads to {backend['name']}:{backend['port']}; there are {sorted(have)}"
 
 
+def gateways_believe_the_service(policies: list[Manifest], manifests: list[Manifest]) -> Iterator[str]:
+    """What gateways are told of TLS in one rendering fits Services and a certificate of another."""
+    names = [name for each in look.of_kind(manifests, "Certificate") for name in each["spec"]["dnsNames"]]
+    have = {
+        (service["metadata"]["name"], port["name"])
+        for service in look.of_kind(manifests, "Service")
+        for port in service["spec"]["ports"]
+    }
+    for policy in look.of_kind(policies, "BackendTLSPolicy"):
+        for target in policy["spec"]["targetRefs"]:
+            if (target["name"], target.get("sectionName")) not in have:
+                wanted = f"{target['name']}:{target.get('sectionName')}"
+                yield f"{look.title(policy)}: is for {wanted}; there are {sorted(have)}"
+        if (host := policy["spec"]["validation"]["hostname"]) not in names:
+            yield f"{look.title(policy)}: expects {host}, which is no name of the certificate: {names}"
+
+
 def jobs_are_not_served(jobs: list[Manifest], manifests: list[Manifest]) -> Iterator[str]:
     """No Service of the deployment takes the pods of a Job beside it for replicas."""
     for job in look.of_kind(jobs, "Job"):

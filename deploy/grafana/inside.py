@@ -105,7 +105,8 @@ ATTENTION = Row(
         ),
         Panel(
             title="Batches on the graph that returns attention",
-            about="The share of all batches. Requests for vectors alone never run it.",
+            about="The share of all batches. On 2 or 3 CPU threads the lone interactive batch runs there too, for all threads; "
+            "nothing of attention is then selected or copied.",
             queries=[
                 Query(
                     f"{rate('headlight_attend_runs_total', OURS, 'model')}"

@@ -24,7 +24,7 @@ class Convert(Protocol):
 
         Args:
             config: its config.json.
-            tensors: its weights, float32.
+            tensors: its weights, float32. Those that the encoder has are taken out, and what vectors do not need is left.
             longest: tokens to be served, where more than the config's are wanted and the positions allow it; None: the config's.
 
         Returns:

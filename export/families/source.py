@@ -54,17 +54,18 @@ class Weights:
         state: by our names.
     """
 
-    def __init__(self, tensors: Mapping[str, Tensor], prefixes: Sequence[str], idle: Sequence[str] = ()) -> None:
+    def __init__(self, tensors: dict[str, Tensor], prefixes: Sequence[str], idle: Sequence[str] = ()) -> None:
         """Take.
 
         Args:
-            tensors: by the names of the folder.
+            tensors: by the names of the folder; what is moved is taken out of it.
             prefixes: what may stand before every name ("bert."), for a model saved inside another.
             idle: beginnings of names, without prefix, of what vectors do not need: poolers, heads of other tasks.
         """
         self.state: dict[str, Tensor] = {}
         self._idle = tuple(idle)
         self._origin: dict[str, str] = {}
+        self._tensors = tensors
         self._left: dict[str, tuple[str, Tensor]] = {}
         for name, tensor in tensors.items():
             prefix = next((prefix for prefix in prefixes if name.startswith(prefix)), "")
@@ -82,7 +83,7 @@ class Weights:
     def take(self, name: str) -> Tensor:
         """A tensor, once. Raises Refused where there is none."""
         tensor = self.peek(name)
-        del self._left[name]
+        del self._tensors[self._left.pop(name)[0]]
         return tensor
 
     def move(self, ours: str, *theirs: str, change: Callable[[Tensor], Tensor] | None = None) -> None:

@@ -93,6 +93,10 @@ class Engine:
         self.roles = frozenset(self._sessions)
         self.wide_roles: frozenset[Role] = self.roles if self._lent else frozenset(("embed",) if workers.apart else ())
 
+    def graph(self, role: Role, *, wide: bool) -> Role:
+        """The graph that a batch of this role runs on: one of "embed" that has all threads may run on "attend", see `Wide`."""
+        return "attend" if wide and self._lent else role
+
     def run(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
         """Encode one batch.
 
@@ -106,9 +110,7 @@ class Engine:
             DeviceFull: a GPU has not the memory for so large a batch; it can go on with smaller ones.
         """
         self._faults.check()
-        role, architecture = items[0].role, self.architecture
-        if wide and self._lent:
-            role = "attend"
+        role, architecture = self.graph(items[0].role, wide=wide), self.architecture
         feeds, names, wanted = self._feeds(role, items), output_names(items), None
         if role == "attend":
             wanted = Wanted(items, architecture.layers, architecture.heads, feeds["ids"].shape[1])

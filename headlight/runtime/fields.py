@@ -27,9 +27,10 @@ class Fields:
         value = self.values.get(name)
         if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
             raise BundleError(f"{self.path}{name} is {value!r:.60}; expected a 64-bit number", MANIFEST)
-        if kind is float and isinstance(value, int):
+        is_bool = isinstance(value, bool)  # which Python takes for an int
+        if kind is float and isinstance(value, int) and not is_bool:
             value = float(value)
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        if not isinstance(value, kind) or (is_bool and kind is not bool):
             raise BundleError(f"{self.path}{name} is {value!a:.60}; expected {kind.__name__}", MANIFEST)
         if isinstance(value, str):
             self.check_text(name, value)

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import TypeGuard
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from headlight.errors import InvalidInput
 from headlight.runtime.manifest import Manifest
-from headlight.runtime.values import Ids
+from headlight.runtime.values import Floats, Ids
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int]
@@ -34,6 +35,21 @@ def checked_ids(manifest: Manifest, ids: Sequence[int], segments: Sequence[int])
             raise InvalidInput("segments", f"has {len(segments)} entries for {len(ids)} ids; send one of each, or none")
         types = _checked("segments", "segment", segments, manifest.architecture.segments)
     return found, types
+
+
+def checked_head_mask(manifest: Manifest, mask: ArrayLike) -> Floats:
+    """What each head contributes, float32 [L, H]. Raises InvalidInput unless the mask has that shape and is from 0 to 1."""
+    layers, heads = manifest.architecture.layers, manifest.architecture.heads
+    try:
+        found = np.asarray(mask, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise InvalidInput("head_mask", "must hold numbers alone") from None
+    if found.shape != (layers, heads):
+        have = f"has the shape {found.shape}; this model has {layers} layers of {heads} heads"
+        raise InvalidInput("head_mask", have)
+    if not ((found >= 0) & (found <= 1)).all():  # beyond, numbers could overflow, and with them those of a batch-mate
+        raise InvalidInput("head_mask", "holds something that is not from 0 to 1; 1 keeps a head, 0 removes it")
+    return found
 
 
 def _checked(field: str, what: str, values: Sequence[int], count: int) -> Ids:

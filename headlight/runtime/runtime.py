@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from headlight.errors import BundleError, InvalidInput
+from headlight.errors import InvalidInput
 from headlight.results import TokenList
 from headlight.runtime.bundle import Bundle
-from headlight.runtime.choice import resolve_attention, resolve_hidden
+from headlight.runtime.choice import ATTENTION, HIDDEN, resolve_attention, resolve_hidden
 from headlight.runtime.cpus import share, usable_cpus
 from headlight.runtime.engine import Engine
 from headlight.runtime.gpu import Gpu
-from headlight.runtime.inputs import Input, checked_ids, is_pair
+from headlight.runtime.inputs import Input, checked_head_mask, checked_ids, is_pair
 from headlight.runtime.items import EncodeItem, ItemResult, Selection, everything, item_of
 from headlight.runtime.parity import Golden, check_golden, check_vocabulary, load_golden, small
 from headlight.runtime.plan import plan
@@ -25,6 +26,7 @@ from headlight.runtime.providers import ANY_GPU, choose_provider
 from headlight.runtime.tokenizer import Tokenizer, Truncation
 from headlight.runtime.values import Floats, Ids, Tokenized
 from headlight.runtime.vectors import Offer, as_types, load_ranges, resolve_pooled, resolve_rows
+from headlight.runtime.vocabulary import open_tokenizer
 from headlight.runtime.workers import Workers, choose_wide
 from headlight.spec import AttentionSpec, HiddenSpec, PooledSpec, TokensSpec
 
@@ -93,7 +95,6 @@ class Runtime:
         self.prompts = Prompts(manifest.prompts, manifest.default_prompt)
         self.offer = Offer(manifest.architecture.pooled_dim, manifest.normalize, self._ranges())
         self.tokenizer = self._tokenizer()
-        self._check_tokenizer()
         self._golden: Golden | None = None  # what `probe` needs, from `check_golden` on
 
     def _ranges(self) -> dict[int, Floats]:
@@ -106,28 +107,14 @@ class Runtime:
         manifest = self.bundle.manifest
         if manifest.tokenizer is None:
             return None
-        path = self.bundle.file(manifest.tokenizer)
-        return Tokenizer(
-            path,
+        return open_tokenizer(
+            self.bundle.file(manifest.tokenizer),
             manifest.max_length,
+            vocabulary=manifest.architecture.vocab_size,
+            segments=manifest.architecture.segments,
+            pairs="pair" in manifest.accepts,
             include_prompt=manifest.include_prompt,
-            segments=bool(manifest.architecture.segments),
         )
-
-    def _check_tokenizer(self) -> None:
-        """One that has more ids, or marks more segments, than the model knows would index beyond its tables."""
-        manifest = self.bundle.manifest
-        if self.tokenizer is None:
-            return
-        known = manifest.architecture.vocab_size
-        if self.tokenizer.ids > known:
-            raise BundleError(f"has ids up to {self.tokenizer.ids - 1}; the model knows {known}", manifest.tokenizer)
-        if not manifest.architecture.segments:
-            return
-        marked = self.tokenizer.segments(pairs="pair" in manifest.accepts)
-        if marked > manifest.architecture.segments:
-            problem = f"tells {marked} segments apart; the model knows {manifest.architecture.segments}"
-            raise BundleError(problem, manifest.tokenizer)
 
     @property
     def roles(self) -> frozenset[str]:
@@ -184,6 +171,9 @@ class Runtime:
         """
         manifest = self.bundle.manifest
         architecture, pooling = manifest.architecture, manifest.pooling
+        for field, wanted in ((ATTENTION, attention), (HIDDEN, hidden)):
+            if wanted is not None:
+                self._check_attends(field)
         return Selection(
             pooled is not False,
             tokens is not False,
@@ -192,6 +182,12 @@ class Runtime:
             resolve_pooled(pooled if isinstance(pooled, PooledSpec) else PooledSpec(), self.offer),
             resolve_rows(tokens if isinstance(tokens, TokensSpec) else TokensSpec()),
         )
+
+    def _check_attends(self, field: str) -> None:
+        if "attend" not in self.roles:
+            raise InvalidInput(
+                field, "this runtime was opened with attend=False; leave it out, or open another without"
+            )
 
     def encode(
         self,
@@ -203,7 +199,7 @@ class Runtime:
         hidden: HiddenSpec | None = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
-        head_mask: Floats | None = None,
+        head_mask: ArrayLike | None = None,
         truncation: Truncation = "refuse",
     ) -> list[ItemResult]:
         """Encode texts, pairs of texts, or sequences of ids, in batches of near lengths.
@@ -213,7 +209,7 @@ class Runtime:
             pooled, tokens, attention, hidden: what to return of each, and in which form.
             prompt_name: of what to put before each text, one of `prompts`; None: the model's default, if it has one.
             prompt: the text itself; empty: none.
-            head_mask: float32 [L, H], by which what each head contributes is multiplied: 0 removes it. None: ones.
+            head_mask: [L, H] from 0 to 1, by which what each head contributes is multiplied: 0 removes it. None: ones.
             truncation: what to do with a text of more than max_length tokens.
 
         Returns:
@@ -225,8 +221,12 @@ class Runtime:
         """
         selection = self.select(pooled=pooled, tokens=tokens, attention=attention, hidden=hidden)
         before = self.prompts.choose(prompt_name, prompt)
+        mask = None
+        if head_mask is not None:
+            self._check_attends("head_mask")
+            mask = checked_head_mask(self.bundle.manifest, head_mask)
         items = [
-            self.item(self._tokenize(i, value, truncation, selection.needs_tokens, before), selection, head_mask)
+            self.item(self._tokenize(i, value, truncation, selection.needs_tokens, before), selection, mask)
             for i, value in enumerate(inputs)
         ]
         ordered = self._run(items)

@@ -34,11 +34,15 @@ class Tokenizer:
             segments: whether the model knows any; else they are not read, but where all that is known of tokens is wanted.
 
         Raises:
-            BundleError: the file is not one the tokenizers library reads.
+            BundleError: the file is not one the tokenizers library reads, or `max_length` leaves no room beside special tokens.
         """
         self.max_length = max_length
         self._plain = self._load(path)
         self._plain.no_truncation()
+        special = self._plain.num_special_tokens_to_add(is_pair=False)
+        if special >= max_length:  # the library would not truncate at all
+            problem = f"puts {special} special tokens around a text, and the model takes {max_length}; allow more"
+            raise BundleError(problem, path.name)
         # Truncation is a state of the library's object, so each way of truncating has an object of its own.
         self._cutting = {}
         for name, direction in DIRECTIONS.items():

@@ -54,6 +54,22 @@ def test_a_route_that_leads_nowhere(load: Load) -> None:
     assert "headlight:50052" in line
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("spec.targetRefs.0.name", "headlights", "is for headlights:grpc"),
+        ("spec.targetRefs.0.sectionName", "tls", "is for headlight:tls"),
+        ("spec.validation.hostname", "headlight.example.com", "expects headlight.example.com"),
+    ],
+)
+def test_a_gateway_that_would_not_believe_the_service(load: Load, path: str, value: str, said: str) -> None:
+    policies = load("examples/grpcroute-tls")
+    assert list(networking.gateways_believe_the_service(policies, load(TLS))) == []
+    put(one(policies, "BackendTLSPolicy"), path, value)
+    [line] = networking.gateways_believe_the_service(policies, load(TLS))
+    assert said in line
+
+
 def test_a_job_whose_pods_a_service_would_take(load: Load) -> None:
     jobs = load(BULK)
     assert list(networking.jobs_are_not_served(jobs, load(CPU))) == []

@@ -12,7 +12,7 @@ from deploy.check.rendering import DEPLOY, CannotRender, render
 from tests.deploy.breaking import BULK, CPU, KEDA, TLS, Break
 from tests.deploy.conftest import Load
 
-ROUTE = "examples/grpcroute"
+ROUTE, ROUTE_TLS = "examples/grpcroute", "examples/grpcroute-tls"
 SCHEMA_BREAKS = (
     Break("terminationGracePeriod", "Deployment", "spec.template.spec.terminationGracePeriod", 45),
     Break("'45'", "Deployment", "spec.template.spec.terminationGracePeriodSeconds", "45"),
@@ -25,6 +25,7 @@ CUSTOM_BREAKS = (
     Break("minReplicaCount must be integer", "ScaledObject", "spec.minReplicaCount", "3", KEDA),
     Break("metod", "GRPCRoute", "spec.rules.0.matches.0.metod", {}, ROUTE),
     Break("port must be <= 65535", "GRPCRoute", "spec.rules.0.backendRefs.0.port", 500510, ROUTE),
+    Break("hostnames", "BackendTLSPolicy", "spec.validation.hostnames", ["a"], ROUTE_TLS),
     Break("secretName", "Certificate", "spec.secretName", 3, TLS),
     Break("renewAt", "Certificate", "spec.renewAt", "1h", TLS),
     Break("has no kind Certificates", "Certificate", "kind", "Certificates", TLS),

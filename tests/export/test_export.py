@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from safetensors.torch import load_file, save_file
 
 from export import report, writer
 from export.command import main
@@ -126,15 +127,53 @@ def test_the_command_says_in_one_line_what_is_wrong(tmp_path: Path) -> None:
     assert "is not a folder; give the folder" in line
 
 
-@pytest.mark.usefixtures("traced_before")
-def test_the_command_says_so_too_of_a_tokenizer_that_is_none(
+def no_use(*_: Any) -> None:
+    raise AssertionError("was begun, though it could have been known to be in vain")
+
+
+@pytest.mark.parametrize(
+    ("changes", "max_length", "message"),
+    [
+        (None, 160, "is not a tokenizer"),
+        ({"[MASK]": 500}, 160, "has ids up to 500; the model knows"),
+        ({}, 2, "puts 2 special tokens around a text, and the model takes 2; allow more"),
+    ],
+)
+def test_a_tokenizer_that_cannot_be_served_is_told_before_anything_is_computed(
+    changes: dict[str, int] | None,
+    max_length: int,
+    message: str,
+    make_checkpoint: MakeBundle,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = Path(shutil.copytree(make_checkpoint("rope"), tmp_path / "checkpoint"))
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    tokenizer["model"]["vocab"] |= changes or {}
+    (folder / "tokenizer.json").write_text("{}" if changes is None else json.dumps(tokenizer))
+    config = json.loads((folder / "config.json").read_text()) | {"max_length": max_length, "trained_length": 2}
+    (folder / "config.json").write_text(json.dumps(config))
+    monkeypatch.setattr(writer, "Reference", no_use)
+    monkeypatch.setattr(sys, "argv", ["export", str(folder), "--out", str(tmp_path / "out")])
+    assert main() == 2
+    assert capsys.readouterr().err.startswith(f"export: tokenizer.json: {message}")
+    assert not (tmp_path / "out").exists()
+
+
+def test_numbers_that_overflow_are_told_before_graphs_are_traced(
     make_checkpoint: MakeBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copytree(make_checkpoint("rope"), tmp_path / "checkpoint")
-    (tmp_path / "checkpoint" / "tokenizer.json").write_text("{}")
-    monkeypatch.setattr(sys, "argv", ["export", str(tmp_path / "checkpoint"), "--out", str(tmp_path / "out")])
+    folder = Path(shutil.copytree(make_checkpoint("rope"), tmp_path / "checkpoint"))
+    tensors = {name: value.float() for name, value in load_file(folder / "model.safetensors").items()}
+    tensors["encoder.blocks.1.feed_forward.up.weight"] *= 1e30
+    save_file(tensors, folder / "model.safetensors")
+    monkeypatch.setattr(writer, "trace", no_use)
+    monkeypatch.setattr(sys, "argv", ["export", str(folder), "--out", str(tmp_path / "out")])
     assert main() == 2
-    assert capsys.readouterr().err.startswith("export: tokenizer.json: is not a tokenizer")
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("export: what the model computes overflows float32: the largest weight is ")
+    assert "in blocks.1.feed_forward.up.weight" in line
     assert not (tmp_path / "out").exists()
 
 

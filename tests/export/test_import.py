@@ -196,7 +196,9 @@ def test_what_can_be_served_is_and_keeps_its_word(
     arguments = ["export", str(folder), "--out", str(out), "--max-length", "30", "--calibration", str(texts)]
     monkeypatch.setattr(sys, "argv", arguments)
     assert main() == 0
-    assert "parity, alone 30" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "parity, alone 30" in said
+    assert "pooling: mean (the folder says nothing of it; --pooling chooses); weights left out, " in said
     runtime = Runtime(out, threads=1)
     runtime.check_golden()
     manifest = runtime.bundle.manifest
@@ -236,11 +238,45 @@ def test_texts_that_cannot_be_encoded_are_said_in_one_line(
     [
         ({"pooling": "cls token"}, "--pooling cls token is not known; choose one of mean, cls, max, last"),
         ({"max_length": ROWS + 1}, "--max-length 41 is more than the model has positions for; it has 40"),
+        ({"max_length": 0}, "--max-length 0 leaves no token; give 1 or more, or leave it out"),
+        ({"max_length": -1}, "--max-length -1 leaves no token; give 1 or more, or leave it out"),
     ],
 )
 def test_options_that_do_not_fit(folder: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(Refused, match=message):
         read_origin(folder, **options)
+
+
+@pytest.mark.parametrize(
+    ("modules", "options", "said"),
+    [
+        ((), {}, "pooling: mean (the folder says nothing of it; --pooling chooses)"),
+        ((), {"pooling": "cls"}, "pooling: cls (--pooling)"),
+        (("Transformer", "Pooling"), {}, "pooling: mean (modules.json)"),
+    ],
+)
+def test_pooling_and_the_weights_left_out_are_told_in_a_line(
+    folder: Path, modules: tuple[str, ...], options: dict[str, Any], said: str
+) -> None:
+    if modules:
+        pooling = chain(folder, *modules) / "1_Pooling" / "config.json"
+        pooling.write_text(
+            pooling.read_text().replace('"word_embedding_dimension": 4', f'"word_embedding_dimension": {DIM}')
+        )
+        configure()(folder)
+    retouch(lambda found: found.update({"classifier.weight": torch.ones(2, DIM), "classifier.bias": torch.ones(2)}))(
+        folder
+    )
+    left = "bert.pooler.dense, classifier, cls.predictions.transform.dense"
+    expected = f"{said}; weights left out, which vectors do not need: {left}"
+    assert read_origin(folder, **options).about == expected
+
+
+def test_of_a_checkpoint_of_ours_too(tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "ours", small_config())
+    assert read_origin(checkpoint).about == "pooling: mean (config.json); no weight is left out"
+    retouch(lambda found: found.update({"mlm.bias": torch.ones(2)}))(checkpoint)
+    assert read_origin(checkpoint).about.endswith("; weights left out, which vectors do not need: mlm")
 
 
 def test_a_checkpoint_of_ours_says_itself_what_options_say_of_others(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from model.checkpoint import CONFIG, TOKENIZER, WEIGHTS, load_checkpoint, load_tensors, save_checkpoint
 from model.encoder import Encoder
@@ -79,8 +79,38 @@ def test_a_missing_file_is_named(name: str, saved: tuple[Path, Encoder]) -> None
 def test_weights_that_do_not_fit_are_named(changes: dict[str, int], key: str, saved: tuple[Path, Encoder]) -> None:
     folder, original = saved
     (folder / CONFIG).write_text(dataclasses.replace(original.config, **changes).to_json(), encoding="utf-8")  # type: ignore[arg-type]  # ints
-    with pytest.raises(ValueError, match=rf"(?s)model\.safetensors does not fit config\.json.*{key}"):
+    with pytest.raises(ValueError, match=rf"model\.safetensors does not fit config\.json: encoder\..*{key}") as caught:
         load_checkpoint(folder)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value).replace(str(folder), "")) < 300
+
+
+def test_weights_without_the_prefix_are_told_so(saved: tuple[Path, Encoder]) -> None:
+    save_file({name: value.half() for name, value in saved[1].state_dict().items()}, saved[0] / WEIGHTS)
+    with pytest.raises(ValueError, match=r"no name begins with 'encoder\.'; put it before that of each weight"):
+        load_checkpoint(saved[0])
+
+
+def test_all_that_does_not_fit_is_told_with_its_number(saved: tuple[Path, Encoder]) -> None:
+    tensors = load_file(saved[0] / WEIGHTS)
+    for name in [name for name in tensors if ".attention_norm." in name]:
+        tensors[name.replace("attention_norm", "norm1")] = tensors.pop(name)
+    save_file(tensors, saved[0] / WEIGHTS)
+    with pytest.raises(ValueError, match="does not fit") as caught:
+        load_checkpoint(saved[0])
+    assert str(caught.value).endswith(
+        "encoder.blocks.0.attention_norm.weight is missing (and 3 more); "
+        "encoder.blocks.0.norm1.bias is nothing that the model has (and 3 more)"
+    )
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_weight_that_is_not_finite_is_named(value: float, saved: tuple[Path, Encoder]) -> None:
+    tensors = load_file(saved[0] / WEIGHTS)
+    tensors["encoder.embedding.weight"][3, 1] = value
+    save_file(tensors, saved[0] / WEIGHTS)
+    with pytest.raises(ValueError, match=r"model\.safetensors: encoder\.embedding\.weight holds NaN or infinity"):
+        load_checkpoint(saved[0])
 
 
 def test_weights_that_float16_cannot_hold_are_refused_and_nothing_is_written(tmp_path: Path, encoder: Build) -> None:

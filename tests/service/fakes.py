@@ -103,6 +103,9 @@ class FakeEngine:
             raise EngineError(FAILURE)
         return [result(item) for item in items]
 
+    def graph(self, role: Role, *, wide: bool) -> Role:
+        return role
+
     def probe(self) -> None:
         self.probes += 1
         if self.probe_fails:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
+import math
 from pathlib import Path
 
 import pytest
 
-from headlight.runtime import providers
+from headlight.pb import headlight_pb2 as pb
+from headlight.runtime import Runtime, providers
 from service import loading
 from service.config import Config
-from service.loading import limits, make_admission
+from service.loading import assemble, limits, make_admission
+from service.metrics import Metrics
+from service.threads import Threads
 from tests.service.fakes import ARCHITECTURE, manifest
 
 MIB = 1 << 20
@@ -65,3 +70,19 @@ def test_a_cpu_in_the_place_of_a_gpu_is_warned_of_once(
     with caplog.at_level(logging.WARNING, logger="service"):
         assert loading.load(Config(bundle=bundle_path, provider=provider)).provider == "cpu"
     assert [vars(record)["event"] for record in caplog.records] == ["provider_fallback"] * warned
+
+
+async def test_a_lone_text_that_borrows_the_graph_of_attention_is_counted_there(bundle_path: Path) -> None:
+    runtime = Runtime(bundle_path, provider="cpu", threads=1, streams=2)
+    assert runtime.workers.lent
+    metrics = Metrics()
+    model, batcher = assemble(runtime, Config(bundle=bundle_path), metrics, Threads(1, "tokenize"))
+    running = asyncio.create_task(batcher.run())
+    prepared = await model.prepare(pb.EncodeRequest(inputs=[pb.Input(text="abc")]))
+    with model.hold_output(prepared) as held:
+        await model.compute(prepared, math.inf, held)
+    running.cancel()
+    labels = {"model": runtime.bundle.manifest.name}
+    assert metrics.registry.get_sample_value("headlight_attend_runs_total", labels) == 1
+    sent = metrics.registry.get_sample_value("headlight_output_bytes_total", labels | {"output": "attention"})
+    assert sent == 0

@@ -18,7 +18,7 @@ from tests.system.processes import ROOT, Service, get
 
 
 def test_metrics_tell_of_the_work_done() -> None:
-    with Service(bundle_of("docs-rope")) as service:
+    with Service(bundle_of("docs-rope"), "--wide", "off") as service:
         with Client(service.target) as client:
             client.encode(["one", "two words"])
             client.attend("three")

@@ -167,7 +167,7 @@ def test_a_loop_of_links_is_refused(copy: Path) -> None:
         Bundle(copy)
 
 
-@pytest.mark.parametrize("value", ["NaN", "Infinity", "-1.0"])
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-1.0", "true"])
 def test_a_tolerance_that_nothing_could_exceed_is_refused(copy: Path, value: str) -> None:
     path = copy / "manifest.json"
     text = path.read_text()

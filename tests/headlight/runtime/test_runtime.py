@@ -13,7 +13,7 @@ from headlight.errors import BundleError, InvalidInput
 from headlight.runtime import Runtime
 from headlight.runtime.items import EncodeItem, ItemResult
 from headlight.runtime.plan import BATCH_SQUARES, BATCH_TOKENS, plan
-from headlight.spec import AttentionSpec
+from headlight.spec import AttentionSpec, HiddenSpec
 from tests.tampering import relist
 
 
@@ -46,6 +46,43 @@ def test_a_text_and_its_ids_give_the_same(runtime: Runtime) -> None:
 def test_bad_input_is_named_by_its_index(runtime: Runtime, inputs: list, message: str) -> None:  # type: ignore[type-arg]
     with pytest.raises(InvalidInput, match=message):
         runtime.encode(inputs)
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"attention": AttentionSpec()}, "outputs.attention"),
+        ({"hidden": HiddenSpec()}, "outputs.hidden"),
+        ({"head_mask": np.ones((2, 3), np.float32)}, "head_mask"),
+    ],
+)
+def test_what_needs_the_graph_of_attention_is_refused_where_that_was_left_out(
+    bundle_path: Path, options: dict[str, Any], field: str
+) -> None:
+    runtime = Runtime(bundle_path, threads=1, attend=False)
+    with pytest.raises(InvalidInput, match=rf"^{field}: this runtime was opened with attend=False"):
+        runtime.encode(["a"], **options)
+
+
+@pytest.mark.parametrize(
+    ("mask", "problem"),
+    [
+        (np.ones((3, 3), np.float32), r"has the shape \(3, 3\); this model has 2 layers of 3 heads"),
+        (np.full((2, 3), np.nan, np.float32), "holds something that is not from 0 to 1"),
+        (np.full((2, 3), 1.5, np.float32), "holds something that is not from 0 to 1"),
+        ([["a"] * 3] * 2, "must hold numbers alone"),
+    ],
+)
+def test_a_head_mask_that_is_none_is_refused(runtime: Runtime, mask: Any, problem: str) -> None:
+    with pytest.raises(InvalidInput, match=rf"^head_mask: {problem}"):
+        runtime.encode(["a"], head_mask=mask)
+
+
+@pytest.mark.parametrize("mask", [np.array([[1, 0, 1], [1, 1, 0.5]]), [[1, 0, 1], [1, 1, 0.5]]])
+def test_a_head_mask_may_be_of_any_numbers(runtime: Runtime, mask: Any) -> None:
+    [got] = runtime.encode(["a"], head_mask=mask)
+    [expected] = runtime.encode(["a"], head_mask=np.asarray(mask, dtype=np.float32))
+    np.testing.assert_array_equal(np.asarray(got.pooled), np.asarray(expected.pooled))
 
 
 def test_no_inputs_give_no_results(runtime: Runtime) -> None:

@@ -72,6 +72,14 @@ def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:
         Tokenizer(tmp_path / "tokenizer.json", 8)
 
 
+@pytest.mark.parametrize("max_length", [1, 2])
+def test_a_model_that_takes_no_more_than_special_tokens_takes_no_text(bundle_path: Path, max_length: int) -> None:
+    path = bundle_path / "tokenizer.json"
+    with pytest.raises(BundleError, match=rf"puts 2 special tokens around a text, and the model takes {max_length}"):
+        Tokenizer(path, max_length)
+    assert len(Tokenizer(path, 3).encode("abc", truncation="cut_end").ids) == 3
+
+
 @given(st.lists(st.text(alphabet="aB c\U0001f600éß1,.", min_size=1, max_size=8), min_size=1, max_size=6), st.booleans())
 def test_many_are_read_as_each_alone(tokenizer: Tokenizer, texts: list[str], with_info: bool) -> None:
     for prompt in ("", "b "):

@@ -31,6 +31,7 @@ from headlight.spec import (
     TokensSpec,
     indices_of,
 )
+from headlight.verdict import true_status
 from headlight.wire_vectors import one_type
 from headlight.work import Pooled, RequestT, ResponseT, ResultT, Tokenized, UnaryWork
 
@@ -145,7 +146,7 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
         while True:
             call = self._stub.EncodeStream(iter([pieces.request]), timeout=seconds_left(deadline))
             try:
-                with self._errors():
+                with self._errors(), true_status(call):
                     async for frame in call:
                         for piece in pieces.receive(frame):
                             yield piece
@@ -243,7 +244,7 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
         while unanswered := work.unanswered:
             call = self._stub.EncodeStream(work.requests(), timeout=seconds_left(deadline))
             try:
-                with self._errors():
+                with self._errors(), true_status(call):
                     async for frame in call:
                         work.receive(frame)
                 break

@@ -134,7 +134,8 @@ class Method:
                 method = line.methods.setdefault(self._path, made)
             call = way(method)(request, timeout=timeout, metadata=self._owner.metadata())
             if hasattr(call, "add_done_callback"):
-                call.add_done_callback(lambda _: self._owner.leave(line))
+                held = [line]  # until the first time that the call's end is told: older grpc.aio may tell it twice
+                call.add_done_callback(lambda _: self._owner.leave(held.pop()) if held else None)
                 running = True
             return call
         finally:

@@ -52,6 +52,9 @@ class Call:
         self.waits()
         return self.call.code()
 
+    def add_done_callback(self, callback: Callable[[Any], object]) -> None:
+        self.call.add_done_callback(callback)
+
     def cancel(self) -> bool:
         return bool(self.call.cancel())
 

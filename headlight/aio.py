@@ -17,7 +17,7 @@ from headlight.convert import Input, Prompting, Reading, as_list, from_model
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings, TokenVectors
 from headlight.ending import end_async
-from headlight.errors import MixedWeights, Overloaded, Unavailable
+from headlight.errors import Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight.pieces import AttentionPiece, Pieces
 from headlight.results import Attention, AttentionMaps, Hidden, Occlusion, TokenList
@@ -142,20 +142,17 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
     ) -> AsyncIterator[AttentionPiece]:
         """Attention of one text piece by piece; see `Client.attention_pieces`."""
         pieces, deadline = Pieces(self._model, text, spec, reading), self._deadline()
-        retries = Retries(deadline)
+        retries = Retries(deadline, Overloaded, Unavailable)
         while True:
+            await asyncio.sleep(retries.pause(last=pieces.begun))
             call = self._stub.EncodeStream(iter([pieces.request]), timeout=seconds_left(deadline))
             try:
-                with self._errors(), true_status(call):
+                with retries, self._errors(), true_status(call):
                     async for frame in call:
                         for piece in pieces.receive(frame):
                             yield piece
-                pieces.finish()
-                return
-            except (Overloaded, Unavailable) as error:
-                if pieces.begun:
-                    raise
-                await asyncio.sleep(retries.delay(error))
+                    pieces.finish()
+                    return
             finally:
                 await end_async(call, pieces.over)
 
@@ -212,20 +209,19 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
         self, method: Any, work: UnaryWork[RequestT, ResponseT, ResultT], deadline: float | None
     ) -> ResultT:
         pending: deque[tuple[range, RequestT, Any]] = deque()
-        retries = Retries(deadline)
+        retries = Retries(deadline, Overloaded)
 
         def start(request: RequestT) -> Any:
             return method(request, timeout=seconds_left(deadline))
 
         async def finish_first() -> None:
             part, request, call = pending.popleft()
-            try:
-                with self._errors(part.start):
-                    work.receive(part, await call)
+            with retries, self._errors(part.start):
+                work.receive(part, await call)
                 retries.reset()
-            except Overloaded as error:
-                await asyncio.sleep(retries.delay(error))
-                pending.appendleft((part, request, start(request)))
+                return
+            await asyncio.sleep(retries.pause())
+            pending.appendleft((part, request, start(request)))
 
         try:
             for part, request in work.requests():
@@ -240,20 +236,16 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
         return work.result()
 
     async def _stream(self, work: stream.Streamed[ResultT], deadline: float | None) -> list[ResultT]:
-        retries = Retries(deadline)
-        while unanswered := work.unanswered:
+        retries = Retries(deadline, Overloaded, Unavailable)
+        while work.unanswered:
+            await asyncio.sleep(retries.pause())
             call = self._stub.EncodeStream(work.requests(), timeout=seconds_left(deadline))
             try:
-                with self._errors(), true_status(call):
+                with retries, self._errors(), true_status(call):
                     async for frame in call:
-                        work.receive(frame)
-                break
-            except MixedWeights:
-                raise
-            except (Overloaded, Unavailable) as error:
-                if work.unanswered < unanswered:
-                    retries.reset()
-                await asyncio.sleep(retries.delay(error))
+                        if work.receive(frame):
+                            retries.reset()
+                    break
             finally:
                 await end_async(call, work.over)
         return work.result()

@@ -15,7 +15,7 @@ from headlight.channel import BLOCKING_CONFIG, ClientBase, Options, Retries, sec
 from headlight.convert import from_model
 from headlight.description import ModelDescription
 from headlight.ending import end
-from headlight.errors import MixedWeights, Overloaded, Unavailable
+from headlight.errors import Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight.pieces import AttentionPiece, Pieces
 from headlight.work import RequestT, ResponseT, ResultT, UnaryWork
@@ -56,20 +56,19 @@ class Caller(ClientBase[grpc.Channel]):
 
     def _call(self, method: Any, work: UnaryWork[RequestT, ResponseT, ResultT], deadline: float | None) -> ResultT:
         pending: deque[tuple[range, RequestT, Any]] = deque()
-        retries = Retries(deadline)
+        retries = Retries(deadline, Overloaded)
 
         def start(request: RequestT) -> Any:
             return method.future(request, timeout=seconds_left(deadline))
 
         def finish_first() -> None:
             part, request, call = pending.popleft()
-            try:
-                with self._errors(part.start):
-                    work.receive(part, response_of(call))
+            with retries, self._errors(part.start):
+                work.receive(part, response_of(call))
                 retries.reset()
-            except Overloaded as error:
-                time.sleep(retries.delay(error))
-                pending.appendleft((part, request, start(request)))
+                return
+            time.sleep(retries.pause())
+            pending.appendleft((part, request, start(request)))
 
         try:
             for part, request in work.requests():
@@ -84,37 +83,30 @@ class Caller(ClientBase[grpc.Channel]):
         return work.result()
 
     def _stream(self, work: stream.Streamed[ResultT], deadline: float | None) -> list[ResultT]:
-        retries = Retries(deadline)
-        while unanswered := work.unanswered:
+        retries = Retries(deadline, Overloaded, Unavailable)
+        while work.unanswered:
+            time.sleep(retries.pause())
             call = self._stub.EncodeStream(work.requests(), timeout=seconds_left(deadline))
             try:
-                with self._errors():
+                with retries, self._errors():
                     for frame in call:
-                        work.receive(frame)
-                break
-            except MixedWeights:
-                raise
-            except (Overloaded, Unavailable) as error:
-                if work.unanswered < unanswered:
-                    retries.reset()
-                time.sleep(retries.delay(error))
+                        if work.receive(frame):
+                            retries.reset()
+                    break
             finally:
                 end(call, work.over)
         return work.result()
 
     def _pieces(self, pieces: Pieces, deadline: float | None) -> Iterator[AttentionPiece]:
-        retries = Retries(deadline)
+        retries = Retries(deadline, Overloaded, Unavailable)
         while True:
+            time.sleep(retries.pause(last=pieces.begun))
             call = self._stub.EncodeStream(iter([pieces.request]), timeout=seconds_left(deadline))
             try:
-                with self._errors():
+                with retries, self._errors():
                     for frame in call:
                         yield from pieces.receive(frame)
-                return pieces.finish()
-            except (Overloaded, Unavailable) as error:
-                if pieces.begun:
-                    raise
-                time.sleep(retries.delay(error))
+                    return pieces.finish()
             finally:
                 end(call, pieces.over)
 

@@ -8,6 +8,7 @@ import json
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import grpc
@@ -15,7 +16,7 @@ import grpc
 from headlight.access import PathLike, access
 from headlight.arguments import check_arguments
 from headlight.description import ModelDescription
-from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, Overloaded
+from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, MixedWeights, Overloaded
 from headlight.pb.headlight_pb2_grpc import HeadlightServiceStub
 from headlight.renewing import Renewing
 from headlight.status import error_of_call
@@ -70,15 +71,49 @@ MOST_SECONDS = 1e8  # three years; gRPC takes a deadline centuries away, or infi
 
 
 class Retries:
-    """When to send again what the server did not take. One for each call of a method."""
+    """When to send again what the server did not take. One for each call of a method.
 
-    def __init__(self, deadline: float | None) -> None:
+    A try is `with retries: ...`, and before each, the first included, `retries.pause()` seconds are waited: by then what the
+    last try began has ended, so that no server goes on computing what will be asked for again.
+    """
+
+    def __init__(self, deadline: float | None, *mended: type[HeadlightError]) -> None:
+        """`mended`: the errors that another try may mend."""
         self._deadline = deadline
+        self._mended = mended
         self._tried = 0
+        self._failed: HeadlightError | None = None
 
     def reset(self) -> None:
         """Something was answered."""
         self._tried = 0
+
+    def __enter__(self) -> None:
+        """One try, which whoever succeeds leaves the loop from; behind it goes on what another may mend."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, self._mended) or isinstance(error, MixedWeights):
+            return False
+        self._failed = error
+        return True
+
+    def pause(self, last: bool = False) -> float:
+        """Seconds to wait before the next try; 0 before the first.
+
+        Args:
+            last: whether the try that failed cannot be repeated, whatever the error.
+
+        Raises:
+            HeadlightError: what that try failed with, where there is to be no other; see `delay`.
+        """
+        failed, self._failed = self._failed, None
+        if failed is None:
+            return 0.0
+        if last:
+            raise failed
+        return self.delay(failed)
 
     def delay(self, error: HeadlightError) -> float:
         """Seconds to wait: what the server named, else twice as long each time; a little more, so that callers spread.

@@ -159,16 +159,12 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
     async def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
         """The bytes of data that `attention` of one text would have; see `Client.attention_bytes`."""
         request = single.dry_run(self._model, text, spec, reading)
-        with self._errors():
-            response = await self._stub.Encode(request, timeout=seconds_left(self._deadline()))
-        return int(response.data_bytes)
+        return int((await self._ask(self._stub.Encode, request, self._deadline())).data_bytes)
 
     async def occlusion(self, text: Input, tokens: TokenChoice | None = None, **reading: Unpack[Reading]) -> Occlusion:
         """How far the vector moves when each token is hidden; see `Client.occlusion`."""
         request = single.occlusion_request(self._model, text, tokens, reading)
-        with self._errors():
-            response = await self._stub.Occlude(request, timeout=seconds_left(self._deadline()))
-        return single.occlusion(response)
+        return single.occlusion(await self._ask(self._stub.Occlude, request, self._deadline()))
 
     async def hidden(
         self,
@@ -198,12 +194,18 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
 
     async def _describe(self, deadline: float | None) -> ModelDescription:
         if self._description is None:
-            with self._errors():
-                response = await self._stub.GetModel(
-                    pb.GetModelRequest(model=self._model), timeout=seconds_left(deadline)
-                )
-            self._description = from_model(response)
+            self._description = from_model(
+                await self._ask(self._stub.GetModel, pb.GetModelRequest(model=self._model), deadline)
+            )
         return self._description
+
+    async def _ask(self, method: Any, request: Any, deadline: float | None) -> Any:
+        """The response of one unary call, which is sent again when the server says."""
+        retries = Retries(deadline, Overloaded)
+        while True:
+            await asyncio.sleep(retries.pause())
+            with retries, self._errors():
+                return await method(request, timeout=seconds_left(deadline))
 
     async def _call(
         self, method: Any, work: UnaryWork[RequestT, ResponseT, ResultT], deadline: float | None

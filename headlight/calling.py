@@ -49,10 +49,18 @@ class Caller(ClientBase[grpc.Channel]):
 
     def _describe(self, deadline: float | None) -> ModelDescription:
         if self._description is None:
-            with self._errors():
-                response = self._stub.GetModel(pb.GetModelRequest(model=self._model), timeout=seconds_left(deadline))
-            self._description = from_model(response)
+            self._description = from_model(
+                self._ask(self._stub.GetModel, pb.GetModelRequest(model=self._model), deadline)
+            )
         return self._description
+
+    def _ask(self, method: Any, request: Any, deadline: float | None) -> Any:
+        """The response of one unary call, which is sent again when the server says."""
+        retries = Retries(deadline, Overloaded)
+        while True:
+            time.sleep(retries.pause())
+            with retries, self._errors():
+                return method(request, timeout=seconds_left(deadline))
 
     def _call(self, method: Any, work: UnaryWork[RequestT, ResponseT, ResultT], deadline: float | None) -> ResultT:
         pending: deque[tuple[range, RequestT, Any]] = deque()

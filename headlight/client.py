@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from headlight import single, stream
 from headlight.calling import Caller
-from headlight.channel import seconds_left
 from headlight.convert import Input, Prompting, Reading, as_list
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings, TokenVectors
@@ -164,9 +163,7 @@ class Client(Caller):
     def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
         """The bytes of data that `attention` of one text would have. Nothing is computed. Arguments as `attention`."""
         request = single.dry_run(self._model, text, spec, reading)
-        with self._errors():
-            response = self._stub.Encode(request, timeout=seconds_left(self._deadline()))
-        return int(response.data_bytes)
+        return int(self._ask(self._stub.Encode, request, self._deadline()).data_bytes)
 
     def occlusion(self, text: Input, tokens: TokenChoice | None = None, **reading: Unpack[Reading]) -> Occlusion:
         """How far the pooled vector of one text moves when each token is hidden: what it rests on, without looking at attention.
@@ -179,9 +176,7 @@ class Client(Caller):
             reading: as in `encode`.
         """
         request = single.occlusion_request(self._model, text, tokens, reading)
-        with self._errors():
-            response = self._stub.Occlude(request, timeout=seconds_left(self._deadline()))
-        return single.occlusion(response)
+        return single.occlusion(self._ask(self._stub.Occlude, request, self._deadline()))
 
     def hidden(
         self,

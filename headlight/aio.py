@@ -12,7 +12,7 @@ import grpc
 from numpy.typing import ArrayLike, NDArray
 
 from headlight import single, stream
-from headlight.channel import ClientBase, Options, Retries, seconds_left
+from headlight.channel import ClientBase, Options, Retries
 from headlight.convert import Input, Prompting, Reading, as_list, from_model
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings, TokenVectors
@@ -63,7 +63,7 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
         await self.close()
 
     async def close(self) -> None:
-        """Ends the connection; calls in flight fail."""
+        """Ends the connection; calls in flight fail, and any later one raises ValueError."""
         for channel in self._end():
             await channel.close(None)
         await asyncio.gather(*self._closing)
@@ -145,7 +145,7 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
         retries = Retries(deadline, Overloaded, Unavailable)
         while True:
             await asyncio.sleep(retries.pause(last=pieces.begun))
-            call = self._stub.EncodeStream(iter([pieces.request]), timeout=seconds_left(deadline))
+            call = self._stub.EncodeStream(iter([pieces.request]), timeout=self._left(deadline))
             try:
                 with retries, self._errors(), true_status(call):
                     async for frame in call:
@@ -205,7 +205,7 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
         while True:
             await asyncio.sleep(retries.pause())
             with retries, self._errors():
-                return await method(request, timeout=seconds_left(deadline))
+                return await method(request, timeout=self._left(deadline))
 
     async def _call(
         self, method: Any, work: UnaryWork[RequestT, ResponseT, ResultT], deadline: float | None
@@ -214,7 +214,7 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
         retries = Retries(deadline, Overloaded)
 
         def start(request: RequestT) -> Any:
-            return method(request, timeout=seconds_left(deadline))
+            return method(request, timeout=self._left(deadline))
 
         async def finish_first() -> None:
             part, request, call = pending.popleft()
@@ -241,7 +241,7 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
         retries = Retries(deadline, Overloaded, Unavailable)
         while work.unanswered:
             await asyncio.sleep(retries.pause())
-            call = self._stub.EncodeStream(work.requests(), timeout=seconds_left(deadline))
+            call = self._stub.EncodeStream(work.requests(), timeout=self._left(deadline))
             try:
                 with retries, self._errors(), true_status(call):
                     async for frame in call:

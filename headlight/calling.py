@@ -11,7 +11,7 @@ from typing import Any, Self
 import grpc
 
 from headlight import stream
-from headlight.channel import BLOCKING_CONFIG, ClientBase, Options, Retries, seconds_left
+from headlight.channel import BLOCKING_CONFIG, ClientBase, Options, Retries
 from headlight.convert import from_model
 from headlight.description import ModelDescription
 from headlight.ending import end
@@ -43,7 +43,7 @@ class Caller(ClientBase[grpc.Channel]):
         self.close()
 
     def close(self) -> None:
-        """Ends the connection; calls in flight fail."""
+        """Ends the connection; calls in flight fail, and any later one raises ValueError."""
         for channel in self._end():
             channel.close()
 
@@ -60,14 +60,14 @@ class Caller(ClientBase[grpc.Channel]):
         while True:
             time.sleep(retries.pause())
             with retries, self._errors():
-                return method(request, timeout=seconds_left(deadline))
+                return method(request, timeout=self._left(deadline))
 
     def _call(self, method: Any, work: UnaryWork[RequestT, ResponseT, ResultT], deadline: float | None) -> ResultT:
         pending: deque[tuple[range, RequestT, Any]] = deque()
         retries = Retries(deadline, Overloaded)
 
         def start(request: RequestT) -> Any:
-            return method.future(request, timeout=seconds_left(deadline))
+            return method.future(request, timeout=self._left(deadline))
 
         def finish_first() -> None:
             part, request, call = pending.popleft()
@@ -94,7 +94,7 @@ class Caller(ClientBase[grpc.Channel]):
         retries = Retries(deadline, Overloaded, Unavailable)
         while work.unanswered:
             time.sleep(retries.pause())
-            call = self._stub.EncodeStream(work.requests(), timeout=seconds_left(deadline))
+            call = self._stub.EncodeStream(work.requests(), timeout=self._left(deadline))
             try:
                 with retries, self._errors():
                     for frame in call:
@@ -109,7 +109,7 @@ class Caller(ClientBase[grpc.Channel]):
         retries = Retries(deadline, Overloaded, Unavailable)
         while True:
             time.sleep(retries.pause(last=pieces.begun))
-            call = self._stub.EncodeStream(iter([pieces.request]), timeout=seconds_left(deadline))
+            call = self._stub.EncodeStream(iter([pieces.request]), timeout=self._left(deadline))
             try:
                 with retries, self._errors():
                     for frame in call:

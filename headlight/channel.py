@@ -18,7 +18,7 @@ from headlight.arguments import check_arguments
 from headlight.description import ModelDescription
 from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, MixedWeights, Overloaded
 from headlight.pb.headlight_pb2_grpc import HeadlightServiceStub
-from headlight.renewing import Renewing
+from headlight.renewing import CLOSED, Renewing
 from headlight.status import error_of_call
 
 ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)
@@ -174,6 +174,7 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         else:
             channel = Renewing(asked, lambda found: self._open(target, found, wanted), self._discard)
         self._channel: ChannelT | Renewing = channel
+        self._closed = False
         self._stub = HeadlightServiceStub(channel)
         self._model = model
         self._timeout = timeout
@@ -195,6 +196,7 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
 
     def _end(self) -> list[ChannelT]:
         """Begin no more calls. Returns the channels to close."""
+        self._closed = True
         return self._channel.end() if isinstance(self._channel, Renewing) else [self._channel]
 
     @contextlib.contextmanager
@@ -213,12 +215,18 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         """When a method called now must have ended, by the monotonic clock."""
         return None if self._timeout is None else time.monotonic() + self._timeout
 
+    def _left(self, deadline: float | None) -> float | None:
+        """Seconds that a call which begins now has until a deadline.
 
-def seconds_left(deadline: float | None) -> float | None:
-    """What remains until a deadline. Raises DeadlineExceeded where nothing does: gRPC would still let a quick call through."""
-    if deadline is None:
-        return None
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise DeadlineExceeded("the client's timeout passed")
-    return min(MOST_SECONDS, left)
+        Raises:
+            DeadlineExceeded: there are none: gRPC would still let a quick call through.
+            ValueError: the client is closed.
+        """
+        if self._closed:
+            raise ValueError(CLOSED)
+        if deadline is None:
+            return None
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise DeadlineExceeded("the client's timeout passed")
+        return min(MOST_SECONDS, left)

@@ -37,7 +37,8 @@ class Client(Caller):
     attempts), DeadlineExceeded, EngineError.
 
     Args:
-        target: "host:port". All addresses of the name are used in turn.
+        target: "host:port", or a target of gRPC's with its scheme, as "dns:///name:port" or "unix:path". All addresses of the name
+            are used in turn.
         model: name of the model; empty: the only one that the server has.
         timeout: seconds that one method may take in all; None: as long as it needs.
         tls: whether to use TLS, with gRPC's default certificate authorities. Any other argument of TLS implies it.
@@ -54,7 +55,7 @@ class Client(Caller):
         options: gRPC channel arguments, over those of `headlight.channel`.
 
     Raises:
-        InvalidInput: the target is empty, or the timeout is no number.
+        InvalidInput: the target is none, or the timeout is no number.
         ValueError: the concurrency is no whole number from 1, or what is said of TLS and tokens cannot be used.
     """
 

@@ -14,6 +14,8 @@ import grpc
 
 from headlight.access import Access
 
+CLOSED = "the client is closed; make another"
+
 
 class Line:
     """One channel, blocking or of asyncio.
@@ -79,7 +81,7 @@ class Renewing:
         credentials = self._access.credentials()
         with self._lock:
             if self._ended:
-                raise ValueError("the client is closed; make another")
+                raise ValueError(CLOSED)
             if credentials is not self._line.credentials:
                 made = Line(self._make(credentials), credentials)  # where this fails, the one before stays in use
                 self._retired.append(self._line)

@@ -161,7 +161,7 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         config: tuple[str, Any] = ("grpc.service_config", json.dumps(self._service_config))
         wanted = [*dict([config, *DEFAULT_OPTIONS, *options]).items()]
         asked = access(
-            tls=tls,
+            tls=tls or tls_server_name is not None,
             credentials=credentials,
             tls_ca=tls_ca,
             tls_cert=tls_cert,

@@ -199,6 +199,25 @@ def test_the_command_line_does_tls(watching: Watching, authority: Authority) -> 
     assert watching.seen == [("operator", "")]
 
 
+def test_the_command_line_says_which_option_of_tls_is_wrong(
+    watching: Watching, authority: Authority, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named, trusted = ["--tls-server-name", "headlight.test"], ["--tls-ca", str(authority.cert)]
+    for served_by, options, says in (
+        (authority, [*trusted], "give that by --tls-server-name"),
+        (authority, [*named], "give that by --tls-ca"),
+        (authority, [*named, "--tls-ca", str(Authority(tmp_path / "other").cert)], "give that by --tls-ca"),
+        (authority, [], "it may want TLS, by --tls or --tls-ca"),
+        (None, [*trusted, *named], "has no TLS: leave out --tls and --tls-..., or name another port by --target"),
+    ):
+        with serving(watching, served_by) as target:
+            assert cli.main(["info", "--target", target, "--timeout", "20", *options]) == 1
+        assert says in capsys.readouterr().err
+    with serving(watching, authority, mutual=True) as target:
+        assert cli.main(["info", "--target", target, "--timeout", "20", *trusted, *named]) == 1
+    assert "it may want a certificate, by --tls-cert and --tls-key" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

@@ -189,11 +189,6 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
     def _discard(self, channel: ChannelT) -> None:
         """Close a channel that nothing runs on any more."""
 
-    @property
-    def _channels(self) -> list[ChannelT]:
-        """All that are open."""
-        return self._channel.channels if isinstance(self._channel, Renewing) else [self._channel]
-
     def _end(self) -> list[ChannelT]:
         """Begin no more calls. Returns the channels to close."""
         self._closed = True

@@ -26,6 +26,20 @@ OPTIONS = {
     "target": "--target",
     "timeout": "--timeout",
 }
+# What gRPC, or its TLS, says of a connection that could not be made, and what that means whatever else there is.
+ANOTHER_NAME = "the certificate there is for another name: give that by --tls-server-name"
+NOT_TRUSTED = "its certificate is of an authority that is not trusted here: give that by --tls-ca"
+CONNECTIONS = {
+    "Hostname Verification Check failed": ANOTHER_NAME,
+    "is not in peer certificate": ANOTHER_NAME,  # the same of gRPC 1.76
+    "unable to get local issuer certificate": NOT_TRUSTED,
+    "self signed certificate": NOT_TRUSTED,
+    "certificate has expired": "its certificate has to be renewed there",
+    "WRONG_VERSION_NUMBER": "what answers there has no TLS: leave out --tls and --tls-..., or name another port by --target",
+    "Failed parsing HTTP/2": "that is no gRPC in plaintext: name the port of gRPC by --target, or give --tls or --tls-ca",
+}
+CLOSED = re.compile(r"last error: .*: Socket closed")  # in the handshake; one that is lost later has no last error
+OF_IPV6 = re.compile(r"last error: .* ipv6:")
 INDEX = re.compile(r"\[(\d+)\]")
 
 
@@ -40,7 +54,7 @@ def advice(error: UsageError | OutputError | HeadlightError, arguments: argparse
 def remedy(error: Exception, message: str, arguments: argparse.Namespace) -> list[str]:
     """What to do, where the message does not say it."""
     if isinstance(error, Unavailable):
-        return ["start a service there, or name another by --target or HEADLIGHT_TARGET"]
+        return connecting(message, arguments)
     if isinstance(error, Unauthenticated):
         return ["give one by --token-file, HEADLIGHT_TOKEN_FILE or HEADLIGHT_TOKEN"]
     if isinstance(error, DeadlineExceeded):
@@ -51,6 +65,30 @@ def remedy(error: Exception, message: str, arguments: argparse.Namespace) -> lis
     late = ["give more time by --timeout"] if arguments.timeout is not None and TOO_LATE in message else []
     again = [] if error.retry_after_seconds is None else [f"try again in {error.retry_after_seconds:g} s"]
     return [", or ".join([*late, *again])] if late or again else []
+
+
+def connecting(message: str, arguments: argparse.Namespace) -> list[str]:
+    """What to do where nobody answers."""
+    known = [means for words, means in CONNECTIONS.items() if words in message]
+    if known:
+        return known[:1]
+    found = ["start a service there, or name another by --target or HEADLIGHT_TARGET"]
+    if OF_IPV6.search(message) and not arguments.target.startswith(("[", "ipv6:")):
+        found.append(
+            "that was its IPv6 address: what another one says is told where --target has it, as 127.0.0.1:PORT"
+        )
+    if CLOSED.search(message):
+        found.append(f"if there is one, it closed the connection at once: it may want {wanted(arguments)}")
+    return found
+
+
+def wanted(arguments: argparse.Namespace) -> str:
+    """What a service may miss that says nothing more than that."""
+    if arguments.tls_cert:
+        return "another certificate than that of --tls-cert"
+    if arguments.tls or arguments.tls_ca or arguments.tls_server_name:
+        return "a certificate, by --tls-cert and --tls-key"
+    return "TLS, by --tls or --tls-ca"
 
 
 def in_options(error: InvalidInput, arguments: argparse.Namespace) -> str:

@@ -12,12 +12,12 @@ import grpc
 from numpy.typing import ArrayLike, NDArray
 
 from headlight import single, stream
-from headlight.channel import ClientBase, Options, Retries, seconds_left
+from headlight.channel import ClientBase, Options, Retries
 from headlight.convert import Input, Prompting, Reading, as_list, from_model
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings, TokenVectors
 from headlight.ending import end_async
-from headlight.errors import MixedWeights, Overloaded, Unavailable
+from headlight.errors import Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight.pieces import AttentionPiece, Pieces
 from headlight.results import Attention, AttentionMaps, Hidden, Occlusion, TokenList
@@ -31,6 +31,7 @@ from headlight.spec import (
     TokensSpec,
     indices_of,
 )
+from headlight.verdict import true_status
 from headlight.wire_vectors import one_type
 from headlight.work import Pooled, RequestT, ResponseT, ResultT, Tokenized, UnaryWork
 
@@ -62,7 +63,7 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
         await self.close()
 
     async def close(self) -> None:
-        """Ends the connection; calls in flight fail."""
+        """Ends the connection; calls in flight fail, and any later one raises ValueError."""
         for channel in self._end():
             await channel.close(None)
         await asyncio.gather(*self._closing)
@@ -141,36 +142,29 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
     ) -> AsyncIterator[AttentionPiece]:
         """Attention of one text piece by piece; see `Client.attention_pieces`."""
         pieces, deadline = Pieces(self._model, text, spec, reading), self._deadline()
-        retries = Retries(deadline)
+        retries = Retries(deadline, Overloaded, Unavailable)
         while True:
-            call = self._stub.EncodeStream(iter([pieces.request]), timeout=seconds_left(deadline))
+            await asyncio.sleep(retries.pause(last=pieces.begun))
+            call = self._stub.EncodeStream(iter([pieces.request]), timeout=self._left(deadline))
             try:
-                with self._errors():
+                with retries, self._errors(), true_status(call):
                     async for frame in call:
                         for piece in pieces.receive(frame):
                             yield piece
-                pieces.finish()
-                return
-            except (Overloaded, Unavailable) as error:
-                if pieces.begun:
-                    raise
-                await asyncio.sleep(retries.delay(error))
+                    pieces.finish()
+                    return
             finally:
                 await end_async(call, pieces.over)
 
     async def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
         """The bytes of data that `attention` of one text would have; see `Client.attention_bytes`."""
         request = single.dry_run(self._model, text, spec, reading)
-        with self._errors():
-            response = await self._stub.Encode(request, timeout=seconds_left(self._deadline()))
-        return int(response.data_bytes)
+        return int((await self._ask(self._stub.Encode, request, self._deadline())).data_bytes)
 
     async def occlusion(self, text: Input, tokens: TokenChoice | None = None, **reading: Unpack[Reading]) -> Occlusion:
         """How far the vector moves when each token is hidden; see `Client.occlusion`."""
         request = single.occlusion_request(self._model, text, tokens, reading)
-        with self._errors():
-            response = await self._stub.Occlude(request, timeout=seconds_left(self._deadline()))
-        return single.occlusion(response)
+        return single.occlusion(await self._ask(self._stub.Occlude, request, self._deadline()))
 
     async def hidden(
         self,
@@ -200,31 +194,36 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
 
     async def _describe(self, deadline: float | None) -> ModelDescription:
         if self._description is None:
-            with self._errors():
-                response = await self._stub.GetModel(
-                    pb.GetModelRequest(model=self._model), timeout=seconds_left(deadline)
-                )
-            self._description = from_model(response)
+            self._description = from_model(
+                await self._ask(self._stub.GetModel, pb.GetModelRequest(model=self._model), deadline)
+            )
         return self._description
+
+    async def _ask(self, method: Any, request: Any, deadline: float | None) -> Any:
+        """The response of one unary call, which is sent again when the server says."""
+        retries = Retries(deadline, Overloaded)
+        while True:
+            await asyncio.sleep(retries.pause())
+            with retries, self._errors():
+                return await method(request, timeout=self._left(deadline))
 
     async def _call(
         self, method: Any, work: UnaryWork[RequestT, ResponseT, ResultT], deadline: float | None
     ) -> ResultT:
         pending: deque[tuple[range, RequestT, Any]] = deque()
-        retries = Retries(deadline)
+        retries = Retries(deadline, Overloaded)
 
         def start(request: RequestT) -> Any:
-            return method(request, timeout=seconds_left(deadline))
+            return method(request, timeout=self._left(deadline))
 
         async def finish_first() -> None:
             part, request, call = pending.popleft()
-            try:
-                with self._errors(part.start):
-                    work.receive(part, await call)
+            with retries, self._errors(part.start):
+                work.receive(part, await call)
                 retries.reset()
-            except Overloaded as error:
-                await asyncio.sleep(retries.delay(error))
-                pending.appendleft((part, request, start(request)))
+                return
+            await asyncio.sleep(retries.pause())
+            pending.appendleft((part, request, start(request)))
 
         try:
             for part, request in work.requests():
@@ -239,20 +238,16 @@ class AsyncClient(ClientBase[grpc.aio.Channel]):
         return work.result()
 
     async def _stream(self, work: stream.Streamed[ResultT], deadline: float | None) -> list[ResultT]:
-        retries = Retries(deadline)
-        while unanswered := work.unanswered:
-            call = self._stub.EncodeStream(work.requests(), timeout=seconds_left(deadline))
+        retries = Retries(deadline, Overloaded, Unavailable)
+        while work.unanswered:
+            await asyncio.sleep(retries.pause())
+            call = self._stub.EncodeStream(work.requests(), timeout=self._left(deadline))
             try:
-                with self._errors():
+                with retries, self._errors(), true_status(call):
                     async for frame in call:
-                        work.receive(frame)
-                break
-            except MixedWeights:
-                raise
-            except (Overloaded, Unavailable) as error:
-                if work.unanswered < unanswered:
-                    retries.reset()
-                await asyncio.sleep(retries.delay(error))
+                        if work.receive(frame):
+                            retries.reset()
+                    break
             finally:
                 await end_async(call, work.over)
         return work.result()

@@ -4,20 +4,45 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 
 from headlight.errors import InvalidInput
+
+# Left to gRPC as they are.
+SCHEMES = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock|xds|google-c2p):")
+ADDRESS = re.compile(r"(?:\[[^][\s]+\]|[^][\s:/,@?#]+):(?P<port>\d+)", re.ASCII)
+HIGHEST_PORT = 65535
 
 
 def check_arguments(target: object, timeout: object, concurrency: object) -> None:
     """Look at what `headlight.client.Client` describes.
 
     Raises:
-        InvalidInput: the target names nothing, or the timeout is no number of seconds.
+        InvalidInput: the target is none, or the timeout is no number of seconds.
         ValueError: the concurrency is no whole number from 1.
     """
-    if not isinstance(target, str) or not target.strip():
-        raise InvalidInput("target", f'is {target!r}; name a service as "host:port"')
+    check_target(target)
     if timeout is not None and (not isinstance(timeout, numbers.Real) or math.isnan(timeout)):
         raise InvalidInput("timeout", f"is {timeout!r}; must be a number of seconds")
     if not isinstance(concurrency, numbers.Integral) or concurrency < 1:
         raise ValueError(f"concurrency: is {concurrency!r}; must be a whole number, at least 1")
+
+
+def check_target(target: object) -> None:
+    """Look at "host:port". Without a port, gRPC would dial 443; with one too high, another; and a URL's scheme it takes for a host.
+
+    Raises:
+        InvalidInput: it is neither that nor a target of one of gRPC's schemes.
+    """
+    if isinstance(target, str) and SCHEMES.match(target):
+        return
+    address = ADDRESS.fullmatch(target) if isinstance(target, str) else None
+    if address is None:
+        where = 'name a service as "host:port"'
+        if isinstance(target, str) and "://" in target:
+            where += ", without what a URL has; TLS is asked for by itself"
+        elif isinstance(target, str) and target.count(":") > 1 and "," not in target:
+            where += ', an address of IPv6 in brackets: "[::1]:50051"'
+        raise InvalidInput("target", f"is {target!r}; {where}")
+    if not 1 <= int(address["port"]) <= HIGHEST_PORT:
+        raise InvalidInput("target", f"is {target!r}; a port is a number from 1 to {HIGHEST_PORT}")

@@ -11,11 +11,11 @@ from typing import Any, Self
 import grpc
 
 from headlight import stream
-from headlight.channel import BLOCKING_CONFIG, ClientBase, Options, Retries, seconds_left
+from headlight.channel import BLOCKING_CONFIG, ClientBase, Options, Retries
 from headlight.convert import from_model
 from headlight.description import ModelDescription
 from headlight.ending import end
-from headlight.errors import MixedWeights, Overloaded, Unavailable
+from headlight.errors import Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight.pieces import AttentionPiece, Pieces
 from headlight.work import RequestT, ResponseT, ResultT, UnaryWork
@@ -43,33 +43,40 @@ class Caller(ClientBase[grpc.Channel]):
         self.close()
 
     def close(self) -> None:
-        """Ends the connection; calls in flight fail."""
+        """Ends the connection; calls in flight fail, and any later one raises ValueError."""
         for channel in self._end():
             channel.close()
 
     def _describe(self, deadline: float | None) -> ModelDescription:
         if self._description is None:
-            with self._errors():
-                response = self._stub.GetModel(pb.GetModelRequest(model=self._model), timeout=seconds_left(deadline))
-            self._description = from_model(response)
+            self._description = from_model(
+                self._ask(self._stub.GetModel, pb.GetModelRequest(model=self._model), deadline)
+            )
         return self._description
+
+    def _ask(self, method: Any, request: Any, deadline: float | None) -> Any:
+        """The response of one unary call, which is sent again when the server says."""
+        retries = Retries(deadline, Overloaded)
+        while True:
+            time.sleep(retries.pause())
+            with retries, self._errors():
+                return method(request, timeout=self._left(deadline))
 
     def _call(self, method: Any, work: UnaryWork[RequestT, ResponseT, ResultT], deadline: float | None) -> ResultT:
         pending: deque[tuple[range, RequestT, Any]] = deque()
-        retries = Retries(deadline)
+        retries = Retries(deadline, Overloaded)
 
         def start(request: RequestT) -> Any:
-            return method.future(request, timeout=seconds_left(deadline))
+            return method.future(request, timeout=self._left(deadline))
 
         def finish_first() -> None:
             part, request, call = pending.popleft()
-            try:
-                with self._errors(part.start):
-                    work.receive(part, response_of(call))
+            with retries, self._errors(part.start):
+                work.receive(part, response_of(call))
                 retries.reset()
-            except Overloaded as error:
-                time.sleep(retries.delay(error))
-                pending.appendleft((part, request, start(request)))
+                return
+            time.sleep(retries.pause())
+            pending.appendleft((part, request, start(request)))
 
         try:
             for part, request in work.requests():
@@ -84,37 +91,30 @@ class Caller(ClientBase[grpc.Channel]):
         return work.result()
 
     def _stream(self, work: stream.Streamed[ResultT], deadline: float | None) -> list[ResultT]:
-        retries = Retries(deadline)
-        while unanswered := work.unanswered:
-            call = self._stub.EncodeStream(work.requests(), timeout=seconds_left(deadline))
+        retries = Retries(deadline, Overloaded, Unavailable)
+        while work.unanswered:
+            time.sleep(retries.pause())
+            call = self._stub.EncodeStream(work.requests(), timeout=self._left(deadline))
             try:
-                with self._errors():
+                with retries, self._errors():
                     for frame in call:
-                        work.receive(frame)
-                break
-            except MixedWeights:
-                raise
-            except (Overloaded, Unavailable) as error:
-                if work.unanswered < unanswered:
-                    retries.reset()
-                time.sleep(retries.delay(error))
+                        if work.receive(frame):
+                            retries.reset()
+                    break
             finally:
                 end(call, work.over)
         return work.result()
 
     def _pieces(self, pieces: Pieces, deadline: float | None) -> Iterator[AttentionPiece]:
-        retries = Retries(deadline)
+        retries = Retries(deadline, Overloaded, Unavailable)
         while True:
-            call = self._stub.EncodeStream(iter([pieces.request]), timeout=seconds_left(deadline))
+            time.sleep(retries.pause(last=pieces.begun))
+            call = self._stub.EncodeStream(iter([pieces.request]), timeout=self._left(deadline))
             try:
-                with self._errors():
+                with retries, self._errors():
                     for frame in call:
                         yield from pieces.receive(frame)
-                return pieces.finish()
-            except (Overloaded, Unavailable) as error:
-                if pieces.begun:
-                    raise
-                time.sleep(retries.delay(error))
+                    return pieces.finish()
             finally:
                 end(call, pieces.over)
 

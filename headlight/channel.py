@@ -8,6 +8,7 @@ import json
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import grpc
@@ -15,9 +16,9 @@ import grpc
 from headlight.access import PathLike, access
 from headlight.arguments import check_arguments
 from headlight.description import ModelDescription
-from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, Overloaded
+from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, MixedWeights, Overloaded
 from headlight.pb.headlight_pb2_grpc import HeadlightServiceStub
-from headlight.renewing import Renewing
+from headlight.renewing import CLOSED, Renewing
 from headlight.status import error_of_call
 
 ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)
@@ -70,15 +71,49 @@ MOST_SECONDS = 1e8  # three years; gRPC takes a deadline centuries away, or infi
 
 
 class Retries:
-    """When to send again what the server did not take. One for each call of a method."""
+    """When to send again what the server did not take. One for each call of a method.
 
-    def __init__(self, deadline: float | None) -> None:
+    A try is `with retries: ...`, and before each, the first included, `retries.pause()` seconds are waited: by then what the
+    last try began has ended, so that no server goes on computing what will be asked for again.
+    """
+
+    def __init__(self, deadline: float | None, *mended: type[HeadlightError]) -> None:
+        """`mended`: the errors that another try may mend."""
         self._deadline = deadline
+        self._mended = mended
         self._tried = 0
+        self._failed: HeadlightError | None = None
 
     def reset(self) -> None:
         """Something was answered."""
         self._tried = 0
+
+    def __enter__(self) -> None:
+        """One try, which whoever succeeds leaves the loop from; behind it goes on what another may mend."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, self._mended) or isinstance(error, MixedWeights):
+            return False
+        self._failed = error
+        return True
+
+    def pause(self, last: bool = False) -> float:
+        """Seconds to wait before the next try; 0 before the first.
+
+        Args:
+            last: whether the try that failed cannot be repeated, whatever the error.
+
+        Raises:
+            HeadlightError: what that try failed with, where there is to be no other; see `delay`.
+        """
+        failed, self._failed = self._failed, None
+        if failed is None:
+            return 0.0
+        if last:
+            raise failed
+        return self.delay(failed)
 
     def delay(self, error: HeadlightError) -> float:
         """Seconds to wait: what the server named, else twice as long each time; a little more, so that callers spread.
@@ -126,7 +161,7 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         config: tuple[str, Any] = ("grpc.service_config", json.dumps(self._service_config))
         wanted = [*dict([config, *DEFAULT_OPTIONS, *options]).items()]
         asked = access(
-            tls=tls,
+            tls=tls or tls_server_name is not None,
             credentials=credentials,
             tls_ca=tls_ca,
             tls_cert=tls_cert,
@@ -139,6 +174,7 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         else:
             channel = Renewing(asked, lambda found: self._open(target, found, wanted), self._discard)
         self._channel: ChannelT | Renewing = channel
+        self._closed = False
         self._stub = HeadlightServiceStub(channel)
         self._model = model
         self._timeout = timeout
@@ -153,13 +189,9 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
     def _discard(self, channel: ChannelT) -> None:
         """Close a channel that nothing runs on any more."""
 
-    @property
-    def _channels(self) -> list[ChannelT]:
-        """All that are open."""
-        return self._channel.channels if isinstance(self._channel, Renewing) else [self._channel]
-
     def _end(self) -> list[ChannelT]:
         """Begin no more calls. Returns the channels to close."""
+        self._closed = True
         return self._channel.end() if isinstance(self._channel, Renewing) else [self._channel]
 
     @contextlib.contextmanager
@@ -178,12 +210,18 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         """When a method called now must have ended, by the monotonic clock."""
         return None if self._timeout is None else time.monotonic() + self._timeout
 
+    def _left(self, deadline: float | None) -> float | None:
+        """Seconds that a call which begins now has until a deadline.
 
-def seconds_left(deadline: float | None) -> float | None:
-    """What remains until a deadline. Raises DeadlineExceeded where nothing does: gRPC would still let a quick call through."""
-    if deadline is None:
-        return None
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise DeadlineExceeded("the client's timeout passed")
-    return min(MOST_SECONDS, left)
+        Raises:
+            DeadlineExceeded: there are none: gRPC would still let a quick call through.
+            ValueError: the client is closed.
+        """
+        if self._closed:
+            raise ValueError(CLOSED)
+        if deadline is None:
+            return None
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise DeadlineExceeded("the client's timeout passed")
+        return min(MOST_SECONDS, left)

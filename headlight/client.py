@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from headlight import single, stream
 from headlight.calling import Caller
-from headlight.channel import seconds_left
 from headlight.convert import Input, Prompting, Reading, as_list
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings, TokenVectors
@@ -38,7 +37,8 @@ class Client(Caller):
     attempts), DeadlineExceeded, EngineError.
 
     Args:
-        target: "host:port". All addresses of the name are used in turn.
+        target: "host:port", or a target of gRPC's with its scheme, as "dns:///name:port" or "unix:path". All addresses of the name
+            are used in turn.
         model: name of the model; empty: the only one that the server has.
         timeout: seconds that one method may take in all; None: as long as it needs.
         tls: whether to use TLS, with gRPC's default certificate authorities. Any other argument of TLS implies it.
@@ -55,7 +55,7 @@ class Client(Caller):
         options: gRPC channel arguments, over those of `headlight.channel`.
 
     Raises:
-        InvalidInput: the target is empty, or the timeout is no number.
+        InvalidInput: the target is none, or the timeout is no number.
         ValueError: the concurrency is no whole number from 1, or what is said of TLS and tokens cannot be used.
     """
 
@@ -164,9 +164,7 @@ class Client(Caller):
     def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
         """The bytes of data that `attention` of one text would have. Nothing is computed. Arguments as `attention`."""
         request = single.dry_run(self._model, text, spec, reading)
-        with self._errors():
-            response = self._stub.Encode(request, timeout=seconds_left(self._deadline()))
-        return int(response.data_bytes)
+        return int(self._ask(self._stub.Encode, request, self._deadline()).data_bytes)
 
     def occlusion(self, text: Input, tokens: TokenChoice | None = None, **reading: Unpack[Reading]) -> Occlusion:
         """How far the pooled vector of one text moves when each token is hidden: what it rests on, without looking at attention.
@@ -179,9 +177,7 @@ class Client(Caller):
             reading: as in `encode`.
         """
         request = single.occlusion_request(self._model, text, tokens, reading)
-        with self._errors():
-            response = self._stub.Occlude(request, timeout=seconds_left(self._deadline()))
-        return single.occlusion(response)
+        return single.occlusion(self._ask(self._stub.Occlude, request, self._deadline()))
 
     def hidden(
         self,

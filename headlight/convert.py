@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -120,25 +120,26 @@ def to_input(item: Input, field: str, head_mask: pb.HeadMask | None = None) -> p
     raise InvalidInput(field, "must be a text, a pair of texts (a tuple), or a sequence of integer ids (at least one)")
 
 
-def set_reading(
-    request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest,
-    *,
-    truncate: Truncate = None,
-    prompt: str | None = None,
-    prompt_name: str | None = None,
-    priority: Priority | None = None,
-) -> None:
+def set_reading(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest, reading: Prompting) -> None:
     """Say in a request how its texts are to be read, and how soon; see `Reading`.
 
     Raises:
         InvalidInput: a value is none that can be sent.
+        TypeError: a keyword is none of `Reading`.
     """
+    wish, known = cast("Reading", reading), ("truncate", "prompt", "prompt_name", "priority")
+    for name in wish.keys() - known:
+        raise TypeError(
+            f"unexpected keyword argument {name!r}: there are {', '.join(known)}; what holds for all calls, as a timeout, is "
+            "given to the client itself: Client(target, timeout=seconds)"
+        )
+    truncate, priority = wish.get("truncate"), wish.get("priority")
     if not isinstance(request, pb.TokenizeRequest):
         request.truncation = to_truncation(truncate)
         request.priority = to_priority(priority)
     elif said := "truncate" if truncate is not None else "priority" if priority is not None else "":
         raise InvalidInput(said, "means nothing where texts are only tokenised; leave it out")
-    set_prompt(request, PromptWish(prompt_name, prompt))
+    set_prompt(request, PromptWish(wish.get("prompt_name"), wish.get("prompt")))
 
 
 def to_truncation(truncate: Truncate) -> pb.Truncation:
@@ -153,7 +154,7 @@ def encode_request(
 ) -> pb.EncodeRequest:
     """The request for some outputs of some inputs. Raises InvalidInput as `set_reading`."""
     request = pb.EncodeRequest(model=name, inputs=inputs, outputs=outputs, dry_run=dry_run)
-    set_reading(request, **reading)
+    set_reading(request, reading)
     return request
 
 

@@ -14,6 +14,8 @@ import grpc
 
 from headlight.access import Access
 
+CLOSED = "the client is closed; make another"
+
 
 class Line:
     """One channel, blocking or of asyncio.
@@ -79,7 +81,7 @@ class Renewing:
         credentials = self._access.credentials()
         with self._lock:
             if self._ended:
-                raise ValueError("the client is closed; make another")
+                raise ValueError(CLOSED)
             if credentials is not self._line.credentials:
                 made = Line(self._make(credentials), credentials)  # where this fails, the one before stays in use
                 self._retired.append(self._line)
@@ -134,7 +136,8 @@ class Method:
                 method = line.methods.setdefault(self._path, made)
             call = way(method)(request, timeout=timeout, metadata=self._owner.metadata())
             if hasattr(call, "add_done_callback"):
-                call.add_done_callback(lambda _: self._owner.leave(line))
+                held = [line]  # until the first time that the call's end is told: older grpc.aio may tell it twice
+                call.add_done_callback(lambda _: self._owner.leave(held.pop()) if held else None)
                 running = True
             return call
         finally:

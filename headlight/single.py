@@ -33,7 +33,7 @@ def occlusion_request(name: str, text: Input, tokens: TokenChoice | None, readin
         InvalidInput: an argument is none that can be sent.
     """
     request = pb.OccludeRequest(model=name, input=to_input(text, "text"))
-    set_reading(request, **reading)
+    set_reading(request, reading)
     if tokens is not None:
         request.tokens.CopyFrom(selector_of("tokens", tokens) or pb.TokenSelector(named=pb.NAMED_TOKENS_ALL))
     return request

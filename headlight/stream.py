@@ -105,8 +105,8 @@ class Streamed(Generic[ResultT]):
         )
         return request
 
-    def receive(self, frame: pb.EncodeStreamResponse) -> None:
-        """Takes the next frame of whichever request.
+    def receive(self, frame: pb.EncodeStreamResponse) -> bool:
+        """Takes the next frame of whichever request. Returns whether that is answered now.
 
         Raises:
             HeadlightError: a request was refused, or the frame breaks the contract.
@@ -123,6 +123,7 @@ class Streamed(Generic[ResultT]):
             self._origin.check(answer.response.model)
             self._results.update((index, self._take(answer, at)) for at, index in enumerate(part))
             del self._assemblies[frame.id]
+        return answer is not None
 
     def result(self) -> list[ResultT]:
         """The results in the order of the inputs. Raises EngineError where the stream left some out."""

@@ -174,7 +174,7 @@ class Tokenized(UnaryWork[pb.TokenizeRequest, pb.TokenizeResponse, list[TokenLis
 
     def __init__(self, model: ModelDescription, name: str, inputs: Sequence[Input], prompting: Prompting) -> None:
         self._base = pb.TokenizeRequest(model=name)
-        set_reading(self._base, **prompting)
+        set_reading(self._base, prompting)
         prompt = prompt_bytes(model, prompting)
         costs = [
             Cost(1, size, 0, ITEM_BYTES + TOKEN_BYTES * (tokens + prompt))  # tokenising has no limit on tokens

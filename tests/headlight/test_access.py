@@ -16,6 +16,7 @@ import pytest
 from headlight import AsyncClient, Client, Unauthenticated, Unavailable, cli
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb.headlight_pb2_grpc import add_HeadlightServiceServicer_to_server
+from headlight.renewing import Renewing
 from tests.certificates import Authority, Pair
 from tests.headlight.fake_server import FakeServicer, default_limits
 
@@ -75,6 +76,11 @@ def serving(servicer: Watching, authority: Authority | None, mutual: bool = Fals
         server.stop(None).wait()
 
 
+def open_channels(client: Client | AsyncClient) -> list[Any]:
+    assert isinstance(client._channel, Renewing)
+    return client._channel.channels
+
+
 NAMED = {"tls_server_name": "headlight.test"}
 
 
@@ -118,7 +124,7 @@ def test_a_certificate_is_shown_and_a_changed_one_on_a_new_connection(
         assert running[0].name == "fake", "the call that ran when the files changed was answered"
         assert [name for name, _ in watching.seen] == ["first", "first", "first", "second"]
         client.model()
-        assert len(client._channels) == 1, "the connection before is closed once nothing runs on it"
+        assert len(open_channels(client)) == 1, "the connection before is closed once nothing runs on it"
 
 
 async def test_the_same_for_asyncio(watching: Watching, authority: Authority, tmp_path: Path) -> None:
@@ -145,13 +151,13 @@ async def test_the_same_for_asyncio(watching: Watching, authority: Authority, tm
             token_file.write_text("another\n", encoding="ascii")
             following = asyncio.create_task(client.model())
             assert await asyncio.to_thread(watching.waiting.acquire, timeout=30)
-            assert len(client._channels) == 2
+            assert len(open_channels(client)) == 2
             watching.gate.set()
             assert [(await each).name for each in (running, following)] == ["fake", "fake"]
             assert watching.seen == [("first", "Bearer one")] * 2 + [("second", "Bearer another")]
             await client.encode(["a text"])
             await client.attend("a text")
-            assert len(client._channels) == 1
+            assert len(open_channels(client)) == 1
 
 
 def test_a_token_is_sent_with_every_call_and_a_changed_file_is_read_again(watching: Watching, tmp_path: Path) -> None:
@@ -197,6 +203,25 @@ def test_the_command_line_does_tls(watching: Watching, authority: Authority) -> 
         command += ["--tls-cert", str(own.cert), "--tls-key", str(own.key), "--tls-server-name", "headlight.test"]
         assert cli.main(command) == 0
     assert watching.seen == [("operator", "")]
+
+
+def test_the_command_line_says_which_option_of_tls_is_wrong(
+    watching: Watching, authority: Authority, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named, trusted = ["--tls-server-name", "headlight.test"], ["--tls-ca", str(authority.cert)]
+    for served_by, options, says in (
+        (authority, [*trusted], "give that by --tls-server-name"),
+        (authority, [*named], "give that by --tls-ca"),
+        (authority, [*named, "--tls-ca", str(Authority(tmp_path / "other").cert)], "give that by --tls-ca"),
+        (authority, [], "it may want TLS, by --tls or --tls-ca"),
+        (None, [*trusted, *named], "has no TLS: leave out --tls and --tls-..., or name another port by --target"),
+    ):
+        with serving(watching, served_by) as target:
+            assert cli.main(["info", "--target", target, "--timeout", "20", *options]) == 1
+        assert says in capsys.readouterr().err
+    with serving(watching, authority, mutual=True) as target:
+        assert cli.main(["info", "--target", target, "--timeout", "20", *trusted, *named]) == 1
+    assert "it may want a certificate, by --tls-cert and --tls-key" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,71 @@ async def test_a_target_that_names_nothing_is_refused_before_grpc_tries_it(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("127.0.0.1", 'name a service as "host:port"'),
+        ("127.0.0.1:http", 'name a service as "host:port"'),
+        ("127.0.0.1:99999", "a port is a number from 1 to 65535"),
+        ("127.0.0.1:0", "a port is a number from 1 to 65535"),
+        ("http://127.0.0.1:50051", 'name a service as "host:port", without what a URL has; TLS is asked for by itself'),
+        ("::1:50051", 'name a service as "host:port", an address of IPv6 in brackets: "[::1]:50051"'),
+        ("one:1,two:2", 'name a service as "host:port"'),
+    ],
+)
+async def test_a_target_that_grpc_would_read_otherwise_is_refused(target: str, says: str) -> None:
+    for make in (Client, AsyncClient):
+        with pytest.raises(InvalidInput) as caught:
+            make(target)
+        assert str(caught.value).startswith(f"target: is {target!r}; {says}")
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["name.example:1", "[::1]:65535", "[fe80::1%eth0]:5", "dns:///name", "ipv4:10.0.0.1:5,10.0.0.2:5", "unix:/nowhere"],
+)
+def test_other_targets_are_grpcs_to_read(target: str) -> None:
+    Client(target).close()
+
+
+KEYWORD = r"^unexpected keyword argument 'timeout': there are truncate, .*: Client\(target, timeout=seconds\)$"
+
+
+async def test_a_keyword_of_the_client_is_refused_by_its_methods_which_say_whose_it_is(
+    client: Client, target: str
+) -> None:
+    methods: list[Callable[[Any], Any]] = [
+        lambda client: client.encode(["one"], timeout=5),
+        lambda client: client.attend("one", timeout=5),
+        lambda client: client.tokenize(["one"], timeout=5),
+        lambda client: client.occlusion("one", timeout=5),
+    ]
+    async with AsyncClient(target) as other:
+        for ask in methods:
+            with pytest.raises(TypeError, match=KEYWORD):
+                ask(client)
+            with pytest.raises(TypeError, match=KEYWORD):
+                await ask(other)
+
+
+async def test_a_client_that_is_closed_says_so(target: str) -> None:
+    methods: list[Callable[[Any], Any]] = [
+        lambda client: client.encode(["one"]),
+        lambda client: client.attend("one"),
+        lambda client: client.model(),
+    ]
+    client, other = Client(target), AsyncClient(target)
+    client.model()
+    await other.model()
+    client.close()
+    await other.close()
+    for ask in methods:
+        with pytest.raises(ValueError, match="the client is closed; make another"):
+            ask(client)
+        with pytest.raises(ValueError, match="the client is closed; make another"):
+            await ask(other)
+
+
 @pytest.mark.parametrize("seconds", [float("nan"), "5", np.float32("nan")])
 def test_a_timeout_that_is_no_number_is_refused_by_name(target: str, seconds: Any) -> None:
     with pytest.raises(InvalidInput, match=r"^timeout: is .*; must be a number of seconds$"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -52,6 +53,9 @@ class Call:
         self.waits()
         return self.call.code()
 
+    def add_done_callback(self, callback: Callable[[Any], object]) -> None:
+        self.call.add_done_callback(callback)
+
     def cancel(self) -> bool:
         return bool(self.call.cancel())
 
@@ -78,8 +82,8 @@ def watch(client: Any, monkeypatch: pytest.MonkeyPatch, waits: Callable[[], obje
     return calls
 
 
-async def pieces_of(client: AsyncClient) -> list[Any]:
-    return [piece async for piece in client.attention_pieces("", SPEC)]
+async def pieces_of(client: AsyncClient, text: str = "") -> list[Any]:
+    return [piece async for piece in client.attention_pieces(text, SPEC)]
 
 
 @pytest.mark.usefixtures("patient")
@@ -143,3 +147,39 @@ async def test_and_with_asyncio(target: str, servicer: Holding, monkeypatch: pyt
         with pytest.raises(EngineError):
             await client.attention(["a", "b", "c", "d"], SPEC)
         assert (await calls[0].code(), waits) == (grpc.StatusCode.CANCELLED, [])
+
+
+def test_no_stream_is_open_while_what_was_refused_waits_for_its_next_try(
+    client: Client, servicer: Holding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the server goes on computing the others, which are thrown away and asked for again."""
+    open_ones: list[bool] = []
+    calls = watch(client, monkeypatch, lambda: None)
+    client.model()
+    servicer.waited_for.set()
+    monkeypatch.setattr("time.sleep", lambda seconds: open_ones.extend(call.is_active() for call in calls))
+    for ask in (lambda: client.attention(["a", "b", "c"], SPEC), lambda: list(client.attention_pieces("a", SPEC))):
+        servicer.refusals.extend([Refusal(grpc.StatusCode.UNAVAILABLE, "draining")] * 2)
+        ask()
+    assert len(calls) >= 5
+    assert not any(open_ones)
+
+
+async def test_nor_with_asyncio(target: str, servicer: Holding, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_ones: list[bool] = []
+    servicer.waited_for.set()
+    async with AsyncClient(target) as client:
+        await client.model()
+        calls = watch(client, monkeypatch, lambda: None)
+        sleep = asyncio.sleep
+
+        async def slept(seconds: float) -> None:
+            open_ones.extend(not call.done() for call in calls)
+            await sleep(0)
+
+        monkeypatch.setattr("headlight.aio.asyncio.sleep", slept)
+        for ask in (lambda: client.attention(["a", "b", "c"], SPEC), lambda: pieces_of(client, "a")):
+            servicer.refusals.extend([Refusal(grpc.StatusCode.UNAVAILABLE, "draining")] * 2)
+            await ask()
+    assert len(calls) >= 5
+    assert not any(open_ones)

@@ -90,11 +90,11 @@ async def test_a_closed_client_opens_nothing_when_files_change(tmp_path: Path, a
     client, other = Client("127.0.0.1:1", tls_ca=trusted), AsyncClient("127.0.0.1:1", tls_ca=trusted)
     client.close()
     await other.close()
-    channels: list[Any] = [*client._channels, *other._channels]
+    channels: list[Any] = [*client._end(), *other._end()]
     trusted.write_bytes(authorities[1].cert.read_bytes())
     with pytest.raises(ValueError, match="the client is closed"):
         client.model()
     with pytest.raises(ValueError, match="the client is closed"):
         await other.model()
-    left: list[Any] = [*client._channels, *other._channels]
+    left: list[Any] = [*client._end(), *other._end()]
     assert left == channels

@@ -157,7 +157,7 @@ class ServedModel:
         Raises:
             Shed: other callers' answers take too much.
         """
-        return self._admission.hold_output(size, "inputs", "")
+        return self._admission.hold_output(min(size, largest_output(self._admission.outputs.limit)), "inputs", "")
 
     async def compute(self, prepared: Prepared, deadline: float, held: Permit) -> list[ItemResult]:
         """Run a prepared request, and note in its header where the time went.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import grpc
@@ -195,18 +195,23 @@ class StreamCall:
             if request.encode.dry_run:
                 check_header(prepared, HEADER_LIMIT_BYTES)
                 frame = pb.EncodeStreamResponse(id=request.id, response=prepared.header)
-                return await self._write(frame, Patience(self._stall_seconds))
+                with model.hold_info(prepared.header.ByteSize()) as permit:
+                    return await self._sent(self._write(frame, Patience(self._stall_seconds)), permit)
             check_max_bytes(prepared)
             check_stream(prepared, model.limits.max_stream_output_bytes)
             # Small answers need not wait for a large one to be read: there are never more of them than requests in flight.
             held = prepared.data_bytes if prepared.data_bytes > CHUNK_BYTES else 0
             async with self._results.hold(held):
                 with model.hold_output(prepared) as permit:
-                    try:
-                        await self._respond(request.id, model, prepared, permit)
-                    except ReaderStalled as stalled:
-                        self._sending.hold(permit.split(min(stalled.unread_bytes, permit.amount)))
-                        raise
+                    await self._sent(self._respond(request.id, model, prepared, permit), permit)
+
+    async def _sent(self, sending: Awaitable[None], permit: Permit) -> None:
+        """Send an answer. Where its reader is cut, the transport keeps what was not taken, and the permit for it stays."""
+        try:
+            await sending
+        except ReaderStalled as stalled:
+            self._sending.hold(permit.split(min(stalled.unread_bytes, permit.amount)))
+            raise
 
     async def _respond(self, request_id: str, model: ServedModel, prepared: Prepared, held: Permit) -> None:
         results = await model.compute(prepared, self._deadline, held)

@@ -20,6 +20,7 @@ from tests.service.conftest import Serve, Service
 from tests.service.raw import closed_window
 from tests.service.test_stream import EOF, LARGE, LARGE_TOKENS, ask, frames_of
 
+TOKEN_INFO = pb.Outputs(token_info=pb.TokenInfoOutput())
 LARGE_BYTES = 4 * 2 * LARGE_TOKENS**2
 STUCK = {
     "Encode": request(text_of(400), outputs=LARGE),
@@ -139,6 +140,18 @@ async def test_a_unary_answer_keeps_its_permits_until_it_is_sent_and_is_cut(serv
         assert handled(service, method, "RESOURCE_EXHAUSTED") == 1
         assert handled(service, method, "OK") is None
         assert (await service.stub.Encode(request())).items
+
+
+async def test_a_dry_run_on_a_stream_holds_what_it_tells_until_it_is_read(serve: Serve) -> None:
+    wanted = pb.EncodeRequest(inputs=[text_of(1000)] * 30, dry_run=True, outputs=TOKEN_INFO)
+    async with serve(stall_seconds=0.5, max_request_tokens=30_000) as service:
+        call = service.stub.EncodeStream(
+            iter([pb.EncodeStreamRequest(id=str(place), encode=wanted) for place in range(3)])
+        )
+        await until(lambda: held(service) > 300_000)
+        await until(lambda: rejected(service, "stalled_reader") == 1)
+        call.cancel()
+        await until(lambda: held(service) == 0)
 
 
 async def test_answers_that_nobody_takes_are_bounded_and_small_ones_served_meanwhile(serve: Serve) -> None:

@@ -48,11 +48,12 @@ class Caller(ClientBase[grpc.Channel]):
             channel.close()
 
     def _describe(self, deadline: float | None) -> ModelDescription:
-        if self._description is None:
+        description = self._description  # which another thread may forget at any time
+        if description is None:
             with self._errors():
                 response = self._stub.GetModel(pb.GetModelRequest(model=self._model), timeout=seconds_left(deadline))
-            self._description = from_model(response)
-        return self._description
+            self._description = description = from_model(response)
+        return description
 
     def _call(self, method: Any, work: UnaryWork[RequestT, ResponseT, ResultT], deadline: float | None) -> ResultT:
         pending: deque[tuple[range, RequestT, Any]] = deque()

@@ -9,6 +9,7 @@ from headlight.errors import (
     DeadlineExceeded,
     HeadlightError,
     InvalidInput,
+    MixedWeights,
     Overloaded,
     Unauthenticated,
     Unavailable,
@@ -32,14 +33,19 @@ INDEX = re.compile(r"\[(\d+)\]")
 def advice(error: UsageError | OutputError | HeadlightError, arguments: argparse.Namespace) -> str:
     """An error on one line."""
     message = " ".join((in_options(error, arguments) if isinstance(error, InvalidInput) else str(error)).split())
-    if isinstance(error, Unavailable):
+    if is_away(error):
         message = f"no answer from {arguments.target} ({message})"
     return "; ".join([message, *remedy(error, message, arguments)])
 
 
+def is_away(error: Exception) -> bool:
+    """Whether there was no answer. Where answers do not go together, the message says all."""
+    return isinstance(error, Unavailable) and not isinstance(error, MixedWeights)
+
+
 def remedy(error: Exception, message: str, arguments: argparse.Namespace) -> list[str]:
     """What to do, where the message does not say it."""
-    if isinstance(error, Unavailable):
+    if is_away(error):
         return ["start a service there, or name another by --target or HEADLIGHT_TARGET"]
     if isinstance(error, Unauthenticated):
         return ["give one by --token-file, HEADLIGHT_TOKEN_FILE or HEADLIGHT_TOKEN"]

@@ -7,7 +7,7 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from headlight.output import write_arrays
 
 STANDARD_INPUT = "standard input"
+EMPTY_LINE = "is empty; remove it, or put a text there"
 
 
 class UsageError(Exception):
@@ -33,6 +34,15 @@ def say(message: str) -> None:
             sys.stderr.write(f"headlight: {message}\n")
 
 
+def say_here(message: str) -> None:
+    """The same over the line that a terminal shows, which stays open; "": clear it."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            width = shutil.get_terminal_size().columns - 1
+            sys.stderr.write(f"\r\x1b[K{f'headlight: {message}'[:width] if message else ''}")
+            sys.stderr.flush()
+
+
 def read_lines(texts: Sequence[str], file: str | None) -> list[str]:
     """Several texts: the arguments, else the lines of a file, else those of standard input.
 
@@ -42,12 +52,17 @@ def read_lines(texts: Sequence[str], file: str | None) -> list[str]:
     """
     if texts and file is None:
         return list(texts)
-    name, content = read_content(bool(texts), file, "texts, one a line")
-    lines = content.removesuffix("\n").split("\n") if content else []
+    name, lines = split_lines(bool(texts), file)
     for number, line in enumerate(lines, 1):
         if not line:
-            raise UsageError(f"{name}: line {number} is empty; remove it, or put a text there")
+            raise UsageError(f"{name}: line {number} {EMPTY_LINE}")
     return lines
+
+
+def split_lines(has_texts: bool, file: str | None) -> tuple[str, list[str]]:
+    """The name and lines of the file, or of standard input where there is none. Raises UsageError as `read_content`."""
+    name, content = read_content(has_texts, file, "texts, one a line")
+    return name, content.removesuffix("\n").split("\n") if content else []
 
 
 def read_whole(text: str | None, file: str | None) -> str:
@@ -130,8 +145,15 @@ def write_archive(arrays: Mapping[str, NDArray[Any]], out: str) -> None:
 
 def written(name: str, action: Callable[[], object]) -> None:
     """Runs what writes a file that `check_writable` let pass. Raises OutputError where the system refuses it now."""
-    try:
+    with writing(name):
         action()
+
+
+@contextlib.contextmanager
+def writing(name: str) -> Iterator[None]:
+    """The same of a block."""
+    try:
+        yield
     except BrokenPipeError:
         raise  # a named pipe, whose reader left
     except OSError as error:

@@ -15,6 +15,8 @@ from headlight.priority import PRIORITIES, Priority
 from headlight.spec import VECTOR_BITS, PooledSpec
 
 DEFAULT_TARGET = "127.0.0.1:50051"
+# A service that was away is found again soon. gRPC's default grows to two minutes.
+RECONNECT = (("grpc.max_reconnect_backoff_ms", 2_000),)
 
 
 def command(
@@ -120,8 +122,12 @@ def pooled_spec(arguments: argparse.Namespace) -> PooledSpec:
     return PooledSpec(dimensions=arguments.dimensions, normalize=arguments.normalize, dtypes=dtypes)
 
 
-def connect(arguments: argparse.Namespace) -> Client:
-    """A client for the common options. Raises UsageError, or InvalidInput for target and timeout, where they cannot be used."""
+def connect(arguments: argparse.Namespace, concurrency: int = 4) -> Client:
+    """A client for the common options, with so many calls at once.
+
+    Raises:
+        UsageError, or InvalidInput for target and timeout: they cannot be used.
+    """
     # A token is no option: everybody on a machine sees the command lines of all.
     token_file = arguments.token_file or os.environ.get("HEADLIGHT_TOKEN_FILE") or None
     token = None if token_file else os.environ.get("HEADLIGHT_TOKEN") or None
@@ -137,6 +143,8 @@ def connect(arguments: argparse.Namespace) -> Client:
             tls_server_name=arguments.tls_server_name,
             token=token,
             token_file=token_file,
+            concurrency=concurrency,
+            options=RECONNECT,
         )
     except ValueError as error:
         raise UsageError(f"cannot connect: {error}") from None

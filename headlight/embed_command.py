@@ -1,0 +1,163 @@
+"""`headlight embed`: its options, and how it goes on where an earlier run of it ended."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from headlight.convert import Input
+from headlight.embed_output import as_json, as_text, write_npz
+from headlight.embeddings import Embeddings
+from headlight.files import UsageError, read_lines, say, show, source, writing
+from headlight.job import Encoder, Patience, ended_by_sigterm, fill
+from headlight.options import (
+    add_priority,
+    add_prompt,
+    add_texts,
+    add_truncate,
+    add_vectors,
+    command,
+    connect,
+    pooled_spec,
+    reading,
+)
+from headlight.progress import Progress
+from headlight.results import ModelRef
+from headlight.rows import Rows, kept_in
+
+RETRY_SECONDS = 60.0
+
+
+def add_embed(commands: Any) -> None:
+    """The command and its options."""
+    made = command(commands, "embed", run_embed, "vectors of texts", formats=("text", "json", "npz"))
+    add_texts(made)
+    add_truncate(made)
+    add_prompt(made)
+    add_vectors(made)
+    add_priority(made, several=True)
+    made.add_argument(
+        "--retry-for",
+        type=float,
+        metavar="SECONDS",
+        help=f"wait so long for a service that is away or overloaded, since it last answered; default: {RETRY_SECONDS:g}"
+        " for texts from a file or standard input, else 0",
+    )
+    made.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        help="tell on standard error how far it is; default: in a terminal, for texts from a file or standard input",
+    )
+    made.epilog = (
+        "Of texts from a file or standard input, with --out OUT, vectors are kept in OUT.partial as they come; OUT is written at"
+        " the end. After an error, Ctrl-C or SIGTERM the same command goes on from there; texts not done yet may be mended first."
+    )
+
+
+def run_embed(arguments: argparse.Namespace) -> None:
+    """`headlight embed`."""
+    spec, inputs = pooled_spec(arguments), read_lines(arguments.texts, arguments.file)
+    listed = source(arguments) is not None
+    progress = Progress(len(inputs), wanted=arguments.progress if listed else bool(arguments.progress))
+
+    def tell(line: str) -> None:
+        progress.clear()
+        say(line)
+
+    usual = RETRY_SECONDS if listed else 0.0
+    patience = Patience(usual if arguments.retry_for is None else arguments.retry_for, arguments.timeout, tell)
+    with ended_by_sigterm(), connect(arguments, concurrency=1) as client:
+        encoder = Encoder(client, spec, reading(arguments), skip=False)
+        ref = patience.persist(client.model).ref
+        nothing = client.encode_with_info([], spec, **reading(arguments))
+        folder = partial_folder(arguments.out) if listed and arguments.out is not None else None
+        with rows_in(folder, made_with(arguments, nothing), nothing, inputs) as rows:
+            try:
+                progress.begin(len(rows))
+                fill(rows, inputs, {}, encoder, ref, patience, progress.tell)
+            finally:
+                progress.clear()
+            write(rows, ref, arguments, folder)
+
+
+def partial_folder(out: str) -> Path | None:
+    """Where vectors are kept as they come; None: in memory, for the output is no regular file, or its folder may not be changed."""
+    target = Path(os.path.realpath(out))
+    regular = target.is_file() or not target.exists()
+    return (
+        target.with_name(f"{target.name}.partial") if regular and os.access(target.parent, os.W_OK | os.X_OK) else None
+    )
+
+
+def made_with(arguments: argparse.Namespace, nothing: Embeddings) -> dict[str, object]:
+    """All that vectors depend on beside their inputs, as JSON has it, under names that a user knows."""
+    return {
+        "model or precision": [nothing.model.name, nothing.model.bundle_sha256, nothing.model.precision],
+        "--dtype or --dimensions": {name: each.shape[1] for name, each in nothing.by_type.items()},
+        "--normalize": arguments.normalize,
+        "--truncate": arguments.truncate,
+        "--prompt": [arguments.prompt_name, arguments.prompt],
+    }
+
+
+@contextlib.contextmanager
+def rows_in(
+    folder: Path | None, made_with: dict[str, object], nothing: Embeddings, inputs: Sequence[Input]
+) -> Iterator[Rows]:
+    """Rows in a folder, or in memory. Raises UsageError where they are of other inputs, OutputError where they cannot be kept."""
+    if folder is None:
+        yield Rows(io.BytesIO(), nothing)
+        return
+    with writing(str(folder)), kept_in(folder, made_with, nothing) as rows:
+        other = rows.first_other(inputs)
+        if other is not None:
+            raise UsageError(
+                f"{folder}: was made of another text {other + 1}; remove it to begin anew, or name another --out"
+            )
+        if len(rows):
+            say(f"going on from {folder}, which has {len(rows)} of {len(inputs)} texts")
+        try:
+            yield rows
+        except BaseException:
+            if len(rows):
+                say(f"{len(rows)} of {len(inputs)} texts are kept in {folder}; the same command goes on from there")
+            raise
+
+
+def write(rows: Rows, model: ModelRef, arguments: argparse.Namespace, folder: Path | None) -> None:
+    """What was asked, once all rows are there."""
+    counts = rows.counts()
+    if cut := int((counts[0] != counts[2]).sum()):
+        say(f"{cut} of {len(rows)} texts were cut")
+    parts = as_json(rows, model) if arguments.format == "json" else as_text(rows)
+    if arguments.out is None:
+        for part in parts:
+            show(part)
+    elif arguments.format == "npz":
+        replace(arguments.out, folder, lambda file: write_npz(rows, model, file))
+    else:
+        replace(arguments.out, folder, lambda file: file.writelines(part.encode() for part in parts))
+    rows.spent = True
+
+
+def replace(out: str, folder: Path | None, produce: Callable[[BinaryIO], object]) -> None:
+    """Writes a file: in the folder first, where there is one, so that the name has all of it or what it had before."""
+    with writing(out):
+        if folder is None:
+            with Path(out).open("wb") as file:
+                produce(file)
+            return
+        target, whole = Path(os.path.realpath(out)), folder / "output"
+        with whole.open("wb") as file:
+            produce(file)
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            shutil.copymode(target, whole)
+        os.replace(whole, target)

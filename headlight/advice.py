@@ -68,5 +68,7 @@ def in_options(error: InvalidInput, arguments: argparse.Namespace) -> str:
         return f"{OPTIONS[field]}: {problem}"
     index, read = INDEX.search(error.field), source(arguments)
     if field.startswith("inputs") and index and read is not None:
+        if getattr(arguments, "skip_bad", None) is False:
+            problem += ", or leave such lines out by --skip-bad"
         return f"{read}: line {int(index[1]) + 1}: {problem}" if "texts" in arguments else f"{read}: {problem}"
     return str(error)

@@ -23,7 +23,6 @@ from headlight.errors import HeadlightError, InvalidInput
 from headlight.files import (
     OutputError,
     UsageError,
-    read_lines,
     read_whole,
     say,
     screen,
@@ -33,6 +32,7 @@ from headlight.files import (
     written,
 )
 from headlight.heads_command import add_heads
+from headlight.inputs import all_good
 from headlight.job import Terminated
 from headlight.options import (
     add_priority,
@@ -167,7 +167,7 @@ def refused(option: str, action: Callable[[], T]) -> T:
 
 def run_tokens(arguments: argparse.Namespace) -> None:
     """`headlight tokens`."""
-    texts = read_lines(arguments.texts, arguments.file)
+    texts = all_good(arguments).texts
     with connect(arguments) as client:
         lists = client.tokenize(texts, prompt=arguments.prompt, prompt_name=arguments.prompt_name)
     write_text(

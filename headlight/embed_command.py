@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from headlight.convert import Input
-from headlight.embed_output import as_json, as_text, write_npz
+from headlight.embed_output import Beside, as_json, as_text, write_npz
 from headlight.embeddings import Embeddings
-from headlight.files import UsageError, read_lines, say, show, source, writing
+from headlight.files import UsageError, say, show, writing
+from headlight.inputs import Given, all_good, given
 from headlight.job import Encoder, Patience, ended_by_sigterm, fill
 from headlight.options import (
     add_priority,
@@ -28,7 +29,6 @@ from headlight.options import (
     reading,
 )
 from headlight.progress import Progress
-from headlight.results import ModelRef
 from headlight.rows import Rows, kept_in
 
 RETRY_SECONDS = 60.0
@@ -42,6 +42,12 @@ def add_embed(commands: Any) -> None:
     add_prompt(made)
     add_vectors(made)
     add_priority(made, several=True)
+    made.add_argument(
+        "--skip-bad",
+        action="store_true",
+        help="leave out what cannot be encoded (too long, empty) and say so on standard error: npz has `lines`, the numbers of the"
+        " lines that its rows are of, and `skipped_lines`; json has null and `errors`; text has no row for it",
+    )
     made.add_argument(
         "--retry-for",
         type=float,
@@ -62,9 +68,10 @@ def add_embed(commands: Any) -> None:
 
 def run_embed(arguments: argparse.Namespace) -> None:
     """`headlight embed`."""
-    spec, inputs = pooled_spec(arguments), read_lines(arguments.texts, arguments.file)
-    listed = source(arguments) is not None
-    progress = Progress(len(inputs), wanted=arguments.progress if listed else bool(arguments.progress))
+    spec = pooled_spec(arguments)
+    inputs = given(arguments) if arguments.skip_bad else all_good(arguments)
+    listed, texts = inputs.name is not None, inputs.texts
+    progress = Progress(len(texts), wanted=arguments.progress if listed else bool(arguments.progress))
 
     def tell(line: str) -> None:
         progress.clear()
@@ -73,17 +80,29 @@ def run_embed(arguments: argparse.Namespace) -> None:
     usual = RETRY_SECONDS if listed else 0.0
     patience = Patience(usual if arguments.retry_for is None else arguments.retry_for, arguments.timeout, tell)
     with ended_by_sigterm(), connect(arguments, concurrency=1) as client:
-        encoder = Encoder(client, spec, reading(arguments), skip=False)
+        encoder = Encoder(client, spec, reading(arguments), arguments.skip_bad)
         ref = patience.persist(client.model).ref
         nothing = client.encode_with_info([], spec, **reading(arguments))
         folder = partial_folder(arguments.out) if listed and arguments.out is not None else None
-        with rows_in(folder, made_with(arguments, nothing), nothing, inputs) as rows:
+        with rows_in(folder, made_with(arguments, nothing), nothing, texts, arguments.skip_bad) as rows:
             try:
                 progress.begin(len(rows))
-                fill(rows, inputs, {}, encoder, ref, patience, progress.tell)
+                fill(rows, texts, inputs.problems, encoder, ref, patience, progress.tell)
             finally:
                 progress.clear()
-            write(rows, ref, arguments, folder)
+            tell_left_out(rows, inputs)
+            write(rows, Beside(ref, arguments.skip_bad), arguments, folder)
+
+
+def tell_left_out(rows: Rows, inputs: Given) -> None:
+    """What was cut, and what was skipped and why."""
+    counts = rows.counts()
+    if cut := int((counts[0] != counts[2]).sum()):
+        say(f"{cut} of {len(rows)} texts were cut")
+    for place, why in sorted(rows.skipped.items()):
+        say(f"{inputs.line(place, why)} (skipped)")
+    if rows.skipped:
+        say(f"{len(rows.skipped)} of {len(rows)} texts were skipped")
 
 
 def partial_folder(out: str) -> Path | None:
@@ -108,7 +127,7 @@ def made_with(arguments: argparse.Namespace, nothing: Embeddings) -> dict[str, o
 
 @contextlib.contextmanager
 def rows_in(
-    folder: Path | None, made_with: dict[str, object], nothing: Embeddings, inputs: Sequence[Input]
+    folder: Path | None, made_with: dict[str, object], nothing: Embeddings, inputs: Sequence[Input], skip_bad: bool
 ) -> Iterator[Rows]:
     """Rows in a folder, or in memory. Raises UsageError where they are of other inputs, OutputError where they cannot be kept."""
     if folder is None:
@@ -120,6 +139,10 @@ def rows_in(
             raise UsageError(
                 f"{folder}: was made of another text {other + 1}; remove it to begin anew, or name another --out"
             )
+        if rows.skipped and not skip_bad:
+            raise UsageError(
+                f"{folder}: was made with --skip-bad, and skipped some; give it again, or remove the folder to begin anew"
+            )
         if len(rows):
             say(f"going on from {folder}, which has {len(rows)} of {len(inputs)} texts")
         try:
@@ -130,17 +153,14 @@ def rows_in(
             raise
 
 
-def write(rows: Rows, model: ModelRef, arguments: argparse.Namespace, folder: Path | None) -> None:
+def write(rows: Rows, beside: Beside, arguments: argparse.Namespace, folder: Path | None) -> None:
     """What was asked, once all rows are there."""
-    counts = rows.counts()
-    if cut := int((counts[0] != counts[2]).sum()):
-        say(f"{cut} of {len(rows)} texts were cut")
-    parts = as_json(rows, model) if arguments.format == "json" else as_text(rows)
+    parts = as_json(rows, beside) if arguments.format == "json" else as_text(rows)
     if arguments.out is None:
         for part in parts:
             show(part)
     elif arguments.format == "npz":
-        replace(arguments.out, folder, lambda file: write_npz(rows, model, file))
+        replace(arguments.out, folder, lambda file: write_npz(rows, beside, file))
     else:
         replace(arguments.out, folder, lambda file: file.writelines(part.encode() for part in parts))
     rows.spent = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import zipfile
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,42 +22,58 @@ def as_text(rows: Rows) -> Iterator[str]:
         yield "".join(f"{' '.join(map(str, row))}\n" for row in vectors)
 
 
-def as_json(rows: Rows, model: ModelRef) -> Iterator[str]:
-    """The vectors (of several types: by type), token counts, and which weights answered; on one line."""
+class Beside(NamedTuple):
+    """What goes with vectors: which weights answered, and, where inputs may have been skipped, which were."""
+
+    model: ModelRef
+    skips: bool
+
+
+def as_json(rows: Rows, beside: Beside) -> Iterator[str]:
+    """The vectors (of several types: by type), token counts, and which weights answered; null for what was skipped; on one line."""
     counts = rows.counts()
-    head = {
-        "model": dataclasses.asdict(model),
-        "token_counts": counts[0].tolist(),
+    good = counts[0] != NO_VECTORS
+    head: dict[str, object] = {
+        "model": dataclasses.asdict(beside.model),
+        "token_counts": [count if count != NO_VECTORS else None for count in counts[0].tolist()],
         "truncated": (counts[0] != counts[2]).tolist(),
-        "usage": Usage(*(int(each.sum()) for each in counts))._asdict(),
+        "usage": Usage(*(int(each[good].sum()) for each in counts))._asdict(),
     }
+    if beside.skips:
+        head["errors"] = [{"line": place + 1, "error": why} for place, why in sorted(rows.skipped.items())]
     yield f'{to_json(head)[:-1]}, "embeddings": '
     several = len(rows.types) > 1
     for at, name in enumerate(rows.types):
         yield ("{" if at == 0 else ", ") + f'"{name}": ' if several else ""
-        yield from json_rows(rows, name)
+        yield from json_rows(rows, name, good)
     yield "}}\n" if several else "}\n"
 
 
-def json_rows(rows: Rows, name: str) -> Iterator[str]:
-    """The vectors of one type as lists of numbers."""
+def json_rows(rows: Rows, name: str, good: NDArray[np.bool_]) -> Iterator[str]:
+    """The vectors of one type as lists of numbers; null for rows that are not good."""
+    vectors = (vector for some in rows.vectors(name) for vector in some)
     comma = ""
     yield "["
-    for vectors in rows.vectors(name):
-        for vector in vectors:
-            yield comma + str(numbers(vector))
-            comma = ", "
+    for has_one in good:
+        yield comma + (str(numbers(next(vectors))) if has_one else "null")
+        comma = ", "
     yield "]"
 
 
-def write_npz(rows: Rows, model: ModelRef, file: BinaryIO) -> None:
-    """A compressed archive, readable without pickle; vectors of several types as `embeddings_float32` and the like."""
+def write_npz(rows: Rows, beside: Beside, file: BinaryIO) -> None:
+    """A compressed archive, readable without pickle; vectors of several types as `embeddings_float32` and the like.
+
+    What was skipped has no row. `lines` has the number of the line, from 1, that each row is of; `skipped_lines` the others.
+    """
     counts = rows.counts()
+    good = counts[0] != NO_VECTORS
     arrays: dict[str, NDArray[Any]] = {
-        "token_counts": counts[0],
-        "truncated": counts[0] != counts[2],
-        "model": np.array(to_json(dataclasses.asdict(model))),
+        "token_counts": counts[0][good],
+        "truncated": (counts[0] != counts[2])[good],
+        "model": np.array(to_json(dataclasses.asdict(beside.model))),
     }
+    if beside.skips:
+        arrays |= {"lines": np.flatnonzero(good) + 1, "skipped_lines": np.flatnonzero(~good) + 1}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in rows.types:
             title = f"embeddings_{name}" if len(rows.types) > 1 else "embeddings"

@@ -7,7 +7,7 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from headlight.output import write_arrays
 
 STANDARD_INPUT = "standard input"
-EMPTY_LINE = "is empty; remove it, or put a text there"
 
 
 class UsageError(Exception):
@@ -41,22 +40,6 @@ def say_here(message: str) -> None:
             width = shutil.get_terminal_size().columns - 1
             sys.stderr.write(f"\r\x1b[K{f'headlight: {message}'[:width] if message else ''}")
             sys.stderr.flush()
-
-
-def read_lines(texts: Sequence[str], file: str | None) -> list[str]:
-    """Several texts: the arguments, else the lines of a file, else those of standard input.
-
-    Raises:
-        UsageError: arguments and a file, a file that cannot be read, or an empty line. (Leaving it out would shift the answers
-            against the lines.)
-    """
-    if texts and file is None:
-        return list(texts)
-    name, lines = split_lines(bool(texts), file)
-    for number, line in enumerate(lines, 1):
-        if not line:
-            raise UsageError(f"{name}: line {number} {EMPTY_LINE}")
-    return lines
 
 
 def split_lines(has_texts: bool, file: str | None) -> tuple[str, list[str]]:

@@ -94,7 +94,7 @@ class Rows:
         return None
 
     def counts(self) -> NDArray[np.int64]:
-        """int64 [3, N]: tokens encoded, of the prompt alone, before truncation; `NO_VECTORS` of what was skipped."""
+        """int64 [3, N]: tokens encoded, of the prompt alone, before truncation; three times `NO_VECTORS` of what was skipped."""
         parts = [np.stack([records[name] for name in COUNTS]) for records in self._records()]
         return np.concatenate(parts, axis=1) if parts else np.zeros((3, 0), np.int64)
 

@@ -1,0 +1,121 @@
+"""What `headlight embed` reads, and what it leaves out where it may."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headlight import Client
+from headlight.cli import main
+from tests.headlight.fake_server import FakeServicer
+
+LONG = "word " * 50
+TEXTS = [*(f"text {number}" for number in range(20)), "", "good", LONG, "too", LONG, "x" * 2**20]
+BAD = {21: "is empty; remove it", 23: "has 52 tokens, of", 25: "has 52 tokens, of", 26: "takes 1048"}
+GOOD = [number for number in range(1, len(TEXTS) + 1) if number not in BAD]
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Arguments of embed, and perhaps standard input -> exit code, output, errors."""
+
+    def run(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
+        code = main(["embed", *arguments, "--target", target])
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.txt"
+    path.write_text("\n".join(TEXTS), encoding="utf-8")
+    return path
+
+
+def test_what_cannot_be_encoded_is_left_out_and_listed(run: Run, path: Path, client: Client) -> None:
+    out = path.with_name("v.npz")
+    code, _, err = run("--file", str(path), "--skip-bad", "--format", "npz", "--out", str(out))
+    assert code == 0
+    lines = err.splitlines()
+    assert lines[-1] == "headlight: 4 of 26 texts were skipped"
+    for line, (number, why) in zip(lines[:-1], BAD.items(), strict=True):
+        assert line.startswith(f"headlight: {path}: line {number} {why}")
+        assert line.endswith(" (skipped)")
+    with np.load(out) as archive:
+        assert archive["lines"].tolist() == GOOD
+        assert archive["skipped_lines"].tolist() == list(BAD)
+        np.testing.assert_array_equal(archive["embeddings"], client.encode([TEXTS[number - 1] for number in GOOD]))
+        assert len(archive["token_counts"]) == len(archive["truncated"]) == len(GOOD)
+
+
+def test_json_has_null_for_it_and_text_no_row(run: Run, path: Path, client: Client) -> None:
+    expected = client.encode([TEXTS[number - 1] for number in GOOD])
+    answer = json.loads(run("--file", str(path), "--skip-bad", "--format", "json")[1])
+    found = answer["embeddings"]
+    assert [place + 1 for place, vector in enumerate(found) if vector is None] == list(BAD)
+    assert [place + 1 for place, count in enumerate(answer["token_counts"]) if count is None] == list(BAD)
+    assert answer["usage"]["tokens"] == sum(count for count in answer["token_counts"] if count)
+    assert [error["line"] for error in answer["errors"]] == list(BAD)
+    np.testing.assert_array_equal(np.array([vector for vector in found if vector], np.float32), expected)
+    text = run("--file", str(path), "--skip-bad")[1]
+    np.testing.assert_array_equal(np.loadtxt(io.StringIO(text), np.float32), expected)
+
+
+def test_nothing_may_be_left(run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "v.npz"
+    assert run("--skip-bad", "--format", "npz", "--out", str(out), stdin="\n\n")[0] == 0
+    with np.load(out) as archive:
+        assert (archive["embeddings"].shape, archive["skipped_lines"].tolist()) == ((0, 8), [1, 2])
+
+
+def test_otherwise_the_first_ends_it_and_the_way_out_is_named(run: Run, path: Path, tmp_path: Path) -> None:
+    code, _, err = run("--file", str(path))
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.startswith(
+        f"headlight: {path}: line 21 is empty; remove it, or put a text there, or leave such lines out by --"
+    )
+    assert run("--skip-bad", "--file", str(path), "--prompt-name", "x", "--dimensions", "-1")[0] == 2  # of no line
+    path.write_text("\n".join(each for each in TEXTS if each), encoding="utf-8")
+    out = ("--format", "npz", "--out", str(tmp_path / "v"))
+    code, _, err = run("--file", str(path), *out)
+    assert (code, "line 22: has 52 tokens" in err, err.endswith(", or leave such lines out by --skip-bad\n")) == (
+        2,
+        True,
+        True,
+    )
+    code, _, err = run("--file", str(path), *out, "--skip-bad")  # which goes on from there
+    assert (code, "going on from" in err, "3 of 25 texts were skipped" in err) == (0, True, True)
+
+
+def test_what_was_skipped_before_is_known_to_the_next_run(
+    run: Run, path: Path, servicer: FakeServicer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [text or "not empty" for text in TEXTS]
+    path.write_text("\n".join(texts), encoding="utf-8")
+    out = ("--file", str(path), "--format", "json", "--out", str(path.with_name("v")))
+    with monkeypatch.context() as patched:
+
+        def failing(*arguments: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        patched.setattr("headlight.embed_command.os.replace", failing)
+        code, _, err = run(*out, "--skip-bad")
+        assert (code, "cannot write it: No space left on device" in err) == (1, True)
+    path.write_text("\n".join([*texts, "one more"]), encoding="utf-8")
+    code, _, err = run(*out)
+    assert (code, "was made with --skip-bad" in err) == (2, True)
+    servicer.encoded.clear()
+    code, _, err = run(*out, "--skip-bad")
+    assert (code, err.splitlines()[-1]) == (0, "headlight: 3 of 27 texts were skipped")
+    assert [item.text for request in servicer.encoded for item in request.inputs] == ["one more"]
+    assert [error["line"] for error in json.loads(path.with_name("v").read_text())["errors"]] == list(BAD)[1:]

@@ -43,6 +43,11 @@ def add_embed(commands: Any) -> None:
     add_vectors(made)
     add_priority(made, several=True)
     made.add_argument(
+        "--id-field",
+        metavar="NAME",
+        help="lines are JSON objects; keep a text or a whole number of each, as `ids` of npz and json",
+    )
+    made.add_argument(
         "--skip-bad",
         action="store_true",
         help="leave out what cannot be encoded (too long, empty) and say so on standard error: npz has `lines`, the numbers of the"
@@ -69,6 +74,8 @@ def add_embed(commands: Any) -> None:
 def run_embed(arguments: argparse.Namespace) -> None:
     """`headlight embed`."""
     spec = pooled_spec(arguments)
+    if arguments.id_field is not None and arguments.format not in ("json", "npz"):
+        raise UsageError("--id-field: text holds vectors alone; use --format json or npz")
     inputs = given(arguments) if arguments.skip_bad else all_good(arguments)
     listed, texts = inputs.name is not None, inputs.texts
     progress = Progress(len(texts), wanted=arguments.progress if listed else bool(arguments.progress))
@@ -91,7 +98,7 @@ def run_embed(arguments: argparse.Namespace) -> None:
             finally:
                 progress.clear()
             tell_left_out(rows, inputs)
-            write(rows, Beside(ref, arguments.skip_bad), arguments, folder)
+            write(rows, Beside(ref, arguments.skip_bad, inputs.ids), arguments, folder)
 
 
 def tell_left_out(rows: Rows, inputs: Given) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -23,10 +23,17 @@ def as_text(rows: Rows) -> Iterator[str]:
 
 
 class Beside(NamedTuple):
-    """What goes with vectors: which weights answered, and, where inputs may have been skipped, which were."""
+    """What goes with vectors.
+
+    Attributes:
+        model: which weights answered.
+        skips: whether inputs may have been skipped, and which were is to be told.
+        ids: what inputs call themselves; None: nothing.
+    """
 
     model: ModelRef
     skips: bool
+    ids: Sequence[str] | None
 
 
 def as_json(rows: Rows, beside: Beside) -> Iterator[str]:
@@ -39,6 +46,8 @@ def as_json(rows: Rows, beside: Beside) -> Iterator[str]:
         "truncated": (counts[0] != counts[2]).tolist(),
         "usage": Usage(*(int(each[good].sum()) for each in counts))._asdict(),
     }
+    if beside.ids is not None:
+        head["ids"] = beside.ids
     if beside.skips:
         head["errors"] = [{"line": place + 1, "error": why} for place, why in sorted(rows.skipped.items())]
     yield f'{to_json(head)[:-1]}, "embeddings": '
@@ -72,6 +81,8 @@ def write_npz(rows: Rows, beside: Beside, file: BinaryIO) -> None:
         "truncated": (counts[0] != counts[2])[good],
         "model": np.array(to_json(dataclasses.asdict(beside.model))),
     }
+    if beside.ids is not None:
+        arrays["ids"] = np.array([beside.ids[place] for place in np.flatnonzero(good).tolist()], str)
     if beside.skips:
         arrays |= {"lines": np.flatnonzero(good) + 1, "skipped_lines": np.flatnonzero(~good) + 1}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:

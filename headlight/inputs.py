@@ -1,13 +1,16 @@
-"""What the command line reads many inputs from: arguments, lines of a file or of standard input."""
+"""What the command line reads many inputs from: arguments, or lines of a file or of standard input, which may be JSON."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
+from typing import Any
 
 from headlight.files import UsageError, source, split_lines
 
 EMPTY = "is empty; remove it, or put a text there"
+JSON_LINES = (".jsonl", ".ndjson")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,11 +21,13 @@ class Given:
         texts: a line that holds none stands for itself.
         problems: by place, why a line holds none.
         name: of what was read; None: they were arguments.
+        ids: what each line calls itself, empty where it has no text; None: nothing is asked of that.
     """
 
     texts: list[str]
     problems: dict[int, str]
     name: str | None
+    ids: list[str] | None = None
 
     def line(self, place: int, problem: str) -> str:
         """A problem with the input in one place, on one line."""
@@ -30,13 +35,75 @@ class Given:
         return f"{where} {' '.join(problem.split())}"
 
 
+class BadLine(Exception):
+    """A line holds no input; the message says why."""
+
+
 def given(arguments: argparse.Namespace) -> Given:
     """What the options of `headlight.options.add_texts` name. Raises UsageError where it cannot be read."""
-    texts, name = arguments.texts, source(arguments)
-    if name is not None:
-        name, texts = split_lines(bool(texts), arguments.file)
-    problems = {place: EMPTY for place, text in enumerate(texts) if not text}
-    return Given(list(texts), problems if name is not None else {}, name)
+    texts, name = list(arguments.texts), source(arguments)
+    id_field = getattr(arguments, "id_field", None)
+    fields = arguments.text_field is not None or id_field is not None
+    if name is None:
+        if fields:
+            raise UsageError(
+                "--text-field and --id-field are of lines of JSON; give them by --file or on standard input"
+            )
+        return Given(texts, {}, None)
+    name, lines = split_lines(bool(texts), arguments.file)
+    if fields or name.lower().endswith(JSON_LINES):
+        return json_lines(name, lines, arguments.text_field or "text", id_field)
+    return Given(lines, {place: EMPTY for place, line in enumerate(lines) if not line}, name)
+
+
+def json_lines(name: str, lines: list[str], text_field: str, id_field: str | None) -> Given:
+    """Lines that are JSON objects."""
+    texts, ids, problems = [], list[str](), dict[int, str]()
+    for place, line in enumerate(lines):
+        text, known_as = line, ""
+        try:
+            entry = parsed(line)
+            text = text_of(entry, text_field)
+            known_as = id_of(entry, id_field) if id_field is not None else ""
+        except BadLine as problem:
+            problems[place] = str(problem)
+        texts.append(text)
+        ids.append(known_as)
+    return Given(texts, problems, name, None if id_field is None else ids)
+
+
+def parsed(line: str) -> dict[str, Any]:
+    """A line's object. Raises BadLine where it has none."""
+    if not line.strip():
+        raise BadLine("is empty; remove it, or put a JSON object there")
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        at = f" (column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
+        raise BadLine(f"is not JSON{at}; mend it") from None
+    if not isinstance(entry, dict):
+        raise BadLine("is no JSON object; mend it")
+    return entry
+
+
+def text_of(entry: dict[str, Any], field: str) -> str:
+    """The text in a field of a line. Raises BadLine where there is none."""
+    if field not in entry:
+        raise BadLine(f"has no field {field!r}; name the one with the text by --text-field")
+    text = entry[field]
+    if not isinstance(text, str) or not text:
+        raise BadLine(f"has no text in the field {field!r}; put one there")
+    return text
+
+
+def id_of(entry: dict[str, Any], field: str) -> str:
+    """What a line calls itself. Raises BadLine where that is neither a text nor a whole number."""
+    found = entry.get(field)
+    if not isinstance(found, str | int) or isinstance(found, bool):
+        raise BadLine(f"has no text and no whole number in the field {field!r}, which --id-field names")
+    if any(0xD800 <= ord(char) < 0xE000 for char in str(found)):
+        raise BadLine(f"holds a lone surrogate in the field {field!r}, which UTF-8 cannot express")
+    return str(found)
 
 
 def all_good(arguments: argparse.Namespace) -> Given:

@@ -53,7 +53,14 @@ def command(
 def add_texts(made: argparse.ArgumentParser) -> None:
     """Several texts: arguments, or lines."""
     made.add_argument("texts", nargs="*", metavar="TEXT", help="none, and no --file: standard input, a text a line")
-    made.add_argument("--file", metavar="F", help="texts from a file, one a line")
+    made.add_argument(
+        "--file", metavar="F", help="texts from a file, one a line; from F.jsonl or F.ndjson, a JSON object a line"
+    )
+    made.add_argument(
+        "--text-field",
+        metavar="NAME",
+        help="lines are JSON objects, with their texts in this field; default of F.jsonl and F.ndjson: text",
+    )
 
 
 def add_truncate(made: argparse.ArgumentParser) -> None:

@@ -119,3 +119,81 @@ def test_what_was_skipped_before_is_known_to_the_next_run(
     assert (code, err.splitlines()[-1]) == (0, "headlight: 3 of 27 texts were skipped")
     assert [item.text for request in servicer.encoded for item in request.inputs] == ["one more"]
     assert [error["line"] for error in json.loads(path.with_name("v").read_text())["errors"]] == list(BAD)[1:]
+
+
+def json_lines(path: Path, *entries: object) -> None:
+    path.write_text("".join(f"{json.dumps(entry)}\n" for entry in entries), encoding="utf-8")
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".ndjson", ".JSONL"])
+def test_lines_of_json_are_known_by_the_name_of_their_file(run: Run, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"t{suffix}"
+    json_lines(path, {"id": 7, "text": "one\ntwo"}, {"text": "naïve", "id": "b"})
+    assert run("--file", str(path)) == run("one\ntwo", "naïve")
+
+
+def test_or_by_the_field_that_is_asked_for(
+    run: Run, capsys: pytest.CaptureFixture[str], target: str, tmp_path: Path
+) -> None:
+    lines = '{"body": "one"}\n{"body": "two"}\n'
+    assert run("--text-field", "body", stdin=lines) == run("one", "two")
+    (tmp_path / "t.txt").write_text(lines)
+    assert run("--file", str(tmp_path / "t.txt")) == run(*lines.splitlines())  # a text is a text
+    for command in ("tokens", "heads"):
+        assert main([command, "--file", str(tmp_path / "t.txt"), "--text-field", "body", "--target", target]) == 0
+        shown = capsys.readouterr().out
+        assert main([command, "one", "two", "--target", target]) == 0
+        assert capsys.readouterr().out == shown
+
+
+def test_ids_are_kept(run: Run, tmp_path: Path) -> None:
+    path, out = tmp_path / "t.jsonl", tmp_path / "v"
+    json_lines(
+        path, {"text": "one", "id": 7}, {"text": LONG, "id": "bad"}, {"text": "two", "id": "b ü"}, {"text": "three"}
+    )
+    options = ("--file", str(path), "--id-field", "id", "--skip-bad", "--out", str(out))
+    assert run(*options, "--format", "npz")[0] == 0
+    with np.load(out, allow_pickle=False) as archive:
+        assert (archive["ids"].tolist(), archive["lines"].tolist()) == (["7", "b ü"], [1, 3])
+    assert run(*options, "--format", "json")[0] == 0
+    assert json.loads(out.read_text(encoding="utf-8"))["ids"] == ["7", "bad", "b ü", ""]
+    assert run(*options)[2] == "headlight: --id-field: text holds vectors alone; use --format json or npz\n"
+    json_lines(path)
+    assert run(*options, "--format", "npz")[0] == 0
+    with np.load(out, allow_pickle=False) as archive:
+        assert archive["ids"].dtype.kind == "U"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("", "is empty; remove it, or put a JSON object there"),
+        ('{"text": ', "is not JSON (column 10); mend it"),
+        ("[" * 100_000, "is not JSON; mend it"),
+        ('["text"]', "is no JSON object; mend it"),
+        ('{"id": "b"}', "has no field 'text'; name the one with the text by --text-field"),
+        ('{"id": "b", "text": ""}', "has no text in the field 'text'; put one there"),
+        ('{"id": "b", "text": 3}', "has no text in the field 'text'; put one there"),
+        ('{"id": "\\ud800", "text": "b"}', "holds a lone surrogate in the field 'id', which UTF-8 cannot express"),
+        ('{"id": true, "text": "b"}', "has no text and no whole number in the field 'id', which --id-field names"),
+    ],
+)
+def test_a_line_without_a_text_is_named_or_left_out(run: Run, tmp_path: Path, line: str, says: str) -> None:
+    path, good = tmp_path / "t.jsonl", '{"id": "a", "text": "a"}'
+    path.write_text(f"{good}\n{line}\n{good}\n", encoding="utf-8")
+    options = ("--file", str(path), "--id-field", "id", "--format", "json")
+    assert run(*options) == (2, "", f"headlight: {path}: line 2 {says}, or leave such lines out by --skip-bad\n")
+    code, shown, err = run(*options, "--skip-bad")
+    assert (code, json.loads(shown)["errors"]) == (0, [{"line": 2, "error": says}])
+    assert err.startswith(f"headlight: {path}: line 2 {says} (skipped)\n")
+
+
+def test_a_lone_surrogate_is_a_bad_line(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"text": "\\ud800"}\n{"text": "b"}\n')
+    out = tmp_path / "v"
+    code, _, err = run("--file", str(tmp_path / "t.jsonl"), "--skip-bad", "--out", str(out))
+    assert (code, "line 1 holds a lone surrogate" in err, len(out.read_text().splitlines())) == (0, True, 1)
+
+
+def test_fields_of_arguments_are_refused(run: Run) -> None:
+    assert run("a", "--text-field", "x")[2].startswith("headlight: --text-field and --id-field are of lines of JSON; ")

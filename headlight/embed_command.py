@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from headlight.convert import Input
-from headlight.embed_output import Beside, as_json, as_text, write_npz
+from headlight.embed_output import Beside, as_json, as_text, write_npy, write_npz
 from headlight.embeddings import Embeddings
 from headlight.files import UsageError, say, show, writing
 from headlight.inputs import Given, all_good, given
@@ -36,7 +36,7 @@ RETRY_SECONDS = 60.0
 
 def add_embed(commands: Any) -> None:
     """The command and its options."""
-    made = command(commands, "embed", run_embed, "vectors of texts", formats=("text", "json", "npz"))
+    made = command(commands, "embed", run_embed, "vectors of texts", formats=("text", "json", "npz", "npy"))
     add_texts(made)
     add_truncate(made)
     add_prompt(made)
@@ -51,7 +51,7 @@ def add_embed(commands: Any) -> None:
         "--skip-bad",
         action="store_true",
         help="leave out what cannot be encoded (too long, empty) and say so on standard error: npz has `lines`, the numbers of the"
-        " lines that its rows are of, and `skipped_lines`; json has null and `errors`; text has no row for it",
+        " lines that its rows are of, and `skipped_lines`; json has null and `errors`; text and npy have no row for it",
     )
     made.add_argument(
         "--retry-for",
@@ -75,7 +75,7 @@ def run_embed(arguments: argparse.Namespace) -> None:
     """`headlight embed`."""
     spec = pooled_spec(arguments)
     if arguments.id_field is not None and arguments.format not in ("json", "npz"):
-        raise UsageError("--id-field: text holds vectors alone; use --format json or npz")
+        raise UsageError("--id-field: text and npy hold vectors alone; use --format json or npz")
     inputs = given(arguments) if arguments.skip_bad else all_good(arguments)
     listed, texts = inputs.name is not None, inputs.texts
     progress = Progress(len(texts), wanted=arguments.progress if listed else bool(arguments.progress))
@@ -168,6 +168,8 @@ def write(rows: Rows, beside: Beside, arguments: argparse.Namespace, folder: Pat
             show(part)
     elif arguments.format == "npz":
         replace(arguments.out, folder, lambda file: write_npz(rows, beside, file))
+    elif arguments.format == "npy":
+        replace(arguments.out, folder, lambda file: write_npy(rows, next(iter(rows.types)), file))
     else:
         replace(arguments.out, folder, lambda file: file.writelines(part.encode() for part in parts))
     rows.spent = True

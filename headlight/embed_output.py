@@ -1,4 +1,4 @@
-"""How `headlight embed` writes vectors: as text, as JSON, or as a NumPy archive; a few megabytes of them in memory at a time."""
+"""How `headlight embed` writes vectors: as text, as JSON, as a NumPy array or archive; a few megabytes of them in memory at a time."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def pooled_spec(arguments: argparse.Namespace) -> PooledSpec:
     """The wish that the options of `add_vectors` make. Raises UsageError where it cannot be shown."""
     dtypes = tuple(arguments.dtype or ())
     if len(dtypes) > 1 and arguments.format not in ("json", "npz"):
-        raise UsageError("--dtype: text shows one type; use --format json or npz for several")
+        raise UsageError("--dtype: text and npy hold one type; use --format json or npz for several")
     return PooledSpec(dimensions=arguments.dimensions, normalize=arguments.normalize, dtypes=dtypes)
 
 
@@ -159,8 +159,8 @@ def connect(arguments: argparse.Namespace, concurrency: int = 4) -> Client:
 
 def check_output(arguments: argparse.Namespace) -> None:
     """Refuses what could not be written, before the service works for it."""
-    if arguments.format == "npz" and arguments.out is None:
-        raise UsageError("--format npz is binary: name a file by --out")
+    if arguments.format in ("npz", "npy") and arguments.out is None:
+        raise UsageError(f"--format {arguments.format} is binary: name a file by --out")
     for option in ("out", "png", "html"):
         name = getattr(arguments, option, None)
         if name is not None:

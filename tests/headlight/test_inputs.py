@@ -157,7 +157,7 @@ def test_ids_are_kept(run: Run, tmp_path: Path) -> None:
         assert (archive["ids"].tolist(), archive["lines"].tolist()) == (["7", "b ü"], [1, 3])
     assert run(*options, "--format", "json")[0] == 0
     assert json.loads(out.read_text(encoding="utf-8"))["ids"] == ["7", "bad", "b ü", ""]
-    assert run(*options)[2] == "headlight: --id-field: text holds vectors alone; use --format json or npz\n"
+    assert run(*options)[2] == "headlight: --id-field: text and npy hold vectors alone; use --format json or npz\n"
     json_lines(path)
     assert run(*options, "--format", "npz")[0] == 0
     with np.load(out, allow_pickle=False) as archive:

@@ -32,7 +32,7 @@ from headlight.files import (
     written,
 )
 from headlight.heads_command import add_heads
-from headlight.inputs import all_good
+from headlight.inputs import texts_of
 from headlight.job import Terminated
 from headlight.options import (
     add_priority,
@@ -167,7 +167,7 @@ def refused(option: str, action: Callable[[], T]) -> T:
 
 def run_tokens(arguments: argparse.Namespace) -> None:
     """`headlight tokens`."""
-    texts = all_good(arguments).texts
+    texts = texts_of(arguments)
     with connect(arguments) as client:
         lists = client.tokenize(texts, prompt=arguments.prompt, prompt_name=arguments.prompt_name)
     write_text(

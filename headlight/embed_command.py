@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from headlight.convert import Input
+from headlight.description import ModelDescription
 from headlight.embed_output import Beside, as_json, as_text, write_npy, write_npz
 from headlight.embeddings import Embeddings
 from headlight.files import UsageError, say, show, writing
@@ -42,6 +43,11 @@ def add_embed(commands: Any) -> None:
     add_prompt(made)
     add_vectors(made)
     add_priority(made, several=True)
+    made.add_argument(
+        "--token-ids",
+        action="store_true",
+        help="each text is a list of token ids, special ones included, as 2 705 1210 3: for models without a tokenizer",
+    )
     made.add_argument(
         "--id-field",
         metavar="NAME",
@@ -88,7 +94,9 @@ def run_embed(arguments: argparse.Namespace) -> None:
     patience = Patience(usual if arguments.retry_for is None else arguments.retry_for, arguments.timeout, tell)
     with ended_by_sigterm(), connect(arguments, concurrency=1) as client:
         encoder = Encoder(client, spec, reading(arguments), arguments.skip_bad)
-        ref = patience.persist(client.model).ref
+        model = patience.persist(client.model)
+        check_kind(arguments, model)
+        ref = model.ref
         nothing = client.encode_with_info([], spec, **reading(arguments))
         folder = partial_folder(arguments.out) if listed and arguments.out is not None else None
         with rows_in(folder, made_with(arguments, nothing), nothing, texts, arguments.skip_bad) as rows:
@@ -99,6 +107,15 @@ def run_embed(arguments: argparse.Namespace) -> None:
                 progress.clear()
             tell_left_out(rows, inputs)
             write(rows, Beside(ref, arguments.skip_bad, inputs.ids), arguments, folder)
+
+
+def check_kind(arguments: argparse.Namespace, model: ModelDescription) -> None:
+    """Raises UsageError where the model takes no inputs such as these: not one of them is bad, all are."""
+    kind, remedy = (
+        ("ids", "leave out --token-ids") if arguments.token_ids else ("text", "give token ids, by --token-ids")
+    )
+    if kind not in model.accepts:
+        raise UsageError(f"{model.name} takes {' or '.join(model.accepts)}, and no {kind}; {remedy}")
 
 
 def tell_left_out(rows: Rows, inputs: Given) -> None:

@@ -15,7 +15,7 @@ from headlight import output
 from headlight.analysis import Analysis, analyse
 from headlight.files import write_archive, write_text
 from headlight.heads import CALLED, FAINT, UNIFORM, Head, Link
-from headlight.inputs import all_good
+from headlight.inputs import texts_of
 from headlight.options import (
     add_priority,
     add_prompt,
@@ -49,7 +49,7 @@ def add_heads(commands: Any) -> None:
 
 def run_heads(arguments: argparse.Namespace) -> None:
     """`headlight heads`."""
-    texts = all_good(arguments).texts
+    texts = texts_of(arguments)
     with connect(arguments) as client:
         analysis = analyse(client, texts, ablate=arguments.importance, **reading(arguments))
     if arguments.format == "npz":

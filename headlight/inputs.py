@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import re
 from typing import Any
 
+from headlight.convert import Input
 from headlight.files import UsageError, source, split_lines
 
 EMPTY = "is empty; remove it, or put a text there"
 JSON_LINES = (".jsonl", ".ndjson")
+NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,13 +21,13 @@ class Given:
     """Inputs, each in the place of its line.
 
     Attributes:
-        texts: a line that holds none stands for itself.
+        texts: of the lines, or their token ids; a line that holds none stands for itself.
         problems: by place, why a line holds none.
         name: of what was read; None: they were arguments.
         ids: what each line calls itself, empty where it has no text; None: nothing is asked of that.
     """
 
-    texts: list[str]
+    texts: list[Input]
     problems: dict[int, str]
     name: str | None
     ids: list[str] | None = None
@@ -41,24 +44,40 @@ class BadLine(Exception):
 
 def given(arguments: argparse.Namespace) -> Given:
     """What the options of `headlight.options.add_texts` name. Raises UsageError where it cannot be read."""
-    texts, name = list(arguments.texts), source(arguments)
-    id_field = getattr(arguments, "id_field", None)
+    lines, name = list(arguments.texts), source(arguments)
+    id_field, numbers = getattr(arguments, "id_field", None), getattr(arguments, "token_ids", False)
     fields = arguments.text_field is not None or id_field is not None
-    if name is None:
-        if fields:
-            raise UsageError(
-                "--text-field and --id-field are of lines of JSON; give them by --file or on standard input"
-            )
-        return Given(texts, {}, None)
-    name, lines = split_lines(bool(texts), arguments.file)
-    if fields or name.lower().endswith(JSON_LINES):
+    if name is not None:
+        name, lines = split_lines(bool(lines), arguments.file)
+        fields = fields or name.lower().endswith(JSON_LINES)
+    elif fields:
+        raise UsageError("--text-field and --id-field are of lines of JSON; give them by --file or on standard input")
+    if fields and numbers:
+        raise UsageError("--token-ids: reads lines of whole numbers, and these are JSON; write them as plain lines")
+    if fields and name is not None:
         return json_lines(name, lines, arguments.text_field or "text", id_field)
-    return Given(lines, {place: EMPTY for place, line in enumerate(lines) if not line}, name)
+    if numbers:
+        return token_ids(name, lines)
+    empty = {place: EMPTY for place, line in enumerate(lines) if not line and name is not None}
+    return Given([*lines], empty, name)
+
+
+def token_ids(name: str | None, lines: list[str]) -> Given:
+    """Lines that are whole numbers, with spaces or commas between."""
+    found, problems = list[Input](), dict[int, str]()
+    for place, line in enumerate(lines):
+        numbers = line.replace(",", " ").split()
+        if numbers and all(NUMBER.fullmatch(number) for number in numbers):
+            found.append([int(number) for number in numbers])
+        else:
+            found.append(line)
+            problems[place] = "is no list of token ids; put whole numbers there, those of special tokens among them"
+    return Given(found, problems, name)
 
 
 def json_lines(name: str, lines: list[str], text_field: str, id_field: str | None) -> Given:
     """Lines that are JSON objects."""
-    texts, ids, problems = [], list[str](), dict[int, str]()
+    texts, ids, problems = list[Input](), list[str](), dict[int, str]()
     for place, line in enumerate(lines):
         text, known_as = line, ""
         try:
@@ -107,7 +126,7 @@ def id_of(entry: dict[str, Any], field: str) -> str:
 
 
 def all_good(arguments: argparse.Namespace) -> Given:
-    """The same, of lines that all hold a text.
+    """The same, of lines that all hold an input.
 
     Raises:
         UsageError: as `given`, or a line holds none. (Leaving it out would shift the answers against the lines.)
@@ -117,3 +136,8 @@ def all_good(arguments: argparse.Namespace) -> Given:
         remedy = ", or leave such lines out by --skip-bad" if "skip_bad" in arguments else ""
         raise UsageError(found.line(place, problem) + remedy)
     return found
+
+
+def texts_of(arguments: argparse.Namespace) -> list[str]:
+    """The same, for commands that take texts alone."""
+    return [text for text in all_good(arguments).texts if isinstance(text, str)]

@@ -197,3 +197,35 @@ def test_a_lone_surrogate_is_a_bad_line(run: Run, tmp_path: Path) -> None:
 
 def test_fields_of_arguments_are_refused(run: Run) -> None:
     assert run("a", "--text-field", "x")[2].startswith("headlight: --text-field and --id-field are of lines of JSON; ")
+
+
+def test_token_ids_are_sent_as_they_are(run: Run, tmp_path: Path, client: Client, servicer: FakeServicer) -> None:
+    servicer.accepts = ("ids",)
+    ids = [[1, 70, 2], [1, 5, 2]]
+    expected = client.encode(ids)
+    shown = run("--token-ids", "1 70 2", "1,5, 2")
+    np.testing.assert_array_equal(np.loadtxt(io.StringIO(shown[1]), np.float32), expected)
+    assert run("--token-ids", stdin="1 70 2\r\n1\t5 2\n") == shown
+    out = tmp_path / "v"
+    code, _, err = run(
+        "--token-ids", "--skip-bad", "--out", str(out), stdin="1 70 2\na\n\n9999999999999999999\n1 5 2\n"
+    )
+    assert (code, err.count("(skipped)"), out.read_text()) == (0, 3, shown[1])
+    code, _, err = run("--token-ids", "1 2.5")
+    assert (code, err.startswith("headlight: argument 1 is no list of token ids; put whole numbers there")) == (2, True)
+
+
+def test_inputs_that_the_model_does_not_take_are_refused_with_the_way_out(run: Run, servicer: FakeServicer) -> None:
+    servicer.accepts = ("ids",)
+    said = "headlight: fake takes ids, and no text; give token ids, by --token-ids\n"
+    assert run("--skip-bad", stdin="a\nb\n") == (2, "", said)
+    servicer.accepts = ("text", "pair")
+    assert run("1 2", "--token-ids") == (
+        2,
+        "",
+        "headlight: fake takes text or pair, and no ids; leave out --token-ids\n",
+    )
+    assert run("--token-ids", "--text-field", "x", stdin="{}")[2].startswith(
+        "headlight: --token-ids: reads lines of whole"
+    )
+    assert servicer.encoded == []

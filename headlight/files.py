@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from numpy.typing import NDArray
 
@@ -43,9 +43,19 @@ def say_here(message: str) -> None:
 
 
 def split_lines(has_texts: bool, file: str | None) -> tuple[str, list[str]]:
-    """The name and lines of the file, or of standard input where there is none. Raises UsageError as `read_content`."""
-    name, content = read_content(has_texts, file, "texts, one a line")
-    return name, content.removesuffix("\n").split("\n") if content else []
+    """The name and lines of the file, or of standard input where there is none; the file is at no time whole in memory.
+
+    Raises:
+        UsageError: as `opened`, or it is not UTF-8.
+    """
+    lines, place = list[str](), 0
+    with opened(has_texts, file, "texts, one a line") as (name, stream):
+        for data in stream:
+            line = decode(name, data, place).removesuffix("\n")
+            place += len(data)
+            if line or data.endswith(b"\n"):  # else there is nothing but a mark of UTF-8
+                lines.append(line)
+    return name, lines
 
 
 def read_whole(text: str | None, file: str | None) -> str:
@@ -56,11 +66,13 @@ def read_whole(text: str | None, file: str | None) -> str:
     """
     if text is not None and file is None:
         return text
-    return read_content(text is not None, file, "a text")[1].removesuffix("\n")
+    with opened(text is not None, file, "a text") as (name, stream):
+        return decode(name, stream.read()).removesuffix("\n")
 
 
-def read_content(has_texts: bool, file: str | None, what: str) -> tuple[str, str]:
-    """The name and content of the file, or of standard input where there is none."""
+@contextlib.contextmanager
+def opened(has_texts: bool, file: str | None, what: str) -> Iterator[tuple[str, IO[bytes]]]:
+    """The name and content of the file, or of standard input where there is none. Raises UsageError where it cannot be read."""
     if has_texts:
         raise UsageError("give texts as arguments or by --file, not both")
     if file is None:
@@ -68,12 +80,13 @@ def read_content(has_texts: bool, file: str | None, what: str) -> tuple[str, str
             raise UsageError(f"{STANDARD_INPUT}: is closed; give {what}, as arguments or by --file")
         if sys.stdin.isatty():
             say(f"reading {what}, from the keyboard; end with Ctrl-D")
-        return STANDARD_INPUT, decode(STANDARD_INPUT, sys.stdin.buffer.read())
+        yield STANDARD_INPUT, sys.stdin.buffer
+        return
     try:
-        content = Path(file).read_bytes()
+        with Path(file).open("rb") as stream:
+            yield file, stream
     except OSError as error:
         raise UsageError(f"{file}: cannot read it: {error.strerror or error}") from None
-    return file, decode(file, content)
 
 
 def source(arguments: argparse.Namespace) -> str | None:
@@ -84,12 +97,12 @@ def source(arguments: argparse.Namespace) -> str | None:
     return None if given else STANDARD_INPUT
 
 
-def decode(name: str, data: bytes) -> str:
-    """UTF-8 with any kind of line end. Raises UsageError where it is something else."""
+def decode(name: str, data: bytes, place: int = 0) -> str:
+    """UTF-8 with any kind of line end, from that place of a file. Raises UsageError where it is something else."""
     try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n")
+        return data.decode("utf-8" if place else "utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{name}: not UTF-8 (byte {error.start}); convert it first") from None
+        raise UsageError(f"{name}: not UTF-8 (byte {place + error.start}); convert it first") from None
 
 
 def write_text(text: str, out: str | None) -> None:

@@ -76,19 +76,18 @@ def token_ids(name: str | None, lines: list[str]) -> Given:
 
 
 def json_lines(name: str, lines: list[str], text_field: str, id_field: str | None) -> Given:
-    """Lines that are JSON objects."""
-    texts, ids, problems = list[Input](), list[str](), dict[int, str]()
+    """Lines that are JSON objects; their texts take their places in the list, so that memory does not hold both."""
+    ids, problems = list[str](), dict[int, str]()
     for place, line in enumerate(lines):
-        text, known_as = line, ""
+        known_as = ""
         try:
             entry = parsed(line)
-            text = text_of(entry, text_field)
+            lines[place] = text_of(entry, text_field)
             known_as = id_of(entry, id_field) if id_field is not None else ""
         except BadLine as problem:
             problems[place] = str(problem)
-        texts.append(text)
         ids.append(known_as)
-    return Given(texts, problems, name, None if id_field is None else ids)
+    return Given([*lines], problems, name, None if id_field is None else ids)
 
 
 def parsed(line: str) -> dict[str, Any]:

@@ -79,6 +79,7 @@ def test_texts_from_a_file_and_from_standard_input_are_lines(run: Run, tmp_path:
 
 def test_no_texts_give_no_lines(run: Run) -> None:
     assert run("embed", stdin=b"") == (0, "", "")
+    assert run("embed", stdin=b"\xef\xbb\xbf") == (0, "", "")
 
 
 def test_what_was_cut_is_said(run: Run) -> None:
@@ -195,6 +196,7 @@ def test_a_picture_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch)
     [
         (["embed"], b"one\n\ntwo\n", "standard input: line 2 is empty"),
         (["embed"], b"\xff", "standard input: not UTF-8 (byte 0)"),
+        (["embed"], b"one\r\ntwo\nth\xff", "standard input: not UTF-8 (byte 11)"),
         (["embed", "a", "--file", "b"], b"", "not both"),
         (["embed", "--file", "/nonexistent/x"], b"", "/nonexistent/x: cannot read it"),
         (["embed", "a", "--format", "npz"], b"", "--out"),

@@ -9,6 +9,7 @@ from headlight.errors import (
     DeadlineExceeded,
     HeadlightError,
     InvalidInput,
+    MixedWeights,
     Overloaded,
     Unauthenticated,
     Unavailable,
@@ -46,14 +47,19 @@ INDEX = re.compile(r"\[(\d+)\]")
 def advice(error: UsageError | OutputError | HeadlightError, arguments: argparse.Namespace) -> str:
     """An error on one line."""
     message = " ".join((in_options(error, arguments) if isinstance(error, InvalidInput) else str(error)).split())
-    if isinstance(error, Unavailable):
+    if is_away(error):
         message = f"no answer from {arguments.target} ({message})"
     return "; ".join([message, *remedy(error, message, arguments)])
 
 
+def is_away(error: Exception) -> bool:
+    """Whether there was no answer. Where answers do not go together, the message says all."""
+    return isinstance(error, Unavailable) and not isinstance(error, MixedWeights)
+
+
 def remedy(error: Exception, message: str, arguments: argparse.Namespace) -> list[str]:
     """What to do, where the message does not say it."""
-    if isinstance(error, Unavailable):
+    if is_away(error):
         return connecting(message, arguments)
     if isinstance(error, Unauthenticated):
         return ["give one by --token-file, HEADLIGHT_TOKEN_FILE or HEADLIGHT_TOKEN"]
@@ -100,5 +106,7 @@ def in_options(error: InvalidInput, arguments: argparse.Namespace) -> str:
         return f"{OPTIONS[field]}: {problem}"
     index, read = INDEX.search(error.field), source(arguments)
     if field.startswith("inputs") and index and read is not None:
+        if getattr(arguments, "skip_bad", None) is False:
+            problem += ", or leave such lines out by --skip-bad"
         return f"{read}: line {int(index[1]) + 1}: {problem}" if "texts" in arguments else f"{read}: {problem}"
     return str(error)

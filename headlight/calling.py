@@ -48,11 +48,11 @@ class Caller(ClientBase[grpc.Channel]):
             channel.close()
 
     def _describe(self, deadline: float | None) -> ModelDescription:
-        if self._description is None:
-            self._description = from_model(
-                self._ask(self._stub.GetModel, pb.GetModelRequest(model=self._model), deadline)
-            )
-        return self._description
+        description = self._description  # which another thread may forget at any time
+        if description is None:
+            response = self._ask(self._stub.GetModel, pb.GetModelRequest(model=self._model), deadline)
+            self._description = description = from_model(response)
+        return description
 
     def _ask(self, method: Any, request: Any, deadline: float | None) -> Any:
         """The response of one unary call, which is sent again when the server says."""

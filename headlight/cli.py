@@ -2,7 +2,7 @@
 
 Exit codes: 0 done, 1 the service failed, is away, or does not know the token or the model, or the output could not be written after
 all, as on a full disk (another time it may), 2 wrong usage or input (the same command can never succeed), 130 interrupted, 141 the
-reader of the output left.
+reader of the output left, 143 ended by SIGTERM.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import TypeVar
 import headlight
 from headlight import output, plot
 from headlight.advice import advice
+from headlight.embed_command import add_embed
 from headlight.errors import HeadlightError, InvalidInput
 from headlight.files import (
     OutputError,
     UsageError,
-    read_lines,
     read_whole,
     say,
     screen,
@@ -32,23 +32,22 @@ from headlight.files import (
     written,
 )
 from headlight.heads_command import add_heads
+from headlight.inputs import texts_of
+from headlight.job import Terminated
 from headlight.options import (
     add_priority,
     add_prompt,
     add_texts,
-    add_truncate,
-    add_vectors,
     check_output,
     command,
     connect,
     draws_alone,
-    pooled_spec,
     reading,
 )
 from headlight.page import attention_page
 
 T = TypeVar("T")
-INTERRUPTED, READER_LEFT = 128 + 2, 128 + 13  # as a shell reports SIGINT and SIGPIPE
+INTERRUPTED, READER_LEFT, TERMINATED = 128 + 2, 128 + 13, 128 + 15  # as a shell reports SIGINT, SIGPIPE and SIGTERM
 
 
 def parser() -> argparse.ArgumentParser:
@@ -57,12 +56,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"headlight {headlight.__version__}")
     commands = top.add_subparsers(required=True, metavar="embed|attend|heads|tokens|info")
 
-    embed = command(commands, "embed", run_embed, "vectors of texts", formats=("text", "json", "npz"))
-    add_texts(embed)
-    add_truncate(embed)
-    add_prompt(embed)
-    add_vectors(embed)
-    add_priority(embed, several=True)
+    add_embed(commands)
 
     attend = command(commands, "attend", run_attend, "attention weights of one text", formats=("text", "json", "npz"))
     attend.add_argument("text", nargs="?", metavar="TEXT", help="none, and no --file: all of standard input")
@@ -106,8 +100,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2 if isinstance(error, UsageError | InvalidInput) else 1
     except BrokenPipeError:
         return READER_LEFT
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except KeyboardInterrupt as interrupt:
+        return TERMINATED if isinstance(interrupt, Terminated) else INTERRUPTED
     return 0
 
 
@@ -118,20 +112,6 @@ def parse(argv: Sequence[str] | None, arguments: argparse.Namespace) -> None:
     except SystemExit:
         show("")
         raise
-
-
-def run_embed(arguments: argparse.Namespace) -> None:
-    """`headlight embed`."""
-    spec, texts = pooled_spec(arguments), read_lines(arguments.texts, arguments.file)
-    with connect(arguments) as client:
-        embeddings = client.encode_with_info(texts, spec, **reading(arguments))
-    if embeddings.truncated.any():
-        say(f"{embeddings.truncated.sum()} of {len(texts)} texts were cut")
-    if arguments.format == "npz":
-        write_archive(output.embeddings_arrays(embeddings), arguments.out)
-    else:
-        as_json = arguments.format == "json"
-        write_text(output.embeddings_json(embeddings) if as_json else output.embeddings_text(embeddings), arguments.out)
 
 
 def run_attend(arguments: argparse.Namespace) -> None:
@@ -187,7 +167,7 @@ def refused(option: str, action: Callable[[], T]) -> T:
 
 def run_tokens(arguments: argparse.Namespace) -> None:
     """`headlight tokens`."""
-    texts = read_lines(arguments.texts, arguments.file)
+    texts = texts_of(arguments)
     with connect(arguments) as client:
         lists = client.tokenize(texts, prompt=arguments.prompt, prompt_name=arguments.prompt_name)
     write_text(

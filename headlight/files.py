@@ -7,9 +7,9 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from numpy.typing import NDArray
 
@@ -33,21 +33,29 @@ def say(message: str) -> None:
             sys.stderr.write(f"headlight: {message}\n")
 
 
-def read_lines(texts: Sequence[str], file: str | None) -> list[str]:
-    """Several texts: the arguments, else the lines of a file, else those of standard input.
+def say_here(message: str) -> None:
+    """The same over the line that a terminal shows, which stays open; "": clear it."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            width = shutil.get_terminal_size().columns - 1
+            sys.stderr.write(f"\r\x1b[K{f'headlight: {message}'[:width] if message else ''}")
+            sys.stderr.flush()
+
+
+def split_lines(has_texts: bool, file: str | None) -> tuple[str, list[str]]:
+    """The name and lines of the file, or of standard input where there is none; the file is at no time whole in memory.
 
     Raises:
-        UsageError: arguments and a file, a file that cannot be read, or an empty line. (Leaving it out would shift the answers
-            against the lines.)
+        UsageError: as `opened`, or it is not UTF-8.
     """
-    if texts and file is None:
-        return list(texts)
-    name, content = read_content(bool(texts), file, "texts, one a line")
-    lines = content.removesuffix("\n").split("\n") if content else []
-    for number, line in enumerate(lines, 1):
-        if not line:
-            raise UsageError(f"{name}: line {number} is empty; remove it, or put a text there")
-    return lines
+    lines, place = list[str](), 0
+    with opened(has_texts, file, "texts, one a line") as (name, stream):
+        for data in stream:
+            line = decode(name, data, place).removesuffix("\n")
+            place += len(data)
+            if line or data.endswith(b"\n"):  # else there is nothing but a mark of UTF-8
+                lines.append(line)
+    return name, lines
 
 
 def read_whole(text: str | None, file: str | None) -> str:
@@ -58,11 +66,13 @@ def read_whole(text: str | None, file: str | None) -> str:
     """
     if text is not None and file is None:
         return text
-    return read_content(text is not None, file, "a text")[1].removesuffix("\n")
+    with opened(text is not None, file, "a text") as (name, stream):
+        return decode(name, stream.read()).removesuffix("\n")
 
 
-def read_content(has_texts: bool, file: str | None, what: str) -> tuple[str, str]:
-    """The name and content of the file, or of standard input where there is none."""
+@contextlib.contextmanager
+def opened(has_texts: bool, file: str | None, what: str) -> Iterator[tuple[str, IO[bytes]]]:
+    """The name and content of the file, or of standard input where there is none. Raises UsageError where it cannot be read."""
     if has_texts:
         raise UsageError("give texts as arguments or by --file, not both")
     if file is None:
@@ -70,12 +80,13 @@ def read_content(has_texts: bool, file: str | None, what: str) -> tuple[str, str
             raise UsageError(f"{STANDARD_INPUT}: is closed; give {what}, as arguments or by --file")
         if sys.stdin.isatty():
             say(f"reading {what}, from the keyboard; end with Ctrl-D")
-        return STANDARD_INPUT, decode(STANDARD_INPUT, sys.stdin.buffer.read())
+        yield STANDARD_INPUT, sys.stdin.buffer
+        return
     try:
-        content = Path(file).read_bytes()
+        with Path(file).open("rb") as stream:
+            yield file, stream
     except OSError as error:
         raise UsageError(f"{file}: cannot read it: {error.strerror or error}") from None
-    return file, decode(file, content)
 
 
 def source(arguments: argparse.Namespace) -> str | None:
@@ -86,12 +97,12 @@ def source(arguments: argparse.Namespace) -> str | None:
     return None if given else STANDARD_INPUT
 
 
-def decode(name: str, data: bytes) -> str:
-    """UTF-8 with any kind of line end. Raises UsageError where it is something else."""
+def decode(name: str, data: bytes, place: int = 0) -> str:
+    """UTF-8 with any kind of line end, from that place of a file. Raises UsageError where it is something else."""
     try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n")
+        return data.decode("utf-8" if place else "utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{name}: not UTF-8 (byte {error.start}); convert it first") from None
+        raise UsageError(f"{name}: not UTF-8 (byte {place + error.start}); convert it first") from None
 
 
 def write_text(text: str, out: str | None) -> None:
@@ -130,8 +141,15 @@ def write_archive(arrays: Mapping[str, NDArray[Any]], out: str) -> None:
 
 def written(name: str, action: Callable[[], object]) -> None:
     """Runs what writes a file that `check_writable` let pass. Raises OutputError where the system refuses it now."""
-    try:
+    with writing(name):
         action()
+
+
+@contextlib.contextmanager
+def writing(name: str) -> Iterator[None]:
+    """The same of a block."""
+    try:
+        yield
     except BrokenPipeError:
         raise  # a named pipe, whose reader left
     except OSError as error:

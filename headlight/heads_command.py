@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from headlight import output
 from headlight.analysis import Analysis, analyse
-from headlight.files import read_lines, write_archive, write_text
+from headlight.files import write_archive, write_text
 from headlight.heads import CALLED, FAINT, UNIFORM, Head, Link
+from headlight.inputs import texts_of
 from headlight.options import (
     add_priority,
     add_prompt,
@@ -48,7 +49,7 @@ def add_heads(commands: Any) -> None:
 
 def run_heads(arguments: argparse.Namespace) -> None:
     """`headlight heads`."""
-    texts = read_lines(arguments.texts, arguments.file)
+    texts = texts_of(arguments)
     with connect(arguments) as client:
         analysis = analyse(client, texts, ablate=arguments.importance, **reading(arguments))
     if arguments.format == "npz":

@@ -15,6 +15,8 @@ from headlight.priority import PRIORITIES, Priority
 from headlight.spec import VECTOR_BITS, PooledSpec
 
 DEFAULT_TARGET = "127.0.0.1:50051"
+# A service that was away is found again soon. gRPC's default grows to two minutes.
+RECONNECT = (("grpc.max_reconnect_backoff_ms", 2_000),)
 
 
 def command(
@@ -51,7 +53,14 @@ def command(
 def add_texts(made: argparse.ArgumentParser) -> None:
     """Several texts: arguments, or lines."""
     made.add_argument("texts", nargs="*", metavar="TEXT", help="none, and no --file: standard input, a text a line")
-    made.add_argument("--file", metavar="F", help="texts from a file, one a line")
+    made.add_argument(
+        "--file", metavar="F", help="texts from a file, one a line; from F.jsonl or F.ndjson, a JSON object a line"
+    )
+    made.add_argument(
+        "--text-field",
+        metavar="NAME",
+        help="lines are JSON objects, with their texts in this field; default of F.jsonl and F.ndjson: text",
+    )
 
 
 def add_truncate(made: argparse.ArgumentParser) -> None:
@@ -116,12 +125,16 @@ def pooled_spec(arguments: argparse.Namespace) -> PooledSpec:
     """The wish that the options of `add_vectors` make. Raises UsageError where it cannot be shown."""
     dtypes = tuple(arguments.dtype or ())
     if len(dtypes) > 1 and arguments.format not in ("json", "npz"):
-        raise UsageError("--dtype: text shows one type; use --format json or npz for several")
+        raise UsageError("--dtype: text and npy hold one type; use --format json or npz for several")
     return PooledSpec(dimensions=arguments.dimensions, normalize=arguments.normalize, dtypes=dtypes)
 
 
-def connect(arguments: argparse.Namespace) -> Client:
-    """A client for the common options. Raises UsageError, or InvalidInput for target and timeout, where they cannot be used."""
+def connect(arguments: argparse.Namespace, concurrency: int = 4) -> Client:
+    """A client for the common options, with so many calls at once.
+
+    Raises:
+        UsageError, or InvalidInput for target and timeout: they cannot be used.
+    """
     # A token is no option: everybody on a machine sees the command lines of all.
     token_file = arguments.token_file or os.environ.get("HEADLIGHT_TOKEN_FILE") or None
     token = None if token_file else os.environ.get("HEADLIGHT_TOKEN") or None
@@ -137,6 +150,8 @@ def connect(arguments: argparse.Namespace) -> Client:
             tls_server_name=arguments.tls_server_name,
             token=token,
             token_file=token_file,
+            concurrency=concurrency,
+            options=RECONNECT,
         )
     except ValueError as error:
         raise UsageError(f"cannot connect: {error}") from None
@@ -144,8 +159,8 @@ def connect(arguments: argparse.Namespace) -> Client:
 
 def check_output(arguments: argparse.Namespace) -> None:
     """Refuses what could not be written, before the service works for it."""
-    if arguments.format == "npz" and arguments.out is None:
-        raise UsageError("--format npz is binary: name a file by --out")
+    if arguments.format in ("npz", "npy") and arguments.out is None:
+        raise UsageError(f"--format {arguments.format} is binary: name a file by --out")
     for option in ("out", "png", "html"):
         name = getattr(arguments, option, None)
         if name is not None:

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.description import ModelDescription
-from headlight.embeddings import Embeddings
 from headlight.results import Attention, Floats, Hidden, TokenList
 from headlight.terminal import attention_map, cells, fit, heads_table, strongest_links, visible
 
@@ -28,36 +27,6 @@ def numbers(array: NDArray[Any]) -> list[Any]:
 def to_json(value: Mapping[str, object]) -> str:
     """JSON on one line."""
     return json.dumps(value, ensure_ascii=False)
-
-
-def embeddings_text(embeddings: Embeddings) -> str:
-    """A line of numbers for each input, as `numpy.loadtxt` reads them."""
-    return "\n".join(" ".join(map(str, row)) for row in embeddings.vectors)
-
-
-def embeddings_json(embeddings: Embeddings) -> str:
-    """The vectors (of several types: by type), token counts, and which weights answered."""
-    by_type = {dtype: numbers(vectors) for dtype, vectors in embeddings.by_type.items()}
-    return to_json(
-        {
-            "model": dataclasses.asdict(embeddings.model),
-            "token_counts": embeddings.token_counts.tolist(),
-            "truncated": embeddings.truncated.tolist(),
-            "usage": embeddings.usage._asdict(),
-            "embeddings": numbers(embeddings.vectors) if len(by_type) == 1 else by_type,
-        }
-    )
-
-
-def embeddings_arrays(embeddings: Embeddings) -> dict[str, NDArray[Any]]:
-    """The same as arrays; vectors of several types as `embeddings_float32` and the like."""
-    several = len(embeddings.by_type) > 1
-    return {
-        **{f"embeddings_{name}" if several else "embeddings": each for name, each in embeddings.by_type.items()},
-        "token_counts": embeddings.token_counts,
-        "truncated": embeddings.truncated,
-        "model": np.array(to_json(dataclasses.asdict(embeddings.model))),
-    }
 
 
 def attention_text(attention: Attention, text: str, head: int | None, overview: bool, width: int, colour: bool) -> str:

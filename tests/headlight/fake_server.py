@@ -31,6 +31,7 @@ class FakeServicer(HeadlightServiceServicer):
 
     limits: pb.Limits
     max_length: int = 32
+    accepts: tuple[str, ...] = ("text", "pair", "ids")
     ref: Callable[[int], pb.ModelRef] = lambda call: REF  # by number of Encode calls before
     change_frames: Callable[[list[pb.EncodeStreamResponse]], list[pb.EncodeStreamResponse]] = lambda frames: frames
     refusals: deque[Refusal] = dataclasses.field(default_factory=deque)  # one is drawn by each call
@@ -54,7 +55,7 @@ class FakeServicer(HeadlightServiceServicer):
             max_length=self.max_length,
             pooling="mean",
             normalized=True,
-            accepts=["text", "pair", "ids"],
+            accepts=self.accepts,
             outputs=["pooled", "tokens", "attention", "hidden", "token_info"],
         )
         parity = pb.Parity(output="pooled", provider="cpu", precision="fp32", max_error=1.25e-7, tolerance=1e-5)

@@ -14,6 +14,7 @@ import pytest
 import headlight
 from headlight.cli import main
 from headlight.client import Client
+from headlight.spec import PooledSpec, VectorType
 from tests.headlight.fake_model import HEADS, LAYERS
 from tests.headlight.fake_server import FakeServicer, Refusal
 
@@ -54,6 +55,20 @@ def test_embed_as_npz(run: Run, client: Client, tmp_path: Path) -> None:
         assert json.loads(str(archive["model"]))["version"] == "1"
 
 
+@pytest.mark.parametrize(("dtype", "width"), [("float32", 8), ("float16", 8), ("ubinary", 1)])
+def test_embed_as_npy_is_one_array_that_can_be_mapped(
+    run: Run, client: Client, tmp_path: Path, dtype: VectorType, width: int
+) -> None:
+    path, texts = tmp_path / "v.npy", [f"text {number}" for number in range(20)]
+    arguments = ["embed", "--format", "npy", "--out", str(path), "--dtype", dtype]
+    assert run(*arguments, stdin="\n".join(texts).encode()) == (0, "", "")
+    mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+    assert mapped.shape == (20, width)
+    np.testing.assert_array_equal(mapped, client.encode(texts, PooledSpec(dtypes=(dtype,))))
+    assert run(*arguments) == (0, "", "")
+    assert np.load(path).shape == (0, width)
+
+
 @pytest.mark.parametrize("content", [b"one\ntwo\n", b"one\r\ntwo", b"\xef\xbb\xbfone\ntwo\n"])
 def test_texts_from_a_file_and_from_standard_input_are_lines(run: Run, tmp_path: Path, content: bytes) -> None:
     expected = run("embed", "one", "two")
@@ -64,6 +79,7 @@ def test_texts_from_a_file_and_from_standard_input_are_lines(run: Run, tmp_path:
 
 def test_no_texts_give_no_lines(run: Run) -> None:
     assert run("embed", stdin=b"") == (0, "", "")
+    assert run("embed", stdin=b"\xef\xbb\xbf") == (0, "", "")
 
 
 def test_what_was_cut_is_said(run: Run) -> None:
@@ -180,9 +196,16 @@ def test_a_picture_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch)
     [
         (["embed"], b"one\n\ntwo\n", "standard input: line 2 is empty"),
         (["embed"], b"\xff", "standard input: not UTF-8 (byte 0)"),
+        (["embed"], b"one\r\ntwo\nth\xff", "standard input: not UTF-8 (byte 11)"),
         (["embed", "a", "--file", "b"], b"", "not both"),
         (["embed", "--file", "/nonexistent/x"], b"", "/nonexistent/x: cannot read it"),
         (["embed", "a", "--format", "npz"], b"", "--out"),
+        (["embed", "a", "--format", "npy"], b"", "--out"),
+        (
+            ["embed", "--format", "npy", "--out", "v", "--dtype", "int8", "--dtype", "float32"],
+            b"",
+            "--dtype: text and npy",
+        ),
         (["embed", ""], b"", "inputs[0].text: is empty"),
         (["attend", "word " * 50], b"", "inputs[0].text: has 52 tokens"),
         (["attend", "a", "--layer", "9"], b"", "--layer: is 9; valid are -3 .. 2"),

@@ -184,3 +184,13 @@ def test_concurrency_is_at_least_one(target: str) -> None:
             Client(target, concurrency=wrong)  # type: ignore[arg-type]
     with Client(target, concurrency=1) as client:
         assert client.encode(TEXTS).shape == (len(TEXTS), DIM)
+
+
+def test_a_description_that_another_thread_forgets_at_once_is_no_harm(target: str) -> None:
+    """As after a refusal."""
+
+    class Forgetful(Client):
+        _description = property(lambda self: None, lambda self, description: None)
+
+    with Forgetful(target) as client:
+        assert client.encode(["a"]).shape == (1, DIM)

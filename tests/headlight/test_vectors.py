@@ -202,7 +202,7 @@ def test_the_command_line_sends_options(
     capsys.readouterr()
     several = ("--dtype", "ubinary", "--dtype", "float32")
     assert main([*own, *several]) == 2
-    assert "--dtype: text shows one type" in capsys.readouterr().err
+    assert "--dtype: text and npy hold one type" in capsys.readouterr().err
     assert main([*own, *several, "--format", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["embeddings"]["ubinary"] == [[255]]

@@ -76,7 +76,7 @@ def test_what_can_never_be_embedded_fails_its_part_and_no_more(rope: Service, da
 
 
 def test_what_the_service_failed_is_left_for_another_try(data: Path) -> None:
-    """The command line ends with 1 where the service is away, after half a minute of trying; here at once."""
+    """The command line ends with 1 where the service is away, after a minute of trying; here at once."""
     (data / "bin").mkdir()
     python = data / "bin" / "python"
     python.write_text("#!/bin/sh\necho away >&2\nexit 1\n", encoding="utf-8")

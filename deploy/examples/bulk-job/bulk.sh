@@ -5,7 +5,7 @@
 # the service failed, is away, or does not know the token or the model, or the volume is full: another try may find it otherwise.
 set -eu
 : "${JOB_COMPLETION_INDEX:?is set by an Indexed Job}" "${SHARDS:?how many workers share the files}" "${DATA:=/data}"
-trap 'exit 143' TERM # after the file at hand; a shell that is process 1 would ignore it
+trap 'exit 143' TERM # after the file at hand, or killed within it, which loses nothing; a shell that is process 1 would ignore it
 
 mkdir -p "$DATA/out"
 number=0
@@ -17,9 +17,8 @@ for input in "$DATA"/in/*.txt; do
   [ "$shard" -eq "$JOB_COMPLETION_INDEX" ] || continue
   output="$DATA/out/$(basename "$input" .txt).npz"
   [ ! -e "$output" ] || continue
-  # Written under another name first: what has its own name is whole.
-  if python -m headlight embed --file "$input" --priority bulk --format npz --out "$output.part" "$@"; then
-    mv "$output.part" "$output"
+  # It appears when it is whole. What came of it until then is in $output.partial, from where the next try goes on.
+  if python -m headlight embed --file "$input" --priority bulk --format npz --out "$output" "$@"; then
     echo "$output"
   else
     code=$?

@@ -1,0 +1,210 @@
+"""Vectors row by row, as they come: in a folder that a later run finds again, or in memory.
+
+    NAME.partial/  job.json       what the rows are made with; where that differs, they are of no use
+                   rows           a record for each input in turn, all of one size: a digest of it, counts of its tokens, its vectors
+                   skipped.jsonl  inputs that have no vectors, and why
+
+Rows are only ever appended. What a killed process leaves is whole but for its last record, which is cut off; so how many there are
+is written nowhere. Each record knows its own input, so that lines behind the rows can still be mended, or added.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headlight.convert import Input
+from headlight.embeddings import Embeddings
+from headlight.files import UsageError
+
+DIGEST_BYTES = 16
+NO_VECTORS = -1  # as a count of tokens: the input was skipped
+READ_AT_ONCE = 2**22  # bytes
+COUNTS = ("tokens", "prompt_tokens", "original_tokens")
+FILES = ("job.json", "rows", "skipped.jsonl", "output")
+
+
+class Rows:
+    """What is known of the first inputs of a list.
+
+    Attributes:
+        types: of vectors: by name, that of a number, and how many a vector has.
+        skipped: by row, why it has no vectors.
+        spent: whether they are needed no more, so that a folder of theirs can go.
+    """
+
+    spent = False
+
+    def __init__(self, file: BinaryIO, nothing: Embeddings, notes: BinaryIO | None = None) -> None:
+        self.types = {str(name): (each.dtype, each.shape[1]) for name, each in nothing.by_type.items()}
+        vectors = [(name, dtype, (width,)) for name, (dtype, width) in self.types.items()]
+        self._record = np.dtype([("input", f"V{DIGEST_BYTES}"), *((name, "<i8") for name in COUNTS), *vectors])
+        self._file, self._notes = file, notes
+        self._count = file.seek(0, io.SEEK_END) // self._record.itemsize
+        file.truncate(self._count * self._record.itemsize)
+        self.skipped = {} if notes is None else read_notes(notes, self._count)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, inputs: Sequence[Input], found: Embeddings | None, skipped: Mapping[int, str]) -> None:
+        """The next rows.
+
+        Args:
+            inputs: what they are of.
+            found: the vectors of those that are not skipped, in their order; None: all are.
+            skipped: by place among the inputs, why there are no vectors.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        added = np.zeros(len(inputs), self._record)
+        added["input"] = np.frombuffer(b"".join(map(digest, inputs)), f"V{DIGEST_BYTES}")
+        for name in COUNTS:
+            added[name] = NO_VECTORS
+        good = [at for at in range(len(inputs)) if at not in skipped]
+        if found is not None:
+            columns = (found.token_counts, found.prompt_token_counts, found.original_token_counts)
+            for name, column in [*zip(COUNTS, columns, strict=True), *found.by_type.items()]:
+                added[name][good] = column
+        notes = {self._count + at: why for at, why in skipped.items()}
+        if self._notes is not None:  # first: a row that is skipped has its reason
+            write_all(self._notes, "".join(f"{json.dumps(note)}\n" for note in notes.items()).encode())
+        write_all(self._file, added.tobytes())
+        self.skipped |= notes
+        self._count += len(inputs)
+
+    def first_other(self, inputs: Sequence[Input]) -> int | None:
+        """The first row that is not of the input in its place; None: all are."""
+        row = 0
+        for records in self._records():
+            for stored in records["input"]:
+                if row >= len(inputs) or stored.tobytes() != digest(inputs[row]):
+                    return row
+                row += 1
+        return None
+
+    def counts(self) -> NDArray[np.int64]:
+        """int64 [3, N]: tokens encoded, of the prompt alone, before truncation; three times `NO_VECTORS` of what was skipped."""
+        parts = [np.stack([records[name] for name in COUNTS]) for records in self._records()]
+        return np.concatenate(parts, axis=1) if parts else np.zeros((3, 0), np.int64)
+
+    def vectors(self, name: str) -> Iterator[NDArray[Any]]:
+        """The vectors of one type, [n, D] at a time: of all rows that have any, in order."""
+        for records in self._records():
+            yield np.ascontiguousarray(records[name][records["tokens"] != NO_VECTORS])
+
+    def _records(self) -> Iterator[NDArray[Any]]:
+        """All records, some at a time."""
+        self._file.seek(0)
+        size = max(1, READ_AT_ONCE // self._record.itemsize) * self._record.itemsize
+        rest = b""
+        while data := self._file.read(size):
+            data = rest + data
+            whole = len(data) - len(data) % self._record.itemsize  # a file may give less than it is asked for
+            yield np.frombuffer(data[:whole], self._record)
+            rest = data[whole:]
+
+
+def read_notes(file: BinaryIO, count: int) -> dict[int, str]:
+    """By row, why it was skipped. What was noted of rows that did not come to be written, so behind all others, is cut off."""
+    found, end = {}, 0
+    file.seek(0)
+    for line in file.read().splitlines(keepends=True):
+        row, why = json.loads(line) if line.endswith(b"\n") else (count, "")
+        if row >= count:
+            break
+        found[row], end = why, end + len(line)
+    file.truncate(end)
+    return found
+
+
+def digest(item: Input) -> bytes:
+    """What two inputs share only where they are equal."""
+    data = b"text " + item.encode("utf-8", "surrogatepass") if isinstance(item, str) else b"ids " + repr(item).encode()
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
+
+
+def write_all(file: BinaryIO, data: bytes) -> None:
+    """Nothing is left in a buffer, where it would be lost, or written when the file is closed. Raises OSError, as on a full disk."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+@contextlib.contextmanager
+def kept_in(folder: Path, made_with: Mapping[str, object], nothing: Embeddings) -> Iterator[Rows]:
+    """The rows of a folder, which is made where there is none, and removed at the end where its rows are spent, or there are none.
+
+    Args:
+        folder: its name.
+        made_with: all that vectors depend on beside their inputs, as JSON has it.
+        nothing: the vectors of no inputs, for their types.
+
+    Raises:
+        UsageError: it is of another job, or another process is at work in it.
+        OSError: it cannot be written.
+    """
+    folder.mkdir(exist_ok=True)
+    names = [folder / name for name in FILES]
+    if strangers := sorted(path.name for path in folder.iterdir() if path not in names):
+        raise UsageError(f"{folder}: holds {strangers[0]}, which is not of a job; name another --out")
+    with names[1].open("a+b", buffering=0) as file, names[2].open("a+b", buffering=0) as notes:
+        lock(file, folder)
+        if file.seek(0, io.SEEK_END):
+            check(folder, made_with)
+        else:
+            names[0].write_text(json.dumps(made_with), encoding="utf-8")
+        rows = Rows(file, nothing, notes)
+        try:
+            yield rows
+        finally:
+            rows.spent |= not len(rows)
+            file.close()  # before it is removed, for Windows
+            notes.close()
+            if rows.spent:
+                remove(folder)
+
+
+def check(folder: Path, made_with: Mapping[str, object]) -> None:
+    """Raises UsageError where the rows of a folder were made with something else."""
+    try:
+        before = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+        other = [name for name, value in made_with.items() if before[name] != value]
+    except (OSError, ValueError, LookupError, TypeError):
+        other = ["version of this command"]
+    if other:
+        raise UsageError(
+            f"{folder}: holds vectors made with another {', '.join(other)}; remove it to begin anew, or name another --out"
+        )
+
+
+def lock(file: BinaryIO, folder: Path) -> None:
+    """Until the file is closed, for this process alone. Raises UsageError where another has it."""
+    if sys.platform == "win32":
+        return
+    import fcntl  # noqa: PLC0415 # there is none on Windows
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UsageError(f"{folder}: another process is at work in it; wait for it, or name another --out") from None
+    except OSError:
+        pass  # a file system without locks
+
+
+def remove(folder: Path) -> None:
+    """A folder of rows, and nothing that somebody else put there."""
+    for name in FILES:
+        (folder / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()

@@ -75,6 +75,22 @@ def test_what_can_never_be_embedded_fails_its_part_and_no_more(rope: Service, da
     assert outputs(data) == ["part 2.npz", "part 4.npz"]
 
 
+def test_another_try_goes_on_where_the_last_one_ended(rope: Service, data: Path) -> None:
+    """Where it ended for a line that can never be embedded, once that is mended."""
+    lines = [f"line {number}" for number in range(600)]  # more than one request has
+    (data / "in" / "part 0.txt").write_text("\n".join([*lines, "word " * 4000]), encoding="utf-8")
+    assert worker(data, 0, rope.target).returncode == 2
+    assert outputs(data) == ["part 0.npz.partial", "part 2.npz", "part 4.npz"]
+    (data / "in" / "part 0.txt").write_text("\n".join([*lines, "word"]), encoding="utf-8")
+    done = worker(data, 0, rope.target)
+    assert (done.returncode, "which has 512 of 601 texts" in done.stderr) == (0, True), done.stderr
+    assert outputs(data) == ["part 0.npz", "part 2.npz", "part 4.npz"]
+    left_out = worker(data, 1, rope.target, "--skip-bad")
+    assert left_out.returncode == 0, left_out.stderr
+    with np.load(data / "out" / "part 1.npz") as archive:
+        assert archive["lines"].tolist() == [1, 2]
+
+
 def test_what_the_service_failed_is_left_for_another_try(data: Path) -> None:
     """The command line ends with 1 where the service is away, after a minute of trying; here at once."""
     (data / "bin").mkdir()

@@ -40,7 +40,9 @@ class Client(Caller):
         target: "host:port", or a target of gRPC's with its scheme, as "dns:///name:port" or "unix:path". All addresses of the name
             are used in turn.
         model: name of the model; empty: the only one that the server has.
-        timeout: seconds that one method may take in all; None: as long as it needs.
+        timeout: seconds that one method may take in all; None: as long as it needs. A service that vanishes or freezes while a call
+            waits for it is then noticed after some six minutes; sooner with `options=[("grpc.keepalive_time_ms", 30_000)]`, for
+            Headlight's service lets clients ping every 10 s. What else may stand between may not, so that it is no default.
         tls: whether to use TLS, with gRPC's default certificate authorities. Any other argument of TLS implies it.
         credentials: use TLS with these instead.
         tls_ca: file of the authorities to trust instead, PEM.

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import itertools
 import math
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from weakref import WeakValueDictionary
 
 from headlight.errors import DeadlineExceeded
 from service.admission import SHORTEST_RETRY_SECONDS, Shed, Shortage
@@ -21,6 +24,7 @@ from service.config import Config
 
 READING = 16  # tokens that are only read (Tokenize, dry runs) for the price of one that is computed
 MOST_BUCKETS = 10_000  # of names that certificates bring, of which there may be any number
+OLDEST = 8  # clients that have not called for longest: among so many it is looked for whom to forget
 SLACK = 1e-6  # tokens, for the rounding of sums
 
 
@@ -40,7 +44,7 @@ class Charge:
 class Bucket:
     """What one client may still have computed. For the event loop's thread alone."""
 
-    __slots__ = ("_at", "_capacity", "_clock", "_level", "_rate")
+    __slots__ = ("__weakref__", "_at", "_capacity", "_clock", "_level", "_rate")
 
     def __init__(self, rate: float, capacity: float, clock: Callable[[], float]) -> None:
         """Full.
@@ -62,10 +66,6 @@ class Bucket:
         self._level = min(self._capacity, self._level + (now - self._at) * self._rate)
         self._at = now
         return self._level
-
-    @property
-    def is_full(self) -> bool:
-        return self.level >= self._capacity
 
     def look_ahead(self, tokens: float) -> None:
         """Refuse what would be refused.
@@ -103,7 +103,7 @@ class Bucket:
 
 
 class Quotas:
-    """A bucket for each client."""
+    """A bucket for each client: of those that have called last, and of those for whom something is being worked on."""
 
     def __init__(self, rate: float, burst_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         """Every bucket is full.
@@ -116,19 +116,32 @@ class Quotas:
         self._rate = rate
         self._capacity = rate * burst_seconds
         self._clock = clock
-        self._buckets: dict[str, Bucket] = {}
+        self._kept = OrderedDict[str, Bucket]()  # who has not called for longest comes first
+        self._alive = WeakValueDictionary[
+            str, Bucket
+        ]()  # and those that calls under way hold, of clients forgotten meanwhile
 
     def __len__(self) -> int:
-        return len(self._buckets)
+        return len(self._kept)
 
     def of(self, name: str) -> Bucket:
         """The bucket of a client."""
-        bucket = self._buckets.get(name)
+        bucket = self._kept.get(name)
+        if bucket is not None:
+            self._kept.move_to_end(name)
+            return bucket
+        bucket = self._alive.get(name)
         if bucket is None:
-            if len(self._buckets) >= MOST_BUCKETS:  # a full one says nothing that a new one would not
-                self._buckets = {known: each for known, each in self._buckets.items() if not each.is_full}
-            bucket = self._buckets[name] = Bucket(self._rate, self._capacity, self._clock)
+            bucket = self._alive[name] = Bucket(self._rate, self._capacity, self._clock)
+        while len(self._kept) >= MOST_BUCKETS:
+            del self._kept[self._least_missed()]
+        self._kept[name] = bucket
         return bucket
+
+    def _least_missed(self) -> str:
+        """Whose bucket has most in it: a full one says nothing that a new one would not, and after a while without calls it is full."""
+        oldest = itertools.islice(self._kept.items(), OLDEST)
+        return max(oldest, key=lambda each: each[1].level)[0]
 
 
 def quotas_of(config: Config) -> Quotas | None:

@@ -102,8 +102,8 @@ class ServedModel:
         arrived_ns = time.monotonic_ns()
         stage("tokenize")
         job = encode_job(request, self._interface)
-        if request.dry_run:
-            quota.look_ahead(0)
+        if request.dry_run or not job.selection.computes:  # only read, and never queued
+            quota.look_ahead(0)  # what reading costs may be owed, but no more while it is
         elif deadline < math.inf or quota.applies():
             # Tokenising is most of what a refusal costs.
             tokens = self._density.tokens(job.tokenize, self._interface.max_length)
@@ -236,7 +236,7 @@ class ServedModel:
         """
         stage("tokenize")
         job = tokenize_job(request, self._interface)
-        quota.look_ahead(0)  # what reading costs may be owed, but no more while it is
+        quota.look_ahead(0)
         read = 0
 
         def infos(left: threading.Event) -> Iterator[pb.TokenInfo]:

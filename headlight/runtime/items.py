@@ -43,6 +43,11 @@ class Selection:
         return not self.tokens and self.attention is None and self.hidden is None
 
     @property
+    def computes(self) -> bool:
+        """Whether a graph has to run: it need not to tell of the tokens alone."""
+        return self.pooled or not self.vectors_alone
+
+    @property
     def needs_tokens(self) -> bool:
         """Whether inputs must be tokenised with all that is known of their tokens."""
         skips = self.tokens and (self.rows.skip_special or self.rows.skip_prompt)

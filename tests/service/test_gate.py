@@ -110,6 +110,9 @@ async def test_all_that_computes_is_charged(serve: Serve, tokens: AuthTokens) ->
         await stub.Encode(request(text_of(16 * READING), outputs=only), **GOOD)
         await stub.GetModel(pb.GetModelRequest(), **GOOD)
         assert bucket.level == level - 48
+        bucket.spend(bucket.level - 1)
+        await stub.Encode(request(text_of(100), outputs=only), **GOOD)
+        assert bucket.level == 1 - 100 / READING, "what is only read may be owed"
 
 
 async def test_what_fails_is_not_charged(serve: Serve, tokens: AuthTokens) -> None:

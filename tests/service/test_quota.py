@@ -115,7 +115,9 @@ def test_whoever_waits_as_told_is_let_in(steps: list[tuple[int, int, str]], rate
             pass
 
 
-def test_clients_do_not_share_and_idle_ones_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_do_not_share_and_of_those_that_are_idle_the_fullest_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "MOST_BUCKETS", 3)
     clock = Clock()
     quotas = Quotas(10, 10, clock)
@@ -124,8 +126,30 @@ def test_clients_do_not_share_and_idle_ones_are_forgotten(monkeypatch: pytest.Mo
     assert (quotas.of("a").level, quotas.of("b").level, quotas.of("c").level) == (0, 50, 100)
     clock.now += 5
     quotas.of("d")
-    assert len(quotas) == 2, "a, which is not full yet, and d"
-    assert quotas.of("a").level == 50
+    assert len(quotas) == 3
+    assert (quotas.of("a").level, quotas.of("d").level) == (50, 100)
+
+
+def test_however_many_clients_owe_something_no_more_of_them_are_kept_than_allowed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MOST_BUCKETS", 20)
+    quotas = Quotas(10, 10, Clock())
+    for number in range(100):
+        quotas.of(f"client {number}").spend(number)
+        quotas.of("regular").spend(1)
+    assert len(quotas) == 20
+    assert quotas.of("regular").level == 0, "who calls is not forgotten for others"
+
+
+def test_a_client_with_a_call_under_way_has_one_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_BUCKETS", 2)
+    quotas = Quotas(10, 10, Clock())
+    of_the_call = quotas.of("a")
+    for number in range(10):
+        quotas.of(f"client {number}").spend(10)
+    assert quotas.of("a") is of_the_call
+    assert len(quotas) == 2
 
 
 async def test_a_task_and_those_that_it_starts_have_one_account_and_others_none() -> None:

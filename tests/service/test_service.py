@@ -155,10 +155,12 @@ async def test_what_the_queue_would_not_come_to_in_time_is_refused_before_it_is_
         assert (await stream.read()).error.code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
         late.dry_run = True  # waits for nothing
         assert (await service.stub.Encode(late, timeout=60)).data_bytes > 0
+        only = request(pb.Input(text="read"), outputs=pb.Outputs(token_info=pb.TokenInfoOutput()))
+        assert len((await service.stub.Encode(only, timeout=60)).items) == 1
         service.engine.gate.set()
         await first
     assert runtime.tokenizer is not None
-    assert runtime.tokenizer.texts == ["one", "late"]
+    assert runtime.tokenizer.texts == ["one", "late", "read"]
 
 
 async def test_of_a_long_text_it_is_known_before_it_is_tokenised_that_it_would_be_late(serve: Serve) -> None:

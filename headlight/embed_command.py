@@ -96,17 +96,16 @@ def run_embed(arguments: argparse.Namespace) -> None:
         encoder = Encoder(client, spec, reading(arguments), arguments.skip_bad)
         model = patience.persist(client.model)
         check_kind(arguments, model)
-        ref = model.ref
         nothing = client.encode_with_info([], spec, **reading(arguments))
         folder = partial_folder(arguments.out) if listed and arguments.out is not None else None
         with rows_in(folder, made_with(arguments, nothing), nothing, texts, arguments.skip_bad) as rows:
             try:
                 progress.begin(len(rows))
-                fill(rows, texts, inputs.problems, encoder, ref, patience, progress.tell)
+                fill(rows, texts, inputs.problems, encoder, model, patience, progress.tell)
             finally:
                 progress.clear()
             tell_left_out(rows, inputs)
-            write(rows, Beside(ref, arguments.skip_bad, inputs.ids), arguments, folder)
+            write(rows, Beside(model.ref, arguments.skip_bad, inputs.ids), arguments, folder)
 
 
 def check_kind(arguments: argparse.Namespace, model: ModelDescription) -> None:
@@ -114,7 +113,7 @@ def check_kind(arguments: argparse.Namespace, model: ModelDescription) -> None:
     kind, remedy = (
         ("ids", "leave out --token-ids") if arguments.token_ids else ("text", "give token ids, by --token-ids")
     )
-    if kind not in model.accepts:
+    if model.accepts and kind not in model.accepts:
         raise UsageError(f"{model.name} takes {' or '.join(model.accepts)}, and no {kind}; {remedy}")
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from headlight.client import Client
 from headlight.convert import Input, Reading
+from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings
 from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, MixedWeights, Overloaded, Unavailable
 from headlight.results import ModelRef
@@ -132,7 +133,7 @@ def fill(
     inputs: Sequence[Input],
     problems: Mapping[int, str],
     encoder: Encoder,
-    ref: ModelRef,
+    model: ModelDescription,
     patience: Patience,
     tell: Callable[[int], None],
 ) -> None:
@@ -143,7 +144,7 @@ def fill(
         inputs: all.
         problems: by place, what is known to be wrong.
         encoder: encodes them; its client is closed where this does not come to its end.
-        ref: the weights that all must come from.
+        model: whose weights all must come from.
         patience: with a service that is away.
         tell: takes the number of rows each time that it grows.
 
@@ -151,7 +152,7 @@ def fill(
         HeadlightError: what the client raises; what came before it is among the rows.
         OSError: rows cannot be written.
     """
-    size = encoder.client.model().limits.max_items or BLOCK
+    size = model.limits.max_items or BLOCK
     blocks = iter([range(first, min(first + size, len(inputs))) for first in range(len(rows), len(inputs), size)])
     pool = ThreadPoolExecutor(BLOCKS_AT_ONCE)
 
@@ -172,8 +173,8 @@ def fill(
                 pending.appendleft(begin(block))
                 continue
             patience.reset()
-            if done.found is not None and not done.found.model.compares_with(ref):
-                raise changed(ref, done.found.model)
+            if done.found is not None and not done.found.model.compares_with(model.ref):
+                raise changed(model.ref, done.found.model)
             rows.append(inputs[block.start : block.stop], done.found, done.skipped)
             tell(len(rows))
             pending.extend(map(begin, itertools.islice(blocks, 1)))

@@ -11,6 +11,7 @@ import numpy as np
 
 from headlight.errors import BundleError, DeviceFull
 from headlight.pb import headlight_pb2 as pb
+from headlight.priority import Priority
 from headlight.runtime import EncodeItem, Manifest, Runtime, Selection
 from headlight.runtime.gpu import Gpu
 from headlight.runtime.items import everything
@@ -128,7 +129,6 @@ def assemble(
     manifest = runtime.bundle.manifest
     own = metrics.of(manifest.name)
     told = limits(config, manifest)
-    admission = make_admission(config, told, runtime.workers.streams)
     batcher = Batcher(
         {manifest.name: Engine(runtime.engine.run, runtime.probe, runtime.engine.wide_roles)},
         budgets(manifest.name, runtime.roles, config),
@@ -139,6 +139,7 @@ def assemble(
         on_cancel=lambda lane, stage: own.cancelled[stage].inc(),
         tracing=None if tracing is None else tracing.batches(model_ref(runtime)),
     )
+    admission = make_admission(config, told, runtime.workers.streams, batcher.begins_at_once)
     metrics.serve(
         model=manifest.name,
         version=manifest.version,
@@ -160,7 +161,9 @@ def assemble(
     return model, batcher
 
 
-def make_admission(config: Config, told: pb.Limits, streams: int) -> Admission:
+def make_admission(
+    config: Config, told: pb.Limits, streams: int, begins_at_once: Callable[[Priority], bool] = lambda _: False
+) -> Admission:
     """The permits that the options allow."""
     # Bulk may fill the queue but for a part; one request of the largest size must be served where the queue is empty.
     bulk = max(config.max_queue_tokens - config.max_queue_tokens // RESERVE, config.max_request_tokens)
@@ -170,6 +173,7 @@ def make_admission(config: Config, told: pb.Limits, streams: int) -> Admission:
         max_request_bytes=config.max_queue_bytes,
         max_output_bytes=_of_all(config, told.max_stream_output_bytes),
         streams=streams,
+        begins_at_once=begins_at_once,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Callable
 
 from headlight.errors import DeadlineExceeded, Overloaded
 from headlight.priority import Priority
@@ -79,6 +80,7 @@ class Admission:
         max_output_bytes: int,
         max_bulk_tokens: int | None = None,
         streams: int = 1,
+        begins_at_once: Callable[[Priority], bool] = lambda _: False,
     ) -> None:
         """Nothing is admitted yet.
 
@@ -88,7 +90,9 @@ class Admission:
             max_output_bytes: bytes of all results at once.
             max_bulk_tokens: of `max_tokens`, how many bulk may have; None: all.
             streams: batches that share the CPUs without slowing one another.
+            begins_at_once: whether a request of this priority would wait for nothing, though others may be running beside it.
         """
+        self._begins_at_once = begins_at_once
         self.requests, self.tokens, self.outputs = Pool(max_request_bytes), Pool(max_tokens), Pool(max_output_bytes)
         self.bulk = Pool(max_tokens if max_bulk_tokens is None else max_bulk_tokens, self.tokens)
         self.outlook = Outlook(streams)
@@ -152,10 +156,13 @@ class Admission:
         """
         if patience_seconds <= 0:
             raise DeadlineExceeded("the deadline has passed before the work was queued")
-        # Where nothing waits, nothing is refused: then it runs at once, and the rate is learnt, whatever was thought of it before.
+        # What runs at once is not refused, but tried, and the rate learnt, whatever was thought of it before. What runs already may be
+        # for callers who have left, and half done: nothing here knows.
+        if self._begins_at_once(priority):
+            return
         wait = self.outlook.latest(self.expect(tokens, priority), priority)
         if wait > patience_seconds:
-            late = f"the queue may take {wait:.2f} s, and the deadline is in {patience_seconds:.2f} s"
+            late = f"behind what is queued and running this may take {wait:.2f} s, and the deadline is in {patience_seconds:.2f} s"
             raise self._shed(late, Shortage.DEADLINE, _bounded(wait - patience_seconds))
 
     def expect(self, tokens: int, priority: Priority = "interactive") -> Expected:

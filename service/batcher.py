@@ -94,6 +94,12 @@ class Batcher:
         self._waiting: set[Group] = set()
         self._closed = False
 
+    def begins_at_once(self, priority: Priority) -> bool:
+        """Whether a request that came now would be begun now: nothing waits that goes first, and a stream is idle."""
+        if self._lanes.waiting("interactive") or not self._streams.idle(priority):
+            return False
+        return priority == "interactive" or not (self._lanes.waiting("bulk") or self._streams.hold_bulk)
+
     async def submit(
         self,
         permit: Permit,

@@ -11,6 +11,7 @@ import numpy as np
 
 from headlight.errors import BundleError, DeviceFull
 from headlight.pb import headlight_pb2 as pb
+from headlight.priority import Priority
 from headlight.runtime import EncodeItem, Manifest, Runtime, Selection
 from headlight.runtime.engine import Engine as RuntimeEngine
 from headlight.runtime.gpu import Gpu
@@ -130,7 +131,6 @@ def assemble(
     manifest = runtime.bundle.manifest
     own = metrics.of(manifest.name)
     told = limits(config, manifest)
-    admission = make_admission(config, told, runtime.workers.streams)
     batcher = Batcher(
         {manifest.name: Engine(runtime.engine.run, runtime.probe, runtime.engine.wide_roles)},
         budgets(manifest.name, runtime.roles, config),
@@ -142,6 +142,7 @@ def assemble(
         tracing=None if tracing is None else tracing.batches(model_ref(runtime)),
         worked=None if runtime.provider == "cuda" else processors,
     )
+    admission = make_admission(config, told, runtime.workers.streams, batcher.begins_at_once)
     metrics.serve(
         model=manifest.name,
         version=manifest.version,
@@ -163,7 +164,9 @@ def assemble(
     return model, batcher
 
 
-def make_admission(config: Config, told: pb.Limits, streams: int) -> Admission:
+def make_admission(
+    config: Config, told: pb.Limits, streams: int, begins_at_once: Callable[[Priority], bool] = lambda _: False
+) -> Admission:
     """The permits that the options allow."""
     # Bulk may fill the queue but for a part; one request of the largest size must be served where the queue is empty.
     bulk = max(config.max_queue_tokens - config.max_queue_tokens // RESERVE, config.max_request_tokens)
@@ -173,6 +176,7 @@ def make_admission(config: Config, told: pb.Limits, streams: int) -> Admission:
         max_request_bytes=config.max_queue_bytes,
         max_output_bytes=_of_all(config, told.max_stream_output_bytes),
         streams=streams,
+        begins_at_once=begins_at_once,
     )
 
 

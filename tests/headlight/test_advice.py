@@ -87,7 +87,7 @@ def test_a_queue_of_ones_own_is_waited_for_with_a_longer_timeout(
     target: str, servicer: FakeServicer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Where there is a timeout. Without one, the client itself waits as long as it takes."""
-    late = "the queue may take 15.68 s, and the deadline is in 1.88 s; wait, or ask another replica"
+    late = "behind what is queued and running this may take 15.68 s, and the deadline is in 1.88 s; wait, or ask another replica"
     refusal = Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, late, (("grpc-retry-pushback-ms", "13799"),))
     servicer.refusals.append(refusal)
     expected = f"headlight: {late}; give more time by --timeout, or try again in 13.799 s\n"

@@ -174,7 +174,7 @@ async def test_of_a_long_text_it_is_known_before_it_is_tokenised_that_it_would_b
         outlook.worked_off(tokens=10**6, seconds=10**6)
         long = request(pb.Input(text="a word " * 30), truncation=pb.TRUNCATION_CUT_END)
         error = await refused(service.stub.Encode(long, timeout=30), grpc.StatusCode.RESOURCE_EXHAUSTED)
-        assert "the queue may take" in (error.details() or "")
+        assert "behind what is queued and running this may take" in (error.details() or "")
         service.engine.gate.set()
         await first
     assert runtime.tokenizer is not None

@@ -82,6 +82,22 @@ async def test_a_wait_beyond_the_deadline_is_refused_at_once_and_never_queued(se
         assert len(service.engine.batches) == 2
 
 
+async def test_what_would_run_at_once_is_tried_whatever_is_thought_of_the_rate(serve: Serve) -> None:
+    async with serve(streams=2) as service:
+        service.engine.gate.clear()
+        first = asyncio.ensure_future(service.stub.Encode(request(text_of(300))))
+        await service.started()
+        service.models.get("")._admission.outlook.worked_off(tokens=1, seconds=1e3)  # under a load that is gone
+        second = asyncio.ensure_future(service.stub.Encode(request(), timeout=60))
+        await service.started()
+        error = await refused(service.stub.Encode(request(), timeout=60), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        assert details_of(error)["ErrorInfo"].reason == "WAIT_BEYOND_DEADLINE", "no stream is idle"
+        bulk = service.stub.Encode(request(priority=pb.PRIORITY_BULK), timeout=60)
+        await refused(bulk, grpc.StatusCode.RESOURCE_EXHAUSTED)
+        service.engine.gate.set()
+        await asyncio.gather(first, second)
+
+
 ATTENTION = pb.Outputs(attention=pb.AttentionOutput())
 
 

@@ -15,12 +15,13 @@ from export.families.source import Config
 from export.folder import Refused, read_config, read_tensors
 from export.sentence import MODULES, Recipe, read_recipe
 from export.tokenization import tokenizer_json
-from model.checkpoint import CONFIG, ENCODER_PREFIX, TOKENIZER, WEIGHTS, load_checkpoint
+from model.checkpoint import CONFIG, ENCODER_PREFIX, TOKENIZER, WEIGHTS, load_checkpoint, printable
 from model.config import Dense, EncoderConfig
 from model.encoder import Encoder
 from model.pooling import POOLING
 
 OURS = "headlight"  # as a family
+MOST_TOLD = 10  # modules, by their names
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -102,8 +103,10 @@ def _read_own(folder: Path) -> Origin:
 
 def _about(pooling: str, said: str, left: Iterable[str]) -> str:
     """See Origin.about. Weights are told by the modules that they are of."""
-    modules = ", ".join(sorted({name.rpartition(".")[0] or name for name in left}))
-    dropped = f"weights left out, which vectors do not need: {modules}" if modules else "no weight is left out"
+    modules = sorted({name.rpartition(".")[0] or name for name in left})
+    some = ", ".join(printable(name) for name in modules[:MOST_TOLD])
+    more = f" (and {len(modules) - MOST_TOLD} more)" if modules[MOST_TOLD:] else ""
+    dropped = f"weights left out, which vectors do not need: {some}{more}" if modules else "no weight is left out"
     return f"pooling: {pooling} ({said}); {dropped}"
 
 

@@ -109,7 +109,7 @@ class AttentionSpec:
         queries, keys: the tokens that stay as rows and as columns.
         unit: "word" or "span" groups the tokens chosen: columns are summed, rows averaged (Clark et al. 2019).
         spans: the groups of unit "span".
-        top_k: keep this many of each row's largest entries, and where they were.
+        top_k: keep this many of each row's largest entries, and where they were. Of equal ones any come; of weights of 0 the first.
         dtype: of the numbers. uint8 comes with a scale for each row.
         scores: before the softmax; -inf where a query does not see a key.
         drop_special: as if special tokens were not there: neither rows nor columns, and rows made to sum to 1 again.

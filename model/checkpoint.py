@@ -68,13 +68,13 @@ def _check_fit(file: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Ten
             f"{file}: no name begins with {ENCODER_PREFIX!r}; put it before that of each weight of the encoder"
         )
     shapes = [
-        f"{name} has the shape {list(found[name].shape)}, which {CONFIG} makes {list(tensor.shape)}"
+        f"{printable(name)} has the shape {list(found[name].shape)}, which {CONFIG} makes {list(tensor.shape)}"
         for name, tensor in wanted.items()
         if name in found and found[name].shape != tensor.shape
     ]
     problems = (
-        [f"{name} is missing" for name in wanted if name not in found],
-        [f"{name} is nothing that the model has" for name in found if name not in wanted],
+        [f"{printable(name)} is missing" for name in wanted if name not in found],
+        [f"{printable(name)} is nothing that the model has" for name in found if name not in wanted],
         shapes,
     )
     told = [
@@ -82,6 +82,11 @@ def _check_fit(file: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Ten
     ]
     if told:
         raise ValueError(f"{file} does not fit {CONFIG}: {'; '.join(told)}")
+
+
+def printable(name: str) -> str:
+    """The name of a weight as a message may hold it: a file chooses it."""
+    return ascii(name)[1:-1][:100]
 
 
 def load_tensors(folder: Path, prefix: str) -> dict[str, Tensor]:
@@ -105,6 +110,6 @@ def as_float32(file: Path, name: str, tensor: Tensor) -> Tensor:
     tensor = tensor.to(torch.float32)
     if not tensor.isfinite().all():
         raise ValueError(
-            f"{file}: {name} holds NaN or infinity; the training diverged or the file is damaged, take another"
+            f"{file}: {printable(name)} holds NaN or infinity; the training diverged or the file is damaged, take another"
         )
     return tensor

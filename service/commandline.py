@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 from service.parsing import Address
 
 PREFIX = "HEADLIGHT_"
-# The clients' own, which may stand in the environment of a whole machine; HEADLIGHT_TLS_CA is an option, too.
-CLIENT_VARIABLES = frozenset(f"{PREFIX}{name}" for name in ("TARGET", "TOKEN", "TOKEN_FILE", "TLS_CA"))
+# The clients' own, which may stand in the environment of a whole machine.
+CLIENT_VARIABLES = frozenset(f"{PREFIX}{name}" for name in ("TARGET", "TOKEN", "TOKEN_FILE"))
 # What Kubernetes tells each pod of Services named headlight or headlight-something, unless `enableServiceLinks` is false.
 OF_KUBERNETES = re.compile(
     PREFIX + r"([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"

@@ -32,7 +32,9 @@ class Stopwatch:
         return Begun(self._clock(), 0.0 if self._worked is None else self._worked(), running)
 
     def effort(self, begun: Begun, done: float, running: int) -> float:
-        """Seconds that a batch would have taken with its threads never waiting for a processor; at most those that it took.
+        """Seconds that a batch would have taken with its thread never waiting for a processor; at most those that it took.
+
+        Of several threads it is the sum of theirs: rather too much, for how well they go together nobody knows.
 
         Measured by what it took, bulk batches on a busy machine would shrink to single texts: each waits for its turn as long as a
         large one, which shows no more than that it is to be smaller still.

@@ -35,7 +35,7 @@ UNDECODABLE = "the message cannot be decoded; is the client built from this serv
 NO_MESSAGE = "the call ended without a message; send one"
 OURS = "/headlight."
 ABORT_SECONDS = 1.0
-TRANSIT_SECONDS = 0.05  # that a call may have been on its way
+TRANSIT_SECONDS = 0.05  # that a call may have been on its way; of a short one less
 
 
 class _Series:
@@ -185,14 +185,14 @@ class _Guard:
             when_sent(functools.partial(self._answered, context, spans))
             return answer
         except asyncio.CancelledError:
-            code = _cancelled(context)
+            code = _cancelled(context, time.perf_counter() - started)
             gone(code, context)
             raise
         except grpc.aio.AbortError:
             code = context.code()
             raise
         except grpc.aio.BaseError:  # the caller has gone while we wrote
-            code = _cancelled(context)
+            code = _cancelled(context, time.perf_counter() - started)
             gone(code, context)
             raise
         except Exception as error:
@@ -247,9 +247,9 @@ async def _send(behaviour: Any, request: Any, context: Context) -> None:
         await context.write(response)
 
 
-def _cancelled(context: Context) -> grpc.StatusCode:
-    """Why a call was cancelled: its deadline, which passes for its caller a little before it does here, or its caller's choice."""
-    late = deadline_of(context) <= time.monotonic() + TRANSIT_SECONDS
+def _cancelled(context: Context, seconds: float) -> grpc.StatusCode:
+    """Why a call that lasted so long was cancelled: by its deadline, which passes for its caller a little sooner, or by choice."""
+    late = deadline_of(context) <= time.monotonic() + min(TRANSIT_SECONDS, seconds / 3)
     return grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED
 
 

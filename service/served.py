@@ -127,7 +127,7 @@ class ServedModel:
             raise
         response.timings.tokenize_ns = time.monotonic_ns() - arrived_ns
         self._density.learn(job.tokenize, inputs)
-        if request.dry_run:
+        if request.dry_run or not job.selection.computes:  # else it is charged with what it makes compute
             quota.has_read(sum(len(item.ids) for item in items))
         sizes = output_bytes(items, self._architecture)
         data_bytes = response.data_bytes = sum(sizes.values())
@@ -173,7 +173,6 @@ class ServedModel:
         """
         metrics, timings = self._metrics, prepared.header.timings
         if not prepared.data_bytes:  # token_info alone
-            quota.has_read(sum(len(item.ids) for item in prepared.items))
             stage("reply")
             return [ItemResult() for _ in prepared.items]
         results, timings.queue_ns, timings.infer_ns = await self.run(prepared.items, deadline, held, prepared.priority)

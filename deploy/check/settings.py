@@ -9,11 +9,10 @@ from pathlib import PurePosixPath
 
 from deploy.check import manifests as look
 from deploy.check.manifests import Manifest
-from service.commandline import PREFIX, ConfigError
+from service.commandline import CLIENT_VARIABLES, PREFIX, ConfigError
 from service.config import Config
 from service.metrics import GAUGES
 
-CLIENT_VARIABLES = {"HEADLIGHT_TARGET", "HEADLIGHT_TOKEN_FILE"}  # of the command line `headlight`
 SECRET = re.compile(r"(?i)(password|passwd|secret|private|api.?key|token|credential)")
 METRIC = re.compile(r"\bheadlight_\w+")
 NAMESPACE = re.compile(r'namespace="([^"]*)"')

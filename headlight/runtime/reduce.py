@@ -58,7 +58,11 @@ def _results(choice: Choice, places: Places, source: Source, maps: Maps) -> Iter
             yield statistics(layer, places), None
             continue
         found = _grouped_keys(_grouped_queries(choice, places, source, layer), places.keys)
-        yield (found, None) if spec.top_k is None else largest(found, spec.top_k)
+        if spec.top_k is None:
+            yield found, None
+            continue
+        entries, keys = largest(found, spec.top_k)
+        yield entries, keys if spec.scores else settled(entries, keys)
 
 
 def _layers(choice: Choice, places: Places, source: Source, maps: Maps) -> Iterator[Floats]:

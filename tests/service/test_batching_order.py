@@ -95,6 +95,21 @@ async def test_bulk_that_waits_for_processors_is_not_cut_into_single_texts() -> 
     assert all(report.seconds > 0.2 for report in setup.reports), "what is reported is what it took"
 
 
+async def test_batches_beside_each_other_share_what_was_worked() -> None:
+    async with running(streams=2, tokens=10**6, bulk_seconds=1.0) as setup:
+        setup.engine.gate.clear()
+        tasks = [asyncio.create_task(setup.submit(*[item(4) for _ in range(40)], priority="bulk"))]
+        await setup.started()
+        await setup.started()  # one item each, for nothing is known yet
+        setup.worked.now += 0.19
+        setup.clock.now += 10
+        setup.engine.gate.set()
+        await asyncio.gather(*tasks)
+    assert [len(batch) for batch in setup.engine.batches[:3]] == [1, 1, 10], (
+        "4 tokens are a little less than a tenth of a second"
+    )
+
+
 WIDE: dict[str, Any] = {"tokens": 4, "wide_roles": frozenset({"embed"})}
 
 

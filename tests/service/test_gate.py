@@ -115,6 +115,18 @@ async def test_all_that_computes_is_charged(serve: Serve, tokens: AuthTokens) ->
         assert bucket.level == 1 - 100 / READING, "what is only read may be owed"
 
 
+async def test_what_is_read_is_charged_though_its_tokens_are_too_many_to_be_told(
+    serve: Serve, tokens: AuthTokens
+) -> None:
+    quotas = Quotas(10, 100, Clock())
+    bucket = quotas.of("search")
+    only = pb.Outputs(token_info=pb.TokenInfoOutput())
+    many = request(*[text_of(READING * 10)] * 10, outputs=only)
+    async with serve(gate=Gate(tokens, quotas), max_request_tokens=10_000, max_unary_response_bytes=2048) as service:
+        await refused(service.stub.Encode(many, **GOOD), grpc.StatusCode.INVALID_ARGUMENT)
+        assert bucket.level == 1000 - 100
+
+
 async def test_what_fails_is_not_charged(serve: Serve, tokens: AuthTokens) -> None:
     quotas = Quotas(10, 10, Clock())
     async with serve(gate=Gate(tokens, quotas), max_queue_tokens=20000) as service:

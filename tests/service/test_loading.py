@@ -13,7 +13,9 @@ import pytest
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import Runtime, providers
 from service import loading
+from service.admission import largest_output
 from service.config import Config
+from service.effort import processors
 from service.loading import assemble, limits, make_admission
 from service.metrics import Metrics
 from service.threads import Threads
@@ -86,3 +88,19 @@ async def test_a_lone_text_that_borrows_the_graph_of_attention_is_counted_there(
     assert metrics.registry.get_sample_value("headlight_attend_runs_total", labels) == 1
     sent = metrics.registry.get_sample_value("headlight_output_bytes_total", labels | {"output": "attention"})
     assert sent == 0
+
+
+@pytest.mark.parametrize(("provider", "worked"), [("cpu", processors), ("openvino", processors), ("cuda", None)])
+async def test_bulk_is_measured_by_what_processors_do_where_they_compute(
+    provider: str, worked: object, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "provider", provider)
+    _, batcher = assemble(runtime, Config(bundle=Path("b")), Metrics(), Threads(1, "tokenize"))
+    assert batcher._stopwatch._worked is worked
+
+
+async def test_what_a_dry_run_tells_is_never_too_large_to_be_held(runtime: Runtime) -> None:
+    model, _ = assemble(runtime, Config(bundle=Path("b")), Metrics(), Threads(1, "tokenize"))
+    pool = model._admission.outputs
+    with model.hold_info(1 << 40):
+        assert pool.held == largest_output(pool.limit)

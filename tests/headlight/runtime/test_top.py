@@ -63,3 +63,12 @@ def test_the_keys_of_a_text_do_not_depend_on_its_batch(provider: str, make_bundl
             set(range(query + 1)) for query in range(few)
         ]
         assert keys(alone).max() < short
+
+
+def test_a_text_of_fewer_tokens_than_asked_for_has_its_zeros_in_order(make_bundle: Callable[[str], Path]) -> None:
+    runtime = Runtime(make_bundle("causal"), provider="cpu", threads=1)
+    [found] = runtime.encode([range(5, 35)], attention=AttentionSpec(top_k=100))
+    assert found.indices is not None
+    for query, row in enumerate(found.indices[0, 0]):
+        assert set(row[: query + 1]) == set(range(query + 1))
+        np.testing.assert_array_equal(row[query + 1 :], np.arange(query + 1, 30))

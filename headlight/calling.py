@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterator
 from types import TracebackType
@@ -47,6 +46,11 @@ class Caller(ClientBase[grpc.Channel]):
         for channel in self._end():
             channel.close()
 
+    def _pause(self, seconds: float) -> None:
+        """Wait before something is sent again; not for longer than the client is open."""
+        if seconds:
+            self._closed.wait(seconds)
+
     def _describe(self, deadline: float | None) -> ModelDescription:
         description = self._description  # which another thread may forget at any time
         if description is None:
@@ -58,7 +62,7 @@ class Caller(ClientBase[grpc.Channel]):
         """The response of one unary call, which is sent again when the server says."""
         retries = Retries(deadline, Overloaded)
         while True:
-            time.sleep(retries.pause())
+            self._pause(retries.pause())
             with retries, self._errors():
                 return method(request, timeout=self._left(deadline))
 
@@ -75,7 +79,7 @@ class Caller(ClientBase[grpc.Channel]):
                 work.receive(part, response_of(call))
                 retries.reset()
                 return
-            time.sleep(retries.pause())
+            self._pause(retries.pause())
             pending.appendleft((part, request, start(request)))
 
         try:
@@ -93,7 +97,7 @@ class Caller(ClientBase[grpc.Channel]):
     def _stream(self, work: stream.Streamed[ResultT], deadline: float | None) -> list[ResultT]:
         retries = Retries(deadline, Overloaded, Unavailable)
         while work.unanswered:
-            time.sleep(retries.pause())
+            self._pause(retries.pause())
             call = self._stub.EncodeStream(work.requests(), timeout=self._left(deadline))
             try:
                 with retries, self._errors():
@@ -108,7 +112,7 @@ class Caller(ClientBase[grpc.Channel]):
     def _pieces(self, pieces: Pieces, deadline: float | None) -> Iterator[AttentionPiece]:
         retries = Retries(deadline, Overloaded, Unavailable)
         while True:
-            time.sleep(retries.pause(last=pieces.begun))
+            self._pause(retries.pause(last=pieces.begun))
             call = self._stub.EncodeStream(iter([pieces.request]), timeout=self._left(deadline))
             try:
                 with retries, self._errors():

@@ -6,6 +6,7 @@ import abc
 import contextlib
 import json
 import random
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
@@ -174,7 +175,7 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         else:
             channel = Renewing(asked, lambda found: self._open(target, found, wanted), self._discard)
         self._channel: ChannelT | Renewing = channel
-        self._closed = False
+        self._closed = threading.Event()
         self._stub = HeadlightServiceStub(channel)
         self._model = model
         self._timeout = timeout
@@ -191,7 +192,7 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
 
     def _end(self) -> list[ChannelT]:
         """Begin no more calls. Returns the channels to close."""
-        self._closed = True
+        self._closed.set()
         return self._channel.end() if isinstance(self._channel, Renewing) else [self._channel]
 
     @contextlib.contextmanager
@@ -217,7 +218,7 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
             DeadlineExceeded: there are none: gRPC would still let a quick call through.
             ValueError: the client is closed.
         """
-        if self._closed:
+        if self._closed.is_set():
             raise ValueError(CLOSED)
         if deadline is None:
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import signal
 import threading
 import time
@@ -11,8 +12,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import FrameType
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
+from headlight.channel import MOST_SECONDS
 from headlight.client import Client
 from headlight.convert import Input, Reading
 from headlight.description import ModelDescription
@@ -40,6 +42,9 @@ class Block(NamedTuple):
     skipped: dict[int, str]
 
 
+Begun: TypeAlias = "tuple[range, Future[Block]]"
+
+
 class Patience:
     """How long a service that is away, or has too much to do, is waited for.
 
@@ -62,7 +67,7 @@ class Patience:
     @property
     def left(self) -> float | None:
         """Seconds until all must be done."""
-        return None if self._end is None else max(0.0, self._end - time.monotonic())
+        return None if self._end is None else min(MOST_SECONDS, max(0.0, self._end - time.monotonic()))
 
     def wait(self, error: HeadlightError) -> None:
         """Let some time pass. Raises HeadlightError, `error` itself, where that cannot help or was done for long enough."""
@@ -111,21 +116,18 @@ class Encoder(NamedTuple):
         Raises:
             HeadlightError: what the client raises.
         """
-        skipped = dict(skipped)
-        while good := [at for at in range(len(inputs)) if at not in skipped]:
-            try:
-                found = self.client.encode_with_info([inputs[at] for at in good], self.spec, **self.reading)
-            except InvalidInput as error:
-                index = INPUT_INDEX.search(error.field)
-                if index is None:
-                    raise
-                at = good[int(index[0])]
-                if not self.skip:
-                    raise InvalidInput(INPUT_INDEX.sub(str(first + at), error.field), error.problem) from None
-                skipped[at] = error.problem
-            else:
-                return Block(found, skipped)
-        return Block(None, skipped)
+        good = [at for at in range(len(inputs)) if at not in skipped]
+        if not good:
+            return Block(None, dict(skipped))
+        try:
+            found = self.client.encode_with_info([inputs[at] for at in good], self.spec, **self.reading)
+        except InvalidInput as error:
+            index = INPUT_INDEX.search(error.field)
+            if index is None:
+                raise
+            place = first + good[int(index[0])]
+            raise InvalidInput(INPUT_INDEX.sub(str(place), error.field), error.problem) from None
+        return Block(found, dict(skipped))
 
 
 def fill(
@@ -152,11 +154,13 @@ def fill(
         HeadlightError: what the client raises; what came before it is among the rows.
         OSError: rows cannot be written.
     """
-    size = model.limits.max_items or BLOCK
+    # A short list, too, is asked for in as many requests at once as there may be.
+    missing = len(inputs) - len(rows)
+    size = max(1, min(model.limits.max_items or BLOCK, math.ceil(missing / BLOCKS_AT_ONCE)))
     blocks = iter([range(first, min(first + size, len(inputs))) for first in range(len(rows), len(inputs), size)])
-    pool = ThreadPoolExecutor(BLOCKS_AT_ONCE)
+    problems, pool = dict(problems), ThreadPoolExecutor(BLOCKS_AT_ONCE)
 
-    def begin(block: range) -> tuple[range, Future[Block]]:
+    def begin(block: range) -> Begun:
         known = {at - block.start: problems[at] for at in block if at in problems}
         return block, pool.submit(encoder.encode, block.start, inputs[block.start : block.stop], known)
 
@@ -170,7 +174,12 @@ def fill(
                 raise DeadlineExceeded("the client's timeout passed") from None
             except (Unavailable, Overloaded) as error:
                 patience.wait(error)
-                pending.appendleft(begin(block))
+                # What failed beside it failed of the same, and is not to be waited for once more.
+                pending = deque(begin(each[0]) if is_away(each[1]) else each for each in [(block, future), *pending])
+                continue
+            except InvalidInput as error:
+                patience.reset()
+                pending.extendleft(map(begin, reversed(parts_around(block, error, problems, encoder.skip))))
                 continue
             patience.reset()
             if done.found is not None and not done.found.model.compares_with(model.ref):
@@ -179,10 +188,36 @@ def fill(
             tell(len(rows))
             pending.extend(map(begin, itertools.islice(blocks, 1)))
     except BaseException:
-        encoder.client.close()  # ends what is in flight, for which the pool would wait
+        with undisturbed():
+            encoder.client.close()  # ends what is in flight, for which the pool would wait
+            pool.shutdown(cancel_futures=True)
         raise
-    finally:
-        pool.shutdown(cancel_futures=True)
+    pool.shutdown()
+
+
+def is_away(future: Future[Block]) -> bool:
+    """Whether a block has failed as its service was away, or had too much to do."""
+    return future.done() and isinstance(future.exception(), (Unavailable, Overloaded))
+
+
+def parts_around(block: range, error: InvalidInput, problems: dict[int, str], skip: bool) -> list[range]:
+    """A block in two, from an input that was refused: what stands before it is good, and is not asked for with others again.
+
+    Args:
+        block: places in the whole list.
+        error: names the place of one of them.
+        problems: gets what is wrong with it.
+        skip: whether it may be left out.
+
+    Raises:
+        InvalidInput: the error itself, where it may not, or names none.
+    """
+    index = INPUT_INDEX.search(error.field)
+    if not skip or index is None:
+        raise error
+    place = int(index[0])
+    problems[place] = error.problem
+    return [part for part in (range(block.start, place), range(place, block.stop)) if part]
 
 
 def changed(before: ModelRef, now: ModelRef) -> MixedWeights:
@@ -191,6 +226,20 @@ def changed(before: ModelRef, now: ModelRef) -> MixedWeights:
     return MixedWeights(
         f"the service's weights were replaced meanwhile ({', now '.join(names)}): vectors would not compare"
     )
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Signals that would end the block are ignored: gRPC waits for ever to close a channel whose closing was interrupted."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

@@ -157,7 +157,7 @@ def test_no_stream_is_open_while_what_was_refused_waits_for_its_next_try(
     calls = watch(client, monkeypatch, lambda: None)
     client.model()
     servicer.waited_for.set()
-    monkeypatch.setattr("time.sleep", lambda seconds: open_ones.extend(call.is_active() for call in calls))
+    monkeypatch.setattr(client, "_pause", lambda seconds: open_ones.extend(call.is_active() for call in calls))
     for ask in (lambda: client.attention(["a", "b", "c"], SPEC), lambda: list(client.attention_pieces("a", SPEC))):
         servicer.refusals.extend([Refusal(grpc.StatusCode.UNAVAILABLE, "draining")] * 2)
         ask()

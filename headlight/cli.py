@@ -33,7 +33,6 @@ from headlight.files import (
 )
 from headlight.heads_command import add_heads
 from headlight.inputs import texts_of
-from headlight.job import Terminated
 from headlight.options import (
     add_priority,
     add_prompt,
@@ -45,6 +44,7 @@ from headlight.options import (
     reading,
 )
 from headlight.page import attention_page
+from headlight.signals import Terminated
 
 T = TypeVar("T")
 INTERRUPTED, READER_LEFT, TERMINATED = 128 + 2, 128 + 13, 128 + 15  # as a shell reports SIGINT, SIGPIPE and SIGTERM

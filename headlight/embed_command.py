@@ -17,7 +17,7 @@ from headlight.embed_output import Beside, as_json, as_text, write_npy, write_np
 from headlight.embeddings import Embeddings
 from headlight.files import UsageError, say, show, writing
 from headlight.inputs import Given, all_good, given
-from headlight.job import Encoder, Patience, ended_by_sigterm, fill
+from headlight.job import Encoder, Patience, fill
 from headlight.options import (
     add_priority,
     add_prompt,
@@ -31,6 +31,7 @@ from headlight.options import (
 )
 from headlight.progress import Progress
 from headlight.rows import Rows, kept_in
+from headlight.signals import ended_by_sigterm
 
 RETRY_SECONDS = 60.0
 

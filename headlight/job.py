@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
-import signal
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import FrameType
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from headlight.channel import MOST_SECONDS
@@ -22,6 +18,7 @@ from headlight.embeddings import Embeddings
 from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, MixedWeights, Overloaded, Unavailable
 from headlight.results import ModelRef
 from headlight.rows import Rows
+from headlight.signals import undisturbed
 from headlight.spec import PooledSpec
 from headlight.status import INPUT_INDEX
 
@@ -29,10 +26,6 @@ T = TypeVar("T")
 BLOCKS_AT_ONCE = 4
 BLOCK = 256  # inputs, where the service does not say how many a request may have
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.25, 5.0
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM came."""
 
 
 class Block(NamedTuple):
@@ -226,34 +219,3 @@ def changed(before: ModelRef, now: ModelRef) -> MixedWeights:
     return MixedWeights(
         f"the service's weights were replaced meanwhile ({', now '.join(names)}): vectors would not compare"
     )
-
-
-@contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
-    """Signals that would end the block are ignored: gRPC waits for ever to close a channel whose closing was interrupted."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends the block as Ctrl-C does. Raises Terminated then."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise Terminated
-
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals are the main thread's
-        return
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -47,7 +47,7 @@ EXPORT_SOURCES := $(filter-out model/demo.py,$(wildcard model/*.py)) $(wildcard 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup proto proto-check train evaluate lab export run demo test adapters families families-table system deploy-check image-check image-try lock sbom release-check soak tune monitoring lint format bench gpu-bench serving clean
+.PHONY: help setup proto proto-check train evaluate lab export run demo test adapters families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak tune monitoring lint format bench gpu-bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -164,6 +164,9 @@ families-table: $(FAMILIES_SETUP) ## the same as a table of distances; writes be
 system: $(SETUP) $(MANIFESTS) ## real processes, real clients; installs the Debian packages they need
 	tests/system/require.sh node npm nginx openssl prometheus promtool chromium
 	$(PY) -m pytest tests/system --timeout=600
+
+bench-check: $(SETUP) $(MANIFESTS) ## the benchmarks of the service in small: that they run, and say what was asked
+	$(PY) -m pytest tests/benches --timeout=600
 
 IMAGE := deploy/image
 # Whatever is in the image.

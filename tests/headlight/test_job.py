@@ -147,6 +147,16 @@ def test_vectors_made_otherwise_are_refused(embed: Embed, servicer: Failing, pat
     assert embed()[0] == 0  # nothing is lost
 
 
+def test_types_in_another_order_are_others(embed: Embed, servicer: Failing) -> None:
+    """A record has the vectors of each type in the order that they were asked in."""
+    servicer.fail()
+    embed("--dtype", "int8", "--dtype", "binary")
+    code, err = embed("--dtype", "binary", "--dtype", "int8")
+    assert (code, "made with another --dtype or --dimensions;" in err) == (2, True)
+    servicer.do = lambda: None
+    assert embed("--dtype", "int8", "--dtype", "binary")[0] == 0
+
+
 def test_so_are_those_of_other_weights_and_of_other_texts(embed: Embed, servicer: Failing, path: Path) -> None:
     servicer.fail()
     embed()

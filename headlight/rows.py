@@ -5,7 +5,8 @@
                    skipped.jsonl  inputs that have no vectors, and why
 
 Rows are only ever appended. What a killed process leaves is whole but for its last record, which is cut off; so how many there are
-is written nowhere. Each record knows its own input, so that lines behind the rows can still be mended, or added.
+is written nowhere. All from the first row on that has neither vectors nor a reason for it is cut off as well. Each record knows its
+own input, so that lines behind the rows can still be mended, or added.
 """
 
 from __future__ import annotations
@@ -49,9 +50,12 @@ class Rows:
         vectors = [(name, dtype, (width,)) for name, (dtype, width) in self.types.items()]
         self._record = np.dtype([("input", f"V{DIGEST_BYTES}"), *((name, "<i8") for name in COUNTS), *vectors])
         self._file, self._notes = file, notes
-        self._count = file.seek(0, io.SEEK_END) // self._record.itemsize
+        self.skipped = {} if notes is None else read_notes(notes)
+        self._count = self._whole()
         file.truncate(self._count * self._record.itemsize)
-        self.skipped = {} if notes is None else read_notes(notes, self._count)
+        if notes is not None:  # of rows that did not come to be written, so behind all others
+            self.skipped = {row: why for row, why in self.skipped.items() if row < self._count}
+            notes.truncate(len(as_lines(self.skipped)))
 
     def __len__(self) -> int:
         return self._count
@@ -76,9 +80,9 @@ class Rows:
             columns = (found.token_counts, found.prompt_token_counts, found.original_token_counts)
             for name, column in [*zip(COUNTS, columns, strict=True), *found.by_type.items()]:
                 added[name][good] = column
-        notes = {self._count + at: why for at, why in skipped.items()}
+        notes = {self._count + at: why for at, why in sorted(skipped.items())}
         if self._notes is not None:  # first: a row that is skipped has its reason
-            write_all(self._notes, "".join(f"{json.dumps(note)}\n" for note in notes.items()).encode())
+            write_all(self._notes, as_lines(notes))
         write_all(self._file, added.tobytes())
         self.skipped |= notes
         self._count += len(inputs)
@@ -103,6 +107,16 @@ class Rows:
         for records in self._records():
             yield np.ascontiguousarray(records[name][records["tokens"] != NO_VECTORS])
 
+    def _whole(self) -> int:
+        """How many rows there are until the first that was skipped for no known reason."""
+        row = 0
+        for records in self._records():
+            for count in records["tokens"]:
+                if count == NO_VECTORS and row not in self.skipped:
+                    return row
+                row += 1
+        return row
+
     def _records(self) -> Iterator[NDArray[Any]]:
         """All records, some at a time."""
         self._file.seek(0)
@@ -115,17 +129,22 @@ class Rows:
             rest = data[whole:]
 
 
-def read_notes(file: BinaryIO, count: int) -> dict[int, str]:
-    """By row, why it was skipped. What was noted of rows that did not come to be written, so behind all others, is cut off."""
-    found, end = {}, 0
+def read_notes(file: BinaryIO) -> dict[int, str]:
+    """By row, why it was skipped; until the first line that is not whole."""
+    found = {}
     file.seek(0)
     for line in file.read().splitlines(keepends=True):
-        row, why = json.loads(line) if line.endswith(b"\n") else (count, "")
-        if row >= count:
+        try:
+            row, why = json.loads(line if line.endswith(b"\n") else b"")
+        except ValueError:
             break
-        found[row], end = why, end + len(line)
-    file.truncate(end)
+        found[row] = why
     return found
+
+
+def as_lines(notes: Mapping[int, str]) -> bytes:
+    """Reasons as the file has them."""
+    return "".join(f"{json.dumps(note)}\n" for note in notes.items()).encode()
 
 
 def digest(item: Input) -> bytes:

@@ -30,7 +30,7 @@ from headlight.options import (
     reading,
 )
 from headlight.progress import Progress
-from headlight.rows import Rows, kept_in
+from headlight.rows import OUTPUT, Rows, kept_in
 
 RETRY_SECONDS = 60.0
 
@@ -198,7 +198,7 @@ def replace(out: str, folder: Path | None, produce: Callable[[BinaryIO], object]
             with Path(out).open("wb") as file:
                 produce(file)
             return
-        target, whole = Path(os.path.realpath(out)), folder / "output"
+        target, whole = Path(os.path.realpath(out)), folder / OUTPUT
         with whole.open("wb") as file:
             produce(file)
             file.flush()

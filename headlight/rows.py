@@ -31,7 +31,7 @@ DIGEST_BYTES = 16
 NO_VECTORS = -1  # as a count of tokens: the input was skipped
 READ_AT_ONCE = 2**22  # bytes
 COUNTS = ("tokens", "prompt_tokens", "original_tokens")
-FILES = ("job.json", "rows", "skipped.jsonl", "output")
+ROWS, SKIPPED, OUTPUT, JOB = FILES = ("rows", "skipped.jsonl", "output", "job.json")  # in the order of their removal
 
 
 class Rows:
@@ -174,15 +174,14 @@ def kept_in(folder: Path, made_with: Mapping[str, object], nothing: Embeddings) 
         OSError: it cannot be written.
     """
     folder.mkdir(exist_ok=True)
-    names = [folder / name for name in FILES]
-    if strangers := sorted(path.name for path in folder.iterdir() if path not in names):
+    if strangers := sorted(path.name for path in folder.iterdir() if path.name not in FILES):
         raise UsageError(f"{folder}: holds {strangers[0]}, which is not of a job; name another --out")
-    with names[1].open("a+b", buffering=0) as file, names[2].open("a+b", buffering=0) as notes:
+    with (folder / ROWS).open("a+b", buffering=0) as file, (folder / SKIPPED).open("a+b", buffering=0) as notes:
         lock(file, folder)
         if file.seek(0, io.SEEK_END):
             check(folder, made_with)
         else:
-            names[0].write_text(json.dumps(made_with), encoding="utf-8")
+            (folder / JOB).write_text(json.dumps(made_with), encoding="utf-8")
         rows = Rows(file, nothing, notes)
         try:
             yield rows
@@ -197,7 +196,7 @@ def kept_in(folder: Path, made_with: Mapping[str, object], nothing: Embeddings) 
 def check(folder: Path, made_with: Mapping[str, object]) -> None:
     """Raises UsageError where the rows of a folder were made with something else."""
     try:
-        before = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+        before = json.loads((folder / JOB).read_text(encoding="utf-8"))
         other = [name for name, value in made_with.items() if before[name] != value]
     except (OSError, ValueError, LookupError, TypeError):
         other = ["version of this command"]
@@ -222,7 +221,7 @@ def lock(file: BinaryIO, folder: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """A folder of rows, and nothing that somebody else put there."""
+    """A folder of rows, and nothing that somebody else put there. Rows first: without them, what is left of it is begun anew."""
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):

@@ -70,3 +70,23 @@ def test_a_row_without_vectors_and_without_a_reason_is_made_again(folder: Path, 
         rows.append(INPUTS[5:], found(3), {})
         assert [len(vectors) for vectors in rows.vectors("float32")] == [7]
     assert notes.read_bytes() == first
+
+
+@pytest.mark.parametrize("removed", range(4))
+def test_a_folder_that_was_removed_in_part_is_begun_anew(
+    folder: Path, removed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, unlink = [removed], Path.unlink
+
+    def killed(path: Path, missing_ok: bool = False) -> None:
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", killed)
+        with pytest.raises(KeyboardInterrupt), opened(folder) as rows:
+            rows.spent = True
+    with opened(folder) as rows:
+        assert (len(rows), rows.skipped) == ((0, {}) if removed else (8, SKIPPED))

@@ -130,8 +130,10 @@ def tell_left_out(rows: Rows, inputs: Given) -> None:
 
 def partial_folder(out: str) -> Path | None:
     """Where vectors are kept as they come; None: in memory, for the output is no regular file, or its folder may not be changed."""
+    regular = (
+        Path(out).is_file() or not Path(out).exists()
+    )  # as it is named: what /dev/stdout links to has no name, if a pipe
     target = Path(os.path.realpath(out))
-    regular = target.is_file() or not target.exists()
     return (
         target.with_name(f"{target.name}.partial") if regular and os.access(target.parent, os.W_OK | os.X_OK) else None
     )

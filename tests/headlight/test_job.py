@@ -296,6 +296,23 @@ def test_a_link_stays_one_and_a_file_keeps_its_mode(embed: Embed, path: Path) ->
     assert names(path) == ["elsewhere", "texts.txt", "v"]
 
 
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="names for open files")
+@pytest.mark.parametrize("form", ["text", "npz"])
+def test_an_open_pipe_may_be_named(embed: Embed, path: Path, form: str) -> None:
+    """As `--out /dev/stdout` or `--out >(command)` do."""
+    assert embed(form=form)[0] == 0
+    expected = path.with_name("v").read_bytes()
+    reader, writer = os.pipe()
+    with open(reader, "rb") as pipe:
+        code, err = embed("--out", f"/dev/fd/{writer}", form=form)
+        os.close(writer)
+        answer = pipe.read()
+    assert (code, err, len(answer) > 0) == (0, "", True)
+    if form == "text":
+        assert answer == expected
+    assert names(path) == ["texts.txt", "v"]
+
+
 def test_the_timeout_is_of_the_whole_job(embed: Embed, servicer: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr("headlight.job.time.monotonic", lambda: clock[0])

@@ -51,7 +51,7 @@ def add_embed(commands: Any) -> None:
     made.add_argument(
         "--id-field",
         metavar="NAME",
-        help="lines are JSON objects; keep a text or a whole number of each, as `ids` of npz and json",
+        help="lines are JSON objects; keep a text (at most 1000 characters) or a whole number of each, as `ids` of npz and json",
     )
     made.add_argument(
         "--skip-bad",

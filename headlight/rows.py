@@ -1,12 +1,13 @@
 """Vectors row by row, as they come: in a folder that a later run finds again, or in memory.
 
     NAME.partial/  job.json       what the rows are made with; where that differs, they are of no use
-                   rows           a record for each input in turn, all of one size: a digest of it, counts of its tokens, its vectors
+                   rows           a record of one size for each input in turn: a digest of it, counts of its tokens, vectors, a checksum
                    skipped.jsonl  inputs that have no vectors, and why
 
 Rows are only ever appended. What a killed process leaves is whole but for its last record, which is cut off; so how many there are
-is written nowhere. All from the first row on that has neither vectors nor a reason for it is cut off as well. Each record knows its
-own input, so that lines behind the rows can still be mended, or added.
+is written nowhere. A node that is lost may take pages with it that were not on the disk yet: all from the first row on whose checksum
+is another, or that has neither vectors nor a reason for it, is cut off as well. Each record knows its own input, so that lines behind
+the rows can still be mended, or added.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import hashlib
 import io
 import json
 import sys
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,6 +31,7 @@ from headlight.files import UsageError
 
 DIGEST_BYTES = 16
 NO_VECTORS = -1  # as a count of tokens: the input was skipped
+CHECKSUM = ("checksum", "<u4")  # last: of all before it
 READ_AT_ONCE = 2**22  # bytes
 COUNTS = ("tokens", "prompt_tokens", "original_tokens")
 ROWS, SKIPPED, OUTPUT, JOB = FILES = ("rows", "skipped.jsonl", "output", "job.json")  # in the order of their removal
@@ -48,7 +51,9 @@ class Rows:
     def __init__(self, file: BinaryIO, nothing: Embeddings, notes: BinaryIO | None = None) -> None:
         self.types = {str(name): (each.dtype, each.shape[1]) for name, each in nothing.by_type.items()}
         vectors = [(name, dtype, (width,)) for name, (dtype, width) in self.types.items()]
-        self._record = np.dtype([("input", f"V{DIGEST_BYTES}"), *((name, "<i8") for name in COUNTS), *vectors])
+        self._record = np.dtype(
+            [("input", f"V{DIGEST_BYTES}"), *((name, "<i8") for name in COUNTS), *vectors, CHECKSUM]
+        )
         self._file, self._notes = file, notes
         self.skipped = {} if notes is None else read_notes(notes)
         self._count = self._whole()
@@ -80,6 +85,7 @@ class Rows:
             columns = (found.token_counts, found.prompt_token_counts, found.original_token_counts)
             for name, column in [*zip(COUNTS, columns, strict=True), *found.by_type.items()]:
                 added[name][good] = column
+        added["checksum"] = checksums(added)
         notes = {self._count + at: why for at, why in sorted(skipped.items())}
         if self._notes is not None:  # first: a row that is skipped has its reason
             write_all(self._notes, as_lines(notes))
@@ -108,11 +114,12 @@ class Rows:
             yield np.ascontiguousarray(records[name][records["tokens"] != NO_VECTORS])
 
     def _whole(self) -> int:
-        """How many rows there are until the first that was skipped for no known reason."""
+        """How many rows there are until the first that is damaged, or was skipped for no known reason."""
         row = 0
         for records in self._records():
-            for count in records["tokens"]:
-                if count == NO_VECTORS and row not in self.skipped:
+            good = records["checksum"] == checksums(records)
+            for is_good, count in zip(good, records["tokens"], strict=True):
+                if not is_good or (count == NO_VECTORS and row not in self.skipped):
                     return row
                 row += 1
         return row
@@ -140,6 +147,12 @@ def read_notes(file: BinaryIO) -> dict[int, str]:
             break
         found[row] = why
     return found
+
+
+def checksums(records: NDArray[Any]) -> list[int]:
+    """Of each record, all but its last field, which is the checksum."""
+    rows = records.view(np.uint8).reshape(len(records), records.dtype.itemsize)
+    return [zlib.crc32(row) for row in rows[:, : -np.dtype(CHECKSUM[1]).itemsize]]
 
 
 def as_lines(notes: Mapping[int, str]) -> bytes:

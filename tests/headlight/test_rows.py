@@ -90,3 +90,15 @@ def test_a_folder_that_was_removed_in_part_is_begun_anew(
             rows.spent = True
     with opened(folder) as rows:
         assert (len(rows), rows.skipped) == ((0, {}) if removed else (8, SKIPPED))
+
+
+@pytest.mark.parametrize("first", [0, 12, 20, 45])  # within the digest, the counts, the vectors
+def test_rows_of_which_a_page_was_lost_are_made_again(folder: Path, first: int) -> None:
+    path = folder / "rows"
+    before = path.read_bytes()
+    size = len(before) // len(INPUTS)
+    lost = slice(6 * size + first, 7 * size)
+    path.write_bytes(before[: lost.start] + bytes(lost.stop - lost.start) + before[lost.stop :])
+    with opened(folder) as rows:
+        assert (len(rows), rows.first_other(INPUTS)) == (6, None)
+        assert path.read_bytes() == before[: 6 * size]

@@ -140,13 +140,15 @@ def partial_folder(out: str) -> Path | None:
 
 
 def made_with(arguments: argparse.Namespace, nothing: Embeddings) -> dict[str, object]:
-    """All that vectors depend on beside their inputs, as JSON has it, under names that a user knows."""
+    """All that vectors depend on beside their inputs, and which lines are inputs; as JSON has it, under names that a user knows."""
     return {
         "model or precision": [nothing.model.name, nothing.model.bundle_sha256, nothing.model.precision],
         "--dtype or --dimensions": [[name, each.dtype.str, each.shape[1]] for name, each in nothing.by_type.items()],
         "--normalize": arguments.normalize,
         "--truncate": arguments.truncate,
         "--prompt": [arguments.prompt_name, arguments.prompt],
+        "--text-field": arguments.text_field,
+        "--id-field": arguments.id_field,
     }
 
 

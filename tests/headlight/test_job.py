@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -155,6 +156,21 @@ def test_types_in_another_order_are_others(embed: Embed, servicer: Failing) -> N
     assert (code, "made with another --dtype or --dimensions;" in err) == (2, True)
     servicer.do = lambda: None
     assert embed("--dtype", "int8", "--dtype", "binary")[0] == 0
+
+
+@pytest.mark.parametrize("option", ["--text-field", "--id-field"])
+def test_so_are_those_of_other_fields(embed: Embed, servicer: Failing, path: Path, option: str) -> None:
+    """With other fields, lines that were encoded might be bad ones."""
+    texts = [{"text": text} if at == 1 else {"text": text, "name": text} for at, text in enumerate(TEXTS)]
+    lines = path.with_name("t.jsonl")
+    lines.write_text("\n".join(map(json.dumps, texts)), encoding="utf-8")
+    servicer.fail()
+    options = ("--file", str(lines), "--skip-bad")
+    assert embed(*options)[0] == 1
+    code, err = embed(*options, option, "name")
+    assert (code, f"made with another {option};" in err) == (2, True)
+    servicer.do = lambda: None
+    assert embed(*options)[0] == 0
 
 
 def test_so_are_those_of_other_weights_and_of_other_texts(embed: Embed, servicer: Failing, path: Path) -> None:

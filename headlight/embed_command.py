@@ -30,7 +30,7 @@ from headlight.options import (
     reading,
 )
 from headlight.progress import Progress
-from headlight.rows import Rows, kept_in
+from headlight.rows import OUTPUT, Rows, kept_in
 from headlight.signals import ended_by_sigterm
 
 RETRY_SECONDS = 60.0
@@ -52,7 +52,7 @@ def add_embed(commands: Any) -> None:
     made.add_argument(
         "--id-field",
         metavar="NAME",
-        help="lines are JSON objects; keep a text or a whole number of each, as `ids` of npz and json",
+        help="lines are JSON objects; keep a text (at most 1000 characters) or a whole number of each, as `ids` of npz and json",
     )
     made.add_argument(
         "--skip-bad",
@@ -131,21 +131,25 @@ def tell_left_out(rows: Rows, inputs: Given) -> None:
 
 def partial_folder(out: str) -> Path | None:
     """Where vectors are kept as they come; None: in memory, for the output is no regular file, or its folder may not be changed."""
+    regular = (
+        Path(out).is_file() or not Path(out).exists()
+    )  # as it is named: what /dev/stdout links to has no name, if a pipe
     target = Path(os.path.realpath(out))
-    regular = target.is_file() or not target.exists()
     return (
         target.with_name(f"{target.name}.partial") if regular and os.access(target.parent, os.W_OK | os.X_OK) else None
     )
 
 
 def made_with(arguments: argparse.Namespace, nothing: Embeddings) -> dict[str, object]:
-    """All that vectors depend on beside their inputs, as JSON has it, under names that a user knows."""
+    """All that vectors depend on beside their inputs, and which lines are inputs; as JSON has it, under names that a user knows."""
     return {
         "model or precision": [nothing.model.name, nothing.model.bundle_sha256, nothing.model.precision],
-        "--dtype or --dimensions": {name: each.shape[1] for name, each in nothing.by_type.items()},
+        "--dtype or --dimensions": [[name, each.dtype.str, each.shape[1]] for name, each in nothing.by_type.items()],
         "--normalize": arguments.normalize,
         "--truncate": arguments.truncate,
         "--prompt": [arguments.prompt_name, arguments.prompt],
+        "--text-field": arguments.text_field,
+        "--id-field": arguments.id_field,
     }
 
 
@@ -199,7 +203,7 @@ def replace(out: str, folder: Path | None, produce: Callable[[BinaryIO], object]
             with Path(out).open("wb") as file:
                 produce(file)
             return
-        target, whole = Path(os.path.realpath(out)), folder / "output"
+        target, whole = Path(os.path.realpath(out)), folder / OUTPUT
         with whole.open("wb") as file:
             produce(file)
             file.flush()

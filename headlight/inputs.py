@@ -13,6 +13,7 @@ from headlight.files import UsageError, source, split_lines
 
 EMPTY = "is empty; remove it, or put a text there"
 JSON_LINES = (".jsonl", ".ndjson")
+LONGEST_ID = 1000  # characters: an array of NumPy has room for the longest in every row
 NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 
@@ -115,10 +116,14 @@ def text_of(entry: dict[str, Any], field: str) -> str:
 
 
 def id_of(entry: dict[str, Any], field: str) -> str:
-    """What a line calls itself. Raises BadLine where that is neither a text nor a whole number."""
+    """What a line calls itself. Raises BadLine where that is neither a text nor a whole number, or NumPy could not keep it."""
     found = entry.get(field)
     if not isinstance(found, str | int) or isinstance(found, bool):
         raise BadLine(f"has no text and no whole number in the field {field!r}, which --id-field names")
+    if len(str(found)) > LONGEST_ID:
+        raise BadLine(f"has more than {LONGEST_ID} characters in the field {field!r}, which --id-field names")
+    if "\0" in str(found):
+        raise BadLine(f"holds a NUL in the field {field!r}, which an id may not")
     if any(0xD800 <= ord(char) < 0xE000 for char in str(found)):
         raise BadLine(f"holds a lone surrogate in the field {field!r}, which UTF-8 cannot express")
     return str(found)

@@ -1,11 +1,13 @@
 """Vectors row by row, as they come: in a folder that a later run finds again, or in memory.
 
     NAME.partial/  job.json       what the rows are made with; where that differs, they are of no use
-                   rows           a record for each input in turn, all of one size: a digest of it, counts of its tokens, its vectors
+                   rows           a record of one size for each input in turn: a digest of it, counts of its tokens, vectors, a checksum
                    skipped.jsonl  inputs that have no vectors, and why
 
 Rows are only ever appended. What a killed process leaves is whole but for its last record, which is cut off; so how many there are
-is written nowhere. Each record knows its own input, so that lines behind the rows can still be mended, or added.
+is written nowhere. A node that is lost may take pages with it that were not on the disk yet: all from the first row on whose checksum
+is another, or that has neither vectors nor a reason for it, is cut off as well. Each record knows its own input, so that lines behind
+the rows can still be mended, or added.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import hashlib
 import io
 import json
 import sys
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,9 +31,10 @@ from headlight.files import UsageError
 
 DIGEST_BYTES = 16
 NO_VECTORS = -1  # as a count of tokens: the input was skipped
+CHECKSUM = ("checksum", "<u4")  # last: of all before it
 READ_AT_ONCE = 2**22  # bytes
 COUNTS = ("tokens", "prompt_tokens", "original_tokens")
-FILES = ("job.json", "rows", "skipped.jsonl", "output")
+ROWS, SKIPPED, OUTPUT, JOB = FILES = ("rows", "skipped.jsonl", "output", "job.json")  # in the order of their removal
 
 
 class Rows:
@@ -47,11 +51,16 @@ class Rows:
     def __init__(self, file: BinaryIO, nothing: Embeddings, notes: BinaryIO | None = None) -> None:
         self.types = {str(name): (each.dtype, each.shape[1]) for name, each in nothing.by_type.items()}
         vectors = [(name, dtype, (width,)) for name, (dtype, width) in self.types.items()]
-        self._record = np.dtype([("input", f"V{DIGEST_BYTES}"), *((name, "<i8") for name in COUNTS), *vectors])
+        self._record = np.dtype(
+            [("input", f"V{DIGEST_BYTES}"), *((name, "<i8") for name in COUNTS), *vectors, CHECKSUM]
+        )
         self._file, self._notes = file, notes
-        self._count = file.seek(0, io.SEEK_END) // self._record.itemsize
+        self.skipped = {} if notes is None else read_notes(notes)
+        self._count = self._whole()
         file.truncate(self._count * self._record.itemsize)
-        self.skipped = {} if notes is None else read_notes(notes, self._count)
+        if notes is not None:  # of rows that did not come to be written, so behind all others
+            self.skipped = {row: why for row, why in self.skipped.items() if row < self._count}
+            notes.truncate(len(as_lines(self.skipped)))
 
     def __len__(self) -> int:
         return self._count
@@ -76,9 +85,10 @@ class Rows:
             columns = (found.token_counts, found.prompt_token_counts, found.original_token_counts)
             for name, column in [*zip(COUNTS, columns, strict=True), *found.by_type.items()]:
                 added[name][good] = column
-        notes = {self._count + at: why for at, why in skipped.items()}
+        added["checksum"] = checksums(added)
+        notes = {self._count + at: why for at, why in sorted(skipped.items())}
         if self._notes is not None:  # first: a row that is skipped has its reason
-            write_all(self._notes, "".join(f"{json.dumps(note)}\n" for note in notes.items()).encode())
+            write_all(self._notes, as_lines(notes))
         write_all(self._file, added.tobytes())
         self.skipped |= notes
         self._count += len(inputs)
@@ -103,6 +113,17 @@ class Rows:
         for records in self._records():
             yield np.ascontiguousarray(records[name][records["tokens"] != NO_VECTORS])
 
+    def _whole(self) -> int:
+        """How many rows there are until the first that is damaged, or was skipped for no known reason."""
+        row = 0
+        for records in self._records():
+            good = records["checksum"] == checksums(records)
+            for is_good, count in zip(good, records["tokens"], strict=True):
+                if not is_good or (count == NO_VECTORS and row not in self.skipped):
+                    return row
+                row += 1
+        return row
+
     def _records(self) -> Iterator[NDArray[Any]]:
         """All records, some at a time."""
         self._file.seek(0)
@@ -115,17 +136,28 @@ class Rows:
             rest = data[whole:]
 
 
-def read_notes(file: BinaryIO, count: int) -> dict[int, str]:
-    """By row, why it was skipped. What was noted of rows that did not come to be written, so behind all others, is cut off."""
-    found, end = {}, 0
+def read_notes(file: BinaryIO) -> dict[int, str]:
+    """By row, why it was skipped; until the first line that is not whole."""
+    found = {}
     file.seek(0)
     for line in file.read().splitlines(keepends=True):
-        row, why = json.loads(line) if line.endswith(b"\n") else (count, "")
-        if row >= count:
+        try:
+            row, why = json.loads(line if line.endswith(b"\n") else b"")
+        except ValueError:
             break
-        found[row], end = why, end + len(line)
-    file.truncate(end)
+        found[row] = why
     return found
+
+
+def checksums(records: NDArray[Any]) -> list[int]:
+    """Of each record, all but its last field, which is the checksum."""
+    rows = records.view(np.uint8).reshape(len(records), records.dtype.itemsize)
+    return [zlib.crc32(row) for row in rows[:, : -np.dtype(CHECKSUM[1]).itemsize]]
+
+
+def as_lines(notes: Mapping[int, str]) -> bytes:
+    """Reasons as the file has them."""
+    return "".join(f"{json.dumps(note)}\n" for note in notes.items()).encode()
 
 
 def digest(item: Input) -> bytes:
@@ -155,15 +187,14 @@ def kept_in(folder: Path, made_with: Mapping[str, object], nothing: Embeddings) 
         OSError: it cannot be written.
     """
     folder.mkdir(exist_ok=True)
-    names = [folder / name for name in FILES]
-    if strangers := sorted(path.name for path in folder.iterdir() if path not in names):
+    if strangers := sorted(path.name for path in folder.iterdir() if path.name not in FILES):
         raise UsageError(f"{folder}: holds {strangers[0]}, which is not of a job; name another --out")
-    with names[1].open("a+b", buffering=0) as file, names[2].open("a+b", buffering=0) as notes:
+    with (folder / ROWS).open("a+b", buffering=0) as file, (folder / SKIPPED).open("a+b", buffering=0) as notes:
         lock(file, folder)
         if file.seek(0, io.SEEK_END):
             check(folder, made_with)
         else:
-            names[0].write_text(json.dumps(made_with), encoding="utf-8")
+            (folder / JOB).write_text(json.dumps(made_with), encoding="utf-8")
         rows = Rows(file, nothing, notes)
         try:
             yield rows
@@ -178,7 +209,7 @@ def kept_in(folder: Path, made_with: Mapping[str, object], nothing: Embeddings) 
 def check(folder: Path, made_with: Mapping[str, object]) -> None:
     """Raises UsageError where the rows of a folder were made with something else."""
     try:
-        before = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+        before = json.loads((folder / JOB).read_text(encoding="utf-8"))
         other = [name for name, value in made_with.items() if before[name] != value]
     except (OSError, ValueError, LookupError, TypeError):
         other = ["version of this command"]
@@ -203,7 +234,7 @@ def lock(file: BinaryIO, folder: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """A folder of rows, and nothing that somebody else put there."""
+    """A folder of rows, and nothing that somebody else put there. Rows first: without them, what is left of it is begun anew."""
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):

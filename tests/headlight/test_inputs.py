@@ -175,6 +175,11 @@ def test_ids_are_kept(run: Run, tmp_path: Path) -> None:
         ('{"id": "b", "text": ""}', "has no text in the field 'text'; put one there"),
         ('{"id": "b", "text": 3}', "has no text in the field 'text'; put one there"),
         ('{"id": "\\ud800", "text": "b"}', "holds a lone surrogate in the field 'id', which UTF-8 cannot express"),
+        (
+            f'{{"id": "{"x" * 1001}", "text": "b"}}',
+            "has more than 1000 characters in the field 'id', which --id-field names",
+        ),
+        ('{"id": "b\\u0000", "text": "b"}', "holds a NUL in the field 'id', which an id may not"),
         ('{"id": true, "text": "b"}', "has no text and no whole number in the field 'id', which --id-field names"),
     ],
 )

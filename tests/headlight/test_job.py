@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -147,6 +148,31 @@ def test_vectors_made_otherwise_are_refused(embed: Embed, servicer: Failing, pat
     assert embed()[0] == 0  # nothing is lost
 
 
+def test_types_in_another_order_are_others(embed: Embed, servicer: Failing) -> None:
+    """A record has the vectors of each type in the order that they were asked in."""
+    servicer.fail()
+    embed("--dtype", "int8", "--dtype", "binary")
+    code, err = embed("--dtype", "binary", "--dtype", "int8")
+    assert (code, "made with another --dtype or --dimensions;" in err) == (2, True)
+    servicer.do = lambda: None
+    assert embed("--dtype", "int8", "--dtype", "binary")[0] == 0
+
+
+@pytest.mark.parametrize("option", ["--text-field", "--id-field"])
+def test_so_are_those_of_other_fields(embed: Embed, servicer: Failing, path: Path, option: str) -> None:
+    """With other fields, lines that were encoded might be bad ones."""
+    texts = [{"text": text} if at == 1 else {"text": text, "name": text} for at, text in enumerate(TEXTS)]
+    lines = path.with_name("t.jsonl")
+    lines.write_text("\n".join(map(json.dumps, texts)), encoding="utf-8")
+    servicer.fail()
+    options = ("--file", str(lines), "--skip-bad")
+    assert embed(*options)[0] == 1
+    code, err = embed(*options, option, "name")
+    assert (code, f"made with another {option};" in err) == (2, True)
+    servicer.do = lambda: None
+    assert embed(*options)[0] == 0
+
+
 def test_so_are_those_of_other_weights_and_of_other_texts(embed: Embed, servicer: Failing, path: Path) -> None:
     servicer.fail()
     embed()
@@ -284,6 +310,23 @@ def test_a_link_stays_one_and_a_file_keeps_its_mode(embed: Embed, path: Path) ->
     assert path.with_name("v").is_symlink()
     assert elsewhere.stat().st_mode & 0o777 == 0o600
     assert names(path) == ["elsewhere", "texts.txt", "v"]
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="names for open files")
+@pytest.mark.parametrize("form", ["text", "npz"])
+def test_an_open_pipe_may_be_named(embed: Embed, path: Path, form: str) -> None:
+    """As `--out /dev/stdout` or `--out >(command)` do."""
+    assert embed(form=form)[0] == 0
+    expected = path.with_name("v").read_bytes()
+    reader, writer = os.pipe()
+    with open(reader, "rb") as pipe:
+        code, err = embed("--out", f"/dev/fd/{writer}", form=form)
+        os.close(writer)
+        answer = pipe.read()
+    assert (code, err, len(answer) > 0) == (0, "", True)
+    if form == "text":
+        assert answer == expected
+    assert names(path) == ["texts.txt", "v"]
 
 
 def test_the_timeout_is_of_the_whole_job(embed: Embed, servicer: Failing, monkeypatch: pytest.MonkeyPatch) -> None:

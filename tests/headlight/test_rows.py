@@ -1,0 +1,104 @@
+"""What is found again of rows that an earlier process left, whatever became of their files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headlight.embeddings import Embeddings
+from headlight.results import ModelRef
+from headlight.rows import Rows, kept_in
+
+MODEL = ModelRef("fake", "1", "ab" * 32, "cpu", "fp32")
+INPUTS = [f"text {number}" for number in range(8)]
+SKIPPED = {5: "is empty", 2: "is too long"}  # as they are found: what is empty before what the service refuses
+
+
+def found(count: int, dimensions: int = 3) -> Embeddings:
+    """Vectors and counts that are no zeros."""
+    counts = np.arange(1, count + 1)
+    vectors = np.arange(1, count * dimensions + 1, dtype=np.float32).reshape(count, dimensions)
+    return Embeddings({"float32": vectors}, counts, counts, counts, MODEL)
+
+
+@contextlib.contextmanager
+def opened(folder: Path) -> Iterator[Rows]:
+    with kept_in(folder, {"--truncate": "no"}, found(0)) as rows:
+        yield rows
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """With rows of all inputs."""
+    folder = tmp_path / "v.partial"
+    with opened(folder) as rows:
+        rows.append(INPUTS, found(len(INPUTS) - len(SKIPPED)), SKIPPED)
+    return folder
+
+
+def cut(folder: Path, rows: int) -> None:
+    """Leaves so many, and a part of the next."""
+    path = folder / "rows"
+    os.truncate(path, rows * path.stat().st_size // len(INPUTS) + 3)
+
+
+def test_reasons_stay_with_the_rows_that_stay(folder: Path) -> None:
+    with opened(folder) as rows:
+        assert (len(rows), rows.skipped) == (8, SKIPPED)
+    cut(folder, 4)
+    for _ in range(2):
+        with opened(folder) as rows:
+            assert (len(rows), rows.skipped) == (4, {2: "is too long"})
+    with opened(folder) as rows:
+        rows.append(INPUTS[4:], found(3), {1: "is empty now"})
+    with opened(folder) as rows:
+        assert (len(rows), rows.skipped) == (8, {2: "is too long", 5: "is empty now"})
+
+
+@pytest.mark.parametrize("lost", [b"", b"\0" * 40, b"\0" * 40 + b"\n"])
+def test_a_row_without_vectors_and_without_a_reason_is_made_again(folder: Path, lost: bytes) -> None:
+    notes = folder / "skipped.jsonl"
+    first = notes.read_bytes().splitlines(keepends=True)[0]
+    notes.write_bytes(first + lost)
+    with opened(folder) as rows:
+        assert (len(rows), rows.skipped) == (5, {2: "is too long"})
+        rows.append(INPUTS[5:], found(3), {})
+        assert [len(vectors) for vectors in rows.vectors("float32")] == [7]
+    assert notes.read_bytes() == first
+
+
+@pytest.mark.parametrize("removed", range(4))
+def test_a_folder_that_was_removed_in_part_is_begun_anew(
+    folder: Path, removed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, unlink = [removed], Path.unlink
+
+    def killed(path: Path, missing_ok: bool = False) -> None:
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", killed)
+        with pytest.raises(KeyboardInterrupt), opened(folder) as rows:
+            rows.spent = True
+    with opened(folder) as rows:
+        assert (len(rows), rows.skipped) == ((0, {}) if removed else (8, SKIPPED))
+
+
+@pytest.mark.parametrize("first", [0, 12, 20, 45])  # within the digest, the counts, the vectors
+def test_rows_of_which_a_page_was_lost_are_made_again(folder: Path, first: int) -> None:
+    path = folder / "rows"
+    before = path.read_bytes()
+    size = len(before) // len(INPUTS)
+    lost = slice(6 * size + first, 7 * size)
+    path.write_bytes(before[: lost.start] + bytes(lost.stop - lost.start) + before[lost.stop :])
+    with opened(folder) as rows:
+        assert (len(rows), rows.first_other(INPUTS)) == (6, None)
+        assert path.read_bytes() == before[: 6 * size]

@@ -44,5 +44,6 @@ def check_target(target: object) -> None:
         elif isinstance(target, str) and target.count(":") > 1 and "," not in target:
             where += ', an address of IPv6 in brackets: "[::1]:50051"'
         raise InvalidInput("target", f"is {target!r}; {where}")
-    if not 1 <= int(address["port"]) <= HIGHEST_PORT:
+    port = address["port"].lstrip("0")
+    if len(port) > len(str(HIGHEST_PORT)) or not 1 <= int(port or 0) <= HIGHEST_PORT:  # int refuses thousands of digits
         raise InvalidInput("target", f"is {target!r}; a port is a number from 1 to {HIGHEST_PORT}")

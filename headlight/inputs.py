@@ -14,7 +14,8 @@ from headlight.files import UsageError, source, split_lines
 EMPTY = "is empty; remove it, or put a text there"
 JSON_LINES = (".jsonl", ".ndjson")
 LONGEST_ID = 1000  # characters: an array of NumPy has room for the longest in every row
-NUMBER = re.compile(r"-?[0-9]{1,20}")
+NUMBER = re.compile(r"-?[0-9]{1,100}")
+HIGHEST_ID = 2**63 - 1  # that a request can hold
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,13 +68,24 @@ def token_ids(name: str | None, lines: list[str]) -> Given:
     """Lines that are whole numbers, with spaces or commas between."""
     found, problems = list[Input](), dict[int, str]()
     for place, line in enumerate(lines):
-        numbers = line.replace(",", " ").split()
-        if numbers and all(NUMBER.fullmatch(number) for number in numbers):
-            found.append([int(number) for number in numbers])
-        else:
+        try:
+            found.append(ids_of(line))
+        except BadLine as problem:
             found.append(line)
-            problems[place] = "is no list of token ids; put whole numbers there, those of special tokens among them"
+            problems[place] = str(problem)
     return Given(found, problems, name)
+
+
+def ids_of(line: str) -> list[int]:
+    """The token ids on a line. Raises BadLine where it holds anything else, or none."""
+    numbers = line.replace(",", " ").split()
+    if not numbers or not all(NUMBER.fullmatch(number) for number in numbers):
+        raise BadLine("is no list of token ids; put whole numbers there, those of special tokens among them")
+    ids = [int(number) for number in numbers]
+    if not 0 <= min(ids) <= max(ids) <= HIGHEST_ID:
+        beyond = min(ids) if min(ids) < 0 else max(ids)
+        raise BadLine(f"holds {beyond}, which is no token id; put whole numbers from 0 to {HIGHEST_ID} there")
+    return ids
 
 
 def json_lines(name: str, lines: list[str], text_field: str, id_field: str | None) -> Given:

@@ -186,7 +186,12 @@ def kept_in(folder: Path, made_with: Mapping[str, object], nothing: Embeddings) 
         UsageError: it is of another job, or another process is at work in it.
         OSError: it cannot be written.
     """
-    folder.mkdir(exist_ok=True)
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileExistsError:
+        raise UsageError(
+            f"{folder}: is no folder, and vectors are kept in it; remove it, or name another --out"
+        ) from None
     if strangers := sorted(path.name for path in folder.iterdir() if path.name not in FILES):
         raise UsageError(f"{folder}: holds {strangers[0]}, which is not of a job; name another --out")
     with (folder / ROWS).open("a+b", buffering=0) as file, (folder / SKIPPED).open("a+b", buffering=0) as notes:

@@ -92,6 +92,7 @@ async def test_a_target_that_names_nothing_is_refused_before_grpc_tries_it(
         ("127.0.0.1", 'name a service as "host:port"'),
         ("127.0.0.1:http", 'name a service as "host:port"'),
         ("127.0.0.1:99999", "a port is a number from 1 to 65535"),
+        (f"localhost:{'9' * 5000}", "a port is a number from 1 to 65535"),
         ("127.0.0.1:0", "a port is a number from 1 to 65535"),
         ("http://127.0.0.1:50051", 'name a service as "host:port", without what a URL has; TLS is asked for by itself'),
         ("::1:50051", 'name a service as "host:port", an address of IPv6 in brackets: "[::1]:50051"'),
@@ -107,7 +108,15 @@ async def test_a_target_that_grpc_would_read_otherwise_is_refused(target: str, s
 
 @pytest.mark.parametrize(
     "target",
-    ["name.example:1", "[::1]:65535", "[fe80::1%eth0]:5", "dns:///name", "ipv4:10.0.0.1:5,10.0.0.2:5", "unix:/nowhere"],
+    [
+        "name.example:1",
+        "name.example:0000000080",
+        "[::1]:65535",
+        "[fe80::1%eth0]:5",
+        "dns:///name",
+        "ipv4:10.0.0.1:5,10.0.0.2:5",
+        "unix:/nowhere",
+    ],
 )
 def test_other_targets_are_grpcs_to_read(target: str) -> None:
     Client(target).close()

@@ -220,6 +220,14 @@ def test_token_ids_are_sent_as_they_are(run: Run, tmp_path: Path, client: Client
     assert (code, err.startswith("headlight: argument 1 is no list of token ids; put whole numbers there")) == (2, True)
 
 
+@pytest.mark.parametrize("number", ["-4", "12345678901234567890", "9" * 30])
+def test_numbers_that_are_no_token_ids_are_named(run: Run, servicer: FakeServicer, number: str) -> None:
+    servicer.accepts = ("ids",)
+    code, _, err = run("--token-ids", stdin=f"1 2\n3 {number}\n")
+    said = f"headlight: standard input: line 2 holds {number}, which is no token id; put whole numbers from 0 to "
+    assert (code, err.startswith(said), servicer.encoded) == (2, True, [])
+
+
 def test_inputs_that_the_model_does_not_take_are_refused_with_the_way_out(run: Run, servicer: FakeServicer) -> None:
     servicer.accepts = ("ids",)
     said = "headlight: fake takes ids, and no text; give token ids, by --token-ids\n"

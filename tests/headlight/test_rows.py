@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from headlight.embeddings import Embeddings
+from headlight.files import UsageError
 from headlight.results import ModelRef
 from headlight.rows import Rows, kept_in
 
@@ -58,6 +59,16 @@ def test_reasons_stay_with_the_rows_that_stay(folder: Path) -> None:
         rows.append(INPUTS[4:], found(3), {1: "is empty now"})
     with opened(folder) as rows:
         assert (len(rows), rows.skipped) == (8, {2: "is too long", 5: "is empty now"})
+
+
+def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "v.partial"
+    path.touch()
+    with (
+        pytest.raises(UsageError, match=r"v\.partial: is no folder, .*; remove it, or name another --out"),
+        opened(path),
+    ):
+        pass
 
 
 @pytest.mark.parametrize("lost", [b"", b"\0" * 40, b"\0" * 40 + b"\n"])

@@ -25,6 +25,7 @@ from headlight.status import INPUT_INDEX
 T = TypeVar("T")
 BLOCKS_AT_ONCE = 4
 BLOCK = 256  # inputs, where the service does not say how many a request may have
+LEAST_BLOCK = 32
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.25, 5.0
 
 
@@ -116,7 +117,7 @@ class Encoder(NamedTuple):
             found = self.client.encode_with_info([inputs[at] for at in good], self.spec, **self.reading)
         except InvalidInput as error:
             index = INPUT_INDEX.search(error.field)
-            if index is None:
+            if index is None or int(index[0]) >= len(good):
                 raise
             place = first + good[int(index[0])]
             raise InvalidInput(INPUT_INDEX.sub(str(place), error.field), error.problem) from None
@@ -149,7 +150,7 @@ def fill(
     """
     # A short list, too, is asked for in as many requests at once as there may be.
     missing = len(inputs) - len(rows)
-    size = max(1, min(model.limits.max_items or BLOCK, math.ceil(missing / BLOCKS_AT_ONCE)))
+    size = min(model.limits.max_items or BLOCK, max(LEAST_BLOCK, math.ceil(missing / BLOCKS_AT_ONCE)))
     blocks = iter([range(first, min(first + size, len(inputs))) for first in range(len(rows), len(inputs), size)])
     problems, pool = dict(problems), ThreadPoolExecutor(BLOCKS_AT_ONCE)
 
@@ -206,9 +207,8 @@ def parts_around(block: range, error: InvalidInput, problems: dict[int, str], sk
         InvalidInput: the error itself, where it may not, or names none.
     """
     index = INPUT_INDEX.search(error.field)
-    if not skip or index is None:
+    if not skip or index is None or (place := int(index[0])) not in block:
         raise error
-    place = int(index[0])
     problems[place] = error.problem
     return [part for part in (range(block.start, place), range(place, block.stop)) if part]
 

@@ -131,13 +131,12 @@ def tell_left_out(rows: Rows, inputs: Given) -> None:
 
 def partial_folder(out: str) -> Path | None:
     """Where vectors are kept as they come; None: in memory, for the output is no regular file, or its folder may not be changed."""
-    regular = (
-        Path(out).is_file() or not Path(out).exists()
-    )  # as it is named: what /dev/stdout links to has no name, if a pipe
+    # As it is named: what /dev/stdout links to has no name, if a pipe.
+    regular = Path(out).is_file() or not Path(out).exists()
     target = Path(os.path.realpath(out))
-    return (
-        target.with_name(f"{target.name}.partial") if regular and os.access(target.parent, os.W_OK | os.X_OK) else None
-    )
+    if not regular or not os.access(target.parent, os.W_OK | os.X_OK):
+        return None
+    return target.with_name(f"{target.name}.partial")
 
 
 def made_with(arguments: argparse.Namespace, nothing: Embeddings) -> dict[str, object]:

@@ -98,8 +98,8 @@ def write_npz(rows: Rows, beside: Beside, file: BinaryIO) -> None:
 def write_npy(rows: Rows, name: str, file: Any) -> None:
     """The vectors of one type as one array [N, D]."""
     dtype, width = rows.types[name]
-    count = int((rows.counts()[0] != NO_VECTORS).sum())
-    head = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (count, width)}
+    shape = (len(rows) - len(rows.skipped), width)
+    head = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, head)
     for vectors in rows.vectors(name):
         file.write(vectors.tobytes())

@@ -6,7 +6,7 @@ import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -148,10 +148,7 @@ def fill(
         HeadlightError: what the client raises; what came before it is among the rows.
         OSError: rows cannot be written.
     """
-    # A short list, too, is asked for in as many requests at once as there may be.
-    missing = len(inputs) - len(rows)
-    size = min(model.limits.max_items or BLOCK, max(LEAST_BLOCK, math.ceil(missing / BLOCKS_AT_ONCE)))
-    blocks = iter([range(first, min(first + size, len(inputs))) for first in range(len(rows), len(inputs), size)])
+    blocks = blocks_of(len(rows), len(inputs), model.limits.max_items or BLOCK)
     problems, pool = dict(problems), ThreadPoolExecutor(BLOCKS_AT_ONCE)
 
     def begin(block: range) -> Begun:
@@ -187,6 +184,12 @@ def fill(
             pool.shutdown(cancel_futures=True)
         raise
     pool.shutdown()
+
+
+def blocks_of(done: int, total: int, most: int) -> Iterator[range]:
+    """The places that are missing, up to `most` together; of a short list, too, there are as many blocks as are asked for at once."""
+    size = min(most, max(LEAST_BLOCK, math.ceil((total - done) / BLOCKS_AT_ONCE)))
+    return (range(first, min(first + size, total)) for first in range(done, total, size))
 
 
 def is_away(future: Future[Block]) -> bool:

@@ -117,9 +117,8 @@ class Quotas:
         self._capacity = rate * burst_seconds
         self._clock = clock
         self._kept = OrderedDict[str, Bucket]()  # who has not called for longest comes first
-        self._alive = WeakValueDictionary[
-            str, Bucket
-        ]()  # and those that calls under way hold, of clients forgotten meanwhile
+        # And those that calls under way hold, of clients forgotten meanwhile.
+        self._alive = WeakValueDictionary[str, Bucket]()
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -102,7 +102,8 @@ class ServedModel:
         arrived_ns = time.monotonic_ns()
         stage("tokenize")
         job = encode_job(request, self._interface)
-        if request.dry_run or not job.selection.computes:  # only read, and never queued
+        only_read = request.dry_run or not job.selection.computes  # and never queued
+        if only_read:
             quota.look_ahead(0)  # what reading costs may be owed, but no more while it is
         elif deadline < math.inf or quota.applies():
             # Tokenising is most of what a refusal costs.
@@ -127,7 +128,7 @@ class ServedModel:
             raise
         response.timings.tokenize_ns = time.monotonic_ns() - arrived_ns
         self._density.learn(job.tokenize, inputs)
-        if request.dry_run or not job.selection.computes:  # else it is charged with what it makes compute
+        if only_read:  # else it is charged with what it makes compute
             quota.has_read(sum(len(item.ids) for item in items))
         sizes = output_bytes(items, self._architecture)
         data_bytes = response.data_bytes = sum(sizes.values())

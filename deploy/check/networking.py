@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from deploy.check import manifests as look
 from deploy.check.manifests import Manifest
@@ -109,13 +110,18 @@ INVARIANTS = (
 )
 
 
-def routes_lead_somewhere(routes: list[Manifest], manifests: list[Manifest]) -> Iterator[str]:
-    """Routes of one rendering name Services and ports of another."""
-    have = {
-        (service["metadata"]["name"], port["port"])
+def ports_of_services(manifests: list[Manifest], known_by: str) -> set[tuple[str, Any]]:
+    """The name of each Service with each of its ports, by their "port" (a number) or their "name"."""
+    return {
+        (service["metadata"]["name"], port[known_by])
         for service in look.of_kind(manifests, "Service")
         for port in service["spec"]["ports"]
     }
+
+
+def routes_lead_somewhere(routes: list[Manifest], manifests: list[Manifest]) -> Iterator[str]:
+    """Routes of one rendering name Services and ports of another."""
+    have = ports_of_services(manifests, "port")
     for route in look.of_kind(routes, "GRPCRoute"):
         for rule in route["spec"]["rules"]:
             for backend in rule["backendRefs"]:
@@ -126,11 +132,7 @@ def routes_lead_somewhere(routes: list[Manifest], manifests: list[Manifest]) -> 
 def gateways_believe_the_service(policies: list[Manifest], manifests: list[Manifest]) -> Iterator[str]:
     """What gateways are told of TLS in one rendering fits Services and a certificate of another."""
     names = [name for each in look.of_kind(manifests, "Certificate") for name in each["spec"]["dnsNames"]]
-    have = {
-        (service["metadata"]["name"], port["name"])
-        for service in look.of_kind(manifests, "Service")
-        for port in service["spec"]["ports"]
-    }
+    have = ports_of_services(manifests, "name")
     for policy in look.of_kind(policies, "BackendTLSPolicy"):
         for target in policy["spec"]["targetRefs"]:
             if (target["name"], target.get("sectionName")) not in have:

@@ -1,0 +1,154 @@
+"""`headlight embed` of many texts: how it ends, whatever befalls the service, the disk or the command itself, and what it writes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+
+from headlight import Client
+from headlight.cli import main
+from headlight.pb import headlight_pb2 as pb
+from tests.headlight.fake_server import default_limits, serving
+from tests.headlight.job.failing import TEXTS, Embed, Failing, names, vectors
+
+
+def test_weights_that_are_replaced_meanwhile_end_it(embed: Embed, servicer: Failing) -> None:
+    other = pb.ModelRef(name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32")
+    servicer.do = lambda: setattr(servicer, "ref", lambda call: other)
+    code, err = embed("--retry-for", "50")
+    assert code == 1
+    assert "headlight: the service's weights were replaced meanwhile (fake 1 fp32, now fake 2 fp32)" in err
+
+
+def test_a_service_that_is_away_is_waited_for(
+    embed: Embed, servicer: Failing, path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        if seconds:  # the client's own, between tries, is 0 before the first
+            pauses.append(seconds)
+        if len(pauses) == 3:
+            servicer.do = lambda: None
+
+    monkeypatch.setattr("headlight.job.time.sleep", sleep)
+    servicer.fail(grpc.StatusCode.UNAVAILABLE)
+    assert embed("--retry-for", "0")[0] == 1
+    assert pauses == []
+    code, err = embed("--retry-for", "50")
+    assert (code, err.splitlines()[1:]) == (0, ["headlight: error 4f2a; waiting for it, for 50 s at most"])
+    assert pauses == [0.25, 0.5, 1.0]
+    np.testing.assert_array_equal(vectors(path), client.encode(TEXTS))
+
+
+def test_one_that_stays_away_is_given_up(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--target", "127.0.0.1:1", "--retry-for", "0.01", "--out", str(path.with_name("v"))]
+    assert main(["embed", "--file", str(path), *options]) == 1
+    waiting, gone = capsys.readouterr().err.splitlines()
+    assert waiting.endswith("; waiting for it, for 0.01 s at most")
+    assert gone.startswith("headlight: no answer from 127.0.0.1:1 (")
+    assert names(path) == ["texts.txt"]
+
+
+def test_a_disk_that_fills_meanwhile_is_said_and_what_came_stays(
+    target: str, embed: Embed, path: Path, client: Client
+) -> None:
+    """Stood in for by the largest size that a file may have: blocks of 512 bytes, or of 1024."""
+    command = [sys.executable, "-m", "headlight", "embed", "--file", str(path), "--target", target]
+    script = 'ulimit -f 2; exec "$0" "$@"'
+    shell = ["sh", "-c", script, *command, "--format", "npz", "--out", str(path.with_name("v"))]
+    done = subprocess.run(shell, stderr=subprocess.PIPE, text=True, check=False, timeout=50)
+    folder = f"{path.with_name('v')}.partial"
+    kept, said = done.stderr.splitlines()
+    assert (done.returncode, said) == (1, f"headlight: {folder}: cannot write it: File too large")
+    assert kept.endswith(f"of 80 texts are kept in {folder}; the same command goes on from there")
+    assert embed()[0] == 0
+    np.testing.assert_array_equal(vectors(path), client.encode(TEXTS))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_keep_what_came(path: Path, number: int) -> None:
+    servicer, reached, free = Failing(default_limits()), threading.Event(), threading.Event()
+
+    def block() -> None:
+        reached.set()
+        free.wait(50)
+
+    servicer.do = block
+    with serving(servicer) as target:
+        command = [sys.executable, "-m", "headlight", "embed", "--file", str(path), "--target", target]
+        process = subprocess.Popen([*command, "--out", str(path.with_name("v"))], stderr=subprocess.PIPE, text=True)
+        try:
+            assert reached.wait(50)  # by the sixth request, so the second was written
+            process.send_signal(number)
+            _, err = process.communicate(timeout=50)
+        finally:
+            free.set()
+            process.kill()
+            process.wait()
+    assert process.returncode == 128 + number
+    assert err.count("\n") == 1
+    kept = int(err.split()[1])
+    assert kept >= 16
+    assert (
+        err
+        == f"headlight: {kept} of 80 texts are kept in {path.with_name('v')}.partial; the same command goes on from there\n"
+    )
+    assert (path.with_name("v.partial") / "rows").stat().st_size % kept == 0
+
+
+def test_a_link_stays_one_and_a_file_keeps_its_mode(embed: Embed, path: Path) -> None:
+    elsewhere = path.with_name("elsewhere")
+    elsewhere.touch(mode=0o600)
+    path.with_name("v").symlink_to(elsewhere)
+    assert embed()[0] == 0
+    assert path.with_name("v").is_symlink()
+    assert elsewhere.stat().st_mode & 0o777 == 0o600
+    assert names(path) == ["elsewhere", "texts.txt", "v"]
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="names for open files")
+@pytest.mark.parametrize("form", ["text", "npz"])
+def test_an_open_pipe_may_be_named(embed: Embed, path: Path, form: str) -> None:
+    """As `--out /dev/stdout` or `--out >(command)` do."""
+    assert embed(form=form)[0] == 0
+    expected = path.with_name("v").read_bytes()
+    reader, writer = os.pipe()
+    with open(reader, "rb") as pipe:
+        code, err = embed("--out", f"/dev/fd/{writer}", form=form)
+        os.close(writer)
+        answer = pipe.read()
+    assert (code, err, len(answer) > 0) == (0, "", True)
+    if form == "text":
+        assert answer == expected
+    assert names(path) == ["texts.txt", "v"]
+
+
+def test_the_timeout_is_of_the_whole_job(embed: Embed, servicer: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("headlight.job.time.monotonic", lambda: clock[0])
+    servicer.do = lambda: clock.__setitem__(0, 1e9)
+    code, err = embed("--timeout", "1e8")
+    assert (code, err.splitlines()[-1]) == (1, "headlight: the client's timeout passed; give more time by --timeout")
+
+
+def test_progress_is_told_where_it_is_wanted(embed: Embed, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert embed() == (0, "")
+    code, err = embed("--progress")
+    assert (code, err.count("\n")) == (0, 1)
+    assert err.startswith("headlight: 80 of 80 texts, ")
+    monkeypatch.setattr("headlight.progress.LOG_SECONDS", 0)
+    assert embed("--progress")[1].count("\n") == 10
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr("headlight.progress.TERMINAL_SECONDS", 0)
+    err = embed()[1]
+    assert (err.count("\r"), err.count("\n"), err[-4:]) == (11, 0, "\r\x1b[K")
+    assert embed("--no-progress") == (0, "")

@@ -120,10 +120,11 @@ $(GPU_SETUP): deploy/image/requirements-gpu.txt $(SETUP)
 	@touch $@
 
 # GPU=1 takes no options of `make tune`, which were found for the CPU.
-demonstrated := $(if $(GPU),HEADLIGHT_PROVIDER=cuda $(GPU_VENV)/bin/python,$(tuned) $(PY)) -m model.demo --bundle build/bundles/docs-rope
+demonstrated = $(if $(GPU),HEADLIGHT_PROVIDER=cuda $(GPU_VENV)/bin/python,$(tuned) $(PY)) -m model.demo --bundle build/bundles/docs-rope \
+	$(GRPC:%=--grpc %) $(HTTP:%=--http %)
 DEMONSTRATED := $(if $(GPU),$(GPU_SETUP),$(SETUP)) build/bundles/docs-rope/manifest.json
 
-run: $(DEMONSTRATED) ## start the service, show one real answer, serve until Ctrl-C (GPU=1: on a GPU)
+run: $(DEMONSTRATED) ## start the service, show one real answer, serve until Ctrl-C (GPU=1: on a GPU; GRPC=..., HTTP=HOST:PORT: elsewhere)
 	@$(demonstrated)
 
 demo: $(DEMONSTRATED) ## the same, and exit 0 after the answer

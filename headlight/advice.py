@@ -57,6 +57,11 @@ def is_away(error: Exception) -> bool:
     return isinstance(error, Unavailable) and not isinstance(error, MixedWeights)
 
 
+def misdirected(message: str) -> bool:
+    """Whether a connection failed of what no waiting mends: TLS or none, its names and authorities, or the port."""
+    return any(words in message for words in CONNECTIONS)
+
+
 def remedy(error: Exception, message: str, arguments: argparse.Namespace) -> list[str]:
     """What to do, where the message does not say it."""
     if is_away(error):

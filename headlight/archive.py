@@ -181,5 +181,5 @@ def safetensors_library() -> ModuleType:
     try:
         import safetensors.numpy  # noqa: PLC0415, TID251 # an extra: whoever writes no safetensors needs none
     except ImportError:
-        raise ImportError("safetensors is not installed: pip install 'headlight[safetensors]'") from None
+        raise ImportError("safetensors is not installed: pip install safetensors") from None
     return safetensors

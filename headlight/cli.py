@@ -117,7 +117,7 @@ def parse(argv: Sequence[str] | None, arguments: argparse.Namespace) -> None:
 def run_attend(arguments: argparse.Namespace) -> None:
     """`headlight attend`."""
     if arguments.png is not None and not plot.is_available():
-        raise UsageError("--png needs matplotlib: pip install 'headlight[plot]'")
+        raise UsageError("--png needs matplotlib: pip install matplotlib")
     text = read_whole(arguments.text, arguments.file)
     layers = None if arguments.layer is None else [arguments.layer]
     if layers is None and arguments.head is not None and not arguments.html:

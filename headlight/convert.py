@@ -35,7 +35,7 @@ class Prompting(TypedDict, total=False):
 
 
 class Reading(Prompting, total=False):
-    """How each text is read, and how soon: keywords that every method of the clients takes.
+    """How each text is read, and how soon: keywords that every method of the clients that runs the model takes.
 
     Keys:
         truncate: which side of a text too long to cut off, "end" or "start"; None: refuse it. A prompt is never cut.

@@ -15,6 +15,7 @@ from headlight.convert import Input
 from headlight.description import ModelDescription
 from headlight.embed_output import Beside, as_json, as_text, write_npy, write_npz
 from headlight.embeddings import Embeddings
+from headlight.errors import MixedWeights
 from headlight.files import UsageError, say, show, writing
 from headlight.inputs import Given, all_good, given
 from headlight.job import Encoder, Patience, fill
@@ -174,9 +175,11 @@ def rows_in(
             say(f"going on from {folder}, which has {len(rows)} of {len(inputs)} texts")
         try:
             yield rows
-        except BaseException:
+        except BaseException as error:
             if len(rows):
-                say(f"{len(rows)} of {len(inputs)} texts are kept in {folder}; the same command goes on from there")
+                # Others may answer as before, where only some replicas have the new weights yet, or they are taken back.
+                until = ", once the weights before answer again" if isinstance(error, MixedWeights) else ""
+                say(f"{len(rows)} of {len(inputs)} texts are kept in {folder}; the same command goes on from there{until}")
             raise
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple, TypeAlias, TypeVar
 
+from headlight.advice import misdirected
 from headlight.channel import MOST_SECONDS
 from headlight.client import Client
 from headlight.convert import Input, Reading
@@ -68,7 +69,7 @@ class Patience:
         named = error.retry_after_seconds if isinstance(error, Overloaded) else 0.0
         now = time.monotonic()
         end = self._seconds + (now if self._since is None else self._since)
-        if isinstance(error, MixedWeights) or named is None or now >= end:
+        if isinstance(error, MixedWeights) or named is None or now >= end or misdirected(error.message):
             raise error
         pause = min(max(self._pause, named), end - now)
         if self.left is not None and pause >= self.left:

@@ -16,6 +16,7 @@ import contextlib
 import hashlib
 import io
 import json
+import os
 import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -199,16 +200,25 @@ def kept_in(folder: Path, made_with: Mapping[str, object], nothing: Embeddings) 
         if file.seek(0, io.SEEK_END):
             check(folder, made_with)
         else:
-            (folder / JOB).write_text(json.dumps(made_with), encoding="utf-8")
+            save(folder / JOB, json.dumps(made_with))
         rows = Rows(file, nothing, notes)
         try:
             yield rows
         finally:
             rows.spent |= not len(rows)
-            file.close()  # before it is removed, for Windows
-            notes.close()
+            if sys.platform == "win32":  # where nothing open can be removed, and nothing is locked
+                file.close()
+                notes.close()
             if rows.spent:
                 remove(folder)
+
+
+def save(path: Path, text: str) -> None:
+    """A file that is on the disk before any row can be: rows are of no use without it."""
+    with path.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def check(folder: Path, made_with: Mapping[str, object]) -> None:
@@ -225,17 +235,20 @@ def check(folder: Path, made_with: Mapping[str, object]) -> None:
 
 
 def lock(file: BinaryIO, folder: Path) -> None:
-    """Until the file is closed, for this process alone. Raises UsageError where another has it."""
+    """Until the file is closed, for this process alone. Raises UsageError where another has it, or removed it at its end."""
     if sys.platform == "win32":
         return
     import fcntl  # noqa: PLC0415 # there is none on Windows
 
+    free = True
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise UsageError(f"{folder}: another process is at work in it; wait for it, or name another --out") from None
+        free = False
     except OSError:
         pass  # a file system without locks
+    if not free or os.fstat(file.fileno()).st_nlink == 0:
+        raise UsageError(f"{folder}: another process is at work in it; wait for it, or name another --out")
 
 
 def remove(folder: Path) -> None:

@@ -38,7 +38,7 @@ STATISTICS = ("entropy", "special", "previous", "next", "self", "distance", "lar
 Unit = Literal["token", "word", "span"]
 Number = Literal["float32", "float16", "uint8"]
 NUMBER_BYTES: dict[str, int] = {"float32": 4, "float16": 2, "uint8": 1}
-# Of pooled vectors. int8: 256 steps between the extremes of each dimension; binary, ubinary: the sign of each, 8 to a byte.
+# Of pooled vectors. int8: 255 steps between the extremes of each dimension; binary, ubinary: the sign of each, 8 to a byte.
 VectorType = Literal["float32", "float16", "int8", "binary", "ubinary"]
 VECTOR_BITS: dict[VectorType, int] = {"float32": 32, "float16": 16, "int8": 8, "binary": 1, "ubinary": 1}
 RowType = Literal["float32", "float16"]

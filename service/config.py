@@ -117,7 +117,8 @@ class Config:
         default=None,
         metadata=option(
             THREADS,
-            "batches at once, and as many of bulk that end beside them (default: one for each CPU, at most 8; cuda: 1)",
+            "batches at once; those of bulk that run when interactive ones come end beside them, so that for a moment there may be twice"
+            " as many (default: one for each CPU, at most 8; cuda: 1)",
         ),
     )
     wide: str = field(

@@ -36,7 +36,7 @@ def start(endpoint: str | None) -> Tracing | None:
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("opentelemetry"):
             raise
-        remedy = "pip install 'headlight[otel]', or leave the option out"
+        remedy = "pip install '.[otel]' in Headlight's repository, or leave the option out"
         raise ConfigError(f"--otlp-endpoint needs OpenTelemetry, which is not installed; {remedy}") from None
     try:
         tracing: Tracing = telemetry.to_collector(endpoint)

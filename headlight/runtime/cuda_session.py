@@ -35,7 +35,7 @@ def check_cuda(precision: str, gpu: Gpu) -> None:
     """Raises BundleError, with the remedy, where CUDA cannot compute here, or not in this precision."""
     if not cuda_installed():
         problem = "needs onnxruntime-gpu in the place of onnxruntime, for both install the same files"
-        remedy = "`pip uninstall onnxruntime`, then `pip install headlight[gpu]`"
+        remedy = "`pip uninstall onnxruntime`, then `pip install '.[gpu]'` in Headlight's repository"
         raise BundleError(f"provider cuda {problem}: {remedy}")
     if precision not in PRECISIONS:
         raise BundleError(f"provider cuda computes in {', '.join(PRECISIONS)}, not in {precision}; --provider cpu may")

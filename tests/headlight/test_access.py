@@ -224,6 +224,18 @@ def test_the_command_line_says_which_option_of_tls_is_wrong(
     assert "it may want a certificate, by --tls-cert and --tls-key" in capsys.readouterr().err
 
 
+def test_what_no_waiting_mends_is_not_waited_for(
+    watching: Watching, authority: Authority, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a list of texts otherwise does for a service that is away."""
+    texts = tmp_path / "texts.txt"
+    texts.write_text("a\nb\n", encoding="utf-8")
+    with serving(watching, authority) as target:
+        assert cli.main(["embed", "--target", target, "--file", str(texts), "--tls-ca", str(authority.cert)]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith("give that by --tls-server-name")
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from headlight.embeddings import Embeddings
 from headlight.files import UsageError
 from headlight.results import ModelRef
-from headlight.rows import Rows, kept_in
+from headlight.rows import ROWS, Rows, kept_in, lock
 
 MODEL = ModelRef("fake", "1", "ab" * 32, "cpu", "fp32")
 INPUTS = [f"text {number}" for number in range(8)]
@@ -113,3 +114,17 @@ def test_rows_of_which_a_page_was_lost_are_made_again(folder: Path, first: int) 
     with opened(folder) as rows:
         assert (len(rows), rows.first_other(INPUTS)) == (6, None)
         assert path.read_bytes() == before[: 6 * size]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks")
+def test_a_folder_that_is_removed_by_whoever_ends_is_not_begun_in(tmp_path: Path) -> None:
+    """As by one who opened the file when it was still there."""
+    folder = tmp_path / "v.partial"
+    with contextlib.ExitStack() as stack:
+        with opened(folder) as rows:
+            other = stack.enter_context((folder / ROWS).open("a+b"))
+            rows.append(INPUTS[:1], found(1), {})
+            rows.spent = True
+        assert not folder.exists()
+        with pytest.raises(UsageError, match="another process is at work in it"):
+            lock(other, folder)

@@ -25,6 +25,7 @@ def test_weights_that_are_replaced_meanwhile_end_it(embed: Embed, servicer: Fail
     servicer.do = lambda: setattr(servicer, "ref", lambda call: other)
     code, err = embed("--retry-for", "50")
     assert code == 1
+    assert "; the same command goes on from there, once the weights before answer again\n" in err
     assert "headlight: the service's weights were replaced meanwhile (fake 1 fp32, now fake 2 fp32)" in err
 
 

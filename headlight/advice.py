@@ -29,13 +29,14 @@ OPTIONS = {
 }
 # What gRPC, or its TLS, says of a connection that could not be made, and what that means whatever else there is.
 ANOTHER_NAME = "the certificate there is for another name: give that by --tls-server-name"
+RENEW = "its certificate has to be renewed there"
 NOT_TRUSTED = "its certificate is of an authority that is not trusted here: give that by --tls-ca"
 CONNECTIONS = {
     "Hostname Verification Check failed": ANOTHER_NAME,
     "is not in peer certificate": ANOTHER_NAME,  # the same of gRPC 1.76
     "unable to get local issuer certificate": NOT_TRUSTED,
     "self signed certificate": NOT_TRUSTED,
-    "certificate has expired": "its certificate has to be renewed there",
+    "certificate has expired": RENEW,
     "WRONG_VERSION_NUMBER": "what answers there has no TLS: leave out --tls and --tls-..., or name another port by --target",
     "Failed parsing HTTP/2": "that is no gRPC in plaintext: name the port of gRPC by --target, or give --tls or --tls-ca",
 }
@@ -59,7 +60,7 @@ def is_away(error: Exception) -> bool:
 
 def misdirected(message: str) -> bool:
     """Whether a connection failed of what no waiting mends: TLS or none, its names and authorities, or the port."""
-    return any(words in message for words in CONNECTIONS)
+    return any(words in message for words, means in CONNECTIONS.items() if means != RENEW)
 
 
 def remedy(error: Exception, message: str, arguments: argparse.Namespace) -> list[str]:

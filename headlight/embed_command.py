@@ -19,6 +19,7 @@ from headlight.errors import MixedWeights
 from headlight.files import UsageError, say, show, writing
 from headlight.inputs import Given, all_good, given
 from headlight.job import Encoder, Patience, fill
+from headlight.kept import OUTPUT, kept_in
 from headlight.options import (
     add_priority,
     add_prompt,
@@ -29,9 +30,10 @@ from headlight.options import (
     connect,
     pooled_spec,
     reading,
+    seconds,
 )
 from headlight.progress import Progress
-from headlight.rows import OUTPUT, Rows, kept_in
+from headlight.rows import Rows
 from headlight.signals import ended_by_sigterm
 
 RETRY_SECONDS = 60.0
@@ -63,7 +65,7 @@ def add_embed(commands: Any) -> None:
     )
     made.add_argument(
         "--retry-for",
-        type=float,
+        type=seconds,
         metavar="SECONDS",
         help=f"wait so long for a service that is away or overloaded, since it last answered; default: {RETRY_SECONDS:g}"
         " for texts from a file or standard input, else 0",
@@ -177,9 +179,13 @@ def rows_in(
             yield rows
         except BaseException as error:
             if len(rows):
-                # Others may answer as before, where only some replicas have the new weights yet, or they are taken back.
-                until = ", once the weights before answer again" if isinstance(error, MixedWeights) else ""
-                say(f"{len(rows)} of {len(inputs)} texts are kept in {folder}; the same command goes on from there{until}")
+                # They may, where only some replicas have the new weights yet, or these are taken back.
+                mixed = (
+                    ", once the weights before answer again; else remove it" if isinstance(error, MixedWeights) else ""
+                )
+                say(
+                    f"{len(rows)} of {len(inputs)} texts are kept in {folder}; the same command goes on from there{mixed}"
+                )
             raise
 
 

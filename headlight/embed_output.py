@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import zipfile
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple
@@ -14,6 +15,8 @@ from headlight.embeddings import Usage
 from headlight.output import numbers, to_json
 from headlight.results import ModelRef
 from headlight.rows import NO_VECTORS, Rows
+
+NOT_FINITE = re.compile(r"-?inf|nan")  # as Python writes what JSON has no number for: a float16 beyond its range
 
 
 def as_text(rows: Rows) -> Iterator[str]:
@@ -64,7 +67,7 @@ def json_rows(rows: Rows, name: str, good: NDArray[np.bool_]) -> Iterator[str]:
     comma = ""
     yield "["
     for has_one in good:
-        yield comma + (str(numbers(next(vectors))) if has_one else "null")
+        yield comma + (NOT_FINITE.sub("null", str(numbers(next(vectors)))) if has_one else "null")
         comma = ", "
     yield "]"
 

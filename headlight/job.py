@@ -22,6 +22,7 @@ from headlight.rows import Rows
 from headlight.signals import undisturbed
 from headlight.spec import PooledSpec
 from headlight.status import INPUT_INDEX
+from headlight.work import WHEN_MIXED
 
 T = TypeVar("T")
 BLOCKS_AT_ONCE = 4
@@ -53,9 +54,11 @@ class Patience:
         self._seconds, self._tell = seconds, tell
         self._end = None if timeout is None else time.monotonic() + timeout
         self.reset()
+        self._answered = False
 
     def reset(self) -> None:
         """It has answered."""
+        self._answered = True
         self._since: float | None = None
         self._pause = FIRST_PAUSE_SECONDS
 
@@ -69,7 +72,9 @@ class Patience:
         named = error.retry_after_seconds if isinstance(error, Overloaded) else 0.0
         now = time.monotonic()
         end = self._seconds + (now if self._since is None else self._since)
-        if isinstance(error, MixedWeights) or named is None or now >= end or misdirected(error.message):
+        # Of one that has answered, another replica or what stands before it may say the same for a while.
+        wrong = not self._answered and misdirected(error.message)
+        if isinstance(error, MixedWeights) or named is None or now >= end or wrong:
             raise error
         pause = min(max(self._pause, named), end - now)
         if self.left is not None and pause >= self.left:
@@ -116,6 +121,10 @@ class Encoder(NamedTuple):
             return Block(None, dict(skipped))
         try:
             found = self.client.encode_with_info([inputs[at] for at in good], self.spec, **self.reading)
+        except (
+            MixedWeights
+        ) as error:  # within one block; to call again is no remedy for a job that has rows of one of them
+            raise MixedWeights(error.message.removesuffix(WHEN_MIXED)) from None
         except InvalidInput as error:
             index = INPUT_INDEX.search(error.field)
             if index is None or int(index[0]) >= len(good):

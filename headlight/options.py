@@ -50,6 +50,14 @@ def command(
     return made
 
 
+def seconds(text: str) -> float:
+    """A span of time, for ever included."""
+    value = float(text)
+    if not value >= 0:
+        raise argparse.ArgumentTypeError("must be a number of seconds from 0")
+    return value
+
+
 def add_texts(made: argparse.ArgumentParser) -> None:
     """Several texts: arguments, or lines."""
     made.add_argument("texts", nargs="*", metavar="TEXT", help="none, and no --file: standard input, a text a line")

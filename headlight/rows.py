@@ -1,8 +1,7 @@
-"""Vectors row by row, as they come: in a folder that a later run finds again, or in memory.
+"""Vectors row by row, as they come, in files that a later run finds again, or in memory.
 
-    NAME.partial/  job.json       what the rows are made with; where that differs, they are of no use
-                   rows           a record of one size for each input in turn: a digest of it, counts of its tokens, vectors, a checksum
-                   skipped.jsonl  inputs that have no vectors, and why
+    rows           a record of one size for each input in turn: a digest of it, counts of its tokens, vectors, a checksum
+    skipped.jsonl  inputs that have no vectors, and why
 
 Rows are only ever appended. What a killed process leaves is whole but for its last record, which is cut off; so how many there are
 is written nowhere. A node that is lost may take pages with it that were not on the disk yet: all from the first row on whose checksum
@@ -12,15 +11,10 @@ the rows can still be mended, or added.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import io
 import json
-import os
-import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -28,14 +22,13 @@ from numpy.typing import NDArray
 
 from headlight.convert import Input
 from headlight.embeddings import Embeddings
-from headlight.files import UsageError
 
 DIGEST_BYTES = 16
 NO_VECTORS = -1  # as a count of tokens: the input was skipped
 CHECKSUM = ("checksum", "<u4")  # last: of all before it
 READ_AT_ONCE = 2**22  # bytes
+FORMAT = 1  # of records and reasons: rows of another are of no use
 COUNTS = ("tokens", "prompt_tokens", "original_tokens")
-ROWS, SKIPPED, OUTPUT, JOB = FILES = ("rows", "skipped.jsonl", "output", "job.json")  # in the order of their removal
 
 
 class Rows:
@@ -172,88 +165,3 @@ def write_all(file: BinaryIO, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) :]
-
-
-@contextlib.contextmanager
-def kept_in(folder: Path, made_with: Mapping[str, object], nothing: Embeddings) -> Iterator[Rows]:
-    """The rows of a folder, which is made where there is none, and removed at the end where its rows are spent, or there are none.
-
-    Args:
-        folder: its name.
-        made_with: all that vectors depend on beside their inputs, as JSON has it.
-        nothing: the vectors of no inputs, for their types.
-
-    Raises:
-        UsageError: it is of another job, or another process is at work in it.
-        OSError: it cannot be written.
-    """
-    try:
-        folder.mkdir(exist_ok=True)
-    except FileExistsError:
-        raise UsageError(
-            f"{folder}: is no folder, and vectors are kept in it; remove it, or name another --out"
-        ) from None
-    if strangers := sorted(path.name for path in folder.iterdir() if path.name not in FILES):
-        raise UsageError(f"{folder}: holds {strangers[0]}, which is not of a job; name another --out")
-    with (folder / ROWS).open("a+b", buffering=0) as file, (folder / SKIPPED).open("a+b", buffering=0) as notes:
-        lock(file, folder)
-        if file.seek(0, io.SEEK_END):
-            check(folder, made_with)
-        else:
-            save(folder / JOB, json.dumps(made_with))
-        rows = Rows(file, nothing, notes)
-        try:
-            yield rows
-        finally:
-            rows.spent |= not len(rows)
-            if sys.platform == "win32":  # where nothing open can be removed, and nothing is locked
-                file.close()
-                notes.close()
-            if rows.spent:
-                remove(folder)
-
-
-def save(path: Path, text: str) -> None:
-    """A file that is on the disk before any row can be: rows are of no use without it."""
-    with path.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def check(folder: Path, made_with: Mapping[str, object]) -> None:
-    """Raises UsageError where the rows of a folder were made with something else."""
-    try:
-        before = json.loads((folder / JOB).read_text(encoding="utf-8"))
-        other = [name for name, value in made_with.items() if before[name] != value]
-    except (OSError, ValueError, LookupError, TypeError):
-        other = ["version of this command"]
-    if other:
-        raise UsageError(
-            f"{folder}: holds vectors made with another {', '.join(other)}; remove it to begin anew, or name another --out"
-        )
-
-
-def lock(file: BinaryIO, folder: Path) -> None:
-    """Until the file is closed, for this process alone. Raises UsageError where another has it, or removed it at its end."""
-    if sys.platform == "win32":
-        return
-    import fcntl  # noqa: PLC0415 # there is none on Windows
-
-    free = True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        free = False
-    except OSError:
-        pass  # a file system without locks
-    if not free or os.fstat(file.fileno()).st_nlink == 0:
-        raise UsageError(f"{folder}: another process is at work in it; wait for it, or name another --out")
-
-
-def remove(folder: Path) -> None:
-    """A folder of rows, and nothing that somebody else put there. Rows first: without them, what is left of it is begun anew."""
-    for name in FILES:
-        (folder / name).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        folder.rmdir()

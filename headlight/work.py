@@ -43,6 +43,7 @@ ITEM_BYTES = 32  # of an `Item` in a response, without its tokens
 MASK_FRAMING_BYTES = 8  # tag and length of a HeadMask in an input
 TOKEN_BYTES = 32  # of one token of a `TokenInfo`, its piece included
 
+WHEN_MIXED = "; call again when the roll-out has ended"
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 ResultT = TypeVar("ResultT")
@@ -61,7 +62,7 @@ class Origin:
         if not ref.compares_with(first):
             raise MixedWeights(
                 f"replicas answered one call with different weights ({first.name} {first.version} {first.precision}, "
-                f"{ref.name} {ref.version} {ref.precision}); call again when the roll-out has ended"
+                f"{ref.name} {ref.version} {ref.precision}){WHEN_MIXED}"
             )
         return ref
 

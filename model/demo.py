@@ -112,7 +112,7 @@ def refuse_taken_port(option: str, address: str) -> None:
         raise DemoError(f"{option} {address}: must be HOST:PORT") from None
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            reason = "is taken, perhaps by another Headlight; stop that one, or choose another port (make run GRPC=HOST:PORT HTTP=HOST:PORT)"
+            reason = "is taken, perhaps by another Headlight; stop that one, or choose another (make run GRPC=HOST:PORT HTTP=...)"
         else:
             reason = f"cannot be listened on: {error.strerror}"
         raise DemoError(f"{option} {address} {reason}") from None

@@ -117,7 +117,7 @@ class Config:
         default=None,
         metadata=option(
             THREADS,
-            "batches at once; those of bulk that run when interactive ones come end beside them, so that for a moment there may be twice"
+            "batches at once; those of bulk that run when interactive ones come end beside them, so for a moment there may be twice"
             " as many (default: one for each CPU, at most 8; cuda: 1)",
         ),
     )

@@ -40,7 +40,9 @@ def library() -> Any:
         import openvino  # noqa: PLC0415  (an extra)
     except ImportError as error:
         words = " ".join(str(error).split())
-        raise BundleError(f"provider openvino needs OpenVINO (`pip install '.[openvino]'` in Headlight's repository): {words:.200}") from None
+        raise BundleError(
+            f"provider openvino needs OpenVINO (`pip install '.[openvino]'` in Headlight's repository): {words:.200}"
+        ) from None
     return openvino
 
 

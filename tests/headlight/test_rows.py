@@ -13,8 +13,9 @@ import pytest
 
 from headlight.embeddings import Embeddings
 from headlight.files import UsageError
+from headlight.kept import JOB, ROWS, kept_in, lock
 from headlight.results import ModelRef
-from headlight.rows import ROWS, Rows, kept_in, lock
+from headlight.rows import Rows
 
 MODEL = ModelRef("fake", "1", "ab" * 32, "cpu", "fp32")
 INPUTS = [f"text {number}" for number in range(8)]
@@ -101,7 +102,34 @@ def test_a_folder_that_was_removed_in_part_is_begun_anew(
         with pytest.raises(KeyboardInterrupt), opened(folder) as rows:
             rows.spent = True
     with opened(folder) as rows:
-        assert (len(rows), rows.skipped) == ((0, {}) if removed else (8, SKIPPED))
+        assert (len(rows), rows.skipped) == (0, {})
+
+
+def test_whoever_comes_while_a_folder_is_removed_begins_in_none_of_its_files(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unlink, refused = Path.unlink, list[str]()
+
+    def come(path: Path, missing_ok: bool = False) -> None:
+        unlink(path, missing_ok)
+        if path.name != ROWS:  # of whose removal nothing is left that another could find
+            with pytest.raises(UsageError, match="another process is at work in it"), opened(folder):
+                pass
+            refused.append(path.name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", come)
+        with opened(folder) as rows:
+            rows.spent = True
+    assert refused == ["skipped.jsonl", "output", "job.json"]
+    assert not folder.exists()
+
+
+def test_rows_of_another_version_are_of_no_use(folder: Path) -> None:
+    job = folder / JOB
+    job.write_text(job.read_text().replace('"version of this command": 1', '"version of this command": 0'))
+    with pytest.raises(UsageError, match="made with another version of this command"), opened(folder):
+        pass
 
 
 @pytest.mark.parametrize("first", [0, 12, 20, 45])  # within the digest, the counts, the vectors

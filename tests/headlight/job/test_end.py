@@ -16,7 +16,7 @@ import pytest
 from headlight import Client
 from headlight.cli import main
 from headlight.pb import headlight_pb2 as pb
-from tests.headlight.fake_server import default_limits, serving
+from tests.headlight.fake_server import Refusal, default_limits, serving
 from tests.headlight.job.failing import TEXTS, Embed, Failing, names, vectors
 
 
@@ -25,8 +25,19 @@ def test_weights_that_are_replaced_meanwhile_end_it(embed: Embed, servicer: Fail
     servicer.do = lambda: setattr(servicer, "ref", lambda call: other)
     code, err = embed("--retry-for", "50")
     assert code == 1
-    assert "; the same command goes on from there, once the weights before answer again\n" in err
+    assert "; the same command goes on from there, once the weights before answer again; else remove it\n" in err
     assert "headlight: the service's weights were replaced meanwhile (fake 1 fp32, now fake 2 fp32)" in err
+
+
+def test_so_do_those_that_answer_one_block_together(embed: Embed, servicer: Failing) -> None:
+    """As during a rollout; whoever has vectors of the one cannot go on with the other when it has ended."""
+    other = pb.ModelRef(name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32")
+    servicer.limits.max_request_tokens = 40  # some requests a block
+    first = servicer.ref
+    servicer.ref = lambda call: other if call % 2 else first(call)
+    code, err = embed()
+    assert code == 1
+    assert "headlight: replicas answered one call with different weights (fake 1 fp32, fake 2 fp32)\n" in err
 
 
 def test_a_service_that_is_away_is_waited_for(
@@ -48,6 +59,28 @@ def test_a_service_that_is_away_is_waited_for(
     assert (code, err.splitlines()[1:]) == (0, ["headlight: error 4f2a; waiting for it, for 50 s at most"])
     assert pauses == [0.25, 0.5, 1.0]
     np.testing.assert_array_equal(vectors(path), client.encode(TEXTS))
+
+
+def test_once_it_has_answered_what_a_connection_says_is_waited_out(
+    embed: Embed, servicer: Failing, path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the word of the last address tried: of a proxy that has no service behind it for a while, say."""
+    monkeypatch.setattr("headlight.job.time.sleep", lambda seconds: setattr(servicer, "do", lambda: None))
+
+    def fail() -> None:
+        raise Refusal(grpc.StatusCode.UNAVAILABLE, "last error: Failed parsing HTTP/2")
+
+    servicer.do = fail
+    assert embed()[0] == 0
+    np.testing.assert_array_equal(vectors(path), client.encode(TEXTS))
+
+
+@pytest.mark.parametrize("seconds", ["nan", "-1", "soon"])
+def test_what_is_no_time_is_refused(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["embed", "a", "--retry-for", seconds])
+    assert ended.value.code == 2
+    assert "argument --retry-for: " in capsys.readouterr().err
 
 
 def test_one_that_stays_away_is_given_up(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,6 +50,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--bundle", type=Path, help="default: a BERT of MiniLM's size, made and exported here")
     parser.add_argument("--tuned", type=Path, nargs="*", default=[], help="what `make tune` wrote: contestants more")
     parser.add_argument("--families", type=Path, default=Path(".venv-families"), help="environment of transformers")
+    parser.add_argument("--note", default="", help="what else ran on the machine, for the report")
     parser.add_argument("--out", type=Path, default=Path("bench/results"))
     parser.add_argument(
         "--report", action="store_true", help="write the tables and plots of the last run's numbers anew"
@@ -109,7 +110,8 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         for one in taking_part:
             one.close()
         load.close()
-    return found | {"skipped": skipped | run.dropped, "seconds": time.monotonic() - begun, "tokens": tokens}
+    seconds = time.monotonic() - begun
+    return found | {"skipped": skipped | run.dropped, "seconds": seconds, "tokens": tokens, "note": options.note}
 
 
 def main() -> None:

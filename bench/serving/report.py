@@ -50,6 +50,7 @@ def heading(run: dict[str, Any]) -> list[str]:
         "and nothing is sent. `engine` is Headlight's own in process, under the service's queue; its "
         f'"{LIST}" is the offline plan (`Runtime.encode`).',
         "",
+        *([f"Beside it: {run['note']}.", ""] if run["note"] else []),
         "![throughput](serving-throughput.png)",
         "",
         "![open loop](serving-open-loop.png)",

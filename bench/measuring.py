@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import random
@@ -49,6 +50,35 @@ def processor() -> str:
     """What the kernel calls this machine's CPU."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+class Others:
+    """What other programs than this session's take of the CPUs meanwhile: nobody has to say that a machine was quiet."""
+
+    def __init__(self) -> None:
+        """From now on."""
+        self._last = time.monotonic(), cpu_of_others()
+
+    def share(self) -> float:
+        """Of all CPUs, since this was asked last."""
+        (begun, before), self._last = self._last, (time.monotonic(), cpu_of_others())
+        return max(0.0, (self._last[1] - before) / (self._last[0] - begun) / (os.cpu_count() or 1))
+
+
+def cpu_of_others(session: int | None = None) -> float:
+    """Seconds of CPU since the machine was started, less those of the living processes of a session and of children they had.
+
+    Args:
+        session: its number; None: this process's.
+    """
+    counters = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
+    whole, own, number = sum(map(int, counters[1:4])), 0, str(os.getsid(0) if session is None else session)
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            if fields[3] == number:
+                own += sum(map(int, fields[11:15]))  # user and system time, then those of children that have ended
+    return (whole - own) / os.sysconf("SC_CLK_TCK")
 
 
 def publish(out: Path, report: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from bench.measuring import machine
+from bench.measuring import Others, machine
 from bench.serving.contestants import Contestant, InProcess, Setting
 from bench.serving.field import REFERENCE
 from bench.serving.flood import BATCH_MS, floods
@@ -59,6 +59,7 @@ class Run:
         first = self._each(self._first)
         chosen = self._each(self._settled)
         precision = distances(self._each(lambda one: one.vectors()))
+        others, shares = Others(), {}
         for round_ in range(self._options.rounds):
             for workload in WORKLOADS:
                 self._turns(round_, workload)
@@ -77,10 +78,13 @@ class Run:
             },
             "short": self._short(),
         }
+        shares["closed loops"] = others.share()
         found |= {"open": self._open(found["measured"]), "peak": self._peak()}
         served = [one for one in self._contestants if isinstance(one, Headlight)]
         lengths = BATCH_MS[:1] if self._options.quick else BATCH_MS
-        return found | {"flood": floods(self._setting, served, self._options.flood_seconds, lengths)}
+        found["flood"] = floods(self._setting, served, self._options.flood_seconds, lengths)
+        shares["open loops and floods"] = others.share()
+        return found | {"others": shares}
 
     def _each(self, work: Callable[[Contestant], T]) -> dict[str, T]:
         """What a piece of work gives, by the name of everyone who can do it."""

@@ -35,6 +35,11 @@ def lines(run: dict[str, Any]) -> list[str]:
     return [line for part in parts for line in (*part, "")][:-1]
 
 
+def others(shares: dict[str, float]) -> str:
+    """By part of the run."""
+    return ", ".join(f"{share:.1%} during {part}" for part, share in shares.items())
+
+
 def heading(run: dict[str, Any]) -> list[str]:
     skipped = [f"- Without {name}: {reason}" for name, reason in run["skipped"].items()]
     return [
@@ -50,7 +55,8 @@ def heading(run: dict[str, Any]) -> list[str]:
         "and nothing is sent. `engine` is Headlight's own in process, under the service's queue; its "
         f'"{LIST}" is the offline plan (`Runtime.encode`).',
         "",
-        *([f"Beside it: {run['note']}.", ""] if run["note"] else []),
+        *([f"Beside it: {run['note']}.", ""] if run.get("note") else []),
+        *([f"Other programs took of the CPUs: {others(run['others'])}.", ""] if "others" in run else []),
         "![throughput](serving-throughput.png)",
         "",
         "![open loop](serving-open-loop.png)",

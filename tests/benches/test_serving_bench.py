@@ -43,4 +43,5 @@ def test_a_quick_run_measures_everything(tmp_path: Path) -> None:
     assert all(one["beside"]["bulk_texts_per_s"] > 0 and one["alone"]["failed"] == 0 for one in found["flood"])
     report = (tmp_path / "serving.md").read_text(encoding="utf-8")
     assert "## What was to be reached" in report
+    assert "Other programs took of the CPUs: " in report
     assert {path.name for path in tmp_path.glob("*.png")} == {"serving-throughput.png", "serving-open-loop.png"}

@@ -13,6 +13,7 @@ from tokenizers import normalizers
 from export.folder import Refused, read_object
 from export.length import TOKENIZER_CONFIG
 from export.tokenizer_class import class_of
+from export.unigram import split_at_white_space
 from export.wordpiece import CONVERT, VOCAB, apply_settings, build
 from headlight.runtime.vocabulary import open_tokenizer
 from model.config import EncoderConfig
@@ -40,6 +41,7 @@ def tokenizer_json(folder: Path, *, lower_case: bool) -> str | None:
     if (folder / TOKENIZER).is_file():
         tokenizer = _read(folder / TOKENIZER)
         apply_settings(tokenizer, name, settings)
+        split_at_white_space(tokenizer, name, settings)
         _check_end(tokenizer, folder, settings)
     elif (folder / VOCAB).is_file():
         tokenizer = build(folder, name or "BertTokenizer", settings)

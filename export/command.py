@@ -28,6 +28,8 @@ def main() -> int:
         print(table(error.result.rows, error.result.own_error))
         print(f"export: not written: {error}", file=sys.stderr)
         return 1
+    if result.tokens is not None:
+        print(f"\n{result.tokens}")
     if result.transformers is not None:
         print(f"\nour PyTorch against transformers: {', '.join(f'{k} {v:.1e}' for k, v in _errors(result).items())}")
     print("\nlargest distance from PyTorch (tokens and hidden: over max(1, RMS of the row))\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 
 import tokenizers
@@ -28,6 +29,20 @@ PIECES = [
     "<mask>",
 ]
 JOIN = normalizers.Replace(Regex(" {2,}"), " ")
+
+
+def charsmap(changes: dict[str, str]) -> bytes:
+    """What sentencepiece writes for characters of one byte: a double array, then what its values point to."""
+    units, texts = [0] * 512, b""
+    for at, (old, new) in enumerate(changes.items()):
+        place, leaf = ord(old), 256 + at
+        units[place] = (place ^ leaf) << 10 | 1 << 8 | place
+        units[leaf] = len(texts)
+        texts += new.encode() + b"\0"
+    return struct.pack("<I", 4 * len(units)) + struct.pack(f"<{len(units)}I", *units) + texts
+
+
+SENTENCEPIECE = normalizers.Precompiled(charsmap({"\t": " ", "W": "w"}))
 
 
 def pieces(

@@ -9,7 +9,7 @@ import pytest
 import tokenizers
 from tokenizers import Regex, normalizers, pre_tokenizers
 
-from tests.unigrams import JOIN, PIECES, pieces, write_pieces
+from tests.unigrams import JOIN, PIECES, SENTENCEPIECE, pieces, write_pieces
 from tests.vocabularies import load
 
 HELLO = ["<s>", "▁hello", "</s>"]
@@ -34,6 +34,12 @@ def test_white_space_is_no_token(tmp_path: Path, name: str, normalizer: normaliz
     assert read(tmp_path, "hello <mask> world") == ["<s>", "▁hello", "<mask>", "▁w", "or", "ld", "</s>"]
     assert read(tmp_path, " ") == ["<s>", "</s>"]
     assert load(tmp_path).encode(" hello  world ").offsets == [(0, 0), (1, 6), (8, 9), (9, 11), (11, 13), (0, 0)]
+
+
+def test_what_sentencepiece_does_to_characters_is_still_done(tmp_path: Path) -> None:
+    made = pieces(normalizer=normalizers.Sequence([SENTENCEPIECE, JOIN]))
+    write_pieces(tmp_path, made, tokenizer_class="XLMRobertaTokenizer")
+    assert read(tmp_path, "hello\tWorld ") == ["<s>", "▁hello", "▁w", "or", "ld", "</s>"]
 
 
 @pytest.mark.parametrize("model", ["xlm-roberta", "camembert"])

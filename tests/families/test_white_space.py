@@ -9,14 +9,14 @@ from tokenizers import Regex, normalizers, pre_tokenizers
 from transformers import BertConfig, CamembertConfig, XLMRobertaConfig
 
 from tests.families.test_tokenization_peers import agree
-from tests.unigrams import JOIN, pieces, write_pieces
+from tests.unigrams import JOIN, SENTENCEPIECE, pieces, write_pieces
 
 STRIP = normalizers.Sequence([normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), "▁")])
 SPLIT = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="first")])
 
 
 @pytest.mark.parametrize("pre_tokenizer", [None, SPLIT])
-@pytest.mark.parametrize("normalizer", [None, JOIN, STRIP])
+@pytest.mark.parametrize("normalizer", [None, JOIN, STRIP, SENTENCEPIECE, normalizers.Sequence([SENTENCEPIECE, JOIN])])
 @pytest.mark.parametrize(
     ("config", "name"),
     [

@@ -89,7 +89,8 @@ def read_origin(
     digest = sha256(sorted(recipe.transformer.glob("*.safetensors")))
     finished = _finish(encoder, recipe, max_length)
     left = [name for name, tensor in tensors.items() if tensor.is_floating_point() and not name.endswith(COMPUTED)]
-    about = f"{_length(finished.config, recipe, max_length)}; {_about(finished.config.pooling, said, left)}"
+    length = _length(finished.config, recipe, config.get("max_position_embeddings"), max_length)
+    about = f"{length}; {_about(finished.config.pooling, said, left)}"
     return Origin(finished, tokenizer, family, digest, recipe, about)
 
 
@@ -129,12 +130,12 @@ def _read_own(folder: Path) -> Origin:
     )
 
 
-def _length(config: EncoderConfig, recipe: Recipe, asked: int | None) -> str:
-    """How long texts may be, and what the folder says where that is more."""
+def _length(config: EncoderConfig, recipe: Recipe, rows: Any, asked: int | None) -> str:
+    """How long texts may be, and what the folder says where that is more; of `rows` in a table some may stand for no place."""
     said = recipe.max_length or 0
     if asked is not None:
         why = " (--max-length)"
-    elif said <= config.max_length:
+    elif said <= config.max_length or (config.positions == "learned" and said == rows):
         why = ""
     elif config.positions == "learned":
         why = f" (for more it has no positions; the folder says {said})"

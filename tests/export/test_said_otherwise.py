@@ -116,6 +116,15 @@ def test_the_length_is_told_and_a_longer_one_that_the_folder_says(
     assert read_origin(folder, max_length=asked, ids_only=True).about.startswith(told)
 
 
+def test_rows_that_stand_for_no_place_are_no_longer_length(folder: Path) -> None:
+    """RoBERTa's first two; its tokenizer mostly says the length without them, and not always."""
+    save_file(
+        {name.replace("bert.", "roberta."): tensor for name, tensor in tensors().items()}, folder / "model.safetensors"
+    )
+    configure(model_type="roberta", pad_token_id=1)(folder)
+    assert read_origin(folder, ids_only=True).about.startswith(f"length: {ROWS - 2} tokens; pooling: ")
+
+
 def nomic(folder: Path) -> None:
     """As Nomic Embed's config has it, which was trained with fewer tokens than it takes."""
     dim, ffn, words = 8, 12, len(VOCABULARY)

@@ -59,7 +59,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--pooling", help="for folders that do not say: mean, cls, max, last, weighted_mean, mean_sqrt_len"
     )
-    parser.add_argument("--max-length", type=int, help="tokens to be accepted; default: what the folder says")
+    parser.add_argument(
+        "--max-length",
+        type=int,
+        help="tokens to be accepted; default: what the folder says, as far as the model was trained",
+    )
     parser.add_argument(
         "--ids-only", action="store_true", help="serve a folder without a tokenizer, for token ids alone"
     )

@@ -54,7 +54,7 @@ def read_origin(
     Args:
         folder: a checkpoint as `model.checkpoint` has it, or one of Hugging Face or sentence-transformers.
         pooling: for folders that do not say how to pool; a key of `model.pooling.POOLING`.
-        max_length: tokens to be accepted; None: what the folder says. More than that only with positions that go on.
+        max_length: tokens to be accepted; None: what the folder says, as far as the model was trained. More where positions go on.
         ids_only: serve a folder without a tokenizer, for callers who send token ids.
 
     Raises:

@@ -28,6 +28,8 @@ def main() -> int:
         print(table(error.result.rows, error.result.own_error))
         print(f"export: not written: {error}", file=sys.stderr)
         return 1
+    if result.tokens is not None:
+        print(f"\n{result.tokens}")
     if result.transformers is not None:
         print(f"\nour PyTorch against transformers: {', '.join(f'{k} {v:.1e}' for k, v in _errors(result).items())}")
     print("\nlargest distance from PyTorch (tokens and hidden: over max(1, RMS of the row))\n")
@@ -57,7 +59,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--pooling", help="for folders that do not say: mean, cls, max, last, weighted_mean, mean_sqrt_len"
     )
-    parser.add_argument("--max-length", type=int, help="tokens to be accepted; default: what the folder says")
+    parser.add_argument(
+        "--max-length",
+        type=int,
+        help="tokens to be accepted; default: what the folder says, as far as the model was trained",
+    )
     parser.add_argument(
         "--ids-only", action="store_true", help="serve a folder without a tokenizer, for token ids alone"
     )

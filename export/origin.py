@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from safetensors import safe_open
 from torch import Tensor
 
 from export.draft import sha256
 from export.families import FAMILIES, family_of
-from export.families.source import Config
+from export.families.source import COMPUTED, Config, Unfit
 from export.folder import Refused, read_config, read_tensors
 from export.sentence import MODULES, Recipe, read_recipe
 from export.tokenization import tokenizer_json
@@ -34,7 +35,7 @@ class Origin:
         family: "headlight", or a key of `export.families.FAMILIES`.
         weights_sha256: hex, of the files of weights.
         recipe: prompts, dimensions and the like.
-        about: a line for whoever exports: which pooling was taken, from where, and which weights were left out.
+        about: a line for whoever exports: which length and pooling were taken, from where, and which weights were left out.
     """
 
     encoder: Encoder
@@ -53,7 +54,7 @@ def read_origin(
     Args:
         folder: a checkpoint as `model.checkpoint` has it, or one of Hugging Face or sentence-transformers.
         pooling: for folders that do not say how to pool; a key of `model.pooling.POOLING`.
-        max_length: tokens to be accepted; None: what the folder says. More than that only with positions that go on.
+        max_length: tokens to be accepted; None: what the folder says, as far as the model was trained. More where positions go on.
         ids_only: serve a folder without a tokenizer, for callers who send token ids.
 
     Raises:
@@ -72,9 +73,10 @@ def read_origin(
         raise Refused(
             f"--max-length {max_length} leaves no token; give 1 or more, or leave it out for what the folder says"
         )
+    _check_config(config)
     family = family_of(config)
     tensors = read_tensors(recipe.transformer)
-    encoder = FAMILIES[family](Config(config), tensors, max_length)
+    encoder = _convert(family, config, tensors, max_length)
     said = "--pooling" if pooling is not None else "the folder says nothing of it; --pooling chooses"
     said = MODULES if recipe.pooling is not None else said
     recipe = _with_pooling(recipe, config, encoder.config, pooling)
@@ -86,8 +88,35 @@ def read_origin(
         )
     digest = sha256(sorted(recipe.transformer.glob("*.safetensors")))
     finished = _finish(encoder, recipe, max_length)
-    left = [name for name, tensor in tensors.items() if tensor.is_floating_point()]
-    return Origin(finished, tokenizer, family, digest, recipe, _about(finished.config.pooling, said, left))
+    left = [name for name, tensor in tensors.items() if tensor.is_floating_point() and not name.endswith(COMPUTED)]
+    length = _length(finished.config, recipe, config.get("max_position_embeddings"), max_length)
+    about = f"{length}; {_about(finished.config.pooling, said, left)}"
+    return Origin(finished, tokenizer, family, digest, recipe, about)
+
+
+def _check_config(config: dict[str, Any]) -> None:
+    """Raises Refused where the weights are not what they are computed with."""
+    if (said := config.get("quantization_config")) is not None:
+        method = said.get("quant_method") if isinstance(said, dict) else said
+        raise Refused(
+            f"config.json has a quantization_config ({method!a:.40}), and quantized weights are not read; export the folder that they "
+            "were made from (--precision int8 quantizes here)"
+        )
+
+
+def _convert(family: str, config: dict[str, Any], tensors: dict[str, Tensor], longest: int | None) -> Encoder:
+    """The encoder of a family. Raises Refused, which tells of code of the folder's own where tensors do not fit."""
+    try:
+        return FAMILIES[family](Config(config), tensors, longest)
+    except Unfit as error:
+        own = config.get("auto_map")
+        names = [own[key] for key in own if str(key).startswith("AutoModel")] if isinstance(own, dict) else []
+        if not names:
+            raise
+        code = printable(str(names[0]))
+        raise Refused(
+            f"{error}; config.json names code of its own ({code}), which may be another architecture"
+        ) from error
 
 
 def _read_own(folder: Path) -> Origin:
@@ -101,6 +130,20 @@ def _read_own(folder: Path) -> Origin:
     )
 
 
+def _length(config: EncoderConfig, recipe: Recipe, rows: Any, asked: int | None) -> str:
+    """How long texts may be, and what the folder says where that is more; of `rows` in a table some may stand for no place."""
+    said = recipe.max_length or 0
+    if asked is not None:
+        why = " (--max-length)"
+    elif said <= config.max_length or (config.positions == "learned" and said == rows):
+        why = ""
+    elif config.positions == "learned":
+        why = f" (for more it has no positions; the folder says {said})"
+    else:
+        why = f" (what it was trained with; the folder says {said}: --max-length {said})"
+    return f"length: {config.max_length} tokens{why}"
+
+
 def _about(pooling: str, said: str, left: Iterable[str]) -> str:
     """See Origin.about. Weights are told by the modules that they are of."""
     modules = sorted({name.rpartition(".")[0] or name for name in left})
@@ -110,7 +153,7 @@ def _about(pooling: str, said: str, left: Iterable[str]) -> str:
     return f"pooling: {pooling} ({said}); {dropped}"
 
 
-def _with_pooling(recipe: Recipe, config: dict[str, object], built: EncoderConfig, asked: str | None) -> Recipe:
+def _with_pooling(recipe: Recipe, config: dict[str, Any], built: EncoderConfig, asked: str | None) -> Recipe:
     """The recipe with pooling settled: the folder's, or what was asked for, or the family's custom."""
     if asked is not None and asked not in POOLING:
         raise Refused(f"--pooling {asked} is not known; choose one of {', '.join(POOLING)}")
@@ -118,11 +161,26 @@ def _with_pooling(recipe: Recipe, config: dict[str, object], built: EncoderConfi
         if asked not in (None, recipe.pooling):
             raise Refused(f"the folder pools by {recipe.pooling}, --pooling says {asked}; leave --pooling out")
         return recipe
-    heads = [str(name) for name in config.get("architectures") or [] if "ForCausalLM" in str(name)]  # type: ignore[attr-defined]
-    if asked is None and built.causal:
-        what = f"{heads[0]} is a decoder with a generation head" if heads else "the model is a decoder"
-        raise Refused(f"{what} and nothing says how to pool; if it was trained to embed, export with --pooling last")
+    if asked is None:
+        _check_head(config, built)
     return dataclasses.replace(recipe, pooling=asked or built.pooling)
+
+
+def _check_head(config: dict[str, Any], built: EncoderConfig) -> None:
+    """Raises Refused for a model that was trained for something else than vectors, and may still give some to whoever wants them."""
+    said = config.get("architectures")
+    names = [printable(str(name)) for name in said] if isinstance(said, list) else []
+    generating, classifying = (
+        next((name for name in names if word in name), None) for word in ("ForCausalLM", "ForSequenceClassification")
+    )
+    if built.causal:
+        what = f"{generating} is a decoder with a generation head" if generating else "the model is a decoder"
+        raise Refused(f"{what} and nothing says how to pool; if it was trained to embed, export with --pooling last")
+    if classifying:
+        raise Refused(
+            f"{classifying} gives classes or scores, which are not served, and nothing says how to pool; if its vectors are wanted, "
+            "export with --pooling, mean or cls"
+        )
 
 
 def _finish(encoder: Encoder, recipe: Recipe, asked: int | None) -> Encoder:

@@ -12,6 +12,8 @@ from tokenizers import normalizers
 
 from export.folder import Refused, read_object
 from export.length import TOKENIZER_CONFIG
+from export.tokenizer_class import class_of
+from export.unigram import split_at_white_space
 from export.wordpiece import CONVERT, VOCAB, apply_settings, build
 from headlight.runtime.vocabulary import open_tokenizer
 from model.config import EncoderConfig
@@ -35,12 +37,14 @@ def tokenizer_json(folder: Path, *, lower_case: bool) -> str | None:
         Refused: the tokenizer is damaged, or of a kind that a tokenizer.json cannot hold or this function cannot build.
     """
     settings = _settings(folder)
+    name = class_of(folder, settings)
     if (folder / TOKENIZER).is_file():
         tokenizer = _read(folder / TOKENIZER)
-        apply_settings(tokenizer, folder, settings)
+        apply_settings(tokenizer, name, settings)
+        split_at_white_space(tokenizer, name, settings)
         _check_end(tokenizer, folder, settings)
     elif (folder / VOCAB).is_file():
-        tokenizer = build(folder, settings)
+        tokenizer = build(folder, name or "BertTokenizer", settings)
     else:
         found = sorted(path.name for pattern in OTHER_FILES for path in folder.glob(pattern))
         if found:

@@ -9,19 +9,14 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from export.folder import CONFIG, Refused, read_object
+from export.folder import Refused, read_object
 from export.length import TOKENIZER_CONFIG
+from export.tokenizer_class import MPNET
 
 VOCAB, ADDED = "vocab.txt", "added_tokens.json"
 CONVERT = "convert it: AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
 # WordPiece tokenizers that differ in nothing, by the name of their class without "Fast".
 BERT_LIKE = {"BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer"}
-MPNET, ROFORMER = "MPNetTokenizer", "RoFormerTokenizer"
-# Where no class is named.
-BY_MODEL_TYPE = dict.fromkeys(("bert", "distilbert", "electra", "mobilebert", "nomic_bert"), "BertTokenizer") | {
-    "mpnet": MPNET,
-    "roformer": ROFORMER,
-}
 BERT_TOKENS = {
     "unk_token": "[UNK]",
     "sep_token": "[SEP]",
@@ -38,32 +33,24 @@ def content(token: Any) -> str | None:
     return token if isinstance(token, str) else None
 
 
-def apply_settings(tokenizer: tokenizers.Tokenizer, folder: Path, settings: Mapping[str, Any]) -> None:
+def apply_settings(tokenizer: tokenizers.Tokenizer, name: str | None, settings: Mapping[str, Any]) -> None:
     """Let tokenizer_config.json decide on lower-casing, accents and Chinese characters, as it does in transformers.
 
-    Where it disagrees with tokenizer.json, somebody edited the smaller file. Tokenizers that are not BERT's are left alone.
-
-    Raises:
-        Refused: the tokenizer does what tokenizer.json does not tell.
+    Where it disagrees with tokenizer.json, somebody edited the smaller file. Classes (`name`) that are not BERT's are left alone.
     """
-    if _class_name(settings) == ROFORMER:
-        raise _jieba()
-    name = _class_name(settings) or _usual_class(folder)
     if isinstance(tokenizer.normalizer, normalizers.BertNormalizer) and name in BERT_LIKE | {MPNET}:
         tokenizer.normalizer = _bert_normalizer(settings)
 
 
-def build(folder: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
-    """A WordPiece tokenizer from vocab.txt, with BERT's settings where `settings` say nothing else.
+def build(folder: Path, name: str, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
+    """A WordPiece tokenizer of the class `name` from vocab.txt, with BERT's settings where `settings` say nothing else.
 
     Raises:
-        Refused: the tokenizer is of another kind, or its files are damaged or lack a token.
+        Refused: the class is of another kind, or its files are damaged or lack a token.
     """
-    name = _class_name(settings) or _usual_class(folder) or "BertTokenizer"
-    if name == ROFORMER:
-        raise _jieba()
     if name not in BERT_LIKE | {MPNET}:
-        raise Refused(f"{folder}: {name} cannot be built from {VOCAB}; {CONVERT}")
+        remedy = f"{CONVERT}, or, where that writes no tokenizer.json, export it for ids alone, with --ids-only"
+        raise Refused(f"{folder}: {name} cannot be built from {VOCAB}; {remedy}")
     usual = MPNET_TOKENS if name == MPNET else BERT_TOKENS
     tokens = {key: content(settings.get(key)) or spelling for key, spelling in usual.items()}
     try:
@@ -86,22 +73,6 @@ def build(folder: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
     tokenizer.post_processor = _frame(name, cls, sep)
     _add_tokens(tokenizer, folder, settings, [tokens[key] for key in ids])
     return tokenizer
-
-
-def _class_name(settings: Mapping[str, Any]) -> str | None:
-    name = settings.get("tokenizer_class")
-    return name.removesuffix("Fast") if isinstance(name, str) else None
-
-
-def _usual_class(folder: Path) -> str | None:
-    """The tokenizer that models of this type have; None: not one of WordPiece."""
-    config = read_object(folder / CONFIG) if (folder / CONFIG).is_file() else {}
-    return BY_MODEL_TYPE.get(str(config.get("model_type")))
-
-
-def _jieba() -> Refused:
-    what = f"{ROFORMER} splits words with jieba, which no tokenizer.json can hold"
-    return Refused(f"{what}; save a BertTokenizer beside the model, or export it for ids alone")
 
 
 def _bert_normalizer(settings: Mapping[str, Any]) -> normalizers.Normalizer:

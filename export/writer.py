@@ -23,6 +23,7 @@ from export.quality import Quality
 from export.ranges import read_texts, write_ranges
 from export.reference import Reference, random_ids, random_segments, tolerances
 from export.report import SEED, Row, measure, summary
+from export.token_peers import tokens_against_transformers
 from export.tokenization import check_tokenizer, takes_pairs
 from export.variants import CUDA, OPENVINO, SLACK, add_variants, known_variants
 from export.weights import share_weights
@@ -54,6 +55,7 @@ class Exported:
     own_error: dict[str, float]
     transformers: dict[str, Any] | None = None  # our PyTorch against theirs; see `export.peers`
     truncate_dim: int | None = None  # to which a folder's own library cuts vectors unasked
+    tokens: str | None = None  # of our token ids and theirs; see `export.token_peers`
     variants: tuple[Row, ...] = ()  # the same in other precisions, where they were asked for
     quality: tuple[Quality, ...] = ()  # of each, fp32 first
 
@@ -88,8 +90,8 @@ def export_origin(
         progress: told each step, before it begins.
 
     Raises:
-        ValueError: a precision or a provider is unknown or does not suit the model, or the texts are none, or what the model computes
-            overflows float32; `out` is untouched.
+        ValueError: a precision or a provider is unknown or does not suit the model, or the texts are none, or token ids or outputs
+            are not those of transformers, or what the model computes overflows float32; `out` is untouched.
         OSError: `out` is something other than a bundle, or cannot be written.
         BundleError: the tokenizer is none, or does not fit the model, or a provider is not here; `out` is untouched.
         ParityError: outside the tolerance; `out` is untouched.
@@ -103,7 +105,8 @@ def export_origin(
     reference = Reference(origin.encoder)
     progress("PyTorch against its float64")
     own_error = reference.own_error(SEED)
-    progress("our PyTorch against transformers, where that is installed")
+    progress("our token ids and our PyTorch against transformers, where that is installed")
+    tokens = tokens_against_transformers(origin)
     peer = against_transformers(origin.recipe.transformer, origin.family, origin.encoder, own_error)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
@@ -113,7 +116,7 @@ def export_origin(
         manifest = dataclasses.replace(manifest, name=name or out.name, version=version or origin.weights_sha256[:12])
         save(draft, manifest)
         runtime = Runtime(draft, provider=PROVIDER, precision=PRECISION)
-        result = Exported(measure(runtime, reference, progress), own_error, peer, origin.recipe.truncate_dim)
+        result = Exported(measure(runtime, reference, progress), own_error, peer, origin.recipe.truncate_dim, tokens)
         _check_passed(result)
         if calibrating is not None:
             progress("calibrating int8 vectors")

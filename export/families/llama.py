@@ -14,7 +14,9 @@ from export.folder import Refused
 from model.config import EncoderConfig
 from model.encoder import Encoder
 
-IDLE = ("lm_head.", "rotary_emb.", "score.", "dense.", "decoder.", "head.", "classifier.")
+IDLE = ("lm_head.", "score.", "dense.", "decoder.", "head.", "classifier.")
+GLOBAL, LOCAL = "full_attention", "sliding_attention"
+NONE, ALL, SOME = "none", "all", "some"  # layers that may be local
 
 
 def convert(
@@ -26,7 +28,7 @@ def convert(
     theta: float,
     biases: bool | None = None,
     qk_norm: bool = False,
-    windows: tuple[bool, int] | None = None,
+    windows: str = NONE,
 ) -> Encoder:
     """See `export.families.Convert`.
 
@@ -36,8 +38,8 @@ def convert(
         theta: where config.json says none.
         biases: True: Q, K and V have biases and the projection behind them has none; None: as attention_bias says, both.
         qk_norm: each head's queries and keys are normed.
-        windows: layers may be local, as config.json says, and where it does not: whether sliding_window is used, from which layer on.
-            None: the family leaves sliding_window unread.
+        windows: NONE: sliding_window is left unread; ALL: where it is set, every layer is local; SOME: where it is used, those that are
+            said to be.
     """
     _check_code(config, causal)
     weights = Weights(tensors, ("model.",), IDLE)
@@ -49,7 +51,7 @@ def convert(
     )
     built = EncoderConfig(
         **shared(config),
-        **({} if windows is None else _window(config, *windows)),
+        **({} if windows == NONE else _window(config, windows, causal)),
         head_width=config.get(int, "head_dim", default=0),
         kv_heads=config.get(int, "num_key_value_heads", default=0),
         norm="pre",
@@ -100,26 +102,25 @@ def _check_code(config: Config, causal: bool) -> None:
         )
 
 
-def _window(config: Config, used: bool, begin: int) -> dict[str, Any]:
-    """Where sliding_window is set and may be used, those that layer_types names are local, or all from max_window_layers on."""
+def _window(config: Config, windows: str, causal: bool) -> dict[str, Any]:
+    """The local layers, where sliding_window is set: ALL, or SOME, as use_sliding_window, layer_types and max_window_layers say."""
     layers = config.get(int, "num_hidden_layers")
     width = config.values.get("sliding_window")
-    if not width or not config.get(bool, "use_sliding_window", default=used):
+    if not width or (windows == SOME and not config.get(bool, "use_sliding_window", default=False)):
         return {}
-    whole = min(config.get(int, "max_window_layers", default=begin), layers)
-    usual = ["full_attention"] * whole + ["sliding_attention"] * (layers - whole)
-    kinds = config.values.get("layer_types") or usual
-    if len(kinds) != layers or not {*kinds} <= {"full_attention", "sliding_attention"}:
-        raise Refused(
-            f"config.json: layer_types must name full_attention or sliding_attention for each of {layers} layers"
-        )
-    local = tuple(layer for layer, kind in enumerate(kinds) if kind == "sliding_attention")
-    # Theirs counts the token itself; so many it sees, ours is how far it sees.
-    return {"window": width - 1, "local_layers": local} if local else {}
+    kinds = [LOCAL] * layers
+    if windows == SOME:
+        whole = min(config.get(int, "max_window_layers", default=28), layers)
+        kinds = config.values.get("layer_types") or [GLOBAL] * whole + [LOCAL] * (layers - whole)
+    if len(kinds) != layers or not {*kinds} <= {GLOBAL, LOCAL}:
+        raise Refused(f"config.json: layer_types must name {GLOBAL} or {LOCAL} for each of {layers} layers")
+    local = tuple(layer for layer, kind in enumerate(kinds) if kind == LOCAL)
+    # Ours is how far a token sees. So is theirs where it sees both ways; where it sees back alone, theirs counts the token itself.
+    return {"window": width - 1 if causal else width, "local_layers": local} if local else {}
 
 
 eurobert = functools.partial(convert, causal=False, theta=250_000.0)
 llama = functools.partial(convert, causal=True, theta=10_000.0)
-mistral = functools.partial(llama, windows=(True, 0))
-qwen2 = functools.partial(llama, windows=(False, 28), biases=True)
-qwen3 = functools.partial(llama, windows=(False, 28), qk_norm=True)
+mistral = functools.partial(llama, windows=ALL)
+qwen2 = functools.partial(llama, windows=SOME, biases=True)
+qwen3 = functools.partial(llama, windows=SOME, qk_norm=True)

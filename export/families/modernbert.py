@@ -13,7 +13,7 @@ from export.folder import Refused
 from model.config import EncoderConfig
 from model.encoder import Encoder
 
-IDLE = ("head.", "decoder.", "classifier.", "rotary_emb.")
+IDLE = ("head.", "decoder.", "classifier.")
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 
 

@@ -13,7 +13,7 @@ from export.folder import Refused
 from model.config import EncoderConfig
 from model.encoder import Encoder
 
-IDLE = ("pooler.", "cls.", "lm_head.", "embeddings.position_ids", "rotary_emb.")
+IDLE = ("pooler.", "cls.", "lm_head.")
 DEMANDS = {
     "causal": (False,),
     "prenorm": (False,),

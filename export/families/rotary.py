@@ -23,18 +23,32 @@ def rotary(
         kind: of layers ("full_attention"), where each has parameters of its own.
 
     Raises:
-        Refused: a scaling that we do not have.
+        Refused: a scaling that we do not have, or parameters by kind of layer where there are no kinds.
     """
-    said: Mapping[str, Any] = config.values.get("rope_parameters") or {}
-    if kind is not None and isinstance(said.get(kind), dict):
-        said = said[kind]
-    said = {**(config.values.get("rope_scaling") or {}), **said}
-    values = Config(said)
+    values = Config(_said(config, kind))
     theta = values.get(float, "rope_theta", default=config.get(float, "rope_theta", default=default_theta))
     fraction = values.get(
         float, "partial_rotary_factor", default=config.get(float, "partial_rotary_factor", default=1.0)
     )
     return {"rope_theta": theta, "rope_fraction": fraction, "rope_scaling": _scaling(values, trained, longest)}
+
+
+def _said(config: Config, kind: str | None) -> Mapping[str, Any]:
+    """What holds where both words are there: rope_scaling alone or, where kinds of layers have parameters of their own, over these."""
+    old, new = (config.values.get(name) or {} for name in ("rope_scaling", "rope_parameters"))
+    own = new.get(kind) or {} if isinstance(new, dict) and kind is not None else {}
+    if not all(isinstance(said, dict) for said in (old, new, own)):
+        raise Refused("config.json: rope_scaling and rope_parameters must be objects; save the model again")
+    if kind is not None:
+        return {**own, **old}
+    said: dict[str, Any] = old or new
+    kinds = sorted(name for name, value in said.items() if isinstance(value, dict))
+    if kinds:
+        raise Refused(
+            f"config.json: rope parameters by kind of layer ({', '.join(kinds)!a:.80}) cannot be served with this family, whose layers "
+            "turn alike; put rope_theta and the rest into rope_parameters itself"
+        )
+    return said
 
 
 def _scaling(said: Config, trained: int, longest: int) -> RopeScaling | None:

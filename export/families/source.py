@@ -13,6 +13,15 @@ from model.config import EncoderConfig
 from model.encoder import Encoder
 
 T = TypeVar("T", int, float, str, bool)
+COMPUTED = (
+    ".inv_freq",
+    "original_inv_freq",
+    "position_ids",
+)  # endings of names of what old files hold and every model computes
+
+
+class Unfit(Refused):
+    """Tensors and config.json are not of one model that we know."""
 
 
 class Config:
@@ -75,13 +84,13 @@ class Weights:
         return name in self._left
 
     def peek(self, name: str) -> Tensor:
-        """A tensor that is still to be taken. Raises Refused where there is none."""
+        """A tensor that is still to be taken. Raises Unfit where there is none."""
         if name not in self._left:
-            raise Refused(f"the weights have no {name}, which config.json promises; is the file whole?")
+            raise Unfit(f"the weights have no {name}, which config.json promises; is the file whole?")
         return self._left[name][1]
 
     def take(self, name: str) -> Tensor:
-        """A tensor, once. Raises Refused where there is none."""
+        """A tensor, once. Raises Unfit where there is none."""
         tensor = self.peek(name)
         del self._tensors[self._left.pop(name)[0]]
         return tensor
@@ -93,6 +102,9 @@ class Weights:
 
     def join(self, ours: str, origin: str, parts: Sequence[Tensor]) -> None:
         """Put parts, which come from `origin` and its neighbours, one behind the other into the place of ours."""
+        if len({part.shape[1:] for part in parts}) > 1:
+            shapes = ", ".join(str(list(part.shape)) for part in parts)
+            raise Unfit(f"{origin} and what belongs beside it have the shapes {shapes}; is the file whole?")
         self.state[ours] = torch.cat(list(parts))
         self._origin[ours] = origin
 
@@ -119,7 +131,7 @@ class Weights:
         """The encoder with these weights: float32, in evaluation mode.
 
         Raises:
-            Refused: a tensor has another shape than the config gives it, or belongs to nothing that we know.
+            Unfit: a tensor has another shape than the config gives it, or belongs to nothing that we know.
         """
         encoder = Encoder(config)
         wanted = encoder.state_dict()
@@ -128,10 +140,14 @@ class Weights:
         for name, tensor in self.state.items():
             if tensor.shape != wanted[name].shape:
                 have, expected = list(tensor.shape), list(wanted[name].shape)
-                raise Refused(f"{self._origin[name]} has the shape {have}; config.json makes it {expected}")
-        left = sorted(name for bare, (name, _) in self._left.items() if not bare.startswith(self._idle))
+                raise Unfit(f"{self._origin[name]} has the shape {have}; config.json makes it {expected}")
+        left = sorted(
+            name
+            for bare, (name, _) in self._left.items()
+            if not bare.startswith(self._idle) and not bare.endswith(COMPUTED)
+        )
         if left:
-            raise Refused(
+            raise Unfit(
                 f"{left[0]} (and {len(left) - 1} more tensors) are nothing that this family has: the model is another one"
             )
         encoder.load_state_dict(self.state)

@@ -49,6 +49,11 @@ def read(family: str, **said: Any) -> EncoderConfig:
     [
         ("mistral", {"sliding_window": 5}, (0, 1, 2, 3)),
         ("mistral", {"sliding_window": None}, ()),
+        (
+            "mistral",
+            {"sliding_window": 5, "layer_types": ["full_attention"] * LAYERS, "max_window_layers": 9},
+            (0, 1, 2, 3),
+        ),
         ("qwen2", {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 3}, (3,)),
         ("qwen2", {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 28}, ()),
         ("qwen2", {"sliding_window": 5, "use_sliding_window": False, "max_window_layers": 0}, ()),
@@ -72,6 +77,25 @@ def test_layers_are_local_where_their_code_makes_them(
     config = read(family, **said)
     assert config.local_layers == local
     assert config.window == (4 if local else 0)
+
+
+@pytest.mark.parametrize("family", ["mistral", "qwen3"])
+def test_a_window_that_looks_both_ways_does_not_count_the_token_itself(family: str) -> None:
+    said = {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 0}
+    assert read(family, **said, is_causal=False).window == 5
+    assert read(family, **said, use_bidirectional_attention=True).window == 5
+    assert read(family, **said).window == 4
+
+
+@pytest.mark.parametrize("buffer", ["rotary_emb.inv_freq", "rotary_emb.original_inv_freq", "position_ids"])
+def test_buffers_of_old_files_are_computed_anew(buffer: str) -> None:
+    """Where every layer had its own, too."""
+    for family in ("llama", "mistral", "qwen2"):
+        found = {f"model.{name}": tensor for name, tensor in tensors(family).items()}
+        old = {f"model.layers.{at}.self_attn.{buffer}": torch.ones(2) for at in range(LAYERS)}
+        FAMILIES[family](Config(CONFIG), found | old | {f"model.{buffer}": torch.ones(2)}, None)
+        with pytest.raises(Refused, match="nothing that this family has"):
+            FAMILIES[family](Config(CONFIG), found | {f"model.layers.0.self_attn.{buffer}_more": torch.ones(2)}, None)
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])

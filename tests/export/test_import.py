@@ -268,7 +268,7 @@ def test_pooling_and_the_weights_left_out_are_told_in_a_line(
         folder
     )
     left = "bert.pooler.dense, classifier, cls.predictions.transform.dense"
-    expected = f"{said}; weights left out, which vectors do not need: {left}"
+    expected = f"length: {ROWS} tokens; {said}; weights left out, which vectors do not need: {left}"
     assert read_origin(folder, **options).about == expected
 
 

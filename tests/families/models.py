@@ -58,6 +58,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen3": ("Qwen3", GROUPED),
     "llama": ("Llama", GROUPED | {"attention_bias": True, "mlp_bias": True}),
     "mistral-local": ("Mistral", GROUPED | {"sliding_window": 9, "num_hidden_layers": 2}),
+    "local-both-ways": ("Mistral", GROUPED | {"sliding_window": 9, "num_hidden_layers": 2, "is_causal": False}),
     "linear": ("NomicBert", ROTARY | {"num_hidden_layers": 2} | rope("linear", factor=4.0)),
     "dynamic": ("NomicBert", ROTARY | {"num_hidden_layers": 2} | rope("dynamic", factor=4.0)),
     "yarn": ("EuroBert", ROTARY | {"num_hidden_layers": 2, "pad_token_id": 0} | YARN),

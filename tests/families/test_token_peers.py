@@ -1,0 +1,115 @@
+"""The comparison of token ids with transformers that an export makes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transformers
+from tokenizers import pre_tokenizers
+from transformers import BertConfig, XLMRobertaConfig
+
+from export.command import main
+from export.token_peers import TEXTS, compare_ids
+from export.tokenization import tokenizer_json
+from tests.families.sentences import write_sentences
+from tests.families.test_tokenization_peers import BERT, wordpiece
+from tests.unigrams import pieces, write_pieces
+
+VERSION = transformers.__version__
+
+
+def compare(folder: Path, *, lower_case: bool = False) -> str | None:
+    text = tokenizer_json(folder, lower_case=lower_case)
+    assert text is not None
+    return compare_ids(folder, text, lower_case=lower_case)
+
+
+def test_ids_that_agree_are_told(tmp_path: Path) -> None:
+    XLMRobertaConfig().save_pretrained(tmp_path)
+    write_pieces(tmp_path, pieces(), mask_token="<mask>")
+    told = f"token ids of {len(TEXTS)} texts are those of transformers {VERSION} (XLMRobertaTokenizer)"
+    assert compare(tmp_path) == told
+
+
+@pytest.mark.parametrize("lower_case", [False, True])
+def test_lower_casing_that_a_folder_asks_of_the_library_is_none_of_the_tokenizers(
+    tmp_path: Path, lower_case: bool
+) -> None:
+    wordpiece(tmp_path, BERT)
+    BertConfig().save_pretrained(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    assert "are those of transformers" in str(compare(tmp_path, lower_case=lower_case))
+
+
+def test_ids_that_differ_are_refused_with_the_text_and_both(tmp_path: Path) -> None:
+    """Their class reads but the pieces of this file, whose pre-tokenizer is another one."""
+    XLMRobertaConfig().save_pretrained(tmp_path)
+    write_pieces(tmp_path, pieces(pre_tokenizers.Whitespace()), tokenizer_class="XLMRobertaTokenizer")
+    with pytest.raises(ValueError, match="PreTrainedTokenizerFast") as caught:
+        compare(tmp_path)
+    message = str(caught.value)
+    assert (
+        f"'hello world' has the ids [0, 6, 3, 8, 9, 2] by its files, [0, 5, 7, 8, 9, 2] in transformers {VERSION}; "
+        in message
+    )
+    assert "\n" not in message
+    write_pieces(tmp_path, pieces(pre_tokenizers.Whitespace()), tokenizer_class="PreTrainedTokenizerFast")
+    assert "are those of transformers" in str(compare(tmp_path))
+
+
+def test_long_lists_are_shown_from_where_they_differ(tmp_path: Path) -> None:
+    XLMRobertaConfig().save_pretrained(tmp_path)
+    write_pieces(tmp_path, pieces())
+    text = tokenizer_json(tmp_path, lower_case=False)
+    assert text is not None
+    made = json.loads(text)
+    made["added_tokens"].append(made["added_tokens"][-1] | {"id": 17, "content": "1,234 numbers", "lstrip": False})
+    with pytest.raises(ValueError, match=r"has the ids \[\.\.\., (\d+, ){3}17, .*, \.\.\.\] by its files") as caught:
+        compare_ids(tmp_path, json.dumps(made))
+    assert len(str(caught.value)) < 700
+
+
+@pytest.mark.parametrize("own", [["code.Tokenizer", None], {"AutoTokenizer": ["code.Tokenizer", None]}])
+def test_a_tokenizer_with_code_of_its_own_is_not_compared(tmp_path: Path, own: Any) -> None:
+    XLMRobertaConfig().save_pretrained(tmp_path)
+    write_pieces(tmp_path, pieces(pre_tokenizers.Whitespace()), auto_map=own)
+    told = f"token ids were not compared with transformers {VERSION}: the tokenizer has code of its own, which is never run"
+    assert compare(tmp_path) == told
+
+
+def test_one_that_transformers_cannot_load_is_not_compared(tmp_path: Path) -> None:
+    XLMRobertaConfig().save_pretrained(tmp_path)
+    write_pieces(tmp_path, pieces(), added_tokens_decoder={"0": 3})
+    assert f"not compared with transformers {VERSION}, which cannot load the tokenizer (TypeError" in str(
+        compare(tmp_path)
+    )
+
+
+def test_older_versions_had_other_tokenizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    XLMRobertaConfig().save_pretrained(tmp_path)
+    write_pieces(tmp_path, pieces())
+    monkeypatch.setattr(
+        "transformers.__version__", "4.57.6"
+    )  # by name: importing sentence_transformers makes another module of it
+    told = "token ids were not compared with transformers 4.57.6, which has other tokenizers than version 5"
+    assert compare(tmp_path) == told
+
+
+def test_an_export_compares_and_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_sentences(tmp_path)
+    arguments = ["export", str(tmp_path / "model"), "--out", str(tmp_path / "bundle")]
+    monkeypatch.setattr(sys, "argv", arguments)
+    assert main() == 0
+    assert f"token ids of {len(TEXTS)} texts are those of transformers" in capsys.readouterr().out
+    made = json.loads((tmp_path / "model" / "tokenizer.json").read_text())
+    made["post_processor"] = None
+    changed = json.dumps(made)
+    monkeypatch.setattr("export.origin.tokenizer_json", lambda _, lower_case: changed)
+    assert main() == 2
+    assert "in transformers" in capsys.readouterr().err

@@ -1,0 +1,53 @@
+"""Tokenizers of XLM-R's kind as published folders hold them, not as transformers 5 would save them, against its classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tokenizers import Regex, normalizers, pre_tokenizers
+from transformers import BertConfig, CamembertConfig, XLMRobertaConfig
+
+from tests.families.test_tokenization_peers import agree
+from tests.unigrams import JOIN, SENTENCEPIECE, pieces, write_pieces
+
+STRIP = normalizers.Sequence([normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), "▁")])
+SPLIT = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="first")])
+
+
+@pytest.mark.parametrize("pre_tokenizer", [None, SPLIT])
+@pytest.mark.parametrize("normalizer", [None, JOIN, STRIP, SENTENCEPIECE, normalizers.Sequence([SENTENCEPIECE, JOIN])])
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (XLMRobertaConfig, None),
+        (XLMRobertaConfig, "XLMRobertaTokenizer"),
+        (BertConfig, "XLMRobertaTokenizerFast"),
+        (CamembertConfig, None),
+        (CamembertConfig, "CamembertTokenizer"),
+    ],
+)
+def test_its_classes_find_words_first(
+    tmp_path: Path,
+    config: type[BertConfig],
+    name: str | None,
+    normalizer: normalizers.Normalizer | None,
+    pre_tokenizer: pre_tokenizers.PreTokenizer | None,
+) -> None:
+    config().save_pretrained(tmp_path)
+    settings = {"tokenizer_class": name} if name else {}
+    write_pieces(tmp_path, pieces(pre_tokenizer, normalizer), mask_token="<mask>", **settings)
+    agree(tmp_path)
+
+
+@pytest.mark.parametrize("config", [XLMRobertaConfig, CamembertConfig])
+def test_words_may_begin_without_a_space(tmp_path: Path, config: type[BertConfig]) -> None:
+    config().save_pretrained(tmp_path)
+    write_pieces(tmp_path, pieces(), mask_token="<mask>", add_prefix_space=False)
+    agree(tmp_path)
+
+
+def test_of_another_class_its_file_holds(tmp_path: Path) -> None:
+    XLMRobertaConfig().save_pretrained(tmp_path)
+    write_pieces(tmp_path, pieces(), tokenizer_class="PreTrainedTokenizerFast")
+    agree(tmp_path)

@@ -183,7 +183,8 @@ def grid(axes: Sequence[str], shape: Sequence[int]) -> tuple[int, int, int, int]
     """How an item's tensor is cut into chunks: layers (or pairs), heads, rows, entries of a row; 1 for an axis that it has not."""
     sizes = dict(zip(axes, shape, strict=True))
     planes, heads = sizes.get("layer", sizes.get("pair", 1)), sizes.get("head", 1)
-    width = shape[-1] if shape else 1
+    # Scales lack the last axis of their numbers: where queries are reduced, that of heads, pairs or layers is the last one left.
+    width = 1 if not axes or axes[-1] in ("layer", "pair", "head") else shape[-1]
     rows = math.prod(shape) // max(1, planes * heads * width)
     return planes, heads, rows, width
 

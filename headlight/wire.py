@@ -25,6 +25,7 @@ from headlight.spec import (
     Unit,
     check_kind,
     check_name,
+    check_no_run,
 )
 
 T = TypeVar("T")
@@ -237,6 +238,7 @@ def token_choice(field: str, selector: pb.TokenSelector) -> TokenChoice:
 
 def selector_of(field: str, choice: TokenChoice) -> pb.TokenSelector | None:
     """The selector of a choice; None: all tokens. Raises InvalidInput for what is none."""
+    check_no_run(field, choice)
     if isinstance(choice, str):
         named = number_of(field, NAMED, choice)
         return None if choice == "all" else pb.TokenSelector(named=named)

@@ -6,13 +6,14 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import grpc
 
 from headlight.pem import check_authorities, check_pair
 from headlight.watched import Watched
 
+T = TypeVar("T")
 PathLike = str | os.PathLike[str]
 Metadata = tuple[tuple[str, str], ...]
 TOKEN = re.compile(r"[!-~]+")
@@ -26,11 +27,13 @@ class Access(NamedTuple):
         credentials: of the connection; always the same object until a file changes. None: plaintext.
         metadata: of each call; None: nothing is sent with it.
         fixed: whether neither ever changes, and nothing is sent.
+        problems: of changed files that are not used, naming the arguments; those before them are, meanwhile.
     """
 
     credentials: Callable[[], grpc.ChannelCredentials | None]
     metadata: Callable[[], Metadata] | None
     fixed: bool
+    problems: Callable[[], Sequence[str]] = tuple
 
 
 def access(
@@ -56,10 +59,18 @@ def access(
     given = {name: Path(path) for name, path in files.items() if path is not None}
     if credentials is not None and given:
         raise ValueError(f"credentials, {', '.join(given)}: give one or the other")
-    metadata = _metadata(token, token_file)
+    kept: dict[str, Watched[Any]] = {}
+    metadata = None if token is None else _sent(token)
+    if token_file is not None:
+        kept["token_file"] = tokens = _watched("token_file", [Path(token_file)], _bearer_in)
+        metadata = tokens.latest
+
+    def problems() -> list[str]:
+        return [f"{names}: {each.problem}" for names, each in kept.items() if each.problem is not None]
+
     if not given:
         fixed = grpc.ssl_channel_credentials() if tls and credentials is None else credentials
-        return Access(lambda: fixed, metadata, fixed=metadata is None)
+        return Access(lambda: fixed, metadata, fixed=metadata is None, problems=problems)
 
     def parse(contents: Sequence[bytes]) -> grpc.ChannelCredentials:
         found = dict(zip(given, contents, strict=True))
@@ -71,28 +82,32 @@ def access(
         made: grpc.ChannelCredentials = grpc.ssl_channel_credentials(root, key, certificate)
         return made
 
+    names = ", ".join(given)
+    kept[names] = watched = _watched(names, [*given.values()], parse)
+    return Access(watched.latest, metadata, fixed=False, problems=problems)
+
+
+def _watched(names: str, paths: Sequence[Path], parse: Callable[[Sequence[bytes]], T]) -> Watched[T]:
     try:
-        watched = Watched([*given.values()], parse)
+        return Watched(paths, parse)
     except ValueError as error:
-        raise ValueError(f"{', '.join(given)}: {error}") from None
-    return Access(watched.latest, metadata, fixed=False)
+        raise ValueError(f"{names}: {error}") from None
 
 
-def _metadata(token: str | None, token_file: PathLike | None) -> Callable[[], Metadata] | None:
-    if token_file is not None:
-        try:
-            return Watched([Path(token_file)], lambda contents: _bearer(contents[0].decode("ascii").strip())).latest
-        except UnicodeDecodeError:
-            raise ValueError(f"token_file: {TOKEN_PROBLEM}") from None
-        except ValueError as error:
-            raise ValueError(f"token_file: {error}") from None
-    if token is None:
-        return None
+def _sent(token: str) -> Callable[[], Metadata]:
     try:
         sent = _bearer(token)
     except ValueError as error:
         raise ValueError(f"token: {error}") from None
     return lambda: sent
+
+
+def _bearer_in(contents: Sequence[bytes]) -> Metadata:
+    try:
+        token = contents[0].decode("ascii").strip()
+    except UnicodeDecodeError:  # whose words quote what is there
+        raise ValueError(TOKEN_PROBLEM) from None
+    return _bearer(token)
 
 
 def _bearer(token: str) -> Metadata:

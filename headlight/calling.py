@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
 import grpc
 
-from headlight import stream
 from headlight.channel import BLOCKING_CONFIG, ClientBase, Options, Retries
 from headlight.convert import from_model
 from headlight.description import ModelDescription
@@ -17,11 +16,13 @@ from headlight.ending import end
 from headlight.errors import Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight.pieces import AttentionPiece, Pieces
+from headlight.status import is_shed
+from headlight.streamed import Streamed
 from headlight.work import RequestT, ResponseT, ResultT, UnaryWork
 
 
 class Caller(ClientBase[grpc.Channel]):
-    """Does the work of `headlight.work` and `headlight.stream` over a blocking channel."""
+    """Does the work of `headlight.work` and `headlight.streamed` over a blocking channel."""
 
     _service_config = BLOCKING_CONFIG
 
@@ -42,7 +43,7 @@ class Caller(ClientBase[grpc.Channel]):
         self.close()
 
     def close(self) -> None:
-        """Ends the connection; calls in flight fail, and any later one raises ValueError."""
+        """Ends the connection; calls in flight, and any later one, raise ValueError."""
         for channel in self._end():
             channel.close()
 
@@ -52,10 +53,11 @@ class Caller(ClientBase[grpc.Channel]):
             self._closed.wait(seconds)
 
     def _describe(self, deadline: float | None) -> ModelDescription:
-        description = self._description  # which another thread may forget at any time
-        if description is None:
-            response = self._ask(self._stub.GetModel, pb.GetModelRequest(model=self._model), deadline)
-            self._description = description = from_model(response)
+        return self._description or self._learn(deadline)  # read once: another thread may forget it at any time
+
+    def _learn(self, deadline: float | None) -> ModelDescription:
+        response = self._ask(self._stub.GetModel, pb.GetModelRequest(model=self._model), deadline)
+        self._description = description = from_model(response)
         return description
 
     def _ask(self, method: Any, request: Any, deadline: float | None) -> Any:
@@ -66,7 +68,11 @@ class Caller(ClientBase[grpc.Channel]):
             with retries, self._errors():
                 return method(request, timeout=self._left(deadline))
 
-    def _call(self, method: Any, work: UnaryWork[RequestT, ResponseT, ResultT], deadline: float | None) -> ResultT:
+    def _call(
+        self, method: Any, make: Callable[[ModelDescription], UnaryWork[RequestT, ResponseT, ResultT]]
+    ) -> ResultT:
+        deadline = self._deadline()
+        work = self._made(make, self._describe(deadline))
         pending: deque[tuple[range, RequestT, Any]] = deque()
         retries = Retries(deadline, Overloaded)
 
@@ -74,13 +80,16 @@ class Caller(ClientBase[grpc.Channel]):
             return method.future(request, timeout=self._left(deadline))
 
         def finish_first() -> None:
-            part, request, call = pending.popleft()
+            part, _, first = pending[0]  # which stays there until it is done: whatever comes between ends it
             with retries, self._errors(part.start):
-                work.receive(part, response_of(call))
+                work.receive(part, response_of(first))
+                pending.popleft()
                 retries.reset()
                 return
             self._pause(retries.pause())
-            pending.appendleft((part, request, start(request)))
+            for at, (part, request, call) in enumerate(list(pending)):
+                if call.done() and is_shed(call):  # what was refused beside it is not waited for once more
+                    pending[at] = part, request, start(request)
 
         try:
             for part, request in work.requests():
@@ -94,7 +103,9 @@ class Caller(ClientBase[grpc.Channel]):
                 call.cancel()
         return work.result()
 
-    def _stream(self, work: stream.Streamed[ResultT], deadline: float | None) -> list[ResultT]:
+    def _stream(self, make: Callable[[ModelDescription], Streamed[ResultT]]) -> list[ResultT]:
+        deadline = self._deadline()
+        work = self._made(make, self._describe(deadline))
         retries = Retries(deadline, Overloaded, Unavailable)
         while work.unanswered:
             self._pause(retries.pause())
@@ -104,7 +115,7 @@ class Caller(ClientBase[grpc.Channel]):
                     for frame in call:
                         if work.receive(frame):
                             retries.reset()
-                    break
+                    work.finish()
             finally:
                 end(call, work.over)
         return work.result()

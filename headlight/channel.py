@@ -8,7 +8,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -17,12 +17,22 @@ import grpc
 from headlight.access import PathLike, access
 from headlight.arguments import check_arguments
 from headlight.description import ModelDescription
-from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, MixedWeights, Overloaded
+from headlight.errors import (
+    DeadlineExceeded,
+    EngineError,
+    HeadlightError,
+    InvalidInput,
+    MixedWeights,
+    Overloaded,
+    Unauthenticated,
+    Unavailable,
+)
 from headlight.pb.headlight_pb2_grpc import HeadlightServiceStub
 from headlight.renewing import CLOSED, Renewing
-from headlight.status import error_of_call
+from headlight.status import error_of_call, is_cancelled
 
 ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)
+WorkT = TypeVar("WorkT")
 Options = Sequence[tuple[str, Any]]
 
 SERVICE = "headlight.v1.HeadlightService"
@@ -175,6 +185,7 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         else:
             channel = Renewing(asked, lambda found: self._open(target, found, wanted), self._discard)
         self._channel: ChannelT | Renewing = channel
+        self._problems: Callable[[], Sequence[str]] = asked.problems
         self._closed = threading.Event()
         self._stub = HeadlightServiceStub(channel)
         self._model = model
@@ -197,15 +208,40 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
 
     @contextlib.contextmanager
     def _errors(self, first_input: int = 0) -> Iterator[None]:
-        """Turns gRPC's errors into Headlight's. Named inputs are counted from `first_input`."""
-        try:
+        """Turns gRPC's errors into Headlight's. Named inputs are counted from `first_input`.
+
+        Raises:
+            HeadlightError: what failed.
+            ValueError: the client was closed meanwhile.
+        """
+        with self._doubts():
             try:
                 yield
             except grpc.RpcError as error:
-                raise error_of_call(error, first_input) from None
-        except InvalidInput:
-            self._description = None  # the limits may be those of a server that has since been replaced
+                if self._closed.is_set() and is_cancelled(error):
+                    raise ValueError(CLOSED) from None
+                raise self._explained(error_of_call(error, first_input)) from None
+
+    def _explained(self, error: HeadlightError) -> HeadlightError:
+        """The error, with what is wrong with the files of TLS and tokens where that may be its cause."""
+        problems: list[str] = [f"{problem}, and what was there before is still used" for problem in self._problems()]
+        if problems and isinstance(error, Unauthenticated | Unavailable):
+            return type(error)("; ".join([error.message, *problems]))
+        return error
+
+    @contextlib.contextmanager
+    def _doubts(self) -> Iterator[None]:
+        """Forgets what is known of the server where that may be why this fails: it may have been replaced since."""
+        try:
+            yield
+        except (InvalidInput, EngineError, MixedWeights):
+            self._description = None
             raise
+
+    def _made(self, make: Callable[[ModelDescription], WorkT], model: ModelDescription) -> WorkT:
+        """What a method is to do, which depends on the model and its limits."""
+        with self._doubts():
+            return make(model)
 
     def _deadline(self) -> float | None:
         """When a method called now must have ended, by the monotonic clock."""

@@ -20,9 +20,10 @@ from headlight.spec import (
     IndicesLike,
     Number,
     PooledSpec,
-    TokenChoice,
+    TokensLike,
     TokensSpec,
     indices_of,
+    tokens_like,
 )
 from headlight.wire_vectors import one_type
 from headlight.work import Pooled, Tokenized
@@ -72,7 +73,8 @@ class Client(Caller):
         """Pooled vectors in the order of the inputs; a long list becomes several calls.
 
         Args:
-            texts: the inputs; a lone text counts as a list of one.
+            texts: the inputs; a lone text counts as a list of one. A tuple of two texts is two inputs here; for one pair write
+                `[("first", "second")]`.
             spec: how many dimensions, whether normalised, in which one type; None: whole, as the model has them, float32.
             head_mask: [layers, heads], by which what each head contributes is multiplied: 0 removes it; None: ones.
             reading: truncate, prompt, prompt_name, priority; see `headlight.convert.Reading`.
@@ -91,46 +93,37 @@ class Client(Caller):
         **reading: Unpack[Reading],
     ) -> Embeddings:
         """As `encode`, in any number of types, with the tokens of each input, what was cut off, and which weights answered."""
-        deadline = self._deadline()
-        described = self._describe(deadline)
-        work = Pooled(
-            described, self._model, as_list(texts), PooledSpec() if spec is None else spec, head_mask, reading
+        wanted = PooledSpec() if spec is None else spec
+        return self._call(
+            self._stub.Encode,
+            lambda model: Pooled(model, self._model, as_list(texts), wanted, head_mask, reading),
         )
-        return self._call(self._stub.Encode, work, deadline)
 
     def encode_tokens(
         self, texts: Iterable[Input] | str, spec: TokensSpec | None = None, **reading: Unpack[Reading]
     ) -> list[NDArray[Any]]:
         """The vector of each token: float32 [n, D] for an input of n, special ones included unless the spec says otherwise."""
-        deadline = self._deadline()
-        described = self._describe(deadline)
-        work = stream.bare_token_vectors(
-            described, self._model, as_list(texts), TokensSpec() if spec is None else spec, reading
+        wanted = TokensSpec() if spec is None else spec
+        return self._stream(
+            lambda model: stream.bare_token_vectors(model, self._model, as_list(texts), wanted, reading)
         )
-        return self._stream(work, deadline)
 
     def token_vectors(
         self, texts: Iterable[Input] | str, spec: TokensSpec | None = None, **reading: Unpack[Reading]
     ) -> list[TokenVectors]:
         """As `encode_tokens`, with the tokens, and which of them the vectors are of."""
-        deadline = self._deadline()
-        described = self._describe(deadline)
-        work = stream.token_vectors(
-            described, self._model, as_list(texts), TokensSpec() if spec is None else spec, reading
-        )
-        return self._stream(work, deadline)
+        wanted = TokensSpec() if spec is None else spec
+        return self._stream(lambda model: stream.token_vectors(model, self._model, as_list(texts), wanted, reading))
 
     def attend(self, text: Input, layers: IndicesLike = None, **reading: Unpack[Reading]) -> Attention:
         """Whole maps of attention of one text of any length: they arrive in frames that default message limits let through.
 
         Args:
-            text: the input.
+            text: the input. One alone, so that a tuple of two texts is a pair here, where for `encode` it is two inputs.
             layers: which, from 0, or negative from the end; None: all.
             reading: as in `encode`.
         """
-        deadline = self._deadline()
-        work = stream.whole_attention(self._describe(deadline), self._model, text, layers, reading)
-        return self._stream(work, deadline)[0]
+        return self._stream(lambda model: stream.whole_attention(model, self._model, text, layers, reading))[0]
 
     def attention(
         self,
@@ -143,15 +136,14 @@ class Client(Caller):
         """Attention of each input in the form that a spec says: chosen, reduced, in fewer bytes.
 
         Args:
-            texts: the inputs; a lone text counts as a list of one.
+            texts: the inputs, as in `encode`.
             spec: see `AttentionSpec.of`.
             head_mask: as in `encode`.
             reading: as in `encode`.
         """
-        deadline = self._deadline()
-        described = self._describe(deadline)
-        work = stream.attention_maps(described, self._model, as_list(texts), spec, reading, head_mask)
-        return self._stream(work, deadline)
+        return self._stream(
+            lambda model: stream.attention_maps(model, self._model, as_list(texts), spec, reading, head_mask)
+        )
 
     def attention_pieces(
         self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]
@@ -159,23 +151,26 @@ class Client(Caller):
         """Attention of one text piece by piece, each at most 1 MiB (or a row), in order: for more than should be in memory at once.
 
         The service sends no faster than the pieces are taken; who takes none for its `--stall-seconds` is cut. Sent again only while
-        nothing of the answer has come. Arguments as `attention`, without a head mask; not with uint8 or top_k.
+        nothing of the answer has come. Arguments as `attention`, without a head mask; not with uint8 or top_k. They are checked, and
+        the timeout begins, now; the service is asked when the first piece is.
         """
-        yield from self._pieces(Pieces(self._model, text, spec, reading), self._deadline())
+        pieces, deadline = Pieces(self._model, text, spec, reading), self._deadline()
+        self._left(deadline)  # nor is a client that is closed found out only by the first piece
+        return self._pieces(pieces, deadline)
 
     def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
         """The bytes of data that `attention` of one text would have. Nothing is computed. Arguments as `attention`."""
         request = single.dry_run(self._model, text, spec, reading)
         return int(self._ask(self._stub.Encode, request, self._deadline()).data_bytes)
 
-    def occlusion(self, text: Input, tokens: TokenChoice | None = None, **reading: Unpack[Reading]) -> Occlusion:
+    def occlusion(self, text: Input, tokens: TokensLike | None = None, **reading: Unpack[Reading]) -> Occlusion:
         """How far the pooled vector of one text moves when each token is hidden: what it rests on, without looking at attention.
 
         Costs an encoding for each token hidden.
 
         Args:
-            text: the input.
-            tokens: which to hide; None: all that are not special. See `headlight.spec.TokenChoice`.
+            text: the input, as in `attend`.
+            tokens: which to hide; None: all that are not special. See `headlight.spec.TokensLike`.
             reading: as in `encode`.
         """
         request = single.occlusion_request(self._model, text, tokens, reading)
@@ -186,31 +181,26 @@ class Client(Caller):
         text: Input,
         layers: IndicesLike = None,
         *,
-        tokens: TokenChoice = "all",
+        tokens: TokensLike = "all",
         dtype: Number = "float32",
         **reading: Unpack[Reading],
     ) -> Hidden:
         """Hidden states of one text: 0 is the embedding output, l the output of block l.
 
         Args:
-            text: the input.
+            text: the input, as in `attend`.
             layers: which, from 0, or negative from the end; None: all.
-            tokens: of which tokens; see `headlight.spec.TokenChoice`.
+            tokens: of which tokens; see `headlight.spec.TokensLike`.
             dtype: "float32" or "float16".
             reading: as in `encode`.
         """
-        deadline = self._deadline()
-        spec = HiddenSpec(layers=indices_of("layers", layers), tokens=tokens, dtype=dtype)
-        work = stream.hidden(self._describe(deadline), self._model, text, spec, reading)
-        return self._stream(work, deadline)[0]
+        spec = HiddenSpec(layers=indices_of("layers", layers), tokens=tokens_like("tokens", tokens), dtype=dtype)
+        return self._stream(lambda model: stream.hidden(model, self._model, text, spec, reading))[0]
 
     def tokenize(self, texts: Iterable[Input] | str, **prompting: Unpack[Prompting]) -> list[TokenList]:
         """The tokens of each input, without running the model. Nothing is cut off. `prompt` and `prompt_name` as in `encode`."""
-        deadline = self._deadline()
-        work = Tokenized(self._describe(deadline), self._model, as_list(texts), prompting)
-        return self._call(self._stub.Tokenize, work, deadline)
+        return self._call(self._stub.Tokenize, lambda model: Tokenized(model, self._model, as_list(texts), prompting))
 
     def model(self) -> ModelDescription:
         """The model, what runs it, its limits, and how far it is from PyTorch. Asks the server each time."""
-        self._description = None
-        return self._describe(self._deadline())
+        return self._learn(self._deadline())

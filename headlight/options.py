@@ -12,6 +12,7 @@ from headlight.client import Client
 from headlight.convert import Reading
 from headlight.files import UsageError, check_writable
 from headlight.priority import PRIORITIES, Priority
+from headlight.signals import undisturbed
 from headlight.spec import VECTOR_BITS, PooledSpec
 
 DEFAULT_TARGET = "127.0.0.1:50051"
@@ -137,6 +138,14 @@ def pooled_spec(arguments: argparse.Namespace) -> PooledSpec:
     return PooledSpec(dimensions=arguments.dimensions, normalize=arguments.normalize, dtypes=dtypes)
 
 
+class Undisturbed(Client):
+    """A client whose end no second Ctrl-C cuts short."""
+
+    def close(self) -> None:
+        with undisturbed():
+            super().close()
+
+
 def connect(arguments: argparse.Namespace, concurrency: int = 4) -> Client:
     """A client for the common options, with so many calls at once.
 
@@ -147,7 +156,7 @@ def connect(arguments: argparse.Namespace, concurrency: int = 4) -> Client:
     token_file = arguments.token_file or os.environ.get("HEADLIGHT_TOKEN_FILE") or None
     token = None if token_file else os.environ.get("HEADLIGHT_TOKEN") or None
     try:
-        return Client(
+        return Undisturbed(
             arguments.target,
             model=arguments.model,
             timeout=arguments.timeout,

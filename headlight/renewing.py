@@ -78,10 +78,11 @@ class Renewing:
 
     def enter(self) -> Line:
         """The channel of a call that begins now; to be left when it is done. Raises ValueError after the end."""
-        credentials = self._access.credentials()
         with self._lock:
             if self._ended:
                 raise ValueError(CLOSED)
+            # Asked in here: else a thread that was overtaken since could put the one before in the place of a new certificate.
+            credentials = self._access.credentials()
             if credentials is not self._line.credentials:
                 made = Line(self._make(credentials), credentials)  # where this fails, the one before stays in use
                 self._retired.append(self._line)

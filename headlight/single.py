@@ -16,7 +16,7 @@ from headlight.convert import (
 )
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import Occlusion
-from headlight.spec import AttentionSpec, TokenChoice
+from headlight.spec import AttentionSpec, TokensLike, tokens_like
 from headlight.wire import attention_output, selector_of
 
 
@@ -26,7 +26,7 @@ def dry_run(name: str, text: Input, spec: AttentionSpec, reading: Reading) -> pb
     return encode_request(name, [to_input(text, "text")], outputs, reading, dry_run=True)
 
 
-def occlusion_request(name: str, text: Input, tokens: TokenChoice | None, reading: Reading) -> pb.OccludeRequest:
+def occlusion_request(name: str, text: Input, tokens: TokensLike | None, reading: Reading) -> pb.OccludeRequest:
     """The request that asks how far a vector moves when tokens are hidden; None: those that are not special.
 
     Raises:
@@ -35,7 +35,9 @@ def occlusion_request(name: str, text: Input, tokens: TokenChoice | None, readin
     request = pb.OccludeRequest(model=name, input=to_input(text, "text"))
     set_reading(request, reading)
     if tokens is not None:
-        request.tokens.CopyFrom(selector_of("tokens", tokens) or pb.TokenSelector(named=pb.NAMED_TOKENS_ALL))
+        request.tokens.CopyFrom(
+            selector_of("tokens", tokens_like("tokens", tokens)) or pb.TokenSelector(named=pb.NAMED_TOKENS_ALL)
+        )
     return request
 
 

@@ -60,10 +60,11 @@ class Span(NamedTuple):
 
 
 Indices = tuple[int | Run, ...]  # empty: all
-IndicesLike = SupportsIndex | slice | Iterable[SupportsIndex | slice] | None
+IndicesLike = SupportsIndex | slice | Run | Iterable[SupportsIndex | slice | Run] | None
 # Tokens of an input: "pooled" is the one that is the pooled vector; integers count from 0, or negative from the end.
 NamedChoice = Literal["all", "pooled", "first", "special"]
 TokenChoice = NamedChoice | tuple[int, ...] | Span
+TokensLike = TokenChoice | Sequence[int] | int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +139,8 @@ class AttentionSpec:
         reduce: Reduction | Iterable[Reduction] = (),
         *,
         pairs: Iterable[tuple[int, int]] = (),
-        queries: TokenChoice | Sequence[int] | int = "all",
-        keys: TokenChoice | Sequence[int] | int = "all",
+        queries: TokensLike = "all",
+        keys: TokensLike = "all",
         unit: Unit = "token",
         spans: Iterable[tuple[int, int] | tuple[int, int, int]] = (),
         top_k: int | None = None,
@@ -148,21 +149,21 @@ class AttentionSpec:
         drop_special: bool = False,
         max_bytes: int | None = None,
     ) -> AttentionSpec:
-        """The same from what is easily written: a number for a list of one, lists, slices and ranges for tuples and runs.
+        """The same from what is easily written: a number or a Run for a list of one, lists, slices and ranges for tuples and runs.
 
         >>> AttentionSpec.of(layers=-1, heads=slice(0, 3), reduce="head_mean").heads
         (Run(begin=0, end=3),)
 
         Raises:
-            InvalidInput: a choice of layers or heads is empty or holds what is no whole number, or a slice has a step.
+            InvalidInput: layers or heads are none or no whole numbers, a slice has a step, or tokens are a Run.
         """
         return cls(
             layers=indices_of("layers", layers),
             heads=indices_of("heads", heads),
             reduce=(reduce,) if isinstance(reduce, str) else tuple(reduce),
             pairs=tuple(pairs),
-            queries=_choice("queries", queries),
-            keys=_choice("keys", keys),
+            queries=tokens_like("queries", queries),
+            keys=tokens_like("keys", keys),
             unit=unit,
             spans=tuple(Span(*span) for span in spans),
             top_k=top_k,
@@ -200,12 +201,15 @@ def indices_of(field: str, indices: IndicesLike) -> Indices:
     """
     if indices is None:
         return ()
-    listed = list(indices) if isinstance(indices, Iterable) else [indices]
+    # A Run is a tuple, of its two ends.
+    listed = [indices] if isinstance(indices, Run) or not isinstance(indices, Iterable) else list(indices)
     if not listed:
         raise InvalidInput(field, "must name at least one; None means all")
     found: list[int | Run] = []
     for index in listed:
-        if not isinstance(index, slice):
+        if isinstance(index, Run):
+            found.append(Run(_whole(field, index.begin), None if index.end is None else _whole(field, index.end)))
+        elif not isinstance(index, slice):
             found.append(_whole(field, index))
         elif index.step in (None, 1):
             found.append(Run(index.start or 0, index.stop))
@@ -214,10 +218,31 @@ def indices_of(field: str, indices: IndicesLike) -> Indices:
     return tuple(found)
 
 
+def tokens_like(field: str, tokens: TokensLike) -> TokenChoice:
+    """Tokens as a spec has them. Raises InvalidInput for a Run, which is of layers or heads, and for what is no number."""
+    check_no_run(field, tokens)
+    if isinstance(tokens, str | Span):
+        return tokens
+    return tuple(tokens) if isinstance(tokens, Iterable) else (_whole(field, tokens),)
+
+
+def check_no_run(field: str, tokens: object) -> None:
+    """Raises InvalidInput where tokens are named by a Run: its two ends would be taken for two tokens."""
+    if isinstance(tokens, Run):
+        ends = f"{tokens.begin}, {tokens.end}" if tokens.end is not None else f"{tokens.begin}, ..."
+        raise InvalidInput(field, f"is a Run, which is of layers or heads; name tokens by range({ends})")
+
+
 def check_kind(spec: object, kind: type) -> None:
     """Raises InvalidInput where a spec is of another kind than the method takes, or none."""
     if not isinstance(spec, kind):
         raise InvalidInput("spec", f"is a {type(spec).__name__}; must be a headlight.{kind.__name__}")
+
+
+def check_dimensions(dimensions: int, width: int) -> None:
+    """Raises InvalidInput where so many cannot be kept of vectors of this width."""
+    if not 1 <= dimensions <= width:
+        raise InvalidInput("outputs.pooled.dimensions", f"is {dimensions}; this model's vectors have 1 .. {width}")
 
 
 def check_name(field: str, name: str, names: Iterable[str]) -> None:
@@ -225,12 +250,6 @@ def check_name(field: str, name: str, names: Iterable[str]) -> None:
     names = tuple(names)
     if name not in names:
         raise InvalidInput(field, f"is {name!r}; must be one of {', '.join(names)}")
-
-
-def _choice(field: str, tokens: TokenChoice | Sequence[int] | int) -> TokenChoice:
-    if isinstance(tokens, str | Span):
-        return tokens
-    return tuple(tokens) if isinstance(tokens, Iterable) else (_whole(field, tokens),)
 
 
 def _whole(field: str, number: SupportsIndex) -> int:

@@ -74,6 +74,19 @@ def error_of_call(error: grpc.RpcError, first_input: int = 0) -> HeadlightError:
     return make_error(call.code(), call.details() or "", retry_after_seconds(call.trailing_metadata()), first_input)
 
 
+def is_cancelled(error: grpc.RpcError) -> bool:
+    """Whether a call was cancelled, by whichever side."""
+    return cast("FailedCall", error).code() is grpc.StatusCode.CANCELLED
+
+
+def is_shed(call: grpc.RpcError) -> bool:
+    """Whether a call that is done was refused until later."""
+    if cast("FailedCall", call).code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return False
+    error = error_of_call(call)
+    return isinstance(error, Overloaded) and error.retry_after_seconds is not None
+
+
 def error_of_status(status: pb.Status, first_input: int = 0) -> HeadlightError:
     """The error that one request of a stream failed with. `first_input` as in `error_of_call`."""
     retry_after = status.retry_after_ms / 1000 if status.HasField("retry_after_ms") else None

@@ -20,6 +20,9 @@ class Watched(Generic[T]):
 
     Kubernetes mounts a Secret as links that are swapped while we look, so the files are read anew where any of them changed
     meanwhile; what they hold is then checked as a whole, and refused as a whole.
+
+    Attributes:
+        problem: why the files as they are now are not used; None: they are.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class Watched(Generic[T]):
         self._clock = clock
         self._lock = threading.Lock()
         self._refused_at: float | None = None
+        self.problem: str | None = None
         self._seen, self._value = self._read()
 
     def latest(self) -> T:
@@ -56,10 +60,11 @@ class Watched(Generic[T]):
             if self._is_new():
                 try:
                     self._seen, self._value = self._read()
-                    self._refused_at = None
+                    self._refused_at = self.problem = None
                 except Exception as error:  # also what has nothing to do with them: no file descriptors left, say
                     self._refused_at = self._clock()
-                    self._on_refused(_problem(error))
+                    self.problem = _problem(error)
+                    self._on_refused(self.problem)
             return self._value
 
     def _is_new(self) -> bool:

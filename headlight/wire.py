@@ -25,6 +25,7 @@ from headlight.spec import (
     Unit,
     check_kind,
     check_name,
+    check_no_run,
 )
 
 T = TypeVar("T")
@@ -183,7 +184,8 @@ def grid(axes: Sequence[str], shape: Sequence[int]) -> tuple[int, int, int, int]
     """How an item's tensor is cut into chunks: layers (or pairs), heads, rows, entries of a row; 1 for an axis that it has not."""
     sizes = dict(zip(axes, shape, strict=True))
     planes, heads = sizes.get("layer", sizes.get("pair", 1)), sizes.get("head", 1)
-    width = shape[-1] if shape else 1
+    # Scales lack the last axis of their numbers: where queries are reduced, that of heads, pairs or layers is the last one left.
+    width = 1 if not axes or axes[-1] in ("layer", "pair", "head") else shape[-1]
     rows = math.prod(shape) // max(1, planes * heads * width)
     return planes, heads, rows, width
 
@@ -236,6 +238,7 @@ def token_choice(field: str, selector: pb.TokenSelector) -> TokenChoice:
 
 def selector_of(field: str, choice: TokenChoice) -> pb.TokenSelector | None:
     """The selector of a choice; None: all tokens. Raises InvalidInput for what is none."""
+    check_no_run(field, choice)
     if isinstance(choice, str):
         named = number_of(field, NAMED, choice)
         return None if choice == "all" else pb.TokenSelector(named=named)

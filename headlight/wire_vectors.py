@@ -119,7 +119,10 @@ def set_prompt(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeReques
     """
     if wish.name is not None and wish.text is not None:
         raise InvalidInput("prompt", "and prompt_name are both given; give one of them")
+    given: object = wish.name if wish.text is None else wish.text
     try:
+        if given is not None and not isinstance(given, str):  # of bytes, too, protobuf would make a text
+            raise TypeError
         if wish.name is not None:
             request.prompt_name = wish.name
         if wish.text is not None:

@@ -3,7 +3,7 @@
     client.encode(texts) -> Pooled(...)  --requests()-->  transport  --receive(part, response)-->  result()
 
 Both clients drive the same objects; a client method is a choice of work and a way to wait. (Streams:
-`headlight.stream`.)
+`headlight.streamed`.)
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from headlight.errors import MixedWeights
 from headlight.pb import headlight_pb2 as pb
 from headlight.plan import Cost, measure, request_bytes, response_bytes, rest_of, split
 from headlight.results import ModelRef, TokenList
-from headlight.spec import VECTOR_BITS, PooledSpec, VectorType
+from headlight.spec import VECTOR_BITS, PooledSpec, VectorType, check_dimensions
 from headlight.wire_vectors import VECTOR_TYPES, pooled_output
 
 ITEM_BYTES = 32  # of an `Item` in a response, without its tokens
@@ -119,6 +119,9 @@ class Pooled(UnaryWork[pb.EncodeRequest, pb.EncodeResponse, Embeddings]):
         mask = to_head_mask(model, head_mask)
         mask_bytes = 0 if mask is None else mask.ByteSize() + MASK_FRAMING_BYTES
         self._dtypes: tuple[VectorType, ...] = spec.dtypes or ("float32",)
+        # Here, too, for of no inputs the server is not asked, and others lay out room for what is wanted.
+        if spec.dimensions is not None and model.pooled_dim:
+            check_dimensions(spec.dimensions, model.pooled_dim)
         self._width = spec.dimensions or model.pooled_dim
         item_bytes = ITEM_BYTES + sum(self._width * VECTOR_BITS[dtype] // 8 for dtype in self._dtypes)
         prompt = prompt_bytes(model, reading)

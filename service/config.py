@@ -139,7 +139,8 @@ class Config:
         metadata=option(COUNT, "characters of one text (default: 64 for each token of the longest); more are not read"),
     )
     max_request_tokens: int = field(
-        # An eighth of the queue: one stream's requests in flight fill it, and no lone caller is shed.
+        # An eighth of the queue: one stream's requests in flight fill it, and no lone interactive caller is shed. Bulk may have an
+        # eighth less (RESERVE): of eight requests as large as this one is shed, and sent again once others are answered.
         default=16384,
         metadata=option(COUNT, "tokens per request; lower it to share the queue more evenly"),
     )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from headlight.errors import BundleError, InvalidInput
 from headlight.runtime.numbers import halve
 from headlight.runtime.values import Floats
-from headlight.spec import VECTOR_BITS, PooledSpec, RowType, TokensSpec, VectorType
+from headlight.spec import VECTOR_BITS, PooledSpec, RowType, TokensSpec, VectorType, check_dimensions
 
 POOLED, TOKENS = "outputs.pooled", "outputs.tokens"
 RANGE_NAME = re.compile(r"int8_([1-9][0-9]{0,6})")
@@ -97,8 +97,7 @@ def resolve_pooled(spec: PooledSpec, offer: Offer) -> Vector:
     if spec == PooledSpec():
         return AS_THEY_ARE
     width = offer.dim if spec.dimensions is None else spec.dimensions
-    if not 1 <= width <= offer.dim:
-        raise InvalidInput(f"{POOLED}.dimensions", f"is {width}; this model's vectors have 1 .. {offer.dim}")
+    check_dimensions(width, offer.dim)
     unit = offer.normalize if spec.normalize is None else spec.normalize
     dtypes = spec.dtypes or ("float32",)
     _check_type(f"{POOLED}.dtypes", dtypes, VECTOR_BITS)

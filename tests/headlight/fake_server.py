@@ -14,6 +14,7 @@ import grpc
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb.headlight_pb2_grpc import HeadlightServiceServicer, add_HeadlightServiceServicer_to_server
+from headlight.status import PUSHBACK_KEY
 from tests.headlight.fake_model import DIM, HEADS, LAYERS, REF, answer, frames_of, tokens_of
 
 
@@ -90,6 +91,9 @@ class FakeServicer(HeadlightServiceServicer):
             return frames_of(request.id, self.serve(request.encode))
         except Refusal as refusal:
             error = pb.Status(code=refusal.code.value[0], message=refusal.message)
+            for key, value in refusal.trailing:
+                if key == PUSHBACK_KEY:
+                    error.retry_after_ms = int(value)
             return [pb.EncodeStreamResponse(id=request.id, error=error)]
 
     def serve(self, request: pb.EncodeRequest) -> pb.EncodeResponse:

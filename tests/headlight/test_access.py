@@ -24,9 +24,9 @@ TOKEN = "a-token-of-somebody"
 
 
 class Watching(FakeServicer):
-    """Notes who calls: the certificate's name, and the token. Asks for TOKEN where `strict`. Holds calls while `gate` is clear."""
+    """Notes who calls: the certificate's name, and the token. Asks for `token` where `strict`. Holds calls while `gate` is clear."""
 
-    strict = False
+    strict, token = False, TOKEN
 
     def __init__(self) -> None:
         super().__init__(default_limits())
@@ -39,7 +39,7 @@ class Watching(FakeServicer):
         token = dict(context.invocation_metadata()).get("authorization", "")
         [name] = context.auth_context().get("x509_common_name", [b""])
         self.seen.append((name.decode(), token))
-        if self.strict and token != f"Bearer {TOKEN}":
+        if self.strict and token != f"Bearer {self.token}":
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is wrong")
         self.waiting.release()
         assert self.gate.wait(30)
@@ -257,3 +257,48 @@ def test_arguments_that_cannot_be_used_are_named(arguments: Any, problem: str) -
 def test_without_files_and_tokens_a_call_takes_no_detour() -> None:
     with Client("127.0.0.1:1") as client:
         assert isinstance(client._channel, grpc.Channel)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"one\nsecret\n", "token_file: must be one word of visible ASCII characters"),
+        (b"s\xc3\xa9cret", "token_file: must be one word of visible ASCII characters"),
+        (None, "token_file: .* cannot be read: No such file or directory"),
+    ],
+)
+async def test_a_token_that_could_not_be_read_again_is_told_of_when_the_one_before_is_refused(
+    watching: Watching, tmp_path: Path, content: bytes | None, says: str
+) -> None:
+    file = tmp_path / "token"
+    file.write_text(TOKEN, encoding="ascii")
+    watching.strict = True
+    with serving(watching, None) as target:
+        async with AsyncClient(target, token_file=file) as other:
+            with Client(target, token_file=file) as client:
+                client.model()
+                await other.model()
+                file.unlink() if content is None else file.write_bytes(content)
+                client.model()
+                watching.token = "of-another"
+                says = rf"^the token is wrong; {says}, and what was there before is still used$"
+                for _ in range(2):  # not only where it was found out
+                    with pytest.raises(Unauthenticated, match=says) as caught:
+                        client.model()
+                    assert "cret" not in str(caught.value)
+                with pytest.raises(Unauthenticated, match=says):
+                    await other.model()
+                file.write_text("a-third", encoding="ascii")
+                with pytest.raises(Unauthenticated, match=r"^the token is wrong$"):
+                    client.model()
+
+
+def test_so_are_certificates_when_no_connection_comes_about(authority: Authority, tmp_path: Path) -> None:
+    trusted = tmp_path / "ca.crt"
+    trusted.write_bytes(authority.cert.read_bytes())
+    with Client("127.0.0.1:1", tls_ca=trusted, timeout=20) as client:
+        trusted.write_bytes(b"half of it")
+        with pytest.raises(
+            Unavailable, match=r"; tls_ca: .* holds no certificate .*, and what was there before is still used$"
+        ):
+            client.model()

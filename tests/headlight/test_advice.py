@@ -27,6 +27,11 @@ def said(capsys: pytest.CaptureFixture[str], target: str, *arguments: str) -> tu
     [
         (["attend", "a", "--layer", "9"], None, "--layer: is 9; valid are -3 .. 2"),
         (["embed", "a", "--dimensions", "-1"], None, "--dimensions: must be a whole number from 1"),
+        (
+            ["embed", "a", "--dimensions", "1000000000"],
+            None,
+            "--dimensions: is 1000000000; this model's vectors have 1 .. 8",
+        ),
         (["embed", "a", "--dtype", "int8"], "outputs.pooled.dtypes: int8 has no ranges", "--dtype: int8 has no ranges"),
         (["embed", "a", "--prompt", "x"], "prompt_text: has 9 characters", "--prompt: has 9 characters"),
         (
@@ -92,7 +97,7 @@ def test_a_queue_of_ones_own_is_waited_for_with_a_longer_timeout(
     servicer.refusals.append(refusal)
     expected = f"headlight: {late}; give more time by --timeout, or try again in 13.799 s\n"
     assert said(capsys, target, "embed", "a", "--timeout", "2") == (1, expected)
-    servicer.refusals.append(refusal)  # which the fake passes on without its delay
+    servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, late))
     expected = f"headlight: {late}; give more time by --timeout\n"
     assert said(capsys, target, "attend", "a", "--timeout", "2") == (1, expected)
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headlight import AsyncClient, AttentionSpec, Client, PooledSpec
+from headlight import AsyncClient, AttentionSpec, Client, DeadlineExceeded, PooledSpec, Run
 from headlight.errors import InvalidInput
 from headlight.single import occlusion_request
-from headlight.spec import HiddenSpec
+from headlight.spec import HiddenSpec, indices_of
 from headlight.wire import attention_output, hidden_output, selector_of
+from tests.headlight.fake_server import FakeServicer
 
 
 @pytest.mark.parametrize("layer", [np.int64(2), np.argmax([0, 1, 3]), (2,), np.array([2]), range(2, 3)])
@@ -28,7 +29,7 @@ def test_tokens_may_be_an_array() -> None:
     assert selector_of("tokens", "all") is None
 
 
-@pytest.mark.parametrize("tokens", ["none", 5, (2**40,), (0.5,)])
+@pytest.mark.parametrize("tokens", ["none", (2**40,), (0.5,)])
 def test_tokens_that_are_none_are_refused_by_name(client: Client, tokens: Any) -> None:
     for ask in (
         lambda: client.occlusion("one two", tokens),
@@ -170,3 +171,59 @@ def test_a_timeout_that_is_no_number_is_refused_by_name(target: str, seconds: An
 def test_a_timeout_however_long_has_not_passed(target: str, seconds: float) -> None:
     with Client(target, timeout=seconds) as client:
         assert len(client.encode(["one"])) == 1
+
+
+@pytest.mark.parametrize("token", [1, np.int64(1), [1], range(1, 2)])
+def test_one_token_may_be_a_number(client: Client, servicer: FakeServicer, token: Any) -> None:
+    client.hidden("one two", tokens=token)
+    client.attention(["one two"], AttentionSpec.of(queries=token))
+    hidden, attention = (request.outputs for request in servicer.encoded)
+    assert list(hidden.hidden.tokens.indices.indices) == [1]
+    assert list(attention.attention.queries.indices.indices) == [1]
+    assert list(occlusion_request("", "one", token, {}).tokens.indices.indices) == [1]
+
+
+def test_a_run_is_of_layers_and_heads_and_is_not_its_two_ends() -> None:
+    assert AttentionSpec.of(layers=Run(0, 3)).layers == (Run(0, 3),)
+    assert AttentionSpec.of(heads=[2, Run(-3), slice(0, 1)]).heads == (2, Run(-3, None), Run(0, 1))
+    assert indices_of("layers", (Run(0, 1), Run(2, 3))) == (Run(0, 1), Run(2, 3))
+    with pytest.raises(InvalidInput, match=r"^layers: holds 0.5; name whole numbers$"):
+        AttentionSpec.of(layers=Run(0.5, 3))  # type: ignore[arg-type]
+
+
+def test_tokens_are_no_run(client: Client) -> None:
+    run: Any = Run(1, 3)
+    for ask in (
+        lambda: AttentionSpec.of(queries=run),
+        lambda: AttentionSpec.of(keys=run),
+        lambda: attention_output(AttentionSpec(queries=run)),
+        lambda: client.hidden("one two", tokens=run),
+        lambda: client.occlusion("one two", run),
+    ):
+        with pytest.raises(InvalidInput, match=r"(queries|keys|tokens): is a Run, .* name tokens by range\(1, 3\)$"):
+            ask()
+
+
+def test_pieces_are_refused_when_they_are_asked_for_not_when_the_first_is_taken(target: str) -> None:
+    client = Client(target)
+    with pytest.raises(InvalidInput, match="use `attention`"):
+        client.attention_pieces("one", AttentionSpec(top_k=3))
+    with Client(target, timeout=0.0) as late, pytest.raises(DeadlineExceeded):
+        late.attention_pieces("one", AttentionSpec())
+    client.close()
+    with pytest.raises(ValueError, match="the client is closed"):
+        client.attention_pieces("one", AttentionSpec())
+
+
+async def test_nor_with_asyncio(target: str) -> None:
+    client = AsyncClient(target)
+    with pytest.raises(InvalidInput, match="use `attention`"):
+        client.attention_pieces("one", AttentionSpec(top_k=3))
+    await client.close()
+    with pytest.raises(ValueError, match="the client is closed"):
+        client.attention_pieces("one", AttentionSpec())
+
+
+def test_a_client_for_asyncio_is_made_where_it_can_be_used() -> None:
+    with pytest.raises(RuntimeError, match="make an AsyncClient inside of one"):
+        AsyncClient("127.0.0.1:1")

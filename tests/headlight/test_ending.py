@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -171,13 +170,11 @@ async def test_nor_with_asyncio(target: str, servicer: Holding, monkeypatch: pyt
     async with AsyncClient(target) as client:
         await client.model()
         calls = watch(client, monkeypatch, lambda: None)
-        sleep = asyncio.sleep
 
-        async def slept(seconds: float) -> None:
+        async def paused(seconds: float) -> None:
             open_ones.extend(not call.done() for call in calls)
-            await sleep(0)
 
-        monkeypatch.setattr("headlight.aio.asyncio.sleep", slept)
+        monkeypatch.setattr(client, "_pause", paused)
         for ask in (lambda: client.attention(["a", "b", "c"], SPEC), lambda: pieces_of(client, "a")):
             servicer.refusals.extend([Refusal(grpc.StatusCode.UNAVAILABLE, "draining")] * 2)
             await ask()

@@ -65,6 +65,23 @@ def test_a_channel_that_cannot_be_made_leaves_the_one_in_use_open() -> None:
     assert setup.renewing.channels == [second]
 
 
+def test_a_thread_that_is_overtaken_does_not_bring_back_the_credentials_before() -> None:
+    setup = Setup()
+
+    def overtaken() -> grpc.ChannelCredentials:
+        """What was current, and, where nothing keeps another thread's call from it, is no longer."""
+        before = setup.now
+        if not setup.renewing._lock.locked():
+            setup.renewing._access = Access(lambda: setup.now, None, fixed=False)
+            setup.change()
+            setup.call()
+        return before
+
+    setup.renewing._access = Access(overtaken, None, fixed=False)
+    setup.call()
+    assert setup.renewing._line.credentials is setup.now
+
+
 def test_after_the_end_no_channel_is_made() -> None:
     setup = Setup()
     running = setup.renewing.enter()

@@ -63,6 +63,18 @@ def test_no_inputs_give_no_rows_of_each_type(client: Client) -> None:
     assert client.encode([], PooledSpec(dimensions=3)).shape == (0, 3)
 
 
+@pytest.mark.parametrize("dimensions", [0, DIM + 1, 10**9])
+async def test_dimensions_that_the_vectors_have_not_are_refused_though_nothing_is_sent(
+    client: Client, target: str, dimensions: int
+) -> None:
+    says = rf"^outputs\.pooled\.dimensions: is {dimensions}; this model's vectors have 1 \.\. {DIM}$"
+    with pytest.raises(InvalidInput, match=says):
+        client.encode([], PooledSpec(dimensions=dimensions))
+    async with AsyncClient(target) as other:
+        with pytest.raises(InvalidInput, match=says):
+            await other.encode([], PooledSpec(dimensions=dimensions))
+
+
 def test_small_types_let_more_texts_into_an_answer(client: Client, servicer: FakeServicer) -> None:
     servicer.limits.max_unary_response_bytes = 1000
     servicer.limits.max_items = servicer.limits.max_request_tokens = 1000
@@ -136,6 +148,10 @@ def test_every_method_sends_the_prompt(client: Client, servicer: FakeServicer, c
     assert said == [(None, "", ""), ("prompt_name", "query", ""), ("prompt_text", "", "")]
     with pytest.raises(InvalidInput, match="prompt: and prompt_name are both given"):
         call(client, prompt="x", prompt_name="query")
+    with pytest.raises(InvalidInput, match=r"prompt: .*texts"):
+        call(client, prompt=b"x")
+    with pytest.raises(InvalidInput, match=r"prompt: .*texts"):
+        call(client, prompt_name=b"query")
     with pytest.raises(InvalidInput, match=r"prompt: .*UTF-8"):
         call(client, prompt="\ud800")
     with pytest.raises(TypeError, match="promt"):

@@ -150,3 +150,14 @@ def test_files_that_never_rest_are_left_alone(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(Path, "read_bytes", read_bytes)
     assert pair.watched.latest() == "one"
     assert "keeps changing" in pair.refused[0]
+
+
+def test_why_files_are_not_used_is_told_until_they_are(pair: Pair) -> None:
+    assert pair.watched.problem is None
+    pair.first.write_text("three", encoding="ascii")
+    for _ in range(2):
+        assert pair.watched.latest() == "one"
+        assert str(pair.watched.problem) == "they differ"
+    pair.second.write_text("three", encoding="ascii")
+    assert pair.watched.latest() == "three"
+    assert pair.watched.problem is None

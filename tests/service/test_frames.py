@@ -1,18 +1,20 @@
 from __future__ import annotations
 
-from typing import Any
+import itertools
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headlight.chunks import Assembly, whole_answer
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.choice import resolve_attention, states, whole
 from headlight.runtime.items import EncodeItem, Selection
 from headlight.runtime.values import Tokenized
 from headlight.runtime.vectors import Vector
-from headlight.spec import AttentionSpec
+from headlight.spec import AttentionSpec, Number, Reduction
 from headlight.wire import OUTPUT_KINDS
 from service import frames as module
 from service.answers import fill, header
@@ -59,6 +61,10 @@ OTHER_FORMS = st.sampled_from(
     [
         AttentionSpec(top_k=2),
         AttentionSpec(dtype="uint8", reduce=("layer_mean", "head_mean", "pooling_weights")),
+        AttentionSpec(dtype="uint8", reduce=("pooling_weights",)),
+        AttentionSpec(dtype="uint8", reduce=("layer_mean", "pooling_weights")),
+        AttentionSpec(dtype="uint8", reduce=("head_max", "pooling_weights")),
+        AttentionSpec(dtype="uint8", reduce=("pooling_weights",), pairs=((0, 1), (2, 0), (2, 1))),
         AttentionSpec(pairs=((0, 1), (2, 0), (2, 1)), dtype="float16"),
         AttentionSpec(top_k=3, dtype="uint8", heads=(1, 0)),
     ]
@@ -149,3 +155,34 @@ def test_frames_are_made_as_they_are_taken() -> None:
     assert next(taken).WhichOneof("frame") == "header"
     results.clear()  # what is not yet cut is not yet copied
     assert [frame.WhichOneof("frame") for frame in taken] == ["end"]
+
+
+HEADS_AND_LAYERS: list[tuple[Reduction, ...]] = [(), ("head_mean",), ("layer_mean",), ("layer_mean", "head_mean")]
+QUERIES: list[tuple[Reduction, ...]] = [(), ("pooling_weights",)]
+# Every combination of axes that an answer can have, in each type.
+FORMS = [
+    *(
+        AttentionSpec(reduce=(*reduced, *rows), top_k=top_k, dtype=dtype, pairs=pairs)
+        for reduced, pairs in (*((each, ()) for each in HEADS_AND_LAYERS), ((), ((0, 1), (2, 0), (2, 1))))
+        for rows, top_k, dtype in itertools.product(QUERIES, (None, 2), get_args(Number))
+    ),
+    AttentionSpec(reduce=("statistics",)),
+]
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 30, 100])
+def test_any_form_of_attention_is_put_together_by_the_client(monkeypatch: pytest.MonkeyPatch, chunk_bytes: int) -> None:
+    """In small chunks: no form is one that only a text too long for a test would have cut."""
+    monkeypatch.setattr(module, "CHUNK_BYTES", chunk_bytes)
+    for spec in FORMS:
+        selection = Selection(pooled=False, attention=resolve_attention(spec, ARCHITECTURE, "mean"))
+        response, results, size = answer([9, 5], selection)
+        expected = pb.EncodeResponse()
+        expected.CopyFrom(response)
+        fill(expected, results, selection.vector)
+        assembly = Assembly(2)
+        *_, found = map(assembly.receive, frames("id", response, results, size))
+        assert found is not None
+        assert {name: each.tolist() for name, each in found.data.items()} == {
+            name: each.tolist() for name, each in whole_answer(expected, 2).data.items()
+        }, spec

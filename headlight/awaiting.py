@@ -1,0 +1,171 @@
+"""How the asyncio client waits, as `headlight.calling` has it of the blocking one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+
+from headlight.channel import ClientBase, Options, Retries
+from headlight.convert import from_model
+from headlight.description import ModelDescription
+from headlight.ending import end_async
+from headlight.errors import Overloaded, Unavailable
+from headlight.pb import headlight_pb2 as pb
+from headlight.pieces import AttentionPiece, Pieces
+from headlight.renewing import CLOSED
+from headlight.status import is_shed
+from headlight.streamed import Streamed
+from headlight.verdict import status_now, true_status
+from headlight.work import RequestT, ResponseT, ResultT, UnaryWork
+
+
+class AsyncCaller(ClientBase[grpc.aio.Channel]):
+    """Does the work of `headlight.work` and `headlight.streamed` over a channel of asyncio."""
+
+    _closing: Sequence[asyncio.Task[None]] = ()  # channels whose certificates were replaced
+
+    def _open(self, target: str, credentials: grpc.ChannelCredentials | None, options: Options) -> grpc.aio.Channel:
+        try:
+            asyncio.get_running_loop()
+        except (
+            RuntimeError
+        ):  # gRPC would take another loop than the one that it is awaited in, and say so at the first call
+            raise RuntimeError("there is no running event loop: make an AsyncClient inside of one") from None
+        if credentials is None:
+            return grpc.aio.insecure_channel(target, options)
+        return grpc.aio.secure_channel(target, credentials, options)
+
+    def _discard(self, channel: grpc.aio.Channel) -> None:
+        closing = asyncio.create_task(channel.close(None))
+        self._closing = [*(task for task in self._closing if not task.done()), closing]
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends the connection; calls in flight, and any later one, raise ValueError."""
+        channels = self._end()
+        self._ended.set()
+        for channel in channels:
+            await channel.close(None)
+        await asyncio.gather(*self._closing)
+
+    @functools.cached_property
+    def _ended(self) -> asyncio.Event:
+        return asyncio.Event()
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait before something is sent again; not for longer than the client is open."""
+        if seconds:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._ended.wait()
+
+    @contextlib.contextmanager
+    def _errors(self, first_input: int = 0) -> Iterator[None]:
+        """Also turns calls that were cancelled by no caller's wish into errors: else nobody hears of them."""
+        with super()._errors(first_input):
+            try:
+                yield
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                if self._closed.is_set():
+                    raise ValueError(CLOSED) from None
+                raise Unavailable("the connection was lost") from None
+
+    async def _describe(self, deadline: float | None) -> ModelDescription:
+        return self._description or await self._learn(deadline)
+
+    async def _learn(self, deadline: float | None) -> ModelDescription:
+        response = await self._ask(self._stub.GetModel, pb.GetModelRequest(model=self._model), deadline)
+        self._description = description = from_model(response)
+        return description
+
+    async def _ask(self, method: Any, request: Any, deadline: float | None) -> Any:
+        """The response of one unary call, which is sent again when the server says."""
+        retries = Retries(deadline, Overloaded)
+        while True:
+            await self._pause(retries.pause())
+            with retries, self._errors():
+                return await method(request, timeout=self._left(deadline))
+
+    async def _call(
+        self, method: Any, make: Callable[[ModelDescription], UnaryWork[RequestT, ResponseT, ResultT]]
+    ) -> ResultT:
+        deadline = self._deadline()
+        work = self._made(make, await self._describe(deadline))
+        pending: deque[tuple[range, RequestT, Any]] = deque()
+        retries = Retries(deadline, Overloaded)
+
+        def start(request: RequestT) -> Any:
+            return method(request, timeout=self._left(deadline))
+
+        async def finish_first() -> None:
+            part, _, first = pending[0]
+            with retries, self._errors(part.start):
+                work.receive(part, await first)
+                pending.popleft()
+                retries.reset()
+                return
+            await self._pause(retries.pause())
+            for at, (part, request, call) in enumerate(list(pending)):
+                if call.done() and (status := status_now(call)) is not None and is_shed(status):
+                    pending[at] = part, request, start(request)
+
+        try:
+            for part, request in work.requests():
+                while len(pending) == self._concurrency:
+                    await finish_first()
+                pending.append((part, request, start(request)))
+            while pending:
+                await finish_first()
+        finally:
+            for _, _, call in pending:
+                call.cancel()
+        return work.result()
+
+    async def _stream(self, make: Callable[[ModelDescription], Streamed[ResultT]]) -> list[ResultT]:
+        deadline = self._deadline()
+        work = self._made(make, await self._describe(deadline))
+        retries = Retries(deadline, Overloaded, Unavailable)
+        while work.unanswered:
+            await self._pause(retries.pause())
+            call = self._stub.EncodeStream(work.requests(), timeout=self._left(deadline))
+            try:
+                with retries, self._errors(), true_status(call):
+                    async for frame in call:
+                        if work.receive(frame):
+                            retries.reset()
+                    work.finish()
+            finally:
+                await end_async(call, work.over)
+        return work.result()
+
+    async def _pieces(self, pieces: Pieces, deadline: float | None) -> AsyncIterator[AttentionPiece]:
+        retries = Retries(deadline, Overloaded, Unavailable)
+        while True:
+            await self._pause(retries.pause(last=pieces.begun))
+            call = self._stub.EncodeStream(iter([pieces.request]), timeout=self._left(deadline))
+            try:
+                with retries, self._errors(), true_status(call):
+                    async for frame in call:
+                        for piece in pieces.receive(frame):
+                            yield piece
+                    pieces.finish()
+                    return
+            finally:
+                await end_async(call, pieces.over)

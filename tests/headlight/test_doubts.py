@@ -1,0 +1,83 @@
+"""What a client remembers of a server is forgotten where it may be why something failed, whoever found it wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headlight import AsyncClient, Client, EngineError, InvalidInput, PooledSpec
+from headlight.description import ModelDescription
+from headlight.errors import MixedWeights
+from headlight.pb import headlight_pb2 as pb
+from tests.headlight.fake_model import DIM, HEADS, LAYERS, REF
+from tests.headlight.fake_server import FakeServicer
+
+Ask = Callable[[Any], Any]
+LARGE = "x" * 5000
+MASK = np.ones((LAYERS, HEADS))
+# Methods, and what an earlier server had another of.
+OUTDATED: list[tuple[Ask, dict[str, Any]]] = [
+    (lambda client: client.encode([LARGE], truncate="end"), {"max_request_bytes": 8192}),
+    (lambda client: client.encode_tokens([LARGE], truncate="end"), {"max_request_bytes": 8192}),
+    (lambda client: client.token_vectors([LARGE], truncate="end"), {"max_request_bytes": 8192}),
+    (lambda client: client.attend(LARGE, truncate="end"), {"max_request_bytes": 8192}),
+    (lambda client: client.hidden(LARGE, truncate="end"), {"max_request_bytes": 8192}),
+    (lambda client: client.tokenize([LARGE]), {"max_request_bytes": 8192}),
+    (lambda client: client.attend("one two"), {"max_stream_output_bytes": 64}),
+    (lambda client: client.encode(["one"], head_mask=MASK), {"layers": LAYERS + 1}),
+    (lambda client: client.encode(["one"], PooledSpec(dimensions=DIM)), {"pooled_dim": DIM - 1}),
+]
+
+
+def before(model: ModelDescription, changes: dict[str, Any]) -> ModelDescription:
+    """A model as it was, or its server."""
+    limits = {name: value for name, value in changes.items() if name.startswith("max_")}
+    own = {name: value for name, value in changes.items() if name not in limits}
+    return dataclasses.replace(model, limits=dataclasses.replace(model.limits, **limits), **own)
+
+
+@pytest.mark.parametrize(("ask", "changes"), OUTDATED)
+def test_what_an_old_limit_refused_is_done_the_second_time(client: Client, ask: Ask, changes: dict[str, Any]) -> None:
+    client._description = before(client.model(), changes)
+    with pytest.raises((InvalidInput, EngineError)):
+        ask(client)
+    ask(client)
+
+
+@pytest.mark.parametrize(("ask", "changes"), OUTDATED)
+async def test_and_with_asyncio(target: str, ask: Ask, changes: dict[str, Any]) -> None:
+    async with AsyncClient(target) as client:
+        client._description = before(await client.model(), changes)
+        with pytest.raises((InvalidInput, EngineError)):
+            await ask(client)
+        await ask(client)
+
+
+def test_weights_that_were_replaced_are_another_model(client: Client, servicer: FakeServicer) -> None:
+    client.model()
+    other = pb.ModelRef(name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32")
+    servicer.ref = lambda call: other if call == 1 else REF
+    with pytest.raises(MixedWeights):
+        client.encode(["one"] * 20)
+    client.encode(["one"])
+    assert servicer.described == 2
+
+
+async def test_the_model_is_asked_for_each_time_whatever_others_learn_meanwhile(target: str) -> None:
+    with Client(target) as fresh:
+        old = dataclasses.replace(fresh.model(), version="0")
+
+    class Remembering(Client):
+        _description = property(lambda self: old, lambda self, description: None)
+
+    class AsyncRemembering(AsyncClient):
+        _description = property(lambda self: old, lambda self, description: None)
+
+    with Remembering(target) as client:
+        assert client.model().version == REF.version
+    async with AsyncRemembering(target) as other:
+        assert (await other.model()).version == REF.version

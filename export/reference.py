@@ -142,8 +142,8 @@ def _array(values: torch.Tensor) -> Floats:
 
 def lengths_to_try(config: EncoderConfig) -> Iterator[int]:
     """From one token to four times the training length, as far as the model allows and its maps can be held."""
-    holdable = math.isqrt(MOST_WEIGHTS // (config.layers * config.heads))
-    trained, most = min(config.trained_length, holdable), min(config.max_length, holdable)
+    most = longest_with_maps(config)
+    trained = min(config.trained_length, most)
     for length in sorted({1, 2, 3, 7, 16, trained // 2, trained, trained + 1, 2 * trained, 4 * trained}):
         if 1 <= length <= most:
             yield length
@@ -152,3 +152,8 @@ def lengths_to_try(config: EncoderConfig) -> Iterator[int]:
 def longest_to_try(config: EncoderConfig) -> int:
     """Tokens of the longest text that is measured, without maps. Minutes would be spent on what lies beyond."""
     return min(config.max_length, LONGEST)
+
+
+def longest_with_maps(config: EncoderConfig) -> int:
+    """Tokens of the longest text that the model allows and whose maps can be held."""
+    return min(config.max_length, math.isqrt(MOST_WEIGHTS // (config.layers * config.heads)))

@@ -17,7 +17,7 @@ import torch
 from export.draft import put_in_place, save
 from export.graphs import GRAPHS, OPSET, trace
 from export.origin import Origin, read_origin
-from export.peers import against_transformers
+from export.peers import Compared, against_transformers
 from export.progress import Progress, silent
 from export.quality import Quality
 from export.ranges import read_texts, write_ranges
@@ -52,7 +52,7 @@ class Exported:
 
     rows: list[Row]
     own_error: dict[str, float]
-    transformers: dict[str, Any] | None = None  # our PyTorch against theirs; see `export.peers`
+    transformers: Compared  # our PyTorch against theirs
     truncate_dim: int | None = None  # to which a folder's own library cuts vectors unasked
     variants: tuple[Row, ...] = ()  # the same in other precisions, where they were asked for
     quality: tuple[Quality, ...] = ()  # of each, fp32 first
@@ -240,7 +240,7 @@ def _write_report(draft: Path, result: Exported) -> None:
     report = {
         "about": "error of headlight.runtime against PyTorch; tokens and hidden: over max(1, RMS of the row)",
         "pytorch_fp32_against_float64": result.own_error,
-        "pytorch_fp32_against_transformers": result.transformers,
+        "pytorch_fp32_against_transformers": result.transformers.to_json(),
         "rows": [dataclasses.asdict(row) for row in (*result.rows, *result.variants)],
         "quality": [quality.to_json() for quality in result.quality],
     }

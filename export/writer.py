@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import torch
 
 from export.draft import put_in_place, save
+from export.golden import write_golden
 from export.graphs import GRAPHS, OPSET, trace
 from export.origin import Origin, read_origin
 from export.peers import Compared, against_transformers
 from export.progress import Progress, silent
 from export.quality import Quality
 from export.ranges import read_texts, write_ranges
-from export.reference import Reference, random_ids, random_segments, tolerances
+from export.reference import Reference, tolerances
 from export.report import SEED, Row, measure, summary
 from export.tokenization import check_tokenizer, takes_pairs
 from export.variants import CUDA, OPENVINO, SLACK, add_variants, known_variants
@@ -34,7 +34,6 @@ from model.config import EncoderConfig
 from model.encoder import Encoder
 
 GOLDEN, PARITY, WEIGHT_FILE = "golden.npz", "parity.json", "weights.bin"
-GOLDEN_LENGTHS = (1, 6, 17, 40)
 PROVIDER, PRECISION = "cpu", "fp32"
 
 
@@ -151,7 +150,7 @@ def write_parts(
 ) -> Manifest:
     """Write graphs, weights, tokenizer and golden inputs, and describe them, as far as fp32 goes and without any proof."""
     graphs = _write_graphs(draft, origin.encoder, progress)
-    _write_golden(draft, reference)
+    write_golden(draft / GOLDEN, reference)
     if has_tokenizer := origin.tokenizer is not None:
         (draft / TOKENIZER).write_text(origin.tokenizer, encoding="utf-8")
     config, limits = origin.encoder.config, tolerances(own_error)
@@ -222,18 +221,6 @@ def _write_graphs(draft: Path, encoder: Encoder, progress: Progress) -> tuple[Gr
         )
     # OpenVINO rounds by itself: its bfloat16 needs no file of its own.
     return (*graphs, *(dataclasses.replace(graph, precision="bf16", providers=(OPENVINO,)) for graph in graphs))
-
-
-def _write_golden(draft: Path, reference: Reference) -> None:
-    arrays: dict[str, Any] = {}
-    for i, length in enumerate(n for n in GOLDEN_LENGTHS if n <= reference.encoder.config.max_length):
-        ids = random_ids(reference.encoder.config, length, i)
-        segments = random_segments(reference.encoder.config, length, i)
-        arrays[f"ids_{i}"] = ids
-        if segments is not None:
-            arrays[f"segments_{i}"] = segments
-        arrays |= {f"{name}_{i}": value for name, value in reference.outputs(ids, segments).items()}
-    np.savez(draft / GOLDEN, **arrays)
 
 
 def _write_report(draft: Path, result: Exported) -> None:

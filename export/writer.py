@@ -25,7 +25,7 @@ from export.reference import Reference, tolerances
 from export.report import SEED, Row, measure, summary
 from export.tokenization import check_tokenizer, takes_pairs
 from export.variants import CUDA, OPENVINO, SLACK, add_variants, known_variants
-from export.weights import share_weights
+from export.weights import WeightFile
 from headlight.runtime import Runtime
 from headlight.runtime.fields import MANIFEST
 from headlight.runtime.manifest import Architecture, Graph, Manifest, Tolerance
@@ -198,29 +198,31 @@ def _accepts(config: EncoderConfig, has_tokenizer: bool) -> tuple[str, ...]:
 
 
 def _write_graphs(draft: Path, encoder: Encoder, progress: Progress) -> tuple[Graph, ...]:
-    traced = {}
-    for role in GRAPHS:
-        progress(f"tracing {role}")
-        traced[role] = trace(encoder, role)
-    share_weights(traced.values(), draft / WEIGHT_FILE)
     graphs = []
-    for role, model in traced.items():
-        file = f"{role}.onnx"
-        onnx.save(model, draft / file)
-        graphs.append(
-            Graph(
-                role=role,
-                form="decomposed",
-                precision=PRECISION,
-                file=file,
-                weights=(WEIGHT_FILE,),
-                inputs=tuple(value.name for value in model.graph.input),
-                outputs=tuple(value.name for value in model.graph.output),
-                providers=(PROVIDER, OPENVINO, CUDA),
-            )
-        )
+    with WeightFile(draft / WEIGHT_FILE) as weights:
+        for role in GRAPHS:
+            progress(f"tracing {role}")
+            graphs.append(_write_graph(draft, encoder, role, weights))
     # OpenVINO rounds by itself: its bfloat16 needs no file of its own.
     return (*graphs, *(dataclasses.replace(graph, precision="bf16", providers=(OPENVINO,)) for graph in graphs))
+
+
+def _write_graph(draft: Path, encoder: Encoder, role: str, weights: WeightFile) -> Graph:
+    """Trace one graph and write it. What the trace holds, a copy of all weights, is let go before the next."""
+    model = trace(encoder, role)
+    weights.take(model)
+    file = f"{role}.onnx"
+    onnx.save(model, draft / file)
+    return Graph(
+        role=role,
+        form="decomposed",
+        precision=PRECISION,
+        file=file,
+        weights=(WEIGHT_FILE,),
+        inputs=tuple(value.name for value in model.graph.input),
+        outputs=tuple(value.name for value in model.graph.output),
+        providers=(PROVIDER, OPENVINO, CUDA),
+    )
 
 
 def _write_report(draft: Path, result: Exported) -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from export.origin import read_origin
+from export.peers import Compared
 from export.precision import PRECISIONS
 from export.progress import Lines
 from export.quality import table as quality_table
@@ -30,8 +31,7 @@ def main() -> int:
         return 1
     if result.tokens is not None:
         print(f"\n{result.tokens}")
-    if result.transformers is not None:
-        print(f"\nour PyTorch against transformers: {', '.join(f'{k} {v:.1e}' for k, v in _errors(result).items())}")
+    _tell_of_peer(result.transformers)
     print("\nlargest distance from PyTorch (tokens and hidden: over max(1, RMS of the row))\n")
     print(table(result.rows, result.own_error))
     if result.quality:
@@ -42,6 +42,14 @@ def main() -> int:
         )
     print(f"\nwrote {options.out}")
     return 0
+
+
+def _tell_of_peer(found: Compared) -> None:
+    if found.errors:
+        errors = ", ".join(f"{output} {error:.1e}" for output, error in found.errors.items())
+        print(f"\nour PyTorch against transformers {found.version}: {errors}")
+    if found.why_not:
+        print(f"\nnot compared with transformers: {found.why_not}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -113,7 +121,3 @@ def _export(options: argparse.Namespace) -> Exported:
         )
     finally:
         progress.close()
-
-
-def _errors(result: Exported) -> dict[str, float]:
-    return {name: error for name, error in (result.transformers or {}).items() if name != "version"}

@@ -2,58 +2,97 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from export.folder import Refused, read_config
-from export.reference import lengths_to_try, random_ids
+from export.origin import OURS
+from export.reference import lengths_to_try, longest_with_maps, random_ids, random_segments
 from headlight.runtime.parity import distance
+from model.config import EncoderConfig
 from model.encoder import Encoder
 
 SEED = 40
 FLOOR = 1e-4  # between two implementations in float32; another activation, or another norm, is off by more
 SLACK = 40  # times our own rounding error: their angles are float32, which large biases of queries and keys multiply
-LONGEST = 128  # tokens; what differs in wiring differs in short texts
-OURS = ("headlight", "jina_bert")  # families that transformers has no code for
-GPT2_WORD = "n_embd"  # in configs of NomicBERT's own code, of which transformers reads the tensors and not the sizes
+LONGEST = 128  # tokens; what differs in wiring differs in short texts, or where windows end
+UNKNOWN = ("jina_bert",)  # families that transformers has no code for
+# In configs of NomicBERT's own code, of which transformers reads the tensors and not the sizes; and its own words for them.
+WORDS = {
+    "n_embd": "hidden_size",
+    "n_head": "num_attention_heads",
+    "n_inner": "intermediate_size",
+    "n_layer": "num_hidden_layers",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "type_vocab_size": "type_vocab_size",
+}
+GATES = {"swiglu": "silu", "geglu": "gelu"}
 
 
-def against_transformers(
-    folder: Path, family: str, encoder: Encoder, own_error: Mapping[str, float]
-) -> dict[str, Any] | None:
+@dataclasses.dataclass(frozen=True)
+class Compared:
+    """What came of it.
+
+    Attributes:
+        errors: by output ("tokens", "attention", "hidden") the largest distance; empty where nothing was compared.
+        version: of transformers.
+        why_not: why nothing was compared; empty for a checkpoint of ours, which there is no other code of.
+    """
+
+    errors: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    version: str = ""
+    why_not: str = ""
+
+    def to_json(self) -> dict[str, Any] | None:
+        """For parity.json."""
+        if self.errors:
+            return {"version": self.version, **self.errors}
+        return {"not_compared": self.why_not} if self.why_not else None
+
+
+class _CannotCompare(Exception):
+    """For a reason, which is its message."""
+
+
+def against_transformers(folder: Path, family: str, encoder: Encoder, own_error: Mapping[str, float]) -> Compared:
     """The largest distance of our encoder from transformers in eager mode, in float32, over random texts.
 
     Args:
         folder: of config.json and weights.
-        family: a key of `export.families.FAMILIES`.
+        family: "headlight", or a key of `export.families.FAMILIES`.
         encoder: ours.
         own_error: its distance in float32 from float64, by output.
-
-    Returns:
-        version, and by output ("tokens", "attention", "hidden") the distance; None: transformers is not installed or has no such
-        model.
 
     Raises:
         Refused: transformers cannot open the folder.
         ValueError: a distance is more than rounding explains: the folder has been read wrongly, and must not be served.
     """
-    if family in OURS or importlib.util.find_spec("transformers") is None or GPT2_WORD in read_config(folder):
-        return None
+    if family == OURS:
+        return Compared()
+    if family in UNKNOWN:
+        return Compared(why_not=f"it has no code for {family}, which came with a code of its own")
+    if importlib.util.find_spec("transformers") is None:
+        return Compared(why_not="it is not installed")
     import transformers  # noqa: PLC0415  (an optional dependency, and seconds to import)
 
     transformers.logging.set_verbosity_error()
     try:
-        model = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+        model = _open_own_words(folder, encoder.config) if "n_embd" in read_config(folder) else _open(folder)
+    except _CannotCompare as reason:
+        return Compared(why_not=str(reason))
     except Exception as problem:  # of any type, for what it does not understand
         words = f"({type(problem).__name__}: {problem!s:.200}); correct the folder, or export where it is not installed"
         raise Refused(f"transformers {transformers.__version__} cannot open {folder} {words}") from problem
     worst = dict.fromkeys(("tokens", "attention", "hidden"), 0.0)
-    for length in (length for length in lengths_to_try(encoder.config) if length <= LONGEST):
-        for output, error in _distances(model, encoder, length):
+    for lengths in _batches(encoder.config):
+        for output, error in _distances(model, encoder, lengths):
             worst[output] = max(worst[output], error)
     for output, error in worst.items():
         if not error <= max(FLOOR, SLACK * own_error[output]):
@@ -61,17 +100,73 @@ def against_transformers(
                 f"{output} differ by {error:.3g} from transformers {transformers.__version__}; this folder is read wrongly, "
                 "please report its config.json"
             )
-    return {"version": transformers.__version__, **worst}
+    return Compared(worst, transformers.__version__)
 
 
-def _distances(model: Any, encoder: Encoder, length: int) -> Iterator[tuple[str, float]]:
-    ids = torch.from_numpy(random_ids(encoder.config, length, SEED))[None]
+def _open(folder: Path) -> Any:
+    from transformers import AutoModel  # noqa: PLC0415
+
+    return AutoModel.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+
+
+def _open_own_words(folder: Path, config: EncoderConfig) -> Any:
+    """NomicBERT, the words of its own code put into those of transformers, which would take its defaults. Raises _CannotCompare."""
+    try:
+        from transformers import NomicBertConfig, NomicBertModel  # noqa: PLC0415
+    except ImportError:  # before its version 5
+        raise _CannotCompare("it has no code for nomic_bert yet") from None
+    if config.rope_fraction != 1 or config.rope_scaling is not None:
+        raise _CannotCompare("its code for nomic_bert turns all dimensions, and at any length alike")
+    said = read_config(folder)  # not what we made of it: that is what is to be compared
+    values = {theirs: said[own] for own, theirs in WORDS.items() if said.get(own) is not None}
+    gate = said.get("activation_function", "swiglu")
+    sizes = NomicBertConfig(
+        **values,
+        vocab_size=config.vocab_size,  # of the table, which is padded
+        hidden_act=GATES.get(gate, gate),
+        max_position_embeddings=config.max_length,
+        rope_parameters={"rope_type": "default", "rope_theta": said.get("rotary_emb_base", 1000.0)},
+    )
+    model, about = NomicBertModel.from_pretrained(
+        folder, config=sizes, attn_implementation="eager", dtype=torch.float32, output_loading_info=True
+    )
+    if missing := sorted(about["missing_keys"]):  # it would take random numbers for them
+        raise _CannotCompare(f"it does not find {missing[0]} under the names that the folder has")
+    return model.eval()
+
+
+def _batches(config: EncoderConfig) -> Iterator[Sequence[int]]:
+    """The lengths of texts, one alone or several in a padded batch: to beyond what local layers see, as far as maps can be held."""
+    most = longest_with_maps(config)
+    longest = min(LONGEST, most)
+    lengths = {length for length in lengths_to_try(config) if length <= longest} | {longest}
+    if config.local_layers:
+        lengths |= {length for length in (config.window + 2, 2 * config.window + 3) if length <= most}
+    yield from ((length,) for length in sorted(lengths))
+    yield tuple(min(length, longest) for length in (7, longest, 1))
+
+
+def _distances(model: Any, encoder: Encoder, lengths: Sequence[int]) -> Iterator[tuple[str, float]]:
+    """Of each text of a batch, without its padding."""
+    config = encoder.config
+    ids = _padded([torch.from_numpy(random_ids(config, n, SEED)) for n in lengths], config.pad_id)
+    mask = _padded([torch.ones(n, dtype=torch.int64) for n in lengths])
+    found = [random_segments(config, n, SEED) for n in lengths]
+    segments = None if config.segments < 2 else _padded([torch.from_numpy(one) for one in found if one is not None])
+    types = {} if segments is None else {"token_type_ids": segments}
     with torch.inference_mode():
-        theirs = model(ids, attention_mask=torch.ones_like(ids), output_attentions=True, output_hidden_states=True)
-        ours = encoder(ids, fused=False)
-    yield "tokens", distance("tokens", ours.tokens.numpy(), theirs.last_hidden_state.numpy())
-    for mine, other in zip(ours.attention, theirs.attentions, strict=True):
-        yield "attention", distance("attention", mine.numpy(), other.numpy())
+        theirs = model(ids, attention_mask=mask, output_attentions=True, output_hidden_states=True, **types)
+        ours = encoder(ids, mask, segments=segments, fused=False)
     # Their last hidden state may be behind the last norm, where ours is in front of it; tokens compare that.
-    for mine, other in zip(ours.hidden[:-1], theirs.hidden_states[:-1], strict=True):
-        yield "hidden", distance("hidden", mine.numpy(), other.numpy())
+    rows = [("tokens", ours.tokens, theirs.last_hidden_state)]
+    rows += [("hidden", mine, other) for mine, other in zip(ours.hidden[:-1], theirs.hidden_states[:-1], strict=True)]
+    for at, n in enumerate(lengths):
+        for output, mine, other in rows:
+            yield output, distance(output, mine[at, :n].numpy(), other[at, :n].numpy())
+        for mine, other in zip(ours.attention, theirs.attentions, strict=True):
+            yield "attention", distance("attention", mine[at, :, :n, :n].numpy(), other[at, :, :n, :n].numpy())
+
+
+def _padded(rows: Sequence[Tensor], padding: int = 0) -> Tensor:
+    """[B] of [n] -> [B, longest n]."""
+    return pad_sequence(list(rows), batch_first=True, padding_value=padding)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -43,15 +44,35 @@ def random_head_mask(config: EncoderConfig, seed: int) -> Floats:
     return np.random.default_rng([seed, 2]).choice(np.array([0.0, 0.5, 1.0], dtype=np.float32), size=shape)
 
 
+class Masks(NamedTuple):
+    """What of a text is not looked at: as the fields of an EncodeItem.
+
+    Attributes:
+        occluded: a token that no query sees and pooling leaves out; None: none.
+        left_out: tokens at the start that pooling leaves out.
+    """
+
+    occluded: int | None = None
+    left_out: int = 0
+
+
+WHOLE = Masks()
+
+
 class Reference:
-    """The encoder in float32, as trained, and in float64."""
+    """The encoder in float32, as trained."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
-        self.exact = copy.deepcopy(encoder).double()
 
     def outputs(
-        self, ids: Ids, segments: Ids | None = None, head_mask: Floats | None = None, *, weights: bool = True
+        self,
+        ids: Ids,
+        segments: Ids | None = None,
+        head_mask: Floats | None = None,
+        *,
+        weights: bool = True,
+        masks: Masks = WHOLE,
     ) -> dict[str, Floats]:
         """Encode one text alone, without padding.
 
@@ -59,11 +80,12 @@ class Reference:
             ids, segments: int64 [n].
             head_mask: float32 [L, H].
             weights: False for pooled and tokens alone, by the fused kernel: for lengths whose weights would fill the memory.
+            masks: what is not looked at.
 
         Returns:
             pooled [D], tokens [n, D] and, with weights, attention [L, H, n, n] and hidden [L+1, n, D]; float32.
         """
-        return _run(self.encoder, ids, segments, head_mask, weights)
+        return _run(self.encoder, ids, segments, head_mask, weights=weights, masks=masks)
 
     def own_rounding(self, seed: int) -> dict[str, float]:
         """The largest distance of PyTorch's automatic mixed precision in bfloat16 from PyTorch in float32, by output.
@@ -90,10 +112,12 @@ class Reference:
         lengths = set(lengths_to_try(config))
         texts = self._texts(sorted(lengths | {longest_to_try(config)}), seed)
 
-        def run(encoder: Encoder, text: tuple[Ids, Ids | None]) -> dict[str, Floats]:
-            return _run(encoder, *text, None, len(text[0]) in lengths)
+        exact = copy.deepcopy(self.encoder).double()  # twice the bytes of the model: let go with the last text
 
-        worst = _worst((run(self.encoder, text), run(self.exact, text)) for text in texts)
+        def run(encoder: Encoder, text: tuple[Ids, Ids | None]) -> dict[str, Floats]:
+            return _run(encoder, *text, weights=len(text[0]) in lengths)
+
+        worst = _worst((run(self.encoder, text), run(exact, text)) for text in texts)
         if max(worst[output] for output in SCALED_BY_ROW) > MOST_ERROR or math.inf in worst.values():
             name, weight = max(self.encoder.state_dict().items(), key=lambda item: float(item[1].abs().max()))
             largest = f"the largest weight is {float(weight.abs().max()):.1e}, in {name}"
@@ -121,12 +145,23 @@ def tolerances(own_error: Mapping[str, float]) -> dict[str, float]:
 
 
 def _run(
-    encoder: Encoder, ids: Ids, segments: Ids | None, head_mask: Floats | None, weights: bool
+    encoder: Encoder,
+    ids: Ids,
+    segments: Ids | None,
+    head_mask: Floats | None = None,
+    *,
+    weights: bool,
+    masks: Masks = WHOLE,
 ) -> dict[str, Floats]:
+    tokens = torch.from_numpy(ids)[None]
+    seen, pooled = torch.ones_like(tokens), torch.ones_like(tokens)
+    if masks.occluded is not None:
+        seen[0, masks.occluded] = 0
+    pooled[0, : masks.left_out] = 0
     types = None if segments is None else torch.from_numpy(segments)[None]
     heads = None if head_mask is None else torch.from_numpy(head_mask)[None]
     with torch.inference_mode():
-        out = encoder(torch.from_numpy(ids)[None], segments=types, head_mask=heads, fused=not weights)
+        out = encoder(tokens, seen, segments=types, head_mask=heads, pool_mask=pooled, fused=not weights)
     result = {"pooled": _array(out.pooled[0]), "tokens": _array(out.tokens[0])}
     if weights:
         result["attention"] = _array(torch.cat(out.attention))  # L of [1, H, n, n] -> [L, H, n, n]
@@ -142,8 +177,8 @@ def _array(values: torch.Tensor) -> Floats:
 
 def lengths_to_try(config: EncoderConfig) -> Iterator[int]:
     """From one token to four times the training length, as far as the model allows and its maps can be held."""
-    holdable = math.isqrt(MOST_WEIGHTS // (config.layers * config.heads))
-    trained, most = min(config.trained_length, holdable), min(config.max_length, holdable)
+    most = longest_with_maps(config)
+    trained = min(config.trained_length, most)
     for length in sorted({1, 2, 3, 7, 16, trained // 2, trained, trained + 1, 2 * trained, 4 * trained}):
         if 1 <= length <= most:
             yield length
@@ -152,3 +187,18 @@ def lengths_to_try(config: EncoderConfig) -> Iterator[int]:
 def longest_to_try(config: EncoderConfig) -> int:
     """Tokens of the longest text that is measured, without maps. Minutes would be spent on what lies beyond."""
     return min(config.max_length, LONGEST)
+
+
+def longest_with_maps(config: EncoderConfig) -> int:
+    """Tokens of the longest text that the model allows and whose maps can be held."""
+    return min(config.max_length, math.isqrt(MOST_WEIGHTS // (config.layers * config.heads)))
+
+
+def masks_to_try(config: EncoderConfig, length: int) -> dict[str, Masks]:
+    """By name, what of a text of so many tokens is not looked at; nothing where it is too short for that to tell."""
+    if length < 3:
+        return {}
+    found = {"token hidden": Masks(occluded=length // 2)}
+    if not config.include_prompt:
+        found["prompt left out"] = Masks(left_out=length // 2)
+    return found

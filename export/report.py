@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from export.progress import Progress, silent
-from export.reference import Reference, lengths_to_try, longest_to_try, random_head_mask, random_ids, random_segments
+from export.reference import (
+    WHOLE,
+    Masks,
+    Reference,
+    lengths_to_try,
+    longest_to_try,
+    masks_to_try,
+    random_head_mask,
+    random_ids,
+    random_segments,
+)
+from headlight.runtime.derived import FORMS, form, form_error
 from headlight.runtime.items import EncodeItem, Selection, everything
 from headlight.runtime.manifest import ParityEntry
 from headlight.runtime.parity import OUTPUTS, distances
 from headlight.runtime.runtime import Runtime
+from headlight.runtime.values import Ids
 from model.config import EncoderConfig
 
 SEED = 20240
+FEW = 48  # tokens, of texts that forms and masks are tried on
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +38,16 @@ class Case:
     lengths: tuple[int, ...]
     weights: bool = True
     removed_heads: bool = False  # a random head mask, which `attend` alone takes
+    form: str = ""  # of FORMS: attention alone is compared, in this form
+    masks: str = ""  # of masks_to_try: what of each text is not looked at
+
+
+class _Text(NamedTuple):
+    """One text of a case."""
+
+    ids: Ids
+    segments: Ids | None
+    masks: Masks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +69,7 @@ class Row:
 
 
 def cases(config: EncoderConfig) -> Iterator[Case]:
-    """Texts alone, batches of equal lengths, ragged batches, heads removed, and the longest text the model accepts."""
+    """Texts alone and in batches, equal and ragged, and the longest accepted; heads and tokens left out; attention in its forms."""
     lengths = tuple(lengths_to_try(config))
     for length in lengths:
         yield Case("alone", (length,))
@@ -55,6 +79,11 @@ def cases(config: EncoderConfig) -> Iterator[Case]:
     yield Case("ragged", tuple(min(n, longest) for n in (1, trained, 7, 2 * trained, 2)))
     yield Case("ragged, many", tuple(1 + (i * 7) % min(trained, 48) for i in range(64)))
     yield Case("heads removed", (trained, min(7, longest)), removed_heads=True)
+    few = (min(trained, FEW), min(7, longest))
+    for name in FORMS:
+        yield Case(name, few, form=name)
+    for name in masks_to_try(config, min(few)):
+        yield Case(name, few, masks=name)
     if longest_to_try(config) > longest:
         yield Case("longest", (longest_to_try(config),), weights=False)
 
@@ -73,23 +102,47 @@ def _measure(case: Case, runtime: Runtime, reference: Reference) -> dict[str, fl
     """The worst distance of each output. `embed` and `attend` must both agree where both give an output."""
     config = reference.encoder.config
     head_mask = random_head_mask(config, SEED) if case.removed_heads else None
-    texts = [
-        (random_ids(config, n, SEED + i), random_segments(config, n, SEED + i)) for i, n in enumerate(case.lengths)
-    ]
+    texts = _texts(case, config)
+    if case.form:
+        return {"attention": _form_error(case.form, texts, runtime, reference)}
     selections = [] if case.removed_heads else [Selection(tokens=True)]
     selections += [everything(runtime.bundle.manifest.architecture)] if case.weights else []
     batches = [
-        runtime.engine.run([EncodeItem(ids, selection, segments, head_mask) for ids, segments in texts])
+        runtime.engine.run([_item(text, selection)._replace(head_mask=head_mask) for text in texts])
         for selection in selections
     ]
     worst = dict.fromkeys(OUTPUTS if case.weights else ("pooled", "tokens"), 0.0)
-    for i, (ids, segments) in enumerate(texts):
-        expected = reference.outputs(ids, segments, head_mask, weights=case.weights)
+    for i, text in enumerate(texts):
+        expected = reference.outputs(text.ids, text.segments, head_mask, weights=case.weights, masks=text.masks)
         for batch in batches:
             have = {name: value for name, value in expected.items() if getattr(batch[i], name) is not None}
             for name, error in distances(batch[i], have).items():
                 worst[name] = max(worst[name], error)
     return worst
+
+
+def _form_error(name: str, texts: Sequence[_Text], runtime: Runtime, reference: Reference) -> float:
+    """The worst distance of attention in a form from what follows from PyTorch's whole maps."""
+    selection = form(name, runtime.bundle.manifest.architecture)
+    results = runtime.engine.run([_item(text, selection) for text in texts])
+    maps = (reference.outputs(text.ids, text.segments)["attention"] for text in texts)
+    return max(form_error(name, result, whole) for result, whole in zip(results, maps, strict=True))
+
+
+def _texts(case: Case, config: EncoderConfig) -> list[_Text]:
+    """Random ones."""
+    return [
+        _Text(
+            random_ids(config, n, SEED + i),
+            random_segments(config, n, SEED + i),
+            masks_to_try(config, n)[case.masks] if case.masks else WHOLE,
+        )
+        for i, n in enumerate(case.lengths)
+    ]
+
+
+def _item(text: _Text, selection: Selection) -> EncodeItem:
+    return EncodeItem(text.ids, selection, text.segments, occluded=text.masks.occluded, left_out=text.masks.left_out)
 
 
 def _row(case: Case, output: str, error: float, runtime: Runtime) -> Row:

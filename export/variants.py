@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 
+from export.golden import extend_golden
 from export.passages import Passages, passages
 from export.precision import PRECISIONS, convert
 from export.progress import Progress, silent
@@ -19,8 +19,10 @@ from export.report import Row, measure
 from export.rounding import in_half
 from export.weights import share_weights
 from headlight.errors import BundleError, EngineError
+from headlight.runtime.gate import golden_errors
+from headlight.runtime.golden import load_golden
 from headlight.runtime.manifest import Graph, Manifest, Tolerance
-from headlight.runtime.parity import OUTPUTS, distance, golden_errors, load_golden
+from headlight.runtime.parity import OUTPUTS, distance
 from headlight.runtime.providers import PROVIDERS, choose_provider
 from headlight.runtime.runtime import Runtime
 from model.encoder import Encoder
@@ -31,7 +33,6 @@ CPU, OPENVINO, CUDA = "cpu", "openvino", "cuda"
 ON_CUDA = ("bf16", "fp16")
 SLACK = 2.0  # times the worst that was measured: another processor adds up in another order
 PROVISIONAL = 1e9  # until it is measured
-GOLDEN_TEXTS, GOLDEN_LONGEST = 4, 48  # texts added to the golden inputs; tokens
 Save = Callable[[Manifest], Manifest]
 
 
@@ -112,7 +113,7 @@ def add_variants(
     progress("reading texts to judge by")
     config = reference.encoder.config
     sample = passages(config, draft / manifest.tokenizer if manifest.tokenizer else None, texts)
-    _extend_golden(draft / manifest.golden, reference, sample)
+    extend_golden(draft / manifest.golden, reference, sample)
     written = [precision for provider, precision in variants if provider == CPU]
     exact_graphs = [graph for graph in manifest.graphs if graph.precision == "fp32"]
     graphs = [
@@ -191,7 +192,7 @@ def _judge(
     try:
         rows = measure(variant, reference)
         golden = golden_errors(variant.bundle, variant.engine, variant.provider, precision, load_golden(variant.bundle))
-        errors = [(row.output, row.max_error) for row in rows] + [(name, error) for _, name, error in golden]
+        errors = [(row.output, row.max_error) for row in rows] + [(found.output, found.error) for found in golden]
     except (BundleError, EngineError):
         raise broken(name, "gives numbers that are not finite") from None
     errors += quality.max_error.items()
@@ -218,20 +219,6 @@ def _on_a_device(reference: Reference, sample: Passages) -> dict[str, float]:
         for name, value in rounded.outputs(text.ids, text.segments).items():
             worst[name] = max(worst[name], distance(name, value, exact[name]))
     return worst
-
-
-def _extend_golden(file: Path, reference: Reference, sample: Passages) -> None:
-    """Add a few of the texts, and PyTorch's answers, to the golden inputs, which are random ids."""
-    with np.load(file) as golden:
-        arrays: dict[str, Any] = dict(golden)
-    first = sum(name.startswith("ids_") for name in arrays)
-    short = [text for text in sample.items if len(text.ids) <= GOLDEN_LONGEST] or list(sample.items[:1])
-    for i, text in enumerate(short[:: max(1, len(short) // GOLDEN_TEXTS)][:GOLDEN_TEXTS], first):
-        arrays[f"ids_{i}"] = text.ids
-        if text.segments is not None:
-            arrays[f"segments_{i}"] = text.segments
-        arrays |= {f"{name}_{i}": value for name, value in reference.outputs(text.ids, text.segments).items()}
-    np.savez(file, **arrays)
 
 
 def _tolerance(provider: str, precision: str, limits: Mapping[str, float]) -> Tolerance:

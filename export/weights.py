@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
+from types import TracebackType
 
 import onnx
 from onnx.external_data_helper import set_external_data
@@ -13,22 +14,42 @@ SMALLEST = 1024  # bytes; smaller constants stay in the graph, where the optimis
 ALIGNMENT = 4096  # bytes; a page, so that the file can be mapped
 
 
-def share_weights(models: Iterable[onnx.ModelProto], path: Path) -> None:
-    """Move the large initialisers of `models` to `path`, equal bytes once, and make the models refer to it by its name.
+class WeightFile:
+    """A file of weights that is being written. Use it in a `with`.
 
-    The models are changed in place. Shared bytes mean shared pages between sessions that map the file.
+    Equal bytes are written once: shared bytes mean shared pages between sessions that map the file.
     """
-    places: dict[bytes, int] = {}
-    with path.open("wb") as file:
+
+    def __init__(self, path: Path) -> None:
+        self._name = path.name
+        self._file = path.open("wb")
+        self._places: dict[bytes, int] = {}
+
+    def __enter__(self) -> WeightFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def take(self, model: onnx.ModelProto) -> None:
+        """Move the large initialisers of a model here, and make it refer to them. It is changed in place."""
+        for tensor in model.graph.initializer:
+            raw = tensor.raw_data
+            if len(raw) < SMALLEST:
+                continue
+            digest = hashlib.sha256(raw).digest()
+            if digest not in self._places:
+                self._file.write(b"\0" * (-self._file.tell() % ALIGNMENT))
+                self._places[digest] = self._file.tell()
+                self._file.write(raw)
+            set_external_data(tensor, self._name, offset=self._places[digest], length=len(raw))
+            tensor.ClearField("raw_data")
+
+
+def share_weights(models: Iterable[onnx.ModelProto], path: Path) -> None:
+    """Move the large initialisers of all models to one file."""
+    with WeightFile(path) as file:
         for model in models:
-            for tensor in model.graph.initializer:
-                raw = tensor.raw_data
-                if len(raw) < SMALLEST:
-                    continue
-                digest = hashlib.sha256(raw).digest()
-                if digest not in places:
-                    file.write(b"\0" * (-file.tell() % ALIGNMENT))
-                    places[digest] = file.tell()
-                    file.write(raw)
-                set_external_data(tensor, path.name, offset=places[digest], length=len(raw))
-                tensor.ClearField("raw_data")
+            file.take(model)

@@ -10,23 +10,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import torch
 
 from export.draft import put_in_place, save
+from export.golden import write_golden
 from export.graphs import GRAPHS, OPSET, trace
 from export.origin import Origin, read_origin
-from export.peers import against_transformers
+from export.peers import Compared, against_transformers
 from export.progress import Progress, silent
 from export.quality import Quality
 from export.ranges import read_texts, write_ranges
-from export.reference import Reference, random_ids, random_segments, tolerances
+from export.reference import Reference, tolerances
 from export.report import SEED, Row, measure, summary
 from export.token_peers import tokens_against_transformers
 from export.tokenization import check_tokenizer, takes_pairs
 from export.variants import CUDA, OPENVINO, SLACK, add_variants, known_variants
-from export.weights import share_weights
+from export.weights import WeightFile
 from headlight.runtime import Runtime
 from headlight.runtime.fields import MANIFEST
 from headlight.runtime.manifest import Architecture, Graph, Manifest, Tolerance
@@ -35,7 +35,6 @@ from model.config import EncoderConfig
 from model.encoder import Encoder
 
 GOLDEN, PARITY, WEIGHT_FILE = "golden.npz", "parity.json", "weights.bin"
-GOLDEN_LENGTHS = (1, 6, 17, 40)
 PROVIDER, PRECISION = "cpu", "fp32"
 
 
@@ -53,7 +52,7 @@ class Exported:
 
     rows: list[Row]
     own_error: dict[str, float]
-    transformers: dict[str, Any] | None = None  # our PyTorch against theirs; see `export.peers`
+    transformers: Compared  # our PyTorch against theirs
     truncate_dim: int | None = None  # to which a folder's own library cuts vectors unasked
     tokens: str | None = None  # of our token ids and theirs; see `export.token_peers`
     variants: tuple[Row, ...] = ()  # the same in other precisions, where they were asked for
@@ -154,7 +153,7 @@ def write_parts(
 ) -> Manifest:
     """Write graphs, weights, tokenizer and golden inputs, and describe them, as far as fp32 goes and without any proof."""
     graphs = _write_graphs(draft, origin.encoder, progress)
-    _write_golden(draft, reference)
+    write_golden(draft / GOLDEN, reference)
     if has_tokenizer := origin.tokenizer is not None:
         (draft / TOKENIZER).write_text(origin.tokenizer, encoding="utf-8")
     config, limits = origin.encoder.config, tolerances(own_error)
@@ -202,48 +201,38 @@ def _accepts(config: EncoderConfig, has_tokenizer: bool) -> tuple[str, ...]:
 
 
 def _write_graphs(draft: Path, encoder: Encoder, progress: Progress) -> tuple[Graph, ...]:
-    traced = {}
-    for role in GRAPHS:
-        progress(f"tracing {role}")
-        traced[role] = trace(encoder, role)
-    share_weights(traced.values(), draft / WEIGHT_FILE)
     graphs = []
-    for role, model in traced.items():
-        file = f"{role}.onnx"
-        onnx.save(model, draft / file)
-        graphs.append(
-            Graph(
-                role=role,
-                form="decomposed",
-                precision=PRECISION,
-                file=file,
-                weights=(WEIGHT_FILE,),
-                inputs=tuple(value.name for value in model.graph.input),
-                outputs=tuple(value.name for value in model.graph.output),
-                providers=(PROVIDER, OPENVINO, CUDA),
-            )
-        )
+    with WeightFile(draft / WEIGHT_FILE) as weights:
+        for role in GRAPHS:
+            progress(f"tracing {role}")
+            graphs.append(_write_graph(draft, encoder, role, weights))
     # OpenVINO rounds by itself: its bfloat16 needs no file of its own.
     return (*graphs, *(dataclasses.replace(graph, precision="bf16", providers=(OPENVINO,)) for graph in graphs))
 
 
-def _write_golden(draft: Path, reference: Reference) -> None:
-    arrays: dict[str, Any] = {}
-    for i, length in enumerate(n for n in GOLDEN_LENGTHS if n <= reference.encoder.config.max_length):
-        ids = random_ids(reference.encoder.config, length, i)
-        segments = random_segments(reference.encoder.config, length, i)
-        arrays[f"ids_{i}"] = ids
-        if segments is not None:
-            arrays[f"segments_{i}"] = segments
-        arrays |= {f"{name}_{i}": value for name, value in reference.outputs(ids, segments).items()}
-    np.savez(draft / GOLDEN, **arrays)
+def _write_graph(draft: Path, encoder: Encoder, role: str, weights: WeightFile) -> Graph:
+    """Trace one graph and write it. What the trace holds, a copy of all weights, is let go before the next."""
+    model = trace(encoder, role)
+    weights.take(model)
+    file = f"{role}.onnx"
+    onnx.save(model, draft / file)
+    return Graph(
+        role=role,
+        form="decomposed",
+        precision=PRECISION,
+        file=file,
+        weights=(WEIGHT_FILE,),
+        inputs=tuple(value.name for value in model.graph.input),
+        outputs=tuple(value.name for value in model.graph.output),
+        providers=(PROVIDER, OPENVINO, CUDA),
+    )
 
 
 def _write_report(draft: Path, result: Exported) -> None:
     report = {
         "about": "error of headlight.runtime against PyTorch; tokens and hidden: over max(1, RMS of the row)",
         "pytorch_fp32_against_float64": result.own_error,
-        "pytorch_fp32_against_transformers": result.transformers,
+        "pytorch_fp32_against_transformers": result.transformers.to_json(),
         "rows": [dataclasses.asdict(row) for row in (*result.rows, *result.variants)],
         "quality": [quality.to_json() for quality in result.quality],
     }

@@ -65,7 +65,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "norm_type": "rms",
         "layers": 1,
     },
-    "signed": {"positions": "alibi", "alibi": "signed", "layers": 1},
+    "prompted": {"positions": "alibi", "alibi": "signed", "include_prompt": False, "layers": 1},
 }
 SCHEMES = ("none", "sinusoidal", "learned", "rope", "alibi")
 

@@ -16,10 +16,11 @@ from headlight.runtime.bundle import Bundle
 from headlight.runtime.choice import ATTENTION, HIDDEN, resolve_attention, resolve_hidden
 from headlight.runtime.cpus import share, usable_cpus
 from headlight.runtime.engine import Engine
+from headlight.runtime.gate import check_golden, check_vocabulary
+from headlight.runtime.golden import Golden, load_golden, vectors_alone
 from headlight.runtime.gpu import Gpu
 from headlight.runtime.inputs import Input, checked_head_mask, checked_ids, is_pair
 from headlight.runtime.items import EncodeItem, ItemResult, Selection, everything, item_of
-from headlight.runtime.parity import Golden, check_golden, check_vocabulary, load_golden, small
 from headlight.runtime.plan import plan
 from headlight.runtime.prompts import Prompt, Prompts
 from headlight.runtime.providers import ANY_GPU, choose_provider
@@ -95,7 +96,7 @@ class Runtime:
         self.prompts = Prompts(manifest.prompts, manifest.default_prompt)
         self.offer = Offer(manifest.architecture.pooled_dim, manifest.normalize, self._ranges())
         self.tokenizer = self._tokenizer()
-        self._golden: Golden | None = None  # what `probe` needs, from `check_golden` on
+        self._golden: tuple[Golden, ...] = ()  # what `probe` needs, from `check_golden` on
 
     def _ranges(self) -> dict[int, Floats]:
         manifest = self.bundle.manifest
@@ -122,22 +123,22 @@ class Runtime:
         return self.engine.roles
 
     def check_golden(self) -> None:
-        """See parity.check_golden. Raises BundleError where this machine's numbers are not PyTorch's."""
+        """See gate.check_golden. Raises BundleError where this machine's numbers are not PyTorch's."""
         golden = load_golden(self.bundle)
         self._check(golden)
-        self._golden = small(golden)
+        self._golden = vectors_alone(golden)
 
     def probe(self) -> None:
         """Raises BundleError where a graph no longer gives the vectors that `check_golden` saw.
 
         The folder is not read again for it: by then it may have been replaced, or be gone.
         """
-        if self._golden is None:
+        if not self._golden:
             self.check_golden()
         else:
             self._check(self._golden)
 
-    def _check(self, golden: Golden) -> None:
+    def _check(self, golden: tuple[Golden, ...]) -> None:
         check_golden(self.bundle, self.engine, self.provider, self.precision, golden)
         check_vocabulary(self.bundle, self.engine, self.provider, self.precision)
 

@@ -198,6 +198,7 @@ def test_what_can_be_served_is_and_keeps_its_word(
     assert main() == 0
     said = capsys.readouterr().out
     assert "parity, alone 30" in said
+    assert "not compared with transformers: it is not installed" in said
     assert "pooling: mean (the folder says nothing of it; --pooling chooses); weights left out, " in said
     runtime = Runtime(out, threads=1)
     runtime.check_golden()

@@ -1,0 +1,167 @@
+"""The exporter's own comparison with transformers: what it finds, and what it says where it cannot look."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import save_file
+from torch import Tensor
+
+from export.command import main
+from export.origin import read_origin
+from export.peers import against_transformers
+from headlight.runtime.parity import OUTPUTS
+from model.encoder import Encoder
+from tests.families import models
+from tests.families.jina import Jina
+from tests.families.models import ROTARY, VOCABULARY, make
+
+transformers.logging.set_verbosity_error()
+
+FAMILY = "modernbert"
+EXACT = dict.fromkeys(OUTPUTS, 0.0)  # our own rounding: what is left is the floor
+LONG = {"max_position_embeddings": 512, "num_hidden_layers": 4, "pad_token_id": 0}
+
+
+def opened(name: str, folder: Path) -> Encoder:
+    """A model of theirs, saved and read by us."""
+    make(name).save_pretrained(folder)
+    return read_origin(folder, pooling="mean", ids_only=True).encoder
+
+
+@pytest.mark.parametrize("seen", [64, 300])
+def test_a_window_that_is_read_wrongly_is_found_though_no_short_text_reaches_it(
+    seen: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = ROTARY | LONG | {"local_attention": seen}
+    monkeypatch.setitem(models.MODELS, "modernbert-long", ("ModernBert", values))
+    encoder = opened("modernbert-long", tmp_path)
+    assert encoder.config.window == seen // 2
+    assert against_transformers(tmp_path, FAMILY, encoder, EXACT).errors
+    for window in (20, seen // 2 - 1, seen // 2 + 1):
+        wrong = Encoder(dataclasses.replace(encoder.config, window=window)).eval()
+        wrong.load_state_dict(encoder.state_dict())
+        with pytest.raises(ValueError, match="this folder is read wrongly"):
+            against_transformers(tmp_path, FAMILY, wrong, EXACT)
+
+
+def test_second_token_types_are_compared(tmp_path: Path) -> None:
+    encoder = opened("bert", tmp_path)
+    with torch.no_grad():
+        encoder.get_parameter("segment_embedding.weight")[1] *= -1
+    with pytest.raises(ValueError, match="this folder is read wrongly"):
+        against_transformers(tmp_path, "bert", encoder, EXACT)
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "qwen2"])
+def test_padding_is_compared(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a causal model no token sees what is behind it, and nothing comes of padding that is seen."""
+    encoder, family = opened(name, tmp_path), name.replace("roberta", "xlm-roberta")
+    assert against_transformers(tmp_path, family, encoder, EXACT).errors
+    visible = encoder.visible
+    monkeypatch.setattr(encoder, "visible", lambda keep, window=0: visible(torch.ones_like(keep), window))
+    if encoder.config.causal:
+        assert against_transformers(tmp_path, family, encoder, EXACT).errors
+        return
+    with pytest.raises(ValueError, match="this folder is read wrongly"):
+        against_transformers(tmp_path, family, encoder, EXACT)
+
+
+def published(tensors: dict[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
+    """Tensors of NomicBERT under the names of its own code."""
+    names = {
+        "embeddings.LayerNorm": "emb_ln",
+        "self_attn.o_proj": "attn.out_proj",
+        "post_attention_layernorm": "norm1",
+        "post_mlp_layernorm": "norm2",
+        "mlp.up_proj": "mlp.fc11",
+        "mlp.gate_proj": "mlp.fc12",
+        "mlp.down_proj": "mlp.fc2",
+    }
+    found: dict[str, Tensor] = {}
+    for name, value in tensors.items():
+        own, tensor = f"encoder.{name}" if name.startswith("layers.") else name, value
+        for theirs, word in names.items():
+            own = own.replace(theirs, word)
+        if "q_proj" in own:
+            parts = [tensors[name.replace("q_proj", f"{part}_proj")] for part in "qkv"]
+            own, tensor = own.replace("self_attn.q_proj", "attn.Wqkv"), torch.cat(parts)
+        if "k_proj" not in own and "v_proj" not in own:
+            found[f"{prefix}{own}"] = tensor.contiguous()
+    return found
+
+
+def publish_nomic(folder: Path, prefix: str = "") -> None:
+    """A folder as its makers publish it."""
+    model = make("nomic_bert")
+    save_file(published(model.state_dict(), prefix), folder / "model.safetensors")
+    words = {
+        "model_type": "nomic_bert",
+        "activation_function": "swiglu",
+        "layer_norm_epsilon": 1e-12,
+        "max_trained_positions": 96,
+        "n_embd": ROTARY["hidden_size"],
+        "n_head": ROTARY["num_attention_heads"],
+        "n_inner": ROTARY["intermediate_size"],
+        "n_layer": ROTARY["num_hidden_layers"],
+        "rotary_emb_base": 1000,
+        "type_vocab_size": 2,
+        "vocab_size": VOCABULARY,
+    }
+    (folder / "config.json").write_text(json.dumps(words), encoding="utf-8")
+
+
+def test_nomic_folders_as_published_are_compared(tmp_path: Path) -> None:
+    publish_nomic(tmp_path)
+    encoder = read_origin(tmp_path, ids_only=True).encoder
+    found = against_transformers(tmp_path, "nomic_bert", encoder, EXACT)
+    assert found.version == transformers.__version__
+    assert 0 < max(found.errors.values()) < 1e-4
+    for wrongly in (
+        dataclasses.replace(encoder.config, rope_theta=10_000.0),
+        dataclasses.replace(encoder.config, activation="gelu"),
+    ):
+        wrong = Encoder(wrongly).eval()
+        wrong.load_state_dict(encoder.state_dict())
+        with pytest.raises(ValueError, match="this folder is read wrongly"):
+            against_transformers(tmp_path, "nomic_bert", wrong, EXACT)
+
+
+def nomic_of_other_names(folder: Path) -> None:
+    publish_nomic(folder, "bert.")
+
+
+def jina(folder: Path) -> None:
+    Jina().save(folder)
+
+
+@pytest.mark.parametrize(
+    ("save", "why"),
+    [
+        (jina, "it has no code for jina_bert, which came with a code of its own"),
+        (nomic_of_other_names, "it does not find "),
+    ],
+)
+def test_what_cannot_be_compared_is_said(
+    save: Callable[[Path], None],
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    save(folder)
+    arguments = ["export", str(folder), "--out", str(tmp_path / "out"), "--pooling", "mean", "--ids-only"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    assert main() == 0
+    assert f"not compared with transformers: {why}" in capsys.readouterr().out
+    report = json.loads((tmp_path / "out" / "parity.json").read_text(encoding="utf-8"))
+    assert report["pytorch_fp32_against_transformers"]["not_compared"].startswith(why)

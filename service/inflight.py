@@ -18,6 +18,7 @@ class InFlight:
         count: how many.
         idle: set while there are none.
         closed: no further ones are let in.
+        told: set once clients have been told to use other connections.
     """
 
     def __init__(self) -> None:
@@ -26,16 +27,24 @@ class InFlight:
         self.idle = asyncio.Event()
         self.idle.set()
         self.closed = False
+        self.told = asyncio.Event()
 
-    def enter(self) -> None:
-        """Count a call in.
+    async def admit(self) -> None:
+        """Let a call in, or refuse it, but not before its client knows better than to come here again.
+
+        A refusal takes no time, and so a replica that refuses is the one that is free: clients would send most of their calls to it,
+        again and again, until they have no more tries.
 
         Raises:
             Unavailable: closed.
         """
         self._touched = time.monotonic()
         if self.closed:
+            await self.told.wait()
             raise Unavailable("this replica is shutting down; try another, or this one later")
+
+    def enter(self) -> None:
+        """Count in a call that was let in."""
         self.count += 1
         self.idle.clear()
 
@@ -63,8 +72,9 @@ class Stay:
         self._in_flight = in_flight
         self._inside = False
 
-    def enter(self) -> None:
-        """Count the call in."""
+    async def enter(self) -> None:
+        """Count the call in. Raises Unavailable as `InFlight.admit` does."""
+        await self._in_flight.admit()
         self._in_flight.enter()
         self._inside = True
         when_sent(self.leave)  # only then, not when the handler has returned, may the server stop

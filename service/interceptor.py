@@ -145,15 +145,16 @@ class _Guard:
                 yield self._decode(request)
 
         async def respond(stay: Stay) -> None:
-            stay.enter()
+            await stay.enter()
             await _send(self._handler.stream_stream, decoded(), context)
 
         await self._guard(respond, context)
 
     async def _message(self, context: Context, stay: Stay) -> Any:
         """The message of a call that has one. Who never sends it must not hold up the end, and so is not yet counted in."""
+        await self._in_flight.admit()  # nothing is read of one that is not
         request = await context.read()
-        stay.enter()
+        await stay.enter()
         if request is grpc.aio.EOF:  # type: ignore[attr-defined]  # the stubs lack it
             raise InvalidInput("", NO_MESSAGE)
         return self._decode(request)

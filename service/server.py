@@ -43,11 +43,12 @@ EXIT_FAILED = 1  # cannot listen, died, or did not drain in time
 EXIT_CONFIG = 2
 EXIT_BUNDLE = 3
 TOKENIZER_THREADS = 2  # tokenising is some 50 µs a text; more threads would only fight the engine for cores
-# Calls that wait inside gRPC when it is told to stop end as CANCELLED, which no client retries. For so long we refuse them
-# as UNAVAILABLE instead, which every client may, and a little longer where more keep coming: until there is a pause. Not for
-# long, or one who retries would meet us again and again.
+# Calls that wait inside gRPC when it is told to stop end as CANCELLED, which few clients retry. For so long we let them in
+# instead and no further, and a little longer where more keep coming: until there is a pause. They are refused, as UNAVAILABLE, when
+# clients have been told to go elsewhere.
 REFUSE_SECONDS = 0.1
 PAUSE_SECONDS, PAUSE_LIMIT = 0.06, 0.4
+TOLD_SECONDS = 0.02  # for gRPC to tell them
 LOST_FLUSH_SECONDS = 0.5  # where an engine is lost: whoever waits for the process to end should not wait long
 FLUSH_SECONDS = 2.0  # at most, of what is left of the grace time, for the last spans to reach their collector
 
@@ -213,6 +214,8 @@ class Server:
         await self._in_flight.quiet(PAUSE_SECONDS, PAUSE_LIMIT)
         # Twice the grace: what ends it is the wait below, or the second stop.
         stopping = asyncio.create_task(self._grpc.stop(2 * self._config.grace_seconds + 1))
+        await asyncio.sleep(TOLD_SECONDS)
+        self._in_flight.told.set()
         last = time.monotonic() + self._config.grace_seconds
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._config.grace_seconds):

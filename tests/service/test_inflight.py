@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 
-import pytest
-
 from headlight.errors import Unavailable
 from service.inflight import InFlight
 
@@ -19,10 +17,25 @@ async def test_it_is_quiet_only_when_for_so_long_nothing_has_come() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
         last = time.monotonic()
-        with pytest.raises(Unavailable):  # refused ones count, too: who is refused often sends again
-            in_flight.enter()
+        coming = in_flight.admit()  # what is not let in counts, too: who is refused often sends again
+        coming.send(None)
+        coming.close()
     await asyncio.wait_for(quiet, 30)
     assert time.monotonic() - last >= 0.05
+
+
+async def test_nobody_is_refused_before_clients_know_better_than_to_come_again() -> None:
+    in_flight = InFlight()
+    await in_flight.admit()
+    in_flight.closed = True
+    coming = [asyncio.create_task(in_flight.admit()) for _ in range(3)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not any(each.done() for each in coming)
+    in_flight.told.set()
+    found = await asyncio.gather(*coming, return_exceptions=True)
+    assert all(isinstance(each, Unavailable) for each in found)
+    assert in_flight.count == 0
 
 
 async def test_one_that_leaves_is_no_quiet() -> None:

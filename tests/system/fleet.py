@@ -15,6 +15,7 @@ from tests.system.conftest import bundle_of
 from tests.system.names import NAME, Names
 from tests.system.processes import Service
 
+CROWD = 64  # callers at once
 CALLS_A_SECOND = 8  # of each caller: enough to meet every moment of a restart, and leaves CPU for those who start
 TEXT = "open a file and read its lines"
 # Of both: callers in step with each other could have it that one replica gets all of a kind.
@@ -142,3 +143,24 @@ class Callers:
     async def _streamed_blocking(self) -> None:
         found = await asyncio.to_thread(self._blocking.attend, TEXT)
         np.testing.assert_allclose(found.weights, self._weights, atol=1e-5)
+
+
+class Crowd(Callers):
+    """Many callers of one client, each with one call after the other, of one text: as many at once as there are callers."""
+
+    async def __aenter__(self) -> Crowd:
+        self._client = AsyncClient(self._target)
+        self._blocking = Client(self._target)
+        self._vector = (await self._client.encode([TEXT]))[0]
+        self._tasks = [asyncio.create_task(self._again()) for _ in range(CROWD)]
+        return self
+
+    async def _again(self) -> None:
+        while True:
+            try:
+                await self._one()
+                self.calls += 1
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:  # counted; the test shows them
+                self.failed.append(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.system.fleet import Callers, Fleet
+from tests.system.fleet import CROWD, Callers, Crowd, Fleet
 from tests.system.names import NAME
 from tests.system.nginx import Nginx, of_addresses, of_name
 
@@ -28,6 +28,18 @@ async def test_restarts_in_place_under_load_fail_no_call(tmp_path: Path) -> None
                     await fleet.add(address)
                     await further(direct, proxied)
                 check(direct, proxied)
+
+
+async def test_restarts_in_place_fail_none_of_many_calls_at_once() -> None:
+    """A replica that refuses is free at once, and would draw most of what many callers send, until they have no more tries."""
+    async with Fleet() as fleet:
+        addresses = [await fleet.add() for _ in range(REPLICAS)]
+        async with Crowd(fleet.target) as crowd:
+            for address in addresses:
+                await fleet.remove(address)
+                await fleet.add(address)
+                await crowd.further(CROWD * BETWEEN)
+            assert not crowd.failed, crowd.failed[:3]
 
 
 async def test_replicas_replaced_by_others_under_load_fail_no_call(tmp_path: Path) -> None:

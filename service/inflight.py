@@ -40,7 +40,11 @@ class InFlight:
         """
         self._touched = time.monotonic()
         if self.closed:
-            await self.told.wait()
+            self.enter()
+            try:
+                await self.told.wait()
+            finally:
+                self.leave()
             raise Unavailable("this replica is shutting down; try another, or this one later")
 
     def enter(self) -> None:

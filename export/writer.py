@@ -119,8 +119,7 @@ def export_origin(
         _check_passed(result)
         if calibrating is not None:
             progress("calibrating int8 vectors")
-            widths = (origin.encoder.config.pooled_dim, *manifest.dimensions)
-            manifest = dataclasses.replace(manifest, ranges=write_ranges(draft, runtime, calibrating, widths))
+            manifest = _calibrated(draft, manifest, runtime, calibrating)
         if variants:
             saving = functools.partial(save, draft)
             manifest, rows, quality = add_variants(draft, manifest, reference, variants, texts, saving, progress)
@@ -129,6 +128,12 @@ def export_origin(
         save(draft, dataclasses.replace(manifest, parity=summary([*result.rows, *result.variants])))
         put_in_place(out, draft)
     return result
+
+
+def _calibrated(draft: Path, manifest: Manifest, runtime: Runtime, texts: Sequence[str]) -> Manifest:
+    """Write the ranges of int8, for whole vectors and each number of dimensions that the model was trained for."""
+    widths = (manifest.architecture.pooled_dim, *manifest.dimensions)
+    return dataclasses.replace(manifest, ranges=write_ranges(draft, runtime, texts, widths))
 
 
 def _calibrating(calibration: Path | None, origin: Origin) -> Sequence[str] | None:

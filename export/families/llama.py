@@ -8,14 +8,13 @@ from typing import Any
 from torch import Tensor
 
 from export.families.rotary import rotary
-from export.families.source import Config, Weights
+from export.families.source import GLOBAL, LOCAL, Config, Weights, local_layers
 from export.families.words import activation, shared
 from export.folder import Refused
 from model.config import EncoderConfig
 from model.encoder import Encoder
 
 IDLE = ("lm_head.", "score.", "dense.", "decoder.", "head.", "classifier.")
-GLOBAL, LOCAL = "full_attention", "sliding_attention"
 NONE, ALL, SOME = "none", "all", "some"  # layers that may be local
 
 
@@ -112,9 +111,7 @@ def _window(config: Config, windows: str, causal: bool) -> dict[str, Any]:
     if windows == SOME:
         whole = min(config.get(int, "max_window_layers", default=28), layers)
         kinds = config.values.get("layer_types") or [GLOBAL] * whole + [LOCAL] * (layers - whole)
-    if len(kinds) != layers or not {*kinds} <= {GLOBAL, LOCAL}:
-        raise Refused(f"config.json: layer_types must name {GLOBAL} or {LOCAL} for each of {layers} layers")
-    local = tuple(layer for layer, kind in enumerate(kinds) if kind == LOCAL)
+    local = local_layers(kinds, layers)
     # Ours is how far a token sees. So is theirs where it sees both ways; where it sees back alone, theirs counts the token itself.
     return {"window": width - 1 if causal else width, "local_layers": local} if local else {}
 

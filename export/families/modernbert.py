@@ -7,14 +7,13 @@ from typing import Any
 from torch import Tensor
 
 from export.families.rotary import rotary
-from export.families.source import Config, Weights
+from export.families.source import GLOBAL, LOCAL, Config, Weights, local_layers
 from export.families.words import activation, shared
 from export.folder import Refused
 from model.config import EncoderConfig
 from model.encoder import Encoder
 
 IDLE = ("head.", "decoder.", "classifier.")
-GLOBAL, LOCAL = "full_attention", "sliding_attention"
 
 
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
@@ -69,9 +68,7 @@ def _local_layers(config: Config) -> tuple[int, ...]:
     if kinds is None:
         every = config.get(int, "global_attn_every_n_layers", default=3)
         return tuple(layer for layer in range(layers) if layer % every)
-    if not isinstance(kinds, list) or len(kinds) != layers or not {*kinds} <= {GLOBAL, LOCAL}:
-        raise Refused(f"config.json: layer_types must name {GLOBAL} or {LOCAL} for each of {layers} layers")
-    return tuple(layer for layer, kind in enumerate(kinds) if kind == LOCAL)
+    return local_layers(kinds, layers)
 
 
 def _turning(config: Config, trained: int, longest: int) -> dict[str, Any]:

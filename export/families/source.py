@@ -19,6 +19,8 @@ COMPUTED = (
     "position_ids",
 )  # endings of names of what old files hold and every model computes
 
+GLOBAL, LOCAL = "full_attention", "sliding_attention"  # kinds of layers, as layer_types names them
+
 
 class Unfit(Refused):
     """Tensors and config.json are not of one model that we know."""
@@ -152,3 +154,10 @@ class Weights:
             )
         encoder.load_state_dict(self.state)
         return encoder.eval()
+
+
+def local_layers(kinds: Any, layers: int) -> tuple[int, ...]:
+    """Those that layer_types calls local. Raises Refused unless it names the kind of each layer."""
+    if not isinstance(kinds, list) or len(kinds) != layers or not {*kinds} <= {GLOBAL, LOCAL}:
+        raise Refused(f"config.json: layer_types must name {GLOBAL} or {LOCAL} for each of {layers} layers")
+    return tuple(layer for layer, kind in enumerate(kinds) if kind == LOCAL)

@@ -112,7 +112,7 @@ class Callers:
         while self.calls < until and not self.failed:
             await asyncio.sleep(0.05)
 
-    async def _repeat(self, call: Callable[[], Awaitable[None]]) -> None:
+    async def _repeat(self, call: Callable[[], Awaitable[None]], apart: float = 1 / CALLS_A_SECOND) -> None:
         loop = asyncio.get_running_loop()
         due = loop.time()
         while True:
@@ -125,7 +125,7 @@ class Callers:
                 self.failed.append(error)  # gRPC has been known to make one of its own
             except Exception as error:  # counted; the test shows them
                 self.failed.append(error)
-            due = max(due + 1 / CALLS_A_SECOND, loop.time())
+            due = max(due + apart, loop.time())
             await asyncio.sleep(due - loop.time())
 
     async def _one(self) -> None:
@@ -152,15 +152,5 @@ class Crowd(Callers):
         self._client = AsyncClient(self._target)
         self._blocking = Client(self._target)
         self._vector = (await self._client.encode([TEXT]))[0]
-        self._tasks = [asyncio.create_task(self._again()) for _ in range(CROWD)]
+        self._tasks = [asyncio.create_task(self._repeat(self._one, apart=0.0)) for _ in range(CROWD)]
         return self
-
-    async def _again(self) -> None:
-        while True:
-            try:
-                await self._one()
-                self.calls += 1
-            except asyncio.CancelledError:
-                raise
-            except Exception as error:  # counted; the test shows them
-                self.failed.append(error)

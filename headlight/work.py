@@ -60,10 +60,10 @@ class Origin:
         ref = from_model_ref(message)
         first = self.ref = self.ref or ref
         if not ref.compares_with(first):
-            raise MixedWeights(
-                f"replicas answered one call with different weights ({first.name} {first.version} {first.precision}, "
-                f"{ref.name} {ref.version} {ref.precision}){WHEN_MIXED}"
-            )
+            met = sorted(
+                f"{each.name} {each.version} {each.precision}" for each in (first, ref)
+            )  # whichever was sooner
+            raise MixedWeights(f"replicas answered one call with different weights ({', '.join(met)}){WHEN_MIXED}")
         return ref
 
 

@@ -60,9 +60,7 @@ class Origin:
         ref = from_model_ref(message)
         first = self.ref = self.ref or ref
         if not ref.compares_with(first):
-            met = sorted(
-                f"{each.name} {each.version} {each.precision}" for each in (first, ref)
-            )  # whichever was sooner
+            met = sorted(f"{each.name} {each.version} {each.precision}" for each in (first, ref))
             raise MixedWeights(f"replicas answered one call with different weights ({', '.join(met)}){WHEN_MIXED}")
         return ref
 

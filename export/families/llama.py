@@ -16,6 +16,7 @@ from model.encoder import Encoder
 
 IDLE = ("lm_head.", "score.", "dense.", "decoder.", "head.", "classifier.")
 NONE, ALL, SOME = "none", "all", "some"  # layers that may be local
+DEFAULT_WINDOW = 4096  # where config.json has no sliding_window, which is not to say null: of all that have windows
 
 
 def convert(
@@ -37,8 +38,8 @@ def convert(
         theta: where config.json says none.
         biases: True: Q, K and V have biases and the projection behind them has none; None: as attention_bias says, both.
         qk_norm: each head's queries and keys are normed.
-        windows: NONE: sliding_window is left unread; ALL: where it is set, every layer is local; SOME: where it is used, those that are
-            said to be.
+        windows: NONE: sliding_window is left unread; ALL: unless it is null, every layer is local; SOME: where it is used, those that
+            are said to be.
     """
     _check_code(config, causal)
     weights = Weights(tensors, ("model.",), IDLE)
@@ -102,9 +103,9 @@ def _check_code(config: Config, causal: bool) -> None:
 
 
 def _window(config: Config, windows: str, causal: bool) -> dict[str, Any]:
-    """The local layers, where sliding_window is set: ALL, or SOME, as use_sliding_window, layer_types and max_window_layers say."""
+    """The local layers, unless sliding_window is null: ALL, or SOME, as use_sliding_window, layer_types and max_window_layers say."""
     layers = config.get(int, "num_hidden_layers")
-    width = config.values.get("sliding_window")
+    width = config.values.get("sliding_window", DEFAULT_WINDOW)
     if not width or (windows == SOME and not config.get(bool, "use_sliding_window", default=False)):
         return {}
     kinds = [LOCAL] * layers

@@ -87,6 +87,15 @@ def test_a_window_that_looks_both_ways_does_not_count_the_token_itself(family: s
     assert read(family, **said).window == 4
 
 
+def test_a_window_of_which_nothing_is_said_is_that_of_their_code() -> None:
+    """As transformers' configuration classes have it: 4,096 where the key is left out, none where it is null."""
+    assert (read("mistral").window, read("mistral").local_layers) == (4095, (0, 1, 2, 3))
+    used = read("qwen2", use_sliding_window=True, max_window_layers=2)
+    assert (used.window, used.local_layers) == (4095, (2, 3))
+    assert read("qwen2", use_sliding_window=True, max_window_layers=2, sliding_window=None).window == 0
+    assert read("qwen2").window == read("llama").window == 0
+
+
 @pytest.mark.parametrize("buffer", ["rotary_emb.inv_freq", "rotary_emb.original_inv_freq", "position_ids"])
 def test_buffers_of_old_files_are_computed_anew(buffer: str) -> None:
     """Where every layer had its own, too."""

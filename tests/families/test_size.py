@@ -24,17 +24,20 @@ def minilm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def resident(service: Service) -> int:
-    """Bytes, a page that is mapped twice counted once."""
+    """Bytes that are the process's own.
+
+    Pages of files, the weights' among them, are the kernel's to take back; how many it maps at once depends on how it keeps the file.
+    """
     lines = Path(f"/proc/{service.process.pid}/smaps_rollup").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Anonymous:"))
 
 
 def test_its_service_needs_little_more_than_the_weights(minilm: Path, tmp_path: Path) -> None:
     """Beyond what a service of a model of some kilobytes needs."""
     export_checkpoint(write_checkpoint(tmp_path / "checkpoint", small_config()), tmp_path / "bundle")
     weights = (minilm / "weights.bin").stat().st_size
-    with Service(tmp_path / "bundle") as bare, Service(minilm) as full:  # at once: what both map counts half in both
+    with Service(tmp_path / "bundle") as bare, Service(minilm) as full:
         for service in (bare, full):
             with Client(service.target) as client:
                 client.encode(["one text", "and another"])
-        assert resident(full) - resident(bare) <= 1.6 * weights
+        assert resident(full) - resident(bare) <= 1.4 * weights  # twice what it multiplies with would be 1.5

@@ -12,6 +12,7 @@ from headlight.runtime.values import Ids, Tokenized
 from headlight.wire import has_unknown, token_choice
 from headlight.wire_vectors import prompt_wish, set_prompt
 from service import quota
+from service.outputs import check_count
 from service.prepared import Prepared
 from service.served import ServedModel
 
@@ -30,6 +31,8 @@ async def occlude(model: ServedModel, request: pb.OccludeRequest, deadline: floa
         InvalidInput: naming the field.
         HeadlightError: see ServedModel.run.
     """
+    # By their number alone: a message holds millions, and each becomes an object on the event loop.
+    check_count("tokens", len(request.tokens.indices.indices), model.max_length)
     if has_unknown(request):
         raise InvalidInput("tokens", "asks for something that this server does not know; it is older than the client")
     prepared = await _prepare(model, request)

@@ -61,6 +61,7 @@ class ServedModel:
         self.ref = model_ref(runtime)
         self.limits = limits
         self.pooling = manifest.pooling
+        self.max_length = manifest.max_length
         self._runtime = runtime
         self._architecture = manifest.architecture
         self._interface = Interface(

@@ -42,7 +42,7 @@ async def occlude(model: ServedModel, request: pb.OccludeRequest, deadline: floa
     step = max(1, model.limits.max_request_tokens // WAVES // len(item.ids))
     vectors = []
     # All at once: what is begun is not refused half way for want of quota.
-    with quota.charge(len(item.ids) * (1 + len(holes))) as charge:
+    with quota.charge(len(item.ids) * (1 + len(holes)), read=len(item.ids)) as charge:
         for wave in ([item], *(holes[begin : begin + step] for begin in range(0, len(holes), step))):
             answer = await model.run(wave, deadline, priority=prepared.priority, paid=True)
             vectors += [result.pooled for result in answer.results if result.pooled is not None]

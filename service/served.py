@@ -124,13 +124,10 @@ class ServedModel:
 
         try:
             items, response = await self._off_the_loop(job.tokenize, tokenize)
-        except BaseException:  # refused, or the caller has left: that much was read
+        finally:  # refused now, later or never, and were it that the caller has left: that much was read
             quota.has_read(sum(len(each.ids) for each in inputs))
-            raise
         response.timings.tokenize_ns = time.monotonic_ns() - arrived_ns
         self._density.learn(job.tokenize, inputs)
-        if only_read:  # else it is charged with what it makes compute
-            quota.has_read(sum(len(item.ids) for item in items))
         sizes = output_bytes(items, self._architecture)
         data_bytes = response.data_bytes = sum(sizes.values())
         prepared = Prepared(inputs, items, response, sizes, data_bytes, self._architecture, arrived_ns, job.priority)
@@ -193,10 +190,10 @@ class ServedModel:
         *,
         paid: bool = False,
     ) -> Answer:
-        """Run items of one role; see `compute`. Where they are `paid`, whoever calls has charged for them."""
+        """Run items of one role, read by `prepare`; see `compute`. Where they are `paid`, whoever calls has charged for them."""
         tokens = sum(len(item.ids) for item in items)
         with (
-            quota.FREE if paid else quota.charge(tokens),
+            quota.FREE if paid else quota.charge(tokens, read=tokens),
             self._waiting(tokens, deadline, priority),
             self._admission.admit(tokens, deadline - time.monotonic(), priority) as permit,
         ):

@@ -150,13 +150,21 @@ class ServedModel:
         field, fits = ("", "") if size <= room else (prepared.largest, prepared.what_fits(room - info))
         return self._admission.hold_output(size, field, fits)
 
-    def hold_info(self, size: int) -> Permit:
-        """The same for an answer of so many bytes without data: of Tokenize, or of a dry run.
+    def hold_info(self, size: int, field: str = "inputs") -> Permit:
+        """The same for an answer of so many bytes, most of them tokens of a field: of Tokenize, Occlude, or a dry run.
 
         Raises:
             Shed: other callers' answers take too much.
         """
-        return self._admission.hold_output(min(size, largest_output(self._admission.outputs.limit)), "inputs", "")
+        return self._admission.hold_output(min(size, largest_output(self._admission.outputs.limit)), field, "")
+
+    def look_ahead(self, tokens: int, deadline: float, priority: Priority) -> None:
+        """Refuse, before the first of several runs of so many tokens in all, what would not be done in time. Raises Shed."""
+        self._admission.look_ahead(deadline - time.monotonic(), priority, tokens)
+
+    def check_rest(self, tokens: int, deadline: float) -> None:
+        """Refuse the other runs where even alone they would not nearly be done in time. Raises Shed."""
+        self._admission.check_alone(tokens, deadline - time.monotonic())
 
     async def compute(self, prepared: Prepared, deadline: float, held: Permit) -> list[ItemResult]:
         """Run a prepared request, and note in its header where the time went.

@@ -21,7 +21,7 @@ from service.admission import Admission, Shed, Shortage
 from service.occlusion import compute, prepare
 from service.permits import Permit
 from service.status import PUSHBACK
-from tests.service.calls import details_of, refused, request, text_of
+from tests.service.calls import details_of, refused, request, text_of, until
 from tests.service.conftest import Serve, Service
 from tests.service.fakes import MAX_LENGTH, FakeEngine, FakeRuntime
 
@@ -161,6 +161,22 @@ async def test_it_waits_no_longer_than_until_the_deadline(serve: Serve) -> None:
         service.engine.gate.set()
         with pytest.raises(DeadlineExceeded):
             await call
+        assert holes(service.engine) == [-1]
+
+
+async def test_who_leaves_while_it_waits_is_counted_and_leaves_nothing_held(serve: Serve) -> None:
+    async with serve() as service:
+        admission = admission_of(service)
+        service.engine.gate.clear()
+        call = service.stub.Occlude(of(5))
+        await service.started()
+        others = admission.tokens.take(admission.tokens.free)
+        service.engine.gate.set()
+        await until(lambda: admission.tokens.held == others.amount)  # the first encoding has ended
+        call.cancel()
+        await service.in_flight.idle.wait()
+        assert service.sample("headlight_cancelled_total", model="fake", stage="queue") == 1
+        assert (admission.tokens.held, admission.outputs.held, admission.requests.held) == (others.amount, 0, 0)
         assert holes(service.engine) == [-1]
 
 

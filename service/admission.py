@@ -20,6 +20,7 @@ from service.permits import Permit, Pool
 SHORTEST_RETRY_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 30.0
 FIRST_RETRY_SECONDS = 1.0  # before any batch has shown a rate
+FAR = 2.0  # times the patience: rates are guesses, and what may yet be done in time is tried
 # One part in so many is kept: of the bytes of results for answers of at most CHUNK_BYTES, of the queue for what is not bulk.
 RESERVE = 8
 
@@ -164,6 +165,21 @@ class Admission:
         if wait > patience_seconds:
             late = f"behind what is queued and running this may take {wait:.2f} s, and the deadline is in {patience_seconds:.2f} s"
             raise self._shed(late, Shortage.DEADLINE, _bounded(wait - patience_seconds))
+
+    def check_alone(self, tokens: int, patience_seconds: float) -> None:
+        """Refuse what even alone would take far longer than its caller waits: also where it would begin at once.
+
+        Args:
+            tokens: of work that takes many batches one after the other, after the first of them, which has shown a rate.
+            patience_seconds: until its caller's deadline.
+
+        Raises:
+            Shed: no waiting helps.
+        """
+        alone = self.outlook.seconds(tokens)
+        if 0 < FAR * patience_seconds < alone:
+            late = f"alone this may take {alone:.2f} s, and the deadline is in {patience_seconds:.2f} s"
+            raise Shed(f"{late}; allow more time, or ask for less", Shortage.DEADLINE)
 
     def expect(self, tokens: int, priority: Priority = "interactive") -> Expected:
         """What lies before a request of so many tokens."""

@@ -2,24 +2,50 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
+import time
+from collections.abc import Sequence
+
 import numpy as np
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
+from headlight.priority import Priority
 from headlight.runtime.choice import check_tokens, is_one_token
+from headlight.runtime.items import EncodeItem
 from headlight.runtime.units import pooled_token, select
-from headlight.runtime.values import Ids, Tokenized
+from headlight.runtime.values import Floats, Ids, Tokenized
 from headlight.wire import has_unknown, token_choice
 from headlight.wire_vectors import prompt_wish, set_prompt
 from service import quota
+from service.admission import FIRST_RETRY_SECONDS, Shed
+from service.outputs import check_count
 from service.prepared import Prepared
 from service.served import ServedModel
+from service.tracing import stage
 
 WAVES = 8  # one part in so many of a request's tokens is queued at a time: others' items go in between
+FLOAT_BYTES = 4
 
 
-async def occlude(model: ServedModel, request: pb.OccludeRequest, deadline: float) -> pb.OccludeResponse:
-    """Answer one request.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Occlusion:
+    """A request that could run.
+
+    Attributes:
+        item: the whole input.
+        priority: how soon it is wanted.
+        response: the answer, as large as it will be, with zeros for the distances.
+    """
+
+    item: EncodeItem
+    priority: Priority
+    response: pb.OccludeResponse
+
+
+async def prepare(model: ServedModel, request: pb.OccludeRequest, deadline: float) -> Occlusion:
+    """Check and tokenise a request.
 
     Args:
         model: to ask.
@@ -28,36 +54,76 @@ async def occlude(model: ServedModel, request: pb.OccludeRequest, deadline: floa
 
     Raises:
         InvalidInput: naming the field.
-        HeadlightError: see ServedModel.run.
+        HeadlightError: see ServedModel.prepare.
     """
+    # By their number alone: a message holds millions, and each becomes an object on the event loop.
+    check_count("tokens", len(request.tokens.indices.indices), model.max_length)
     if has_unknown(request):
         raise InvalidInput("tokens", "asks for something that this server does not know; it is older than the client")
-    prepared = await _prepare(model, request)
+    prepared = await _tokenised(model, request, deadline)
     [item], [tokenized] = prepared.items, prepared.inputs
     hidden = _hidden(request, model.pooling, tokenized)
-    holes = [item._replace(occluded=int(token)) for token in hidden]
-    step = max(1, model.limits.max_request_tokens // WAVES // len(item.ids))
-    vectors = []
-    # All at once: what is begun is not refused half way for want of quota.
-    with quota.charge(len(item.ids) * (1 + len(holes))) as charge:
-        for wave in ([item], *(holes[begin : begin + step] for begin in range(0, len(holes), step))):
-            answer = await model.run(wave, deadline, priority=prepared.priority, paid=True)
-            vectors += [result.pooled for result in answer.results if result.pooled is not None]
+    moved = pb.Tensor(dtype=pb.DATA_TYPE_FLOAT32, shape=[len(hidden)], data=bytes(FLOAT_BYTES * len(hidden)))
+    response = pb.OccludeResponse(model=model.ref, item=prepared.header.items[0], tokens=hidden, moved=moved)
+    return Occlusion(item, prepared.priority, response)
+
+
+async def compute(model: ServedModel, occlusion: Occlusion, deadline: float) -> None:
+    """Run the whole input and then those with holes, and put the distances into the answer.
+
+    What is begun is not shed half way, which would throw away what was computed: where others fill the queue, its waves wait.
+
+    Raises:
+        Shed: before the first hole. There is too little of something, or too little time for so many.
+        HeadlightError: see ServedModel.run.
+    """
+    item, priority, hidden = occlusion.item, occlusion.priority, occlusion.response.tokens
+    length, moved = len(item.ids), bytearray()
+    step = max(1, model.limits.max_request_tokens // WAVES // length)
+    model.look_ahead(length * (1 + len(hidden)), deadline, priority)
+    # All at once: nor is it refused half way for want of quota.
+    with quota.charge(length * (1 + len(hidden)), read=length) as charge:
+        [whole] = await _vectors(model, [item], deadline, priority)
+        for begin in range(0, len(hidden), step):
             if charge is not None:
-                charge.done += len(item.ids) * len(wave)
-    moved = np.linalg.norm(np.stack(vectors[1:]) - vectors[0], axis=1).astype("<f4")
-    tensor = pb.Tensor(dtype=pb.DATA_TYPE_FLOAT32, shape=[len(moved)], data=moved.tobytes())
-    return pb.OccludeResponse(model=model.ref, item=prepared.header.items[0], tokens=hidden, moved=tensor)
+                charge.done = length * (1 + begin)
+            if not begin:  # nothing is tried at once any more, and by now a rate is known
+                model.check_rest(length * len(hidden), deadline)
+            wave = [item._replace(occluded=token) for token in hidden[begin : begin + step]]
+            vectors = await _patiently(model, wave, deadline, priority)
+            moved += np.linalg.norm(np.stack(vectors) - whole, axis=1).astype("<f4").tobytes()
+    occlusion.response.moved.data = bytes(moved)
 
 
-async def _prepare(model: ServedModel, request: pb.OccludeRequest) -> Prepared:
+async def _vectors(
+    model: ServedModel, items: Sequence[EncodeItem], deadline: float, priority: Priority
+) -> list[Floats]:
+    answer = await model.run(items, deadline, priority=priority, paid=True)
+    return [result.pooled for result in answer.results if result.pooled is not None]
+
+
+async def _patiently(
+    model: ServedModel, wave: Sequence[EncodeItem], deadline: float, priority: Priority
+) -> list[Floats]:
+    """The vectors of one wave; for which the queue has no room, again and again, until the deadline."""
+    while True:
+        try:
+            return await _vectors(model, wave, deadline, priority)
+        except Shed as shed:
+            pause = shed.retry_after_seconds or FIRST_RETRY_SECONDS
+        stage("queue")
+        with model.stage("queue"):
+            await asyncio.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+
+
+async def _tokenised(model: ServedModel, request: pb.OccludeRequest, deadline: float) -> Prepared:
     outputs = pb.Outputs(pooled=pb.PooledOutput(), token_info=pb.TokenInfoOutput())
     encode = pb.EncodeRequest(
         inputs=[request.input], truncation=request.truncation, outputs=outputs, priority=request.priority
     )
     set_prompt(encode, prompt_wish(request))
     try:
-        return await model.prepare(encode)
+        return await model.prepare(encode, deadline)
     except InvalidInput as error:
         raise InvalidInput(error.field.replace("inputs[0]", "input"), error.problem) from None
 

@@ -74,10 +74,13 @@ def _check_counts(outputs: pb.Outputs, interface: Interface) -> None:
         "hidden.tokens": (len(states.tokens.indices.indices), tokens),
     }
     for name, (count, most) in counts.items():
-        if count > most:
-            raise InvalidInput(
-                f"outputs.{name}", f"has {count} entries, of which there are at most {most}; name each once"
-            )
+        check_count(f"outputs.{name}", count, most)
+
+
+def check_count(field: str, count: int, most: int) -> None:
+    """Raises InvalidInput where a list has more entries than there are to be named."""
+    if count > most:
+        raise InvalidInput(field, f"has {count} entries, of which there are at most {most}; name each once")
 
 
 def head_masks(inputs: Sequence[pb.Input], interface: Interface) -> list[Floats | None]:

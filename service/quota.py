@@ -1,9 +1,10 @@
 """Quotas: how many tokens of the model's each client may have computed in a second.
 
-A bucket for each client fills at that rate, up to what `--quota-burst-seconds` lets it save up. A request takes its tokens out
-before it is queued, and puts back what was not computed where it fails or is shed for another reason; what a caller did not wait
-for, by leaving or by its deadline, stays paid, or work would be free of charge for whoever leaves. A request larger than the whole
-bucket needs a full one, and the bucket owes the rest.
+A bucket for each client fills at that rate, up to what `--quota-burst-seconds` lets it save up. What a request has had read is taken
+out whatever comes next, or whoever is always refused would have texts read for nothing; the rest of its tokens before it is queued.
+It puts back what was not computed where it fails or is shed for another reason; what a caller did not wait for, by leaving or by its
+deadline, stays paid, or work would be free of charge for whoever leaves. A request larger than the whole bucket needs a full one, and
+the bucket owes the rest.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from headlight.errors import DeadlineExceeded
 from service.admission import SHORTEST_RETRY_SECONDS, Shed, Shortage
 from service.config import Config
 
-READING = 16  # tokens that are only read (Tokenize, dry runs) for the price of one that is computed
+READING = 16  # tokens that are read for the price of one that is computed, in which reading it is contained
 MOST_BUCKETS = 10_000  # of names that certificates bring, of which there may be any number
 OLDEST = 8  # clients that have not called for longest: among so many it is looked for whom to forget
 SLACK = 1e-6  # tokens, for the rounding of sums
@@ -67,14 +68,18 @@ class Bucket:
         self._at = now
         return self._level
 
-    def look_ahead(self, tokens: float) -> None:
+    def look_ahead(self, tokens: float, paid: float = 0.0) -> None:
         """Refuse what would be refused.
+
+        Args:
+            tokens: of a request.
+            paid: of them, what has been taken out, and will be again when it comes anew.
 
         Raises:
             Shed: with the time after which it will not be, if nothing else is asked for meanwhile.
         """
         lacking = min(tokens, self._capacity) - self.level
-        if lacking > SLACK:
+        if lacking - paid > SLACK:
             wait = max(SHORTEST_RETRY_SECONDS, math.ceil(1000 * lacking / self._rate) / 1000)
             used = f"the quota of {self._rate:g} tokens a second is used up"
             raise Shed(f"{used}; wait {wait:.3g} s, or ask for less", Shortage.QUOTA, wait)
@@ -84,21 +89,25 @@ class Bucket:
         self._level = self.level - tokens
 
     @contextlib.contextmanager
-    def charge(self, tokens: float) -> Iterator[Charge]:
+    def charge(self, tokens: float, paid: float = 0.0) -> Iterator[Charge]:
         """Around the work: its tokens are taken out, and those that are not `done` put back where it fails.
+
+        Args:
+            tokens: of the work.
+            paid: of them, what has been taken out already, for reading; it is not put back.
 
         Raises:
             Shed: there are not so many.
         """
-        self.look_ahead(tokens)
-        self.spend(tokens)
+        self.look_ahead(tokens, paid)
+        self.spend(tokens - paid)
         charge = Charge()
         try:
             yield charge
         except DeadlineExceeded:  # a caller's own, who leaves no sooner for it
             raise
         except Exception:  # which a caller's leaving is not
-            self._level = min(self._capacity, self.level + tokens - charge.done)
+            self._level = min(self._capacity, self.level + tokens - max(charge.done, paid))
             raise
 
 
@@ -159,10 +168,15 @@ def on_account_of(bucket: Bucket) -> None:
     _bucket.set(bucket)
 
 
-def charge(tokens: float) -> AbstractContextManager[Charge | None]:
-    """Around work on so many tokens, for whoever called. Entering raises Shed where the quota has not so many; None: it has none."""
+def charge(tokens: float, read: int = 0) -> AbstractContextManager[Charge | None]:
+    """Around work on so many tokens, for whoever called. Entering raises Shed where the quota has not so many; None: it has none.
+
+    Args:
+        tokens: to be computed.
+        read: for how many `has_read` has charged.
+    """
     bucket = _bucket.get()
-    return FREE if bucket is None else bucket.charge(tokens)
+    return FREE if bucket is None else bucket.charge(tokens, read / READING)
 
 
 def applies() -> bool:
@@ -178,7 +192,7 @@ def look_ahead(about: float) -> None:
 
 
 def has_read(tokens: int) -> None:
-    """Charge whoever called for tokens that were only read."""
+    """Charge whoever called for tokens that were read, whatever comes of them."""
     bucket = _bucket.get()
     if bucket is not None:
         bucket.spend(tokens / READING)

@@ -61,6 +61,7 @@ class ServedModel:
         self.ref = model_ref(runtime)
         self.limits = limits
         self.pooling = manifest.pooling
+        self.max_length = manifest.max_length
         self._runtime = runtime
         self._architecture = manifest.architecture
         self._interface = Interface(
@@ -123,13 +124,10 @@ class ServedModel:
 
         try:
             items, response = await self._off_the_loop(job.tokenize, tokenize)
-        except BaseException:  # refused, or the caller has left: that much was read
+        finally:  # refused now, later or never, and were it that the caller has left: that much was read
             quota.has_read(sum(len(each.ids) for each in inputs))
-            raise
         response.timings.tokenize_ns = time.monotonic_ns() - arrived_ns
         self._density.learn(job.tokenize, inputs)
-        if only_read:  # else it is charged with what it makes compute
-            quota.has_read(sum(len(item.ids) for item in items))
         sizes = output_bytes(items, self._architecture)
         data_bytes = response.data_bytes = sum(sizes.values())
         prepared = Prepared(inputs, items, response, sizes, data_bytes, self._architecture, arrived_ns, job.priority)
@@ -152,13 +150,21 @@ class ServedModel:
         field, fits = ("", "") if size <= room else (prepared.largest, prepared.what_fits(room - info))
         return self._admission.hold_output(size, field, fits)
 
-    def hold_info(self, size: int) -> Permit:
-        """The same for an answer of so many bytes without data: of Tokenize, or of a dry run.
+    def hold_info(self, size: int, field: str = "inputs") -> Permit:
+        """The same for an answer of so many bytes, most of them tokens of a field: of Tokenize, Occlude, or a dry run.
 
         Raises:
             Shed: other callers' answers take too much.
         """
-        return self._admission.hold_output(min(size, largest_output(self._admission.outputs.limit)), "inputs", "")
+        return self._admission.hold_output(min(size, largest_output(self._admission.outputs.limit)), field, "")
+
+    def look_ahead(self, tokens: int, deadline: float, priority: Priority) -> None:
+        """Refuse, before the first of several runs of so many tokens in all, what would not be done in time. Raises Shed."""
+        self._admission.look_ahead(deadline - time.monotonic(), priority, tokens)
+
+    def check_rest(self, tokens: int, deadline: float) -> None:
+        """Refuse the other runs where even alone they would not nearly be done in time. Raises Shed."""
+        self._admission.check_alone(tokens, deadline - time.monotonic())
 
     async def compute(self, prepared: Prepared, deadline: float, held: Permit) -> list[ItemResult]:
         """Run a prepared request, and note in its header where the time went.
@@ -192,10 +198,10 @@ class ServedModel:
         *,
         paid: bool = False,
     ) -> Answer:
-        """Run items of one role; see `compute`. Where they are `paid`, whoever calls has charged for them."""
+        """Run items of one role, read by `prepare`; see `compute`. Where they are `paid`, whoever calls has charged for them."""
         tokens = sum(len(item.ids) for item in items)
         with (
-            quota.FREE if paid else quota.charge(tokens),
+            quota.FREE if paid else quota.charge(tokens, read=tokens),
             self._waiting(tokens, deadline, priority),
             self._admission.admit(tokens, deadline - time.monotonic(), priority) as permit,
         ):

@@ -9,10 +9,10 @@ import grpc
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
+from service import occlusion
 from service.answers import fill
 from service.deadline import deadline_of
 from service.models import Models
-from service.occlusion import occlude
 from service.permits import Permit
 from service.prepared import check_header, check_max_bytes, check_unary
 from service.sending import Sending, allowance
@@ -81,10 +81,12 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
     async def Occlude(self, request: pb.OccludeRequest, context: AnyContext) -> pb.OccludeResponse:
         model, sending = self._models.get(request.model), Sending(context, self._sending)
         with model.receive(request.ByteSize()) as received:
-            response = await occlude(model, request, deadline_of(context))
-            with model.hold_info(response.ByteSize()) as held:
+            deadline = deadline_of(context)
+            wanted = await occlusion.prepare(model, request, deadline)
+            with model.hold_info(wanted.response.ByteSize(), "input") as held:
+                await occlusion.compute(model, wanted, deadline)
                 self._leave_to(sending, model, received, held)
-        return response
+        return wanted.response
 
     async def GetModel(self, request: pb.GetModelRequest, context: AnyContext) -> pb.GetModelResponse:
         model = self._models.get(request.model)

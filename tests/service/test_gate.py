@@ -80,12 +80,13 @@ async def test_each_client_has_a_quota_of_its_own(serve: Serve, tokens: AuthToke
         await service.stub.Encode(request(text_of(60)), **GOOD)
         error = await refused(service.stub.Encode(request(text_of(60)), **GOOD), EXHAUSTED)
         assert details_of(error)["ErrorInfo"].reason == "QUOTA"
-        assert details_of(error)["RetryInfo"].retry_delay.ToMilliseconds() == 2000
+        told = 2000 + 100 * 60 / READING  # it was read, and will be again
+        assert details_of(error)["RetryInfo"].retry_delay.ToMilliseconds() == told
         trailing: Any = error.trailing_metadata()
-        assert dict(trailing)[PUSHBACK] == "2000"
+        assert dict(trailing)[PUSHBACK] == f"{told:.0f}"
         assert service.sample("headlight_rejected_total", model="fake", reason="quota") == 1
         await service.stub.Encode(request(text_of(60)), **ELSE)
-        clock.now += 2
+        clock.now += told / 1000
         await service.stub.Encode(request(text_of(60)), **GOOD)
         assert "search" not in service.metrics.exposition()[1].decode(), "no name of a client is a label"
 
@@ -127,14 +128,55 @@ async def test_what_is_read_is_charged_though_its_tokens_are_too_many_to_be_told
         assert bucket.level == 1000 - 100
 
 
-async def test_what_fails_is_not_charged(serve: Serve, tokens: AuthTokens) -> None:
+async def test_what_fails_is_charged_for_its_reading_alone(serve: Serve, tokens: AuthTokens) -> None:
     quotas = Quotas(10, 10, Clock())
     async with serve(gate=Gate(tokens, quotas), max_queue_tokens=20000) as service:
         service.engine.broken = EngineError("broken")
         await refused(service.stub.Encode(request(text_of(50)), **GOOD), grpc.StatusCode.INTERNAL)
         await refused(service.stub.Occlude(pb.OccludeRequest(input=text_of(5)), **GOOD), grpc.StatusCode.INTERNAL)
         await refused(service.stub.Encode(request(pb.Input(text="")), **GOOD), grpc.StatusCode.INVALID_ARGUMENT)
-    assert quotas.of("search").level == 100
+    assert quotas.of("search").level == 100 - 55 / READING
+
+
+async def test_what_is_refused_once_it_has_been_read_is_charged_for_its_reading(
+    serve: Serve, tokens: AuthTokens
+) -> None:
+    quotas = Quotas(10, 100, Clock())
+    bucket, text = quotas.of("search"), text_of(10 * READING)
+    large = pb.Outputs(attention=pb.AttentionOutput())
+    special = pb.TokenSelector(named=pb.NAMED_TOKENS_SPECIAL)
+    async with serve(gate=Gate(tokens, quotas), max_unary_response_bytes=2048) as service:
+        error = await refused(
+            service.stub.Encode(request(text, outputs=large), **GOOD), grpc.StatusCode.INVALID_ARGUMENT
+        )
+        assert "the answer would have" in (error.details() or "")
+        assert bucket.level == 1000 - 10
+        wrong = service.stub.Occlude(pb.OccludeRequest(input=text, tokens=special), **GOOD)
+        assert "no special token" in ((await refused(wrong, grpc.StatusCode.INVALID_ARGUMENT)).details() or "")
+        assert bucket.level == 1000 - 20
+        bucket.spend(bucket.level - 150)
+        for left in (140, 130, 120):  # until it is not half of what is asked for
+            error = await refused(service.stub.Encode(request(text), **GOOD), EXHAUSTED)
+            assert details_of(error)["ErrorInfo"].reason == "QUOTA"
+            assert bucket.level == left, "who does not wait as told has texts read for nothing no longer"
+        assert service.engine.batches == []
+
+
+async def test_who_was_read_and_refused_is_let_in_after_the_time_told_and_pays_what_it_costs(
+    serve: Serve, tokens: AuthTokens
+) -> None:
+    clock = Clock()
+    quotas = Quotas(10, 10, clock)
+    bucket = quotas.of("search")
+    async with serve(gate=Gate(tokens, quotas)) as service:
+        for length, left in ((64, 60), (160, 90)):  # the second is more than the bucket holds
+            bucket.spend(bucket.level - left)
+            error = await refused(service.stub.Encode(request(text_of(length)), **GOOD), EXHAUSTED)
+            clock.now += details_of(error)["RetryInfo"].retry_delay.ToMilliseconds() / 1000
+            assert bucket.level == pytest.approx(min(length, 100))
+            await service.stub.Encode(request(text_of(length)), **GOOD)
+            assert bucket.level == pytest.approx(min(length, 100) - length)
+            clock.now += 100
 
 
 async def test_an_occlusion_is_not_refused_half_way_and_leaves_a_debt(serve: Serve, tokens: AuthTokens) -> None:

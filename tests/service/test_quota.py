@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headlight.errors import DeadlineExceeded, EngineError
 from service import quota as module
 from service.admission import Shed, Shortage
-from service.quota import Bucket, Quotas, charge, has_read, look_ahead, on_account_of
+from service.quota import READING, Bucket, Quotas, charge, has_read, look_ahead, on_account_of
 from tests.service.batching import Clock
 
 
@@ -57,6 +57,22 @@ def test_what_was_computed_of_a_failed_request_is_paid_and_so_is_all_that_a_dead
     with contextlib.suppress(DeadlineExceeded), bucket.charge(50):
         raise DeadlineExceeded("the caller's own")
     assert bucket.level == 20
+
+
+def test_what_was_read_is_a_part_of_the_price_and_never_put_back() -> None:
+    bucket = Bucket(1, 100, Clock())
+    bucket.spend(5)
+    with bucket.charge(80, paid=5):
+        assert bucket.level == 20
+    bucket = Bucket(1, 100, Clock())
+    bucket.spend(5)
+    with contextlib.suppress(EngineError), bucket.charge(80, paid=5):
+        raise EngineError("the model failed")
+    assert bucket.level == 95
+    with contextlib.suppress(EngineError), bucket.charge(80, paid=5) as charge:
+        charge.done += 30
+        raise EngineError("the model failed")
+    assert bucket.level == 95 - 25
 
 
 def test_a_request_larger_than_the_bucket_needs_a_full_one_and_owes_the_rest() -> None:
@@ -115,6 +131,26 @@ def test_whoever_waits_as_told_is_let_in(steps: list[tuple[int, int, str]], rate
             pass
 
 
+@given(steps=STEPS, rate=st.floats(0.5, 1e6), capacity=st.floats(1, 1e7))
+def test_whoever_waits_as_told_is_let_in_though_each_try_is_read(
+    steps: list[tuple[int, int, str]], rate: float, capacity: float
+) -> None:
+    clock = Clock()
+    bucket = Bucket(rate, capacity, clock)
+    for pause, tokens, _ in steps:
+        clock.now += pause / 8
+        read = tokens / READING
+        bucket.spend(read)
+        try:
+            with bucket.charge(tokens, read):
+                continue
+        except Shed as error:
+            clock.now += error.retry_after_seconds or 0.0
+        bucket.spend(read)
+        with bucket.charge(tokens, read):
+            pass
+
+
 def test_clients_do_not_share_and_of_those_that_are_idle_the_fullest_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -156,8 +192,9 @@ async def test_a_task_and_those_that_it_starts_have_one_account_and_others_none(
     bucket = Bucket(1, 100, Clock())
 
     async def part() -> None:
-        with charge(10):
-            has_read(160)
+        has_read(160)
+        with charge(20, read=160):
+            pass
 
     async def call() -> None:
         on_account_of(bucket)

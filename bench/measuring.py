@@ -8,6 +8,7 @@ import platform
 import random
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -53,31 +54,33 @@ def processor() -> str:
 
 
 class Others:
-    """What other programs than this session's take of the CPUs meanwhile: nobody has to say that a machine was quiet."""
+    """What other programs than this one and those it started take of the CPUs: nobody has to say that a machine was quiet."""
 
     def __init__(self) -> None:
         """From now on."""
-        self._last = time.monotonic(), cpu_of_others()
+        self._last = time.monotonic(), cpu_of_others(os.getpid())
 
     def share(self) -> float:
         """Of all CPUs, since this was asked last."""
-        (begun, before), self._last = self._last, (time.monotonic(), cpu_of_others())
+        (begun, before), self._last = self._last, (time.monotonic(), cpu_of_others(os.getpid()))
         return max(0.0, (self._last[1] - before) / (self._last[0] - begun) / (os.cpu_count() or 1))
 
 
-def cpu_of_others(session: int | None = None) -> float:
-    """Seconds of CPU since the machine was started, less those of the living processes of a session and of children they had.
-
-    Args:
-        session: its number; None: this process's.
-    """
+def cpu_of_others(root: int) -> float:
+    """Seconds of CPU since the machine was started, less those of a living process, of those below it, and of children they had."""
     counters = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
-    whole, own, number = sum(map(int, counters[1:4])), 0, str(os.getsid(0) if session is None else session)
+    whole, below, used = sum(map(int, counters[1:4])), defaultdict[int, list[int]](list), dict[int, int]()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it has ended
             fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-            if fields[3] == number:
-                own += sum(map(int, fields[11:15]))  # user and system time, then those of children that have ended
+            number = int(stat.parent.name)
+            below[int(fields[1])].append(number)
+            used[number] = sum(map(int, fields[11:15]))  # user and system time, then those of children that have ended
+    own, family = 0, [root]
+    while family:
+        member = family.pop()
+        own += used.get(member, 0)
+        family += below[member]
     return (whole - own) / os.sysconf("SC_CLK_TCK")
 
 

@@ -94,7 +94,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     """The whole run."""
     begun = time.monotonic()
     model, bundle = prepared(options)
-    texts = (WORK / f"texts-{options.texts}.json").absolute()
+    texts = (WORK / f"docstrings-{options.texts}.json").absolute()
     write_texts(texts, bundle / "tokenizer.json", options.texts)
     tokens = json.loads(texts.read_text(encoding="utf-8"))["tokens"]
     manifest = Bundle(bundle).manifest

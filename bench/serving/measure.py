@@ -135,7 +135,10 @@ class Run:
             )
 
     def _short(self) -> dict[str, dict[str, float | None]]:
-        """One short text again and again: served, by a bare server, and what the session itself takes for it, in turns."""
+        """One short text again and again, in turns: served, by a bare server, and what the session itself takes for it.
+
+        "session" at once again and again; "awaited" behind the bare server, where it slept before each, as a lone caller's does.
+        """
         count = 20 if self._options.quick else 200
         found = {}
         engines = {one.name.removeprefix("engine "): one for one in self._contestants if isinstance(one, InProcess)}
@@ -143,12 +146,14 @@ class Run:
             name = one.name.removeprefix("Headlight ")
             if not isinstance(one, Headlight) or name not in engines:
                 continue
-            taken: dict[str, list[float]] = {"served": [], "bare": [], "session": []}
+            taken: dict[str, list[float]] = {"served": [], "bare": [], "session": [], "awaited": []}
             targets = {"served": one.target, "bare": engines[name].bare(SHORT)}
             for _ in range(self._options.rounds):
                 for kind, target in targets.items():
+                    engines[name].drained()
                     again = self._setting.load.ask("again", target=target, text=SHORT, count=count)
                     taken[kind] += again["latencies"]
+                    taken["awaited"] += engines[name].drained()  # while ours serves, there is nothing
                 taken["session"] += engines[name].short(SHORT, count)
             found[name] = {f"{kind}_p50_ms": percentile(seconds, 50) for kind, seconds in taken.items()}
         return found

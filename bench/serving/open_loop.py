@@ -25,6 +25,7 @@ class Outcome:
 
     Attributes:
         code: "OK", or the name of what it ended with.
+        seconds: since it was due, also where it was sent later: who waits does so from then on.
         ended: seconds since the first was due.
     """
 
@@ -53,8 +54,7 @@ async def send_all(
         await channel.channel_ready()
         origin = time.perf_counter()
 
-        async def send(body: bytes) -> None:
-            begin = time.perf_counter()
+        async def send(body: bytes, begin: float) -> None:
             try:
                 await encode(body, timeout=deadline)
                 code = "OK"
@@ -69,7 +69,7 @@ async def send_all(
             else:
                 latest = max(latest, -wait)
                 await asyncio.sleep(0)  # answers have come meanwhile
-            tasks.create_task(send(bodies[at % len(bodies)]))
+            tasks.create_task(send(bodies[at % len(bodies)], origin + moment))
     return outcomes, latest
 
 

@@ -189,7 +189,8 @@ def contestants_table(run: dict[str, Any]) -> list[str]:
     for name, about in run["contestants"].items():
         vectors = run["vectors"][name]
         versions = ", ".join(f"{package} {value}" for package, value in about["versions"].items())
-        size = f"batches of {about['batch_size']}" if "batch_size" in about else ""
+        chosen = about.get("batch_size", {})
+        size = "; ".join(f"{workload}: batches of {size}" for workload, size in chosen.items())
         far = (f"{vectors['max_abs']:.1e}", f"{vectors['min_cosine']:.6f}")
         rows.append((name, about["precision"], about["precision_told"], *far, size, versions))
     return [

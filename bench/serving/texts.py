@@ -28,7 +28,8 @@ def write_texts(path: Path, tokenizer: Path, count: int) -> None:
 
     # Of what is too long for the model the first paragraph: a cut text would be one that nobody wrote.
     whole = (text if tokens(text) <= LONGEST else text.split("\n\n")[0] for text in docstrings(SPARE))
-    found = [text for text in dict.fromkeys(whole) if tokens(text) <= LONGEST]
+    # Some servers strip what they are sent, and would compute something else.
+    found = [text for text in dict.fromkeys(text.strip() for text in whole) if tokens(text) <= LONGEST]
     if len(found) < count:
         raise SystemExit(f"the library of this Python has {len(found)} docstrings that fit; {count} are needed")
     texts = [found[i * len(found) // count] for i in range(count)]

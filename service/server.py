@@ -32,6 +32,7 @@ from service.security import security_of
 from service.servicer import HeadlightServicer
 from service.threads import Threads, stand_behind
 from service.transport import build_health_server, build_server
+from service.working import memory_limit, warn_if_short
 
 if TYPE_CHECKING:
     from service.telemetry import Tracing
@@ -181,6 +182,7 @@ class Server:
         gc.collect()
         gc.freeze()
         trim()
+        warn_if_short(runtime, memory_limit())
         return runtime
 
     async def _until_stopped(self, batcher: asyncio.Task[None]) -> int:

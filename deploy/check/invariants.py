@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 from deploy.check import manifests as look
 from deploy.check import networking, settings
 from deploy.check.manifests import Manifest
 from headlight.runtime.cpus import share
+from headlight.runtime.manifest import Architecture
 from service.config import Config
+from service.working import batches_at_once, text_bytes
 
 Invariant = Callable[[list[Manifest]], Iterator[str]]
 
 # From the end of the grace time to the end of the process: calls whose message is still on its way are refused, threads end.
 MARGIN_SECONDS = 5
 PROCESS_BYTES = 300 << 20  # of Python and the libraries, under load; deploy/README.md says so, too
+SHIPPED = (
+    Path(__file__).resolve().parents[2] / "model" / "checkpoints" / "docs-rope"
+)  # the model that the overlays name
+WEIGHT_BYTES = 16 << 20  # its own, in a bundle
 SCALE_DOWN_SECONDS = range(300, 901)
 LABELLED = (
     *("Deployment", "Job", "Service", "ServiceAccount", "NetworkPolicy"),
@@ -75,30 +83,49 @@ def threads_are_cpus(manifests: list[Manifest]) -> Iterator[str]:
     for deployment, container in look.server(manifests):
         cpus = look.quantity(container.get("resources", {}).get("limits", {}).get("cpu", 0))
         options = look.options(manifests, container)
-        streams, threads = (
-            int(options[name]) if name in options else None for name in ("HEADLIGHT_STREAMS", "HEADLIGHT_THREADS")
-        )
-        count, each = share(streams, threads, max(1, int(cpus)))
+        count, each = _shared(options, max(1, int(cpus)))
         if cpus < 1 or count * each != cpus:
             said = f"{count} streams of {each} threads"
             yield f"{look.title(deployment)}: a limit of {float(cpus):g} CPUs for {said}; set whole CPUs, up to 8 or a multiple of 8"
 
 
-def memory_holds_answers(manifests: list[Manifest]) -> Iterator[str]:
-    """Answers and requests at their limits fit beside the process; else it is killed by the first flood of large ones.
+def _shared(options: Mapping[str, str], cpus: int) -> tuple[int, int]:
+    """Streams and threads of each."""
+    streams, threads = (
+        int(options[name]) if name in options else None for name in ("HEADLIGHT_STREAMS", "HEADLIGHT_THREADS")
+    )
+    return share(streams, threads, cpus)
 
-    The weights, of which deploy/README.md wants three times as much again, are in no manifest: they are the reader's to add.
+
+def memory_holds_answers_and_work(manifests: list[Manifest]) -> Iterator[str]:
+    """Answers and requests at their limits, and the longest texts, fit beside the process; else a flood of them kills it.
+
+    Which model is served is in no manifest: it is taken to be the shipped one; what another takes more is the reader's to add.
     """
     for deployment, container in look.server(manifests):
-        options = look.options(manifests, container)
+        options, limits = look.options(manifests, container), container["resources"]["limits"]
         if "HEADLIGHT_MAX_OUTPUT_BYTES" not in options:
             yield f"{look.title(deployment)}: HEADLIGHT_MAX_OUTPUT_BYTES is not set; by default it grows with the model"
             continue
         requests = int(options.get("HEADLIGHT_MAX_QUEUE_BYTES", Config.max_queue_bytes))
-        least = 2 * int(options["HEADLIGHT_MAX_OUTPUT_BYTES"]) + requests + PROCESS_BYTES
-        if (limit := look.quantity(container["resources"]["limits"].get("memory", 0))) < least:
-            said = "twice HEADLIGHT_MAX_OUTPUT_BYTES, HEADLIGHT_MAX_QUEUE_BYTES and 300 MiB, without any weights"
+        batches, work = _work(options, max(1, int(look.quantity(limits.get("cpu", 0)))))
+        least = 2 * int(options["HEADLIGHT_MAX_OUTPUT_BYTES"]) + requests + PROCESS_BYTES + 3 * WEIGHT_BYTES + work
+        if (limit := look.quantity(limits.get("memory", 0))) < least:
+            own = f"three times the weights of {SHIPPED.name} and {batches} of its longest texts at once"
+            said = f"twice HEADLIGHT_MAX_OUTPUT_BYTES, HEADLIGHT_MAX_QUEUE_BYTES, 300 MiB, {own}"
             yield f"{look.title(deployment)}: a memory limit of {limit:f} bytes is less than {said}: {least}"
+
+
+def _work(options: dict[str, str], cpus: int) -> tuple[int, int]:
+    """How many batches of the shipped model run at once, and the bytes that they take where each is a longest text."""
+    config = json.loads((SHIPPED / "config.json").read_text(encoding="utf-8"))
+    same = {name: config[name] for name in ("positions", "layers", "heads", "dim", "vocab_size")}
+    model = Architecture(**same, pooled_dim=config["dim"])
+    provider = options.get("HEADLIGHT_PROVIDER", "cpu").replace("auto", "cpu")
+    streams, _ = _shared({"HEADLIGHT_STREAMS": "1"} | options if provider == "cuda" else options, cpus)
+    batches = batches_at_once(streams, provider)
+    attend = options.get("HEADLIGHT_ATTENTION", Config.attention) == "on"
+    return batches, batches * text_bytes(model, config["max_length"], provider, attend=attend)
 
 
 def resources_are_promised(manifests: list[Manifest]) -> Iterator[str]:
@@ -179,7 +206,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     budget_below_replicas,
     autoscaler_has_the_word,
     threads_are_cpus,
-    memory_holds_answers,
+    memory_holds_answers_and_work,
     resources_are_promised,
     pods_are_restricted,
     rollout_keeps_all,

@@ -6,18 +6,24 @@ import math
 import os
 from pathlib import Path
 
-QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container, as it sees itself
+CGROUP = Path("/sys/fs/cgroup")  # of a container, as it sees itself
+# Microseconds that all its threads may run, and of each period: of cgroup v2 in one file, of v1 in two.
+QUOTAS = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
 MOST_STREAMS = 8  # unless told otherwise: each holds what its largest batch needed
 
 
-def usable_cpus(quota: Path = QUOTA) -> int:
+def usable_cpus(group: Path = CGROUP) -> int:
     """Those it may run on, and no more than its container has time for: more threads than that are stopped in turns, mid-batch."""
     allowed = len(os.sched_getaffinity(0))
-    try:
-        time, period = quota.read_text(encoding="ascii").split()
-        return min(allowed, max(1, math.ceil(int(time) / int(period))))
-    except (OSError, ValueError):  # no such group, or "max": without a limit
-        return allowed
+    for files in QUOTAS:
+        try:
+            time, period = " ".join((group / file).read_text(encoding="ascii") for file in files).split()
+            quota = math.ceil(int(time) / int(period))
+        except (OSError, ValueError):  # no such group, or "max": without a limit
+            continue
+        if quota > 0:  # of v1, -1 is none
+            return min(allowed, quota)
+    return allowed
 
 
 def share(streams: int | None, threads: int | None, cpus: int) -> tuple[int, int]:

@@ -80,6 +80,7 @@ INVARIANT_BREAKS = (
     Break("for 3 streams of 1 threads", "ConfigMap", "data.HEADLIGHT_STREAMS", "3"),
     Break("HEADLIGHT_MAX_OUTPUT_BYTES is not set", "ConfigMap", "data.HEADLIGHT_MAX_OUTPUT_BYTES", REMOVE),
     Break("is less than twice", "ConfigMap", "data.HEADLIGHT_MAX_OUTPUT_BYTES", str(2 << 30)),
+    Break("8 of its longest texts at once", "Deployment", f"{FIRST}.resources.limits.memory", "4Gi"),
     Break("differ from requests", "Deployment", f"{FIRST}.resources.requests.memory", "1Gi"),
     Break("no limit of memory", "Deployment", f"{FIRST}.resources.limits.memory", REMOVE),
     Break("automountServiceAccountToken must be false", "Deployment", f"{POD}.automountServiceAccountToken", True),

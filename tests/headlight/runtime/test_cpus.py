@@ -14,11 +14,22 @@ from headlight.runtime.cpus import MOST_STREAMS, share, usable_cpus
     ("text", "most"),
     [("200000 100000", 2), ("150000 100000", 2), ("50000 100000", 1), ("max 100000", 10**6), ("", 10**6)],
 )
-def test_a_container_has_the_cpus_it_has_time_for(text: str, most: int, tmp_path: Path) -> None:
-    quota = tmp_path / "cpu.max"
-    quota.write_text(text, encoding="ascii")
-    assert usable_cpus(quota) == min(len(os.sched_getaffinity(0)), most)
-    assert usable_cpus(tmp_path / "none") == len(os.sched_getaffinity(0))
+def test_a_container_has_the_cpus_it_has_time_for(
+    text: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(64))
+    (tmp_path / "cpu.max").write_text(text, encoding="ascii")
+    assert usable_cpus(tmp_path) == min(64, most)
+    assert usable_cpus(tmp_path / "none") == 64
+
+
+@pytest.mark.parametrize(("quota", "most"), [("200000\n", 2), ("150000\n", 2), ("50000\n", 1), ("-1\n", 64), ("", 64)])
+def test_so_has_one_of_cgroup_v1(quota: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(64))
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text(quota, encoding="ascii")
+    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n", encoding="ascii")
+    assert usable_cpus(tmp_path) == most
 
 
 @pytest.mark.parametrize(

@@ -62,12 +62,14 @@ def warn_if_short(runtime: Runtime, limit: int | None) -> None:
         runtime: loaded and warm.
         limit: bytes; None: there is none.
     """
+    if limit is None:
+        return
     manifest, provider = runtime.bundle.manifest, runtime.provider
     attend = "attend" in runtime.roles
     text = text_bytes(manifest.architecture, manifest.max_length, provider, attend=attend)
     batches = batches_at_once(runtime.workers.streams, provider)
     resident = int(RESIDENT.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    if limit is None or resident + batches * text <= limit:
+    if resident + batches * text <= limit:
         return
     remedies = ["raise the limit", "export with a smaller --max-length"]
     if runtime.workers.streams > 1:

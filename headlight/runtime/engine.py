@@ -81,6 +81,7 @@ class Engine:
             longest=bundle.manifest.max_length,
         )
         self._title = f"{bundle.manifest.name} {bundle.manifest.version} on {provider}/{precision}"
+        self._own_arenas = provider == "cuda"
         self._sessions: dict[Role, Session] = {}
         roles: tuple[Role, ...] = ("embed", "attend") if attend else ("embed",)
         self._lent = workers.lent and attend
@@ -190,7 +191,14 @@ class Engine:
 
     def shrink(self) -> None:
         """Give back the memory that batches before needed. Not for every batch: the next would have to ask for it again."""
-        self._sessions["embed"].shrink(self._feeds("embed", [EncodeItem(np.zeros(1, dtype=np.int64), Selection())]))
+        items, architecture = [EncodeItem(np.zeros(1, dtype=np.int64), Selection())], self.architecture
+        for role, session in self._sessions.items():
+            if role == "attend" and not self._own_arenas:  # that of "embed" is the same
+                continue
+            feeds = self._feeds(role, items)
+            if role == "attend":
+                feeds |= Wanted(items, architecture.layers, architecture.heads, feeds["ids"].shape[1]).feeds()
+            session.shrink(feeds)
 
     def _feeds(self, role: Role, items: Sequence[EncodeItem]) -> Outputs:
         """The inputs of a graph. Those that no item sets stand for "as if the graph had no such input"."""

@@ -110,7 +110,7 @@ def test_what_is_asked_of_onnx_runtime(device: type[OnCpu], bundle_path: Path) -
         }
         assert asked["enable_fallback"] == 0, "it would go over to the CPU, and say so on standard output"
     runtime.engine.shrink()
-    assert device.shrunk == ["gpu:1"]
+    assert device.shrunk == ["gpu:1"] * 2, "each graph has an arena of its own"
 
 
 def test_a_session_that_took_the_cpu_is_refused(

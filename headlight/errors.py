@@ -10,6 +10,7 @@
     │   └── MixedWeights    replicas with different weights answered one call      client only
     ├── DeadlineExceeded    the caller's time ran out before the work was started  queue -> engine
     ├── EngineError         the model failed on a batch: our bug, or the device's  engine -> result
+    │   ├── NotFinite       on some of its inputs alone: they overflow             engine -> result
     │   └── DeviceLost      and the GPU is not to be asked again                   engine -> the end of the process
     └── BundleError         a bundle is incomplete, altered or does not fit        files -> engine (start-up only)
 
@@ -22,6 +23,8 @@ names files, ends the process at start-up and is never sent.)
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
+from typing import Any
 
 
 class Code(enum.StrEnum):
@@ -120,8 +123,20 @@ class EngineError(HeadlightError):
     code = Code.INTERNAL
 
 
+class NotFinite(EngineError):
+    """Results of some inputs of a batch are not finite, by the fault of these inputs and not of the device: of the others there are.
+
+    Attributes:
+        results: of each input of the batch; None for those.
+    """
+
+    def __init__(self, message: str, results: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.results = results
+
+
 class DeviceLost(EngineError):
-    """A GPU failed, or gave numbers that are not finite: nothing that it computes for this process can be believed any more."""
+    """A GPU failed: nothing that it computes for this process can be believed any more."""
 
 
 class BundleError(HeadlightError):

@@ -122,7 +122,7 @@ class Batcher:
 
         Raises:
             DeadlineExceeded: before all of them were started.
-            EngineError: one of their batches failed.
+            EngineError: one of their batches failed, or the numbers of one of them are not finite.
             DeviceFull: one of them was too large for the memory of a GPU, and so were its halves.
             Unavailable: the batcher has ended.
         """

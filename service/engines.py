@@ -60,17 +60,19 @@ class Engines:
         return lane.role in self._engines[lane.model].wide
 
     async def run(self, model: str, items: Sequence[EncodeItem], priority: Priority, *, wide: bool) -> list[Outcome]:
-        """One batch. Raises whatever its engine does, but for a full memory; see `run_halved`."""
+        """One batch. Raises whatever its engine does, but for what concerns some of its items; see `run_halved`."""
         run = functools.partial(self._engines[model].run, wide=wide)
         return await self._threads[priority].start(functools.partial(run_halved, run, items))
 
     async def ran(self, model: str, outcomes: Sequence[Outcome], priority: Priority) -> None:
         """Learn what came of a batch. Raises EngineLost as `failed` does."""
-        full = [outcome for outcome in outcomes if isinstance(outcome, DeviceFull)]
-        if len(full) == len(outcomes):  # a device that is ill gives no memory either
-            await self._probe(model, full[0], priority)
-        else:
+        errors = [outcome for outcome in outcomes if not isinstance(outcome, ItemResult)]
+        if len(errors) < len(outcomes):
             self._failures[model] = 0
+        elif isinstance(errors[0], DeviceFull):  # a device that is ill gives no memory either
+            await self._probe(model, errors[0], priority)
+        else:
+            await self.failed(model, errors[0], priority)
 
     async def failed(self, model: str, error: Exception, priority: Priority) -> None:
         """Learn that a batch failed.

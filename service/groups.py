@@ -8,7 +8,6 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from headlight.errors import DeviceFull
 from headlight.runtime.items import EncodeItem, ItemResult
 from service.halving import Outcome
 from service.lanes import Entry
@@ -109,15 +108,15 @@ class Members:
             group.fail(error)
 
     def deliver(self, outcomes: Sequence[Outcome], begun: float, done: float) -> bool:
-        """Deliver what there is, and tell of a full memory those for whom there is nothing; False where it came to that."""
+        """Deliver what there is, and tell why those for whom there is nothing; False where it came to that."""
         complete = True
         for entry, outcome in zip(self._entries, outcomes, strict=True):
             group, place, _ = entry.value
-            if isinstance(outcome, DeviceFull):
+            if isinstance(outcome, ItemResult):
+                group.results[place] = outcome
+            else:
                 group.fail(outcome)
                 complete = False
-            else:
-                group.results[place] = outcome
         for group, lengths in self._own.items():
             group.delivered(len(lengths), begun, done)
         return complete

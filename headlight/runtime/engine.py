@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.errors import BundleError, HeadlightError
+from headlight.errors import BundleError, HeadlightError, NotFinite
 from headlight.runtime.bundle import Bundle
-from headlight.runtime.faults import Faults
+from headlight.runtime.cutting import cut_out
+from headlight.runtime.faults import Faults, told
+from headlight.runtime.finite import all_finite, finite_rows
 from headlight.runtime.gpu import Gpu
 from headlight.runtime.interface import check_interface
 from headlight.runtime.items import EncodeItem, ItemResult, Selection
@@ -19,9 +21,11 @@ from headlight.runtime.providers import ANY_GPU, open_session
 from headlight.runtime.rounding import AS_LONG, Rounding
 from headlight.runtime.selectors import Wanted
 from headlight.runtime.session import Outputs, Session
-from headlight.runtime.values import Floats, Ids, Role
-from headlight.runtime.vectors import shape_pooled, shape_rows
+from headlight.runtime.values import Ids, Role
+from headlight.runtime.vectors import shape_pooled
 from headlight.runtime.workers import Workers
+
+NOT_FINITE = "a result is not finite"
 
 
 def pad(
@@ -76,6 +80,8 @@ class Engine:
             segments=self.architecture.segments,
             longest=bundle.manifest.max_length,
         )
+        self._title = f"{bundle.manifest.name} {bundle.manifest.version} on {provider}/{precision}"
+        self._own_arenas = provider == "cuda"
         self._sessions: dict[Role, Session] = {}
         roles: tuple[Role, ...] = ("embed", "attend") if attend else ("embed",)
         self._lent = workers.lent and attend
@@ -97,6 +103,14 @@ class Engine:
         """The graph that a batch of this role runs on: one of "embed" that has all threads may run on "attend", see `Wide`."""
         return "attend" if wide and self._lent else role
 
+    def judge_by(self, probe: Callable[[], None]) -> None:
+        """From here on a GPU that is suspected is asked: `probe` raises unless it computes what it should."""
+        self._faults.probe = probe
+
+    def probing(self) -> contextlib.AbstractContextManager[None]:
+        """Around batches of which the answers are known: see `Faults.probing`."""
+        return self._faults.probing()
+
     def run(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
         """Encode one batch.
 
@@ -105,8 +119,9 @@ class Engine:
             wide: on all threads, where there is a session for that: for a batch that shares them with no other that is waited for.
 
         Raises:
-            EngineError: the engine failed, or a result is not finite. The details are in the log.
-            DeviceLost: the same of a GPU, which is not to be asked again; from then on, always.
+            EngineError: the engine failed. The details are in the log.
+            NotFinite: results of some items are not finite; it has those of the others.
+            DeviceLost: a GPU failed, and is not to be asked again; from then on, always.
             DeviceFull: a GPU has not the memory for so large a batch; it can go on with smaller ones.
         """
         self._faults.check()
@@ -122,6 +137,9 @@ class Engine:
         try:
             with self._sessions[role].run(names, feeds, buffers, wide=wide) as outputs:
                 results = self._results(items, outputs, wanted, unreduced)
+        except NotFinite:
+            self._faults.check()  # the results of the others are answers too
+            raise
         except HeadlightError:
             raise
         except Exception as error:  # libraries raise many types, none of them a base of the others
@@ -136,9 +154,9 @@ class Engine:
         wanted: Wanted | None,
         unreduced: NDArray[np.float32] | None,
     ) -> list[ItemResult]:
-        """What each item wants of a batch's outputs. Raises EngineError where these are not finite."""
-        if not all(np.isfinite(outputs[name]).all() for name in ("pooled", "tokens") if name in outputs):
-            raise self._faults.not_finite(f"role {items[0].role}, batch of {len(items)}")
+        """What each item wants of a batch's outputs. Raises NotFinite, or DeviceLost, where these are not finite."""
+        if not all_finite(outputs):
+            return self._finite_results(items, outputs, wanted, unreduced)
         first = items[0].selection
         if first.vectors_alone and all(item.selection is first for item in items):  # mostly
             alike = [first.vector if first.pooled else None] * len(items)
@@ -147,9 +165,40 @@ class Engine:
         pooled = shape_pooled(outputs["pooled"], vectors, self._normalize)
         return [cut_out(outputs, row, item, pooled[row], wanted, unreduced) for row, item in enumerate(items)]
 
+    def _finite_results(
+        self,
+        items: Sequence[EncodeItem],
+        outputs: Outputs,
+        wanted: Wanted | None,
+        unreduced: NDArray[np.float32] | None,
+    ) -> list[ItemResult]:
+        """The same of outputs some of which are not finite, once it is known whose fault that is."""
+        good = finite_rows(items, outputs)
+        details = f"{len(good) - good.sum()} of {len(good)} rows, role {items[0].role}, {self._title}"
+        if (lost := self._faults.judge(NOT_FINITE, details)) is not None:
+            raise lost
+        vectors = [item.selection.vector if item.selection.pooled else None for item in items]
+        whole = np.where(good[:, None], outputs["pooled"], np.float32(0))
+        pooled = shape_pooled(whole, vectors, self._normalize)
+        results = [
+            cut_out(outputs, row, item, pooled[row], wanted, unreduced) if good[row] else None
+            for row, item in enumerate(items)
+        ]
+        kept = [result for result in results if result is not None]
+        if len(kept) == len(results):
+            return kept
+        raise NotFinite(told(NOT_FINITE, details), results)
+
     def shrink(self) -> None:
         """Give back the memory that batches before needed. Not for every batch: the next would have to ask for it again."""
-        self._sessions["embed"].shrink(self._feeds("embed", [EncodeItem(np.zeros(1, dtype=np.int64), Selection())]))
+        items, architecture = [EncodeItem(np.zeros(1, dtype=np.int64), Selection())], self.architecture
+        for role, session in self._sessions.items():
+            if role == "attend" and not self._own_arenas:  # that of "embed" is the same
+                continue
+            feeds = self._feeds(role, items)
+            if role == "attend":
+                feeds |= Wanted(items, architecture.layers, architecture.heads, feeds["ids"].shape[1]).feeds()
+            session.shrink(feeds)
 
     def _feeds(self, role: Role, items: Sequence[EncodeItem]) -> Outputs:
         """The inputs of a graph. Those that no item sets stand for "as if the graph had no such input"."""
@@ -185,44 +234,6 @@ def output_names(items: Sequence[EncodeItem]) -> list[str]:
         names.insert(0, "tokens")
     # Always fetched: small, and the cheapest witness that the whole computation is finite.
     return ["pooled", *names]
-
-
-def cut_out(
-    outputs: Outputs,
-    row: int,
-    item: EncodeItem,
-    pooled: Floats | None,
-    wanted: Wanted | None,
-    unreduced: NDArray[np.float32] | None,
-) -> ItemResult:
-    """One item's share of a batch's outputs, without padding, copied so that the batch's memory is let go.
-
-    Args:
-        outputs: of the graph.
-        row: the item's place in the batch.
-        item: what is wanted.
-        pooled: its vector, as wanted.
-        wanted: where attention or hidden states are.
-        unreduced: its attention, where the graph has written that to its place.
-    """
-    n, selection = len(item.ids), item.selection
-    rows = slice(n) if item.rows is None else item.rows
-    attention: NDArray[Any] | None = unreduced
-    indices = scales = hidden = None
-    if unreduced is None and wanted is not None and selection.attention is not None:
-        attention, indices, scales = wanted.reduced(row, outputs)
-    if (states := selection.hidden) is not None:
-        tokens = slice(n) if item.states is None else item.states
-        parts = [outputs[f"hidden_{layer}"][row, tokens] for layer in states.layers]
-        hidden = np.stack(parts, dtype=states.spec.dtype, casting="same_kind")
-    return ItemResult(
-        pooled=pooled,
-        tokens=shape_rows(outputs["tokens"][row, rows], selection.rows) if selection.tokens else None,
-        attention=attention,
-        hidden=hidden,
-        indices=indices,
-        scales=scales,
-    )
 
 
 def _zeros_unless(segments: Ids | None, ids: Ids) -> Ids:

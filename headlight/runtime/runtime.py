@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
@@ -97,6 +98,8 @@ class Runtime:
         self.offer = Offer(manifest.architecture.pooled_dim, manifest.normalize, self._ranges())
         self.tokenizer = self._tokenizer()
         self._golden: tuple[Golden, ...] = ()  # what `probe` needs, from `check_golden` on
+        alive = weakref.WeakMethod(self.probe)  # else the memory of both would wait for the garbage collector
+        self.engine.judge_by(lambda: _probe(alive()))
 
     def _ranges(self) -> dict[int, Floats]:
         manifest = self.bundle.manifest
@@ -139,8 +142,9 @@ class Runtime:
             self._check(self._golden)
 
     def _check(self, golden: tuple[Golden, ...]) -> None:
-        check_golden(self.bundle, self.engine, self.provider, self.precision, golden)
-        check_vocabulary(self.bundle, self.engine, self.provider, self.precision)
+        with self.engine.probing():
+            check_golden(self.bundle, self.engine, self.provider, self.precision, golden)
+            check_vocabulary(self.bundle, self.engine, self.provider, self.precision)
 
     def check_ids(self, ids: Sequence[int], segments: Sequence[int] = (), *, with_info: bool = False) -> Tokenized:
         """Token ids from outside, checked: a GPU would not.
@@ -299,3 +303,9 @@ class Runtime:
         return TokenList(
             values, pieces, zeros, zeros, (False,) * len(ids), zeros if segments is None else tuple(segments.tolist())
         )
+
+
+def _probe(probe: Callable[[], None] | None) -> None:
+    if probe is None:
+        raise RuntimeError("nobody has the runtime any more, nor what is known of its answers")
+    probe()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.errors import BundleError, DeviceFull, EngineError, InvalidInput
+from headlight.errors import BundleError, DeviceFull, EngineError, InvalidInput, NotFinite
 from headlight.results import TokenList
 from headlight.runtime.items import EncodeItem, ItemResult, Selection
 from headlight.runtime.manifest import Architecture, Manifest, ParityEntry
@@ -22,6 +22,7 @@ from headlight.runtime.workers import Workers
 
 ARCHITECTURE = Architecture(positions="rope", layers=3, heads=2, dim=4, pooled_dim=4, vocab_size=100)
 FULL = "the memory of the GPU is full"
+NO_NUMBER = "a result is not finite; see error id 456 in the server's log"
 FAILURE = "the model failed; see error id 123 in the server's log"
 LAYERS, HEADS, DIM, VOCABULARY = ARCHITECTURE.layers, ARCHITECTURE.heads, ARCHITECTURE.dim, ARCHITECTURE.vocab_size
 MAX_LENGTH = 2000
@@ -83,6 +84,7 @@ class FakeEngine:
         self.gate.set()
         self.broken: Exception | None = None
         self.poison: int | None = None  # a batch with this id in it fails
+        self.overflows: int | None = None  # items with this id in them alone have no results
         self.most_tokens: int | None = None  # padded, in a batch that its memory holds
         self.probes = 0
         self.probe_fails = False
@@ -101,6 +103,8 @@ class FakeEngine:
             raise DeviceFull(FULL)
         if any(self.poison in each.ids for each in items):
             raise EngineError(FAILURE)
+        if any(self.overflows in each.ids for each in items):
+            raise NotFinite(NO_NUMBER, [None if self.overflows in each.ids else result(each) for each in items])
         return [result(item) for item in items]
 
     def graph(self, role: Role, *, wide: bool) -> Role:

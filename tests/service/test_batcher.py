@@ -104,10 +104,10 @@ async def test_results_are_let_go_when_their_callers_have_them() -> None:
         await all_dead(arrays)
 
 
-@pytest.mark.parametrize("full", [False, True])
-async def test_a_failed_batch_is_let_go_without_the_garbage_collector(full: bool) -> None:
+@pytest.mark.parametrize(("how", "value"), [("poison", 9), ("overflows", 9), ("most_tokens", 4)])
+async def test_a_failed_batch_is_let_go_without_the_garbage_collector(how: str, value: int) -> None:
     async with running() as setup:
-        setup.engine.poison, setup.engine.most_tokens = (None, 4) if full else (9, None)
+        setattr(setup.engine, how, value)
         gc.disable()
         try:
             items = [item(4, 9), item(1), item(1)]

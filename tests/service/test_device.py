@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from headlight.errors import BundleError, DeviceFull, DeviceLost, EngineError, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
-from headlight.runtime.items import EncodeItem
+from headlight.runtime.items import EncodeItem, ItemResult
 from service import loading
 from service import server as server_module
 from service.admission import Shortage
@@ -49,6 +49,7 @@ def test_each_item_of_a_batch_has_its_own_result_or_is_refused(sizes: list[int],
         if isinstance(outcome, DeviceFull):
             assert len(items) * max(sizes) > most
         else:
+            assert isinstance(outcome, ItemResult)
             np.testing.assert_array_equal(outcome.pooled, result(each).pooled)
     assert len(engine.batches) in ((1,) if len(items) == 1 or len(items) * max(sizes) <= most else (3,))
     middle = len(items) // 2

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -18,12 +18,11 @@ from headlight import AttentionSpec
 from headlight.errors import BundleError, DeviceFull, DeviceLost, EngineError
 from headlight.runtime import EncodeItem, Runtime, Selection, cuda_session
 from headlight.runtime.faults import fault
-from headlight.runtime.gpu import Devices, Gpu
+from headlight.runtime.gpu import Gpu
 from headlight.runtime.onnx_session import run_into
 from headlight.runtime.session import Outputs
-from tests.conftest import MakeBundle
+from tests.headlight.runtime.on_cpu import CPU, CUDA, OnCpu, items
 
-CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 NODE = "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running MatMul node. Status Message: "
 ARENA = "bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal(size_t, bool, onnxruntime::Stream*) "
 WHERE = (
@@ -43,47 +42,26 @@ LOST = [
     Fail("CUBLAS failure 13: CUBLAS_STATUS_EXECUTION_FAILED" + WHERE),
     Fail("CUDA error executing cudaMemcpy(dst_data, src_data, bytes, cudaMemcpyDeviceToHost)"),
     EPFail("[ONNXRuntimeError] : 11 : EP_FAIL : the provider failed"),
+    EPFail("CUDA error cudaErrorInvalidConfiguration:invalid configuration argument"),
+    Fail(
+        "CUBLAS failure 15: CUBLAS_STATUS_NOT_SUPPORTED"
+        + WHERE
+        + "CUDA failure 700: an illegal memory access was encountered"
+    ),
+    Fail("CUDA failure 98765: of a number that begins as another does" + WHERE),
+]
+REFUSED = [  # before anything ran: the next batch may well run
+    Fail(NODE + "CUDA error cudaErrorInvalidConfiguration:invalid configuration argument"),
+    Fail(NODE + "CUDA failure 9: invalid configuration argument" + WHERE),
+    Fail("CUBLAS failure 15: CUBLAS_STATUS_NOT_SUPPORTED" + WHERE),
+    Fail("CUBLAS failure 7: CUBLAS_STATUS_INVALID_VALUE" + WHERE),
+    Fail("CUDNN failure 3000: CUDNN_STATUS_NOT_SUPPORTED" + WHERE),
+    Fail("CUDNN failure 3007: CUDNN_STATUS_NOT_SUPPORTED_SHAPE" + WHERE),
 ]
 OTHER = [
     InvalidArgument("[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Got invalid dimensions for input: ids"),
     RuntimeException(NODE + "left operand cannot broadcast on dim 1"),
 ]
-
-
-class OnCpu(onnxruntime.InferenceSession):  # type: ignore[misc]  # ships no types
-    """Says that it is on a GPU."""
-
-    asked: ClassVar[list[dict[str, Any]]] = []
-    providers: ClassVar[list[str]] = [CUDA, CPU]
-    shrunk: ClassVar[list[str]] = []
-
-    def __init__(self, path: str, options: Any, **rest: Any) -> None:
-        self.asked.append(rest)
-        super().__init__(path, options, providers=[CPU])
-
-    def get_providers(self) -> list[str]:
-        return self.providers
-
-    def run(self, names: list[str], feeds: Outputs, options: Any = None) -> Any:
-        self.shrunk.append(options.get_run_config_entry("memory.enable_memory_arena_shrinkage"))
-        return super().run(names, feeds)
-
-
-@pytest.fixture
-def learned(make_bundle: MakeBundle) -> Path:
-    return make_bundle("learned")
-
-
-@pytest.fixture
-def device(bundle_path: Path, learned: Path, monkeypatch: pytest.MonkeyPatch) -> type[OnCpu]:
-    """In place once the bundles are exported."""
-    monkeypatch.setattr(onnxruntime, "InferenceSession", OnCpu)
-    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [CUDA, CPU])
-    monkeypatch.setattr(cuda_session, "devices", lambda: Devices(2))
-    monkeypatch.setattr(cuda_session, "load_libraries", lambda: "; Failed to load libcublasLt.so.13")
-    monkeypatch.setattr(OnCpu, "asked", [])
-    monkeypatch.setattr(OnCpu, "shrunk", [])
-    return OnCpu
 
 
 Break = Callable[[Exception | None], None]
@@ -103,10 +81,6 @@ def break_(monkeypatch: pytest.MonkeyPatch) -> Break:
         monkeypatch.setattr(cuda_session, "run_into", run)
 
     return broken
-
-
-def items(*lengths: int) -> list[EncodeItem]:
-    return [EncodeItem(np.arange(1, n + 1, dtype=np.int64), Selection(tokens=True)) for n in lengths]
 
 
 def test_all_is_computed_as_on_the_cpu(device: type[OnCpu], bundle_path: Path, runtime: Runtime) -> None:
@@ -136,7 +110,7 @@ def test_what_is_asked_of_onnx_runtime(device: type[OnCpu], bundle_path: Path) -
         }
         assert asked["enable_fallback"] == 0, "it would go over to the CPU, and say so on standard output"
     runtime.engine.shrink()
-    assert device.shrunk == ["gpu:1"]
+    assert device.shrunk == ["gpu:1"] * 2, "each graph has an arena of its own"
 
 
 def test_a_session_that_took_the_cpu_is_refused(
@@ -161,7 +135,7 @@ def test_nothing_that_is_loaded_writes_to_standard_output(
     assert cuda_session.load_libraries.__wrapped__() == ""
 
 
-@pytest.mark.parametrize(("errors", "expected"), [(FULL, "full"), (LOST, "lost"), (OTHER, None)])
+@pytest.mark.parametrize(("errors", "expected"), [(FULL, "full"), (LOST, "lost"), (REFUSED, "refused"), (OTHER, None)])
 def test_what_is_said_is_understood(errors: list[Exception], expected: str | None) -> None:
     assert [fault(error) for error in errors] == [expected] * len(errors)
 
@@ -195,6 +169,20 @@ def test_a_lost_device_never_answers_again(
         runtime.check_golden()
 
 
+@pytest.mark.parametrize("error", REFUSED, ids=str)
+def test_what_is_refused_to_a_probe_too_costs_the_device(
+    error: Exception, device: type[OnCpu], bundle_path: Path, break_: Break
+) -> None:
+    runtime = Runtime(bundle_path, provider="cuda")
+    runtime.check_golden()
+    break_(error)
+    with pytest.raises(DeviceLost, match="the GPU failed; see error id"):
+        runtime.engine.run(items(5))
+    break_(None)
+    with pytest.raises(DeviceLost):
+        runtime.engine.run(items(5))
+
+
 @pytest.mark.parametrize("error", OTHER, ids=str)
 def test_what_concerns_a_batch_alone_costs_no_device(
     error: Exception, device: type[OnCpu], bundle_path: Path, break_: Break
@@ -209,11 +197,12 @@ def test_what_concerns_a_batch_alone_costs_no_device(
 
 
 @pytest.mark.parametrize("name", ["pooled", "tokens"])
-def test_a_result_that_is_not_finite_is_the_end_of_a_gpu(
+def test_results_that_are_not_finite_whatever_is_asked_are_the_end_of_a_gpu(
     name: str, device: type[OnCpu], bundle_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = Runtime(bundle_path, provider="cuda").engine
-    inner = run_into
+    runtime = Runtime(bundle_path, provider="cuda")
+    runtime.check_golden()
+    engine, inner = runtime.engine, run_into
 
     def spoiled(*arguments: Any) -> Outputs:
         found = inner(*arguments)

@@ -1,0 +1,30 @@
+"""The CPU in the place of a GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnxruntime
+import pytest
+
+from headlight.runtime import cuda_session
+from headlight.runtime.gpu import Devices
+from tests.conftest import MakeBundle
+from tests.headlight.runtime.on_cpu import CPU, CUDA, OnCpu
+
+
+@pytest.fixture
+def learned(make_bundle: MakeBundle) -> Path:
+    return make_bundle("learned")
+
+
+@pytest.fixture
+def device(bundle_path: Path, learned: Path, monkeypatch: pytest.MonkeyPatch) -> type[OnCpu]:
+    """In place once the bundles are exported."""
+    monkeypatch.setattr(onnxruntime, "InferenceSession", OnCpu)
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [CUDA, CPU])
+    monkeypatch.setattr(cuda_session, "devices", lambda: Devices(2))
+    monkeypatch.setattr(cuda_session, "load_libraries", lambda: "; Failed to load libcublasLt.so.13")
+    monkeypatch.setattr(OnCpu, "asked", [])
+    monkeypatch.setattr(OnCpu, "shrunk", [])
+    return OnCpu

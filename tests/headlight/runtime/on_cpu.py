@@ -1,0 +1,36 @@
+"""A session that says it is on a GPU, and batches for it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import onnxruntime
+
+from headlight.runtime import EncodeItem, Selection
+from headlight.runtime.session import Outputs
+
+CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
+
+
+class OnCpu(onnxruntime.InferenceSession):  # type: ignore[misc]  # ships no types
+    """Says that it is on a GPU."""
+
+    asked: ClassVar[list[dict[str, Any]]] = []
+    providers: ClassVar[list[str]] = [CUDA, CPU]
+    shrunk: ClassVar[list[str]] = []
+
+    def __init__(self, path: str, options: Any, **rest: Any) -> None:
+        self.asked.append(rest)
+        super().__init__(path, options, providers=[CPU])
+
+    def get_providers(self) -> list[str]:
+        return self.providers
+
+    def run(self, names: list[str], feeds: Outputs, options: Any = None) -> Any:
+        self.shrunk.append(options.get_run_config_entry("memory.enable_memory_arena_shrinkage"))
+        return super().run(names, feeds)
+
+
+def items(*lengths: int) -> list[EncodeItem]:
+    return [EncodeItem(np.arange(1, n + 1, dtype=np.int64), Selection(tokens=True)) for n in lengths]

@@ -30,6 +30,7 @@ async def occlude(model: ServedModel, request: pb.OccludeRequest, deadline: floa
         InvalidInput: naming the field.
         HeadlightError: see ServedModel.run.
     """
+    _check_counts(request, model.limits.max_request_tokens)
     if has_unknown(request):
         raise InvalidInput("tokens", "asks for something that this server does not know; it is older than the client")
     prepared = await _prepare(model, request)
@@ -48,6 +49,15 @@ async def occlude(model: ServedModel, request: pb.OccludeRequest, deadline: floa
     moved = np.linalg.norm(np.stack(vectors[1:]) - vectors[0], axis=1).astype("<f4")
     tensor = pb.Tensor(dtype=pb.DATA_TYPE_FLOAT32, shape=[len(moved)], data=moved.tobytes())
     return pb.OccludeResponse(model=model.ref, item=prepared.header.items[0], tokens=hidden, moved=tensor)
+
+
+def _check_counts(request: pb.OccludeRequest, most: int) -> None:
+    """Refuse lists longer than any input, by their length alone: a message holds millions of entries, and all are copied below."""
+    ids, tokens = request.input.ids, request.tokens.indices.indices
+    lists = {"input.ids": ids.ids, "input.ids.segments": ids.segments, "tokens": tokens}
+    for field, numbers in lists.items():
+        if len(numbers) > most:
+            raise InvalidInput(field, f"has {len(numbers)} entries; send at most {most}")
 
 
 async def _prepare(model: ServedModel, request: pb.OccludeRequest) -> Prepared:

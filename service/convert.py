@@ -12,7 +12,7 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.priority import Priority, priority_of
 from headlight.runtime.items import Selection
 from headlight.runtime.prompts import Prompt
-from headlight.runtime.tokenizer import Truncation
+from headlight.runtime.truncation import Truncation
 from headlight.runtime.values import Floats
 from headlight.wire_vectors import prompt_wish
 from service.interface import Interface

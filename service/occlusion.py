@@ -56,8 +56,7 @@ async def prepare(model: ServedModel, request: pb.OccludeRequest, deadline: floa
         InvalidInput: naming the field.
         HeadlightError: see ServedModel.prepare.
     """
-    # By their number alone: a message holds millions, and each becomes an object on the event loop.
-    check_count("tokens", len(request.tokens.indices.indices), model.max_length)
+    _check_counts(request, model)
     if has_unknown(request):
         raise InvalidInput("tokens", "asks for something that this server does not know; it is older than the client")
     prepared = await _tokenised(model, request, deadline)
@@ -114,6 +113,15 @@ async def _patiently(
         stage("queue")
         with model.stage("queue"):
             await asyncio.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+
+
+def _check_counts(request: pb.OccludeRequest, model: ServedModel) -> None:
+    """Refuse lists longer than any input by their number alone: a message holds millions, each an object on the event loop then."""
+    check_count("tokens", len(request.tokens.indices.indices), model.max_length)
+    ids, most = request.input.ids, model.limits.max_request_tokens
+    for field, numbers in (("input.ids", ids.ids), ("input.ids.segments", ids.segments)):
+        if len(numbers) > most:
+            raise InvalidInput(field, f"has {len(numbers)} entries; send at most {most}")
 
 
 async def _tokenised(model: ServedModel, request: pb.OccludeRequest, deadline: float) -> Prepared:

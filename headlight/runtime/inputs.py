@@ -62,6 +62,7 @@ def _checked(field: str, what: str, values: Sequence[int], count: int) -> Ids:
         except (OverflowError, TypeError, ValueError):
             raise InvalidInput(field, "holds something that is not a 64-bit integer") from None
     if len(found) and found.view(np.uint64).max() >= count:  # as unsigned numbers, negative ones are the largest
-        wrong = np.flatnonzero((found < 0) | (found >= count))
-        raise InvalidInput(field, f"{what} {found[wrong[0]]} at {wrong[0]} is not in 0 .. {count - 1}")
+        wrong = np.flatnonzero((found < 0) | (found >= count))[0]
+        # Where, and not which: messages are logged, and logs hold nothing of a text.
+        raise InvalidInput(field, f"the {what} at {wrong} is not in 0 .. {count - 1}; send those of this model alone")
     return found

@@ -25,7 +25,8 @@ from headlight.runtime.items import EncodeItem, ItemResult, Selection, everythin
 from headlight.runtime.plan import plan
 from headlight.runtime.prompts import Prompt, Prompts
 from headlight.runtime.providers import ANY_GPU, choose_provider
-from headlight.runtime.tokenizer import Tokenizer, Truncation
+from headlight.runtime.tokenizer import Tokenizer
+from headlight.runtime.truncation import Truncation
 from headlight.runtime.values import Floats, Ids, Tokenized
 from headlight.runtime.vectors import Offer, as_types, load_ranges, resolve_pooled, resolve_rows
 from headlight.runtime.vocabulary import open_tokenizer

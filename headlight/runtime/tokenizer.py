@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TypeVar
 
 import numpy as np
 import tokenizers
-from numpy.typing import NDArray
 
 from headlight.errors import BundleError, InvalidInput
 from headlight.results import TokenList
+from headlight.runtime.truncation import Truncation, cut
 from headlight.runtime.values import Ids, Tokenized
 
-Truncation = Literal["refuse", "cut_end", "cut_start"]
-DIRECTIONS = {"cut_end": "right", "cut_start": "left"}
+T = TypeVar("T")
 # Some 50 µs to read: to let other threads run meanwhile, and to have one's turn back, takes longer.
 SHORT_CHARACTERS = 512
 
@@ -43,11 +43,6 @@ class Tokenizer:
         if special >= max_length:  # the library would not truncate at all
             problem = f"puts {special} special tokens around a text, and the model takes {max_length}; allow more"
             raise BundleError(problem, path.name)
-        # Truncation is a state of the library's object, so each way of truncating has an object of its own.
-        self._cutting = {}
-        for name, direction in DIRECTIONS.items():
-            self._cutting[name] = self._load(path)
-            self._cutting[name].enable_truncation(max_length, direction=direction)
         self._include_prompt = include_prompt
         self._segments = segments
         self._prompt_ids = functools.lru_cache(maxsize=64)(self._count_prompt)
@@ -131,20 +126,18 @@ class Tokenizer:
         with_info: bool,
     ) -> Tokenized:
         """What was read of one input; `truncation` None: any length."""
-        length = len(encoding)
+        length, kept = len(encoding), None
         if truncation is not None and length > self.max_length:
-            if truncation == "refuse":
-                problem = f"has {length} tokens, the model takes {self.max_length}; shorten it or ask for truncation"
-                raise InvalidInput("", problem)
-            parts = (value,) if isinstance(value, str) else value
-            encoding = self._cutting[truncation].encode(*parts)
-        ids = np.asarray(encoding.ids, dtype=np.int64)
-        if not len(ids):
-            raise InvalidInput("", "holds no token that the model knows")
-        segments = np.asarray(encoding.type_ids, dtype=np.int64) if self._segments else None
+            special = np.array(encoding.special_tokens_mask, dtype=np.bool_)
+            second = np.zeros(length, dtype=np.bool_)
+            if not isinstance(value, str):
+                second = np.array([text == 1 for text in encoding.sequence_ids])
+            kept = cut(special, second, self.max_length, truncation)
+        ids = _ids(encoding, kept)
+        segments = self._segments_of(encoding, kept)
         if not with_info:
             return Tokenized(ids, length, None, segments)
-        return Tokenized(ids, length, _info(encoding), segments, _words(encoding))
+        return Tokenized(ids, length, _info(encoding, kept), segments, _words(encoding, kept))
 
     def _with_prompt(
         self, prompt: str, encoding: tokenizers.Encoding, truncation: Truncation | None, with_info: bool
@@ -156,31 +149,20 @@ class Tokenizer:
         # A token that has characters of both belongs to the text.
         beyond = np.flatnonzero(~special & (ends > len(prompt)))
         of_prompt = ~special & (np.arange(length) < (beyond[0] if len(beyond) else length))
-        kept = np.arange(length)
+        kept = None
         if truncation is not None and length > self.max_length:
-            kept = self._cut(special | of_prompt, truncation)
-        ids = np.asarray(encoding.ids, dtype=np.int64)[kept]
-        if not len(ids):
-            raise InvalidInput("", "holds no token that the model knows")
-        segments = np.asarray(encoding.type_ids, dtype=np.int64)[kept] if self._segments else None
+            none = np.zeros(length, dtype=np.bool_)
+            kept = cut(special | of_prompt, none, self.max_length, truncation, prompt=True)
+        ids = _ids(encoding, kept)
         info = words = None
         if with_info:
-            info = _without_prompt(_info(encoding), len(prompt), of_prompt, kept)
-            words = np.unique(_words(encoding)[kept], return_inverse=True)[1].astype(np.int64)
+            info = _without_prompt(_info(encoding, kept), len(prompt), _at(of_prompt.tolist(), kept))
+            words = _words(encoding, kept)
         left_out = 0 if self._include_prompt else min(self._prompt_ids(prompt), len(ids) - 1)
-        return Tokenized(ids, length, info, segments, words, int(of_prompt.sum()), left_out)
+        return Tokenized(ids, length, info, self._segments_of(encoding, kept), words, int(of_prompt.sum()), left_out)
 
-    def _cut(self, stays: NDArray[np.bool_], truncation: Truncation) -> Ids:
-        """The tokens that are left of too many, where some must stay: int64 [max_length]."""
-        length, own = len(stays), np.flatnonzero(~stays)
-        if truncation == "refuse":
-            have = f"has {length} tokens with its prompt, the model takes {self.max_length}"
-            raise InvalidInput("", f"{have}; shorten it or ask for truncation")
-        room = self.max_length - (length - len(own))
-        if room < 1:
-            have = f"its prompt and special tokens are {length - len(own)} tokens, the model takes {self.max_length}"
-            raise InvalidInput("", f"{have}; shorten the prompt")
-        return np.sort(np.concatenate([np.flatnonzero(stays), own[:room] if truncation == "cut_end" else own[-room:]]))
+    def _segments_of(self, encoding: tokenizers.Encoding, kept: Ids | None) -> Ids | None:
+        return np.asarray(_at(encoding.type_ids, kept), dtype=np.int64) if self._segments else None
 
     def _count_prompt(self, prompt: str) -> int:
         """How many tokens sentence-transformers takes a prompt for: all of it tokenised alone, less a special one at its end."""
@@ -211,39 +193,50 @@ def _check_characters(value: str | tuple[str, str]) -> None:
         raise InvalidInput(empty, "is empty; send at least one character")
 
 
-def _info(encoding: tokenizers.Encoding) -> TokenList:
-    special = tuple(bool(flag) for flag in encoding.special_tokens_mask)
-    offsets = [(0, 0) if added else span for span, added in zip(encoding.offsets, special, strict=True)]
+def _at(values: Sequence[T], kept: Ids | None) -> Sequence[T]:
+    """Those of the tokens kept; None: of all."""
+    return values if kept is None else [values[at] for at in kept.tolist()]
+
+
+def _ids(encoding: tokenizers.Encoding, kept: Ids | None) -> Ids:
+    """int64 [n]. Raises InvalidInput where there is none."""
+    ids = np.asarray(_at(encoding.ids, kept), dtype=np.int64)
+    if not len(ids):
+        raise InvalidInput("", "holds no token that the model knows")
+    return ids
+
+
+def _info(encoding: tokenizers.Encoding, kept: Ids | None) -> TokenList:
+    special = tuple(bool(flag) for flag in _at(encoding.special_tokens_mask, kept))
+    spans = _at(encoding.offsets, kept)
+    offsets = [(0, 0) if added else span for span, added in zip(spans, special, strict=True)]
     return TokenList(
-        ids=tuple(encoding.ids),
-        pieces=tuple(encoding.tokens),
+        ids=tuple(_at(encoding.ids, kept)),
+        pieces=tuple(_at(encoding.tokens, kept)),
         starts=tuple(start for start, _ in offsets),
         ends=tuple(end for _, end in offsets),
         special=special,
-        segments=tuple(encoding.type_ids),
+        segments=tuple(_at(encoding.type_ids, kept)),
     )
 
 
-def _without_prompt(info: TokenList, characters: int, of_prompt: NDArray[np.bool_], kept: Ids) -> TokenList:
-    """The tokens kept of a prompt of so many characters and a text, their offsets counted in the text."""
+def _without_prompt(info: TokenList, characters: int, of_prompt: Sequence[bool]) -> TokenList:
+    """The tokens of a prompt of so many characters and a text, their offsets counted in the text."""
 
     def moved(offsets: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(max(0, offsets[at] - characters) for at in kept)
+        return tuple(max(0, offset - characters) for offset in offsets)
 
-    return TokenList(
-        ids=tuple(info.ids[at] for at in kept),
-        pieces=tuple(info.pieces[at] for at in kept),
-        starts=moved(info.starts),
-        ends=moved(info.ends),
-        special=tuple(info.special[at] for at in kept),
-        segments=tuple(info.segments[at] for at in kept),
-        prompt=tuple(of_prompt[kept].tolist()),
-    )
+    return dataclasses.replace(info, starts=moved(info.starts), ends=moved(info.ends), prompt=tuple(of_prompt))
 
 
-def _words(encoding: tokenizers.Encoding) -> Ids:
+def _words(encoding: tokenizers.Encoding, kept: Ids | None) -> Ids:
     """int64 [n]: the number of each token's word; every special token has its own."""
-    belongs = zip(encoding.sequence_ids, encoding.word_ids, encoding.special_tokens_mask, strict=True)
+    belongs = zip(
+        _at(encoding.sequence_ids, kept),
+        _at(encoding.word_ids, kept),
+        _at(encoding.special_tokens_mask, kept),
+        strict=True,
+    )
     words, last, number = [], None, -1
     for text, word, special in belongs:
         here = None if special or word is None else (text, word)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from headlight.errors import BundleError, DeviceFull, EngineError, InvalidInput, NotFinite
 from headlight.results import TokenList
+from headlight.runtime.inputs import checked_ids
 from headlight.runtime.items import EncodeItem, ItemResult, Selection
 from headlight.runtime.manifest import Architecture, Manifest, ParityEntry
 from headlight.runtime.prompts import Prompts
@@ -181,12 +182,11 @@ class FakeRuntime:
         self.offer = Offer(DIM, self.bundle.manifest.normalize)
 
     def check_ids(self, ids: Sequence[int], segments: Sequence[int] = (), *, with_info: bool = False) -> Tokenized:
-        if not len(ids) or max(ids) >= VOCABULARY or min(ids) < 0:
-            raise InvalidInput("", f"must be 1 or more ids in 0 .. {VOCABULARY - 1}")
+        found, _ = checked_ids(self.bundle.manifest, ids, ())
         if len(segments) and len(segments) != len(ids):
             raise InvalidInput("segments", f"has {len(segments)} entries for {len(ids)} ids")
         types = np.array(segments if len(segments) else [0] * len(ids), dtype=np.int64)
-        return Tokenized(np.array(ids, dtype=np.int64), len(ids), info(ids) if with_info else None, types)
+        return Tokenized(found, len(found), info(ids) if with_info else None, types)
 
     def warm_up(self, lengths: Iterable[int]) -> None:
         self.warmed = tuple(lengths)

@@ -26,7 +26,7 @@ from tests.service.test_stream import ask, frames_of
 from tests.service.tracing import Kept, context_of
 
 GIVEN = ((REQUEST_ID, "ticket-7/a"),)
-CANARY = "canary"
+CANARY, CANARY_ID = "canary", 987_654_321_987_654_321
 
 
 class Log:
@@ -153,6 +153,7 @@ async def test_nothing_that_callers_send_is_in_the_log(serve: Serve, log: Log) -
         request(words, model=CANARY),
         request(words, pair),
         request(words, words),
+        request(pb.Input(ids=pb.TokenIds(ids=[1, CANARY_ID]))),
     ]
     async with serve() as service:
         for broken in (None, ValueError(f"the engine says {CANARY}")):
@@ -167,7 +168,9 @@ async def test_nothing_that_callers_send_is_in_the_log(serve: Serve, log: Log) -
             await asyncio.gather(*calls, return_exceptions=True)
     assert len(log.events("request_failed")) > 10
     assert log.events("unexpected_failure")
+    assert any("inputs[0].ids: the id at 1" in entry["problem"] for entry in log.events("request_failed"))
     assert CANARY not in log.text
+    assert str(CANARY_ID) not in log.text
 
 
 async def test_a_reader_who_was_cut_is_named(serve: Serve, log: Log, kept: Kept) -> None:

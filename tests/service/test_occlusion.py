@@ -46,6 +46,32 @@ def naming(count: int) -> pb.OccludeRequest:
     return pb.OccludeRequest(input=text_of(3), tokens=pb.TokenSelector(indices=pb.TokenIndices(indices=[300] * count)))
 
 
+@pytest.mark.parametrize(
+    ("ids", "field"),
+    [
+        (pb.TokenIds(ids=[1] * 20_000), "input.ids"),
+        (pb.TokenIds(ids=[1], segments=[1] * 20_000), "input.ids.segments"),
+    ],
+    ids=["ids", "segments"],
+)
+async def test_ids_longer_than_any_input_are_refused_uncopied(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, ids: pb.TokenIds, field: str
+) -> None:
+    monkeypatch.setattr("service.occlusion.has_unknown", None)  # it copies
+    async with serve(max_request_tokens=10_000) as service:
+        request = pb.OccludeRequest(input=pb.Input(ids=ids))
+        error = await refused(service.stub.Occlude(request), grpc.StatusCode.INVALID_ARGUMENT)
+    assert error.details() == f"{field}: has 20000 entries; send at most 10000"
+
+
+async def test_what_a_newer_client_wants_is_refused(serve: Serve) -> None:
+    request = pb.OccludeRequest(input=text_of(3))
+    request.MergeFromString(b"\xa0\x06\x01")  # field 100
+    async with serve() as service:
+        error = await refused(service.stub.Occlude(request), grpc.StatusCode.INVALID_ARGUMENT)
+    assert "asks for something that this server does not know" in (error.details() or "")
+
+
 async def test_more_tokens_than_an_input_can_have_are_refused_by_their_number(serve: Serve) -> None:
     async with serve() as service:
         error = await refused(service.stub.Occlude(naming(MAX_LENGTH + 1)), grpc.StatusCode.INVALID_ARGUMENT)

@@ -40,7 +40,7 @@ async def test_pairs_and_segments_reach_the_engine(serve: Serve) -> None:
     [
         (pair("a", ""), "inputs[1].pair.second: is empty"),
         (ids(4, 5, segments=(0,)), "inputs[1].ids.segments: has 1"),
-        (ids(-1), "inputs[1].ids: must be"),
+        (ids(-1), "inputs[1].ids: the id at 0"),
     ],
 )
 async def test_what_is_wrong_is_named_by_its_field(serve: Serve, bad: pb.Input, field: str) -> None:

@@ -38,8 +38,8 @@ def test_a_text_and_its_ids_give_the_same(runtime: Runtime) -> None:
         (["x" * 500], r"^inputs\[0\]: has 502 tokens, the model takes 160"),
         ([[]], r"^inputs\[0\]: has 0 ids; send 1 to 160"),
         ([[1] * 161], r"^inputs\[0\]: has 161 ids"),
-        ([[3, -1]], r"^inputs\[0\]: id -1 at 1 is not in 0 \.\. "),
-        ([[10**6]], r"^inputs\[0\]: id 1000000 at 0"),
+        ([[3, -1]], r"^inputs\[0\]: the id at 1 is not in 0 \.\. "),
+        ([[10**6]], r"^inputs\[0\]: the id at 0 is not in"),
         ([[2**63]], r"^inputs\[0\]: holds something that is not a 64-bit integer"),
     ],
 )

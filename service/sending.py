@@ -117,6 +117,7 @@ class Sending:
         peer = self._context.peer()
         lost = [each for each in self._others if each._context.peer() == peer]
         for each in lost:
+            each._unlimited()  # gRPC notices one after another that they have ended, and they are to be counted once
             each._on_cut()
             each._context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)  # what it is counted as; nobody will read it
         found = close_connection(peer)
@@ -127,10 +128,14 @@ class Sending:
             about["trace_ids"] = [each._spans.trace_id for each in lost[:MOST_NAMED] if each._spans is not None]
         log.warning("an answer was not taken; its connection is closed", extra=about)
 
-    def _done(self) -> None:
+    def _unlimited(self) -> None:
         self._others.discard(self)
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
+
+    def _done(self) -> None:
+        self._unlimited()
         for permit in self._permits:
             permit.give_back()
         self._permits.clear()

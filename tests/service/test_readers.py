@@ -142,6 +142,18 @@ async def test_a_unary_answer_keeps_its_permits_until_it_is_sent_and_is_cut(serv
         assert (await service.stub.Encode(request())).items
 
 
+async def test_each_answer_of_a_connection_that_is_cut_is_counted_once(serve: Serve) -> None:
+    async with serve(stall_seconds=1) as service, closed_window(service.target) as client:
+        for _ in range(16):
+            client.ask("GetModel", b"")
+        await until(lambda: len(service.servicer._sending) == 16)
+        await client.hung_up.wait()
+        await service.in_flight.idle.wait()
+        assert rejected(service, "stalled_reader") == 16
+        assert handled(service, "GetModel", "RESOURCE_EXHAUSTED") == 16
+        assert not service.servicer._sending
+
+
 async def test_a_dry_run_on_a_stream_holds_what_it_tells_until_it_is_read(serve: Serve) -> None:
     wanted = pb.EncodeRequest(inputs=[text_of(1000)] * 30, dry_run=True, outputs=TOKEN_INFO)
     async with serve(stall_seconds=0.5, max_request_tokens=30_000) as service:

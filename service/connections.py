@@ -21,7 +21,7 @@ from urllib.parse import unquote
 OPEN_FILES = "/proc/self/fd"
 
 
-BYTES_ACKED = 120  # where it is in Linux' struct tcp_info, since 4.1
+BYTES_ACKED, BYTES_RECEIVED = 120, 128  # where they are in Linux' struct tcp_info, since 4.1
 
 
 def close_connection(peer: str) -> bool:
@@ -43,10 +43,20 @@ def bytes_taken(peer: str) -> int | None:
     Args:
         peer: as `close_connection` takes it.
     """
-    for connection in _found(peer):
-        told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-        if len(told) >= BYTES_ACKED + 8:
-            return int(struct.unpack_from("=Q", told, BYTES_ACKED)[0])
+    return _told(peer, BYTES_ACKED)
+
+
+def bytes_received(peer: str) -> int | None:
+    """How much has ever come on a connection; else as `bytes_taken`."""
+    return _told(peer, BYTES_RECEIVED)
+
+
+def _told(peer: str, place: int) -> int | None:
+    with contextlib.suppress(OSError):
+        for connection in _found(peer):
+            told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+            if len(told) >= place + 8:
+                return int(struct.unpack_from("=Q", told, place)[0])
     return None
 
 

@@ -55,6 +55,12 @@ class ClosedWindow:
         self._writer.write(frame(HEADERS, END_HEADERS, stream, headers(method, metadata or {})))
         self._writer.write(frame(DATA, END_STREAM, stream, prefixed))
 
+    def begin(self, method: str, size: int, sent: int) -> None:
+        """Start a call with a message of which some is never sent."""
+        stream, self._next = self._next, self._next + 2
+        self._writer.write(frame(HEADERS, END_HEADERS, stream, headers(method, {})))
+        self._writer.write(frame(DATA, 0, stream, b"\x00" + struct.pack(">I", size) + bytes(sent)))
+
     def make_room(self, size: int) -> None:
         """Take so many bytes more of each answer."""
         for stream in range(1, self._next, 2):

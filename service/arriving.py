@@ -92,7 +92,9 @@ class Arriving:
             return
         if kind is asyncio.CancelledError:
             seconds = f"{self._arrivals.usual:g} s"
-            problem = f"the request did not arrive within {seconds}; send less at once, or ask for a longer --stall-seconds"
+            problem = (
+                f"the request did not arrive within {seconds}; send less at once, or ask for a longer --stall-seconds"
+            )
             raise DeadlineExceeded(problem) from None
 
     def look(self, now: float, received: dict[str, int | None]) -> None:

@@ -264,6 +264,19 @@ async def test_a_reader_who_leaves_while_being_sent_to_is_counted(serve: Serve, 
         assert handled(service, "EncodeStream", "CANCELLED", "bidi_stream") == 1
 
 
+async def test_who_leaves_while_a_request_waits_for_room_on_its_stream_is_counted(serve: Serve) -> None:
+    async with serve(max_stream_output_bytes=LARGE_BYTES) as service:
+        service.engine.gate.clear()
+        call = service.stub.EncodeStream(iter([ask(str(place), LARGE_TOKENS, LARGE) for place in range(2)]))
+        await service.started()
+        [stream] = service.servicer._streams
+        await until(stream._results._turn.locked)
+        call.cancel()
+        await service.in_flight.idle.wait()
+        counted = [service.sample("headlight_cancelled_total", model="fake", stage=stage) for stage in CANCEL_STAGES]
+        assert dict(zip(CANCEL_STAGES, counted, strict=True)) == {"tokenize": 0, "queue": 1, "infer": 1, "send": 0}
+
+
 async def test_however_grpc_tells_of_one_who_left_it_is_no_failure_of_ours(serve: Serve) -> None:
     """A cancelled task, or a write that fails: which comes first is chance."""
     errors = (asyncio.CancelledError(), grpc.aio.InternalError("gone"))

@@ -166,7 +166,7 @@ class Config:
         default=20.0,
         metadata=option(
             between(0.1, 86400),  # with no time at all nobody would ever be answered on a stream
-            "for a caller to read an answer, and again for each 16 MiB of it, else it is cut; raise it for slow links",
+            "for a caller to read an answer, or to send a request, and again for each 16 MiB, else it is cut; raise it for slow links",
         ),
     )
     max_output_bytes: int | None = field(

@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 from prometheus_client import Counter
 
 from headlight.errors import InvalidInput
+from service.arriving import Arrivals, Arriving
 from service.deadline import deadline_of
 from service.gate import EXEMPT, Gate
 from service.inflight import InFlight, Stay
@@ -63,12 +64,14 @@ class Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # the 
         self,
         metrics: Metrics,
         in_flight: InFlight,
+        arrivals: Arrivals,
         gate: Gate | None = None,
         tracing: Tracing | None = None,
     ) -> None:
         self._metrics = metrics
         self._tracing = tracing
         self._in_flight = in_flight
+        self._arrivals = arrivals
         self._gate = gate
         self._wrapped: dict[str, Handler] = {}
         self._unknown = _Series(metrics, "unary", "other", "other")  # whatever name a caller invents
@@ -96,6 +99,7 @@ class Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # the 
         guard = _Guard(
             _Series(self._metrics, _kind(handler), service, name),
             self._in_flight if ours else InFlight(),
+            self._arrivals,
             handler,
             None if method.startswith(EXEMPT) else self._gate,
             functools.partial(self._tracing.call, service, name) if ours and self._tracing is not None else None,
@@ -115,6 +119,7 @@ class _Guard:
         self,
         series: _Series,
         in_flight: InFlight,
+        arrivals: Arrivals,
         handler: Handler,
         gate: Gate | None,
         trace: Callable[[Any], RequestSpans] | None,
@@ -123,6 +128,7 @@ class _Guard:
         self._gate = gate
         self._trace = trace
         self._in_flight = in_flight
+        self._arrivals = arrivals
         self._handler: Any = handler  # its behaviours are untyped
 
     async def unary(self, _: AsyncIterator[bytes], context: Context) -> bytes:
@@ -153,7 +159,8 @@ class _Guard:
     async def _message(self, context: Context, stay: Stay) -> Any:
         """The message of a call that has one. Who never sends it must not hold up the end, and so is not yet counted in."""
         await self._in_flight.admit()  # nothing is read of one that is not
-        request = await context.read()
+        with Arriving(self._arrivals, context):
+            request = await context.read()
         await stay.enter()
         if request is grpc.aio.EOF:  # type: ignore[attr-defined]  # the stubs lack it
             raise InvalidInput("", NO_MESSAGE)

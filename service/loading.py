@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headlight.errors import BundleError, DeviceFull
+from headlight.errors import BundleError, DeviceFull, EngineError
 from headlight.pb import headlight_pb2 as pb
 from headlight.priority import Priority
 from headlight.runtime import EncodeItem, Manifest, Runtime, Selection
@@ -79,12 +79,15 @@ def fell_back(config: Config, runtime: Runtime) -> bool:
 
 @contextlib.contextmanager
 def fitting() -> Iterator[None]:
-    """Around what is run before serving. Raises BundleError where the memory of the GPU is too small for it."""
+    """Around what is run before serving. Raises BundleError where it fails, as where memory is too small for it."""
     try:
         yield
     except DeviceFull:
         remedy = "raise --gpu-memory-bytes, end what else uses the GPU, or lower --warm-up-lengths"
         raise BundleError(f"the memory of the GPU is too small for the first batches; {remedy}") from None
+    except EngineError as error:
+        remedy = "where memory is short, allow more or lower --warm-up-lengths"
+        raise BundleError(f"the first batches failed: {error.message}; {remedy}") from error
 
 
 def limits(config: Config, manifest: Manifest) -> pb.Limits:

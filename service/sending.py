@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
 import grpc
 
-from service.connections import close_connection
+from service.connections import bytes_taken, close_connection
 from service.identity import given_id
 from service.permits import Permit
 from service.tracing import CURRENT
@@ -17,6 +18,8 @@ from service.tracing import CURRENT
 log = logging.getLogger("service.sending")
 PACE_BYTES = 16 << 20  # that a reader may take `stall_seconds` for, beside those that everyone has: 0.8 MB/s at 20 s
 LEAST_LINGER_SECONDS = 5.0
+LEAST_MORE = 0.05  # of `stall_seconds`: who gets less than that in addition will not make it
+FRESH_SECONDS = 0.1  # how much a reader has taken is asked of the system no more often
 MOST_NAMED = 16  # calls of one connection in one line of the log
 
 
@@ -73,6 +76,26 @@ class Patience:
         self._waited += seconds
 
 
+class Together:
+    """Answers that are under way on one connection at the same time: they reach their reader together, each late."""
+
+    def __init__(self, peer: str, size: int) -> None:
+        """Bytes that are taken count from here on. `size`: of all these answers."""
+        self._peer = peer
+        self._size = size
+        self._begun = self._known = bytes_taken(peer)
+        self._asked = time.monotonic()
+
+    @property
+    def taken(self) -> int:
+        """Bytes that this reader took since, but no more than the answers have: whoever asks for more gets no more time by it."""
+        if time.monotonic() - self._asked > FRESH_SECONDS:  # all of them ask, at about the same time
+            self._known, self._asked = bytes_taken(self._peer), time.monotonic()
+        if self._begun is None or self._known is None:
+            return 0
+        return min(self._size, self._known - self._begun)
+
+
 class Sending:
     """The last stage of a call, from when its handler has nothing more to say until the transport has sent it all.
 
@@ -90,6 +113,8 @@ class Sending:
         self._others = others
         self._permits: list[Permit] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._together: Together | None = None
+        self._stall_seconds, self._begun, self._size = 0.0, 0.0, 0
         self._on_cut: Callable[[], None] = _nothing
         self._spans = CURRENT.get()
         when_sent(self._done)
@@ -98,28 +123,66 @@ class Sending:
         """Keep a permit until the call is over."""
         self._permits.append(permit)
 
-    def limit(self, seconds: float, on_cut: Callable[[], None] = _nothing) -> None:
-        """Close the caller's connection unless it has taken everything by then.
+    def limit(self, stall_seconds: float, size: int = 0, on_cut: Callable[[], None] = _nothing) -> None:
+        """Close the caller's connection unless it takes everything in time.
+
+        That is the time for so many bytes, from now; where other answers are under way on the connection, for what it takes of all.
 
         Args:
-            seconds: from now.
+            stall_seconds: see `allowance`.
+            size: bytes of the answer.
             on_cut: called where it comes to that.
         """
-        self._on_cut = on_cut
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._cut)
+        loop = asyncio.get_running_loop()
+        self._stall_seconds, self._size, self._on_cut = stall_seconds, size, on_cut
+        self._begun = loop.time()
+        # Hardly an answer takes so long, and what each costs is a timer.
+        self._timer = loop.call_at(self._begun + stall_seconds / 2, self._look)
         self._others.add(self)
 
     def linger(self, seconds: float) -> None:
         """Limit what a stream leaves to the transport. Other calls share the connection, and the last word waits in it: no hurry."""
         self.limit(max(seconds, LEAST_LINGER_SECONDS))
 
-    def _cut(self) -> None:
+    def _look(self) -> None:
+        """See how much the reader takes from here on, where this is not all that it is being sent."""
+        companions = self._companions()
+        if len(companions) == 1:
+            self._wait(self._size)
+            return
+        together = Together(self._context.peer(), sum(each._size for each in companions))
+        for each in companions:
+            if each._together is None:
+                each._together = together
+                each._wait(each._size)
+
+    def _wait(self, size: int) -> None:
+        """Wait for as long as so many bytes may take."""
+        if self._timer is not None:
+            self._timer.cancel()
+        due = self._begun + allowance(self._stall_seconds, size)
+        self._timer = asyncio.get_running_loop().call_at(due, self._late)
+
+    def _late(self) -> None:
+        taken = 0 if self._together is None else self._together.taken
+        more = self._begun + allowance(self._stall_seconds, taken) - asyncio.get_running_loop().time()
+        if more > LEAST_MORE * self._stall_seconds:
+            self._wait(taken)
+        else:
+            self._cut()
+
+    def _companions(self) -> list[Sending]:
+        """All that is under way on the same connection, this included."""
         peer = self._context.peer()
-        lost = [each for each in self._others if each._context.peer() == peer]
+        return [each for each in self._others if each._context.peer() == peer]
+
+    def _cut(self) -> None:
+        lost = self._companions()
         for each in lost:
+            each._unlimited()  # gRPC notices one after another that they have ended, and they are to be counted once
             each._on_cut()
             each._context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)  # what it is counted as; nobody will read it
-        found = close_connection(peer)
+        found = close_connection(self._context.peer())
         ids = [given_id(each._context.invocation_metadata()) for each in lost[:MOST_NAMED]]
         about: dict[str, object] = {"event": "reader_cut", "calls": len(lost), "found": found}
         about["request_ids"] = [given for given in ids if given]
@@ -127,10 +190,14 @@ class Sending:
             about["trace_ids"] = [each._spans.trace_id for each in lost[:MOST_NAMED] if each._spans is not None]
         log.warning("an answer was not taken; its connection is closed", extra=about)
 
-    def _done(self) -> None:
+    def _unlimited(self) -> None:
         self._others.discard(self)
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
+
+    def _done(self) -> None:
+        self._unlimited()
         for permit in self._permits:
             permit.give_back()
         self._permits.clear()

@@ -123,7 +123,7 @@ class ServedModel:
             return items, header(self.ref, inputs, items, with_info, self._architecture)
 
         try:
-            items, response = await self._off_the_loop(job.tokenize, tokenize)
+            items, response = await self._off_the_loop(job.tokenize, tokenize, job.priority)
         finally:  # refused now, later or never, and were it that the caller has left: that much was read
             quota.has_read(sum(len(each.ids) for each in inputs))
         response.timings.tokenize_ns = time.monotonic_ns() - arrived_ns
@@ -289,9 +289,11 @@ class ServedModel:
         """Count a caller who did not take its answer."""
         self._metrics.rejected[Shortage.STALLED_READER].inc()
 
-    async def _off_the_loop(self, job: TokenizeJob, work: Callable[[threading.Event], T]) -> T:
+    async def _off_the_loop(
+        self, job: TokenizeJob, work: Callable[[threading.Event], T], priority: Priority = "interactive"
+    ) -> T:
         """The whole of `work` on a request in one go: in a thread, unless that costs more than the work itself."""
         if size_of(job) <= SHORT_CHARACTERS:  # to hand it to a thread and back takes 100 µs and more
             return work(NOBODY_LEAVES)
         with self.stage("tokenize"):
-            return await self._tokenizers.run(work)
+            return await self._tokenizers.run(work, priority)

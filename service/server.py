@@ -189,14 +189,15 @@ class Server:
         stopped = asyncio.create_task(self._stop.wait())
         await asyncio.wait({batcher, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if batcher.done():
-            error = batcher.exception()
-            what = describe(error) if error else {}
-            log.critical("the batcher died; ending", extra={"event": "batcher_died", **what})
+            told_dead(batcher)
             self._readiness.set(serving=False)
             await self._grpc.stop(None)
             await self._flush(LOST_FLUSH_SECONDS)
             return EXIT_FAILED
         left = await self._drain()
+        if batcher.done():  # whoever waited for it has been told
+            told_dead(batcher)
+            return EXIT_FAILED
         batcher.cancel()
         self._tokenizers.close()
         if left:
@@ -240,6 +241,13 @@ def told(error: Exception) -> int:
     wrong = isinstance(error, ConfigError)
     log.critical(str(error), extra={"event": "bad_option" if wrong else "cannot_listen"})
     return EXIT_CONFIG if wrong else EXIT_FAILED
+
+
+def told_dead(batcher: asyncio.Task[None]) -> None:
+    """Log why no batch will run any more."""
+    error = batcher.exception()
+    what = describe(error) if error else {}
+    log.critical("the batcher died; ending", extra={"event": "batcher_died", **what})
 
 
 def end_at_once(code: int) -> NoReturn:

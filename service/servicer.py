@@ -15,7 +15,7 @@ from service.deadline import deadline_of
 from service.models import Models
 from service.permits import Permit
 from service.prepared import check_header, check_max_bytes, check_unary
-from service.sending import Sending, allowance
+from service.sending import Sending
 from service.served import ServedModel
 from service.stream import Context, StreamCall
 from service.tracing import stage
@@ -97,7 +97,7 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         """The answer is ready: what it takes is held until it has been sent, for which the caller has only so long."""
         stage("reply")
         size = permits[-1].amount if permits else 0
-        sending.limit(allowance(self._stall_seconds, size), model.stalled)
+        sending.limit(self._stall_seconds, size, model.stalled)
         for permit in permits:
             sending.hold(permit.split(permit.amount))
 

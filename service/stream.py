@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING
 
 import grpc
@@ -49,22 +50,26 @@ class ByteBudget:
         self._turn = asyncio.Lock()
         self._freed = asyncio.Event()
 
-    def hold(self, amount: int) -> contextlib.AbstractAsyncContextManager[None]:
-        """Wait until so many bytes are free, and hold them."""
-        return self._holding(amount) if amount else contextlib.nullcontext()
+    def hold(self, amount: int, waiting: AbstractContextManager[None]) -> AbstractAsyncContextManager[None]:
+        """Wait until so many bytes are free, with `waiting` around that, and hold them."""
+        return self._holding(amount, waiting) if amount else contextlib.nullcontext()
 
     @contextlib.asynccontextmanager
-    async def _holding(self, amount: int) -> AsyncIterator[None]:
-        async with self._turn:
-            while self._held and self._held + amount > self._limit:
-                self._freed.clear()
-                await self._freed.wait()
-            self._held += amount
+    async def _holding(self, amount: int, waiting: AbstractContextManager[None]) -> AsyncIterator[None]:
+        with waiting:
+            await self._take(amount)
         try:
             yield
         finally:
             self._held -= amount
             self._freed.set()
+
+    async def _take(self, amount: int) -> None:
+        async with self._turn:
+            while self._held and self._held + amount > self._limit:
+                self._freed.clear()
+                await self._freed.wait()
+            self._held += amount
 
 
 class StreamCall:
@@ -201,7 +206,7 @@ class StreamCall:
             check_stream(prepared, model.limits.max_stream_output_bytes)
             # Small answers need not wait for a large one to be read: there are never more of them than requests in flight.
             held = prepared.data_bytes if prepared.data_bytes > CHUNK_BYTES else 0
-            async with self._results.hold(held):
+            async with self._results.hold(held, model.stage("queue")):
                 with model.hold_output(prepared) as permit:
                     await self._sent(self._respond(request.id, model, prepared, permit), permit)
 

@@ -11,7 +11,9 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from headlight.priority import Priority
 from service.heartbeat import Heartbeat
+from service.turns import Turns
 
 T = TypeVar("T")
 # Steps of `nice` behind the threads that answer callers: five are a third of the share.
@@ -53,7 +55,8 @@ class WorkerThreads:
 class Threads:
     """So many threads whose callers wait for one on the event loop, never in the threads' queue.
 
-    So whoever leaves while waiting takes along what he wanted to have worked on: a queue of threads would keep it.
+    So whoever leaves while waiting takes along what he wanted to have worked on: a queue of threads would keep it. And interactive
+    goes first there, with a thread that bulk never has where there are two or more: see `Turns`.
 
     Attributes:
         heart: beats when work is begun or done.
@@ -62,17 +65,17 @@ class Threads:
     def __init__(self, count: int, name: str) -> None:
         """Start the threads."""
         self._workers = WorkerThreads(count, name)
-        self._free = asyncio.Semaphore(count)
+        self._turns = Turns(count)
         self.heart = Heartbeat()
 
-    async def run(self, work: Callable[[threading.Event], T]) -> T:
+    async def run(self, work: Callable[[threading.Event], T], priority: Priority = "interactive") -> T:
         """The result of `work`, which is given an event: once that is set nobody waits for it any longer, and it may stop.
 
         A caller who leaves meanwhile is let go when the thread is done, as are his permits: it holds what they stand for.
         """
         self.heart.begin()
         try:
-            async with self._free:
+            async with self._turns.take(priority):
                 return await self._run(work)
         finally:
             self.heart.end()

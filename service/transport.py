@@ -9,6 +9,7 @@ from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from headlight.pb.headlight_pb2_grpc import add_HeadlightServiceServicer_to_server
+from service.arriving import Arrivals
 from service.config import Config
 from service.gate import Gate
 from service.health import SERVICE, Readiness
@@ -49,7 +50,9 @@ def build_server(
     tracing: Tracing | None = None,
 ) -> grpc.aio.Server:
     """A server with all services, not started."""
-    server = grpc.aio.server(interceptors=[Interceptor(metrics, in_flight, gate, tracing)], options=options(config))
+    arrivals = Arrivals(config.stall_seconds, config.max_request_bytes)
+    interceptor = Interceptor(metrics, in_flight, arrivals, gate, tracing)
+    server = grpc.aio.server(interceptors=[interceptor], options=options(config))
     add_HeadlightServiceServicer_to_server(servicer, server)
     health_pb2_grpc.add_HealthServicer_to_server(readiness.servicer, server)
     reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)

@@ -1,4 +1,4 @@
-"""An HTTP/2 client made by hand, whose window is closed: it asks, and never has room for a byte of what is answered.
+"""An HTTP/2 client made by hand, whose window is closed: it asks, and has no room for a byte of what is answered but what a test gives.
 
 No client of gRPC can be made to do so; anyone with a socket can.
 """
@@ -54,6 +54,17 @@ class ClosedWindow:
         prefixed = b"\x00" + struct.pack(">I", len(message)) + message
         self._writer.write(frame(HEADERS, END_HEADERS, stream, headers(method, metadata or {})))
         self._writer.write(frame(DATA, END_STREAM, stream, prefixed))
+
+    def begin(self, method: str, size: int, sent: int) -> None:
+        """Start a call with a message of which some is never sent."""
+        stream, self._next = self._next, self._next + 2
+        self._writer.write(frame(HEADERS, END_HEADERS, stream, headers(method, {})))
+        self._writer.write(frame(DATA, 0, stream, b"\x00" + struct.pack(">I", size) + bytes(sent)))
+
+    def make_room(self, size: int) -> None:
+        """Take so many bytes more of each answer."""
+        for stream in range(1, self._next, 2):
+            self._writer.write(frame(WINDOW_UPDATE, 0, stream, struct.pack(">I", size)))
 
     async def live(self) -> None:
         """Be a living peer, who answers pings, until the server hangs up."""

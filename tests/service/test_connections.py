@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from service.connections import close_connection
+from service.connections import bytes_taken, close_connection
 
 HOSTS = {"127.0.0.1": "ipv4:127.0.0.1", "::1": "ipv6:%5B::1%5D"}
 
@@ -37,10 +37,24 @@ def test_a_connection_is_closed_by_the_name_of_its_peer(pair: tuple[socket.socke
     assert server.fileno() != -1, "whose descriptor it is closes it"
 
 
+def test_what_was_taken_is_told(pair: tuple[socket.socket, socket.socket, str]) -> None:
+    client, server, peer = pair
+    client.settimeout(30)
+    before = bytes_taken(peer)
+    assert before is not None
+    server.sendall(b"x" * 10_000)
+    left = 10_000
+    while left:
+        left -= len(client.recv(left))
+    while bytes_taken(peer) != before + 10_000:  # the acknowledgement is on its way
+        pass
+
+
 @pytest.mark.parametrize("peer", ["ipv4:127.0.0.1:1", "unix:/tmp/socket", "unix:", "ipv4:127.0.0.1", ""])
 def test_no_other_connection_is_touched(peer: str) -> None:
     one, other = socket.socketpair()
     with one, other:
         assert not close_connection(peer)
+        assert bytes_taken(peer) is None
         one.sendall(b"x")
         assert other.recv(1) == b"x"

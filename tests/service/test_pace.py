@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from service.lanes import Budget
-from service.pace import RECENT, Pace
+from service.pace import LONE, RECENT, WORTH, Pace
 
 WIDE = Budget(10**6, 10**9)
 
@@ -53,3 +54,45 @@ def test_a_limit_is_never_less_than_one(batches: list[tuple[int, int, float]], s
     limit = pace.limit(WIDE, seconds)
     assert limit.tokens >= 1
     assert limit.squares is None or limit.squares >= 1
+
+
+LENGTH, LIMIT = 50, 0.025
+
+
+def counts(seconds_of: Callable[[int], float], batches: int = 100) -> list[int]:
+    """Items of batches of which so many wait, where one takes so long."""
+    pace, found = Pace(), []
+    for _ in range(batches):
+        count = max(1, min(1000, pace.limit(WIDE, LIMIT).tokens // LENGTH))
+        pace.learn(count, LENGTH, seconds_of(count))
+        found.append(count)
+    return found
+
+
+@given(st.floats(0, 0.3), st.floats(1e-4, 0.3))
+def test_batches_take_what_they_may_whatever_each_costs(fixed: float, one: float) -> None:
+    found = counts(lambda count: fixed + one * count)[50:]
+    allowed = max(LIMIT, WORTH * fixed)
+    best = max(1, min(1000, math.floor((allowed - fixed) / one)))
+    if best == 1:
+        assert sum(found) - len(found) <= 1 + len(found) // LONE, (
+            "but for one now and then that tries whether more is possible"
+        )
+    else:
+        assert all(0.7 * best - 1 <= count <= 1.05 * best + 1 for count in found)
+
+
+def test_a_cost_of_every_batch_beyond_the_limit_does_not_leave_single_items() -> None:
+    found = counts(lambda count: 0.03 + 0.0001 * count)
+    assert found[:LONE] == [1] * LONE
+    assert min(found[50:]) >= 70
+
+
+def test_with_such_a_cost_what_changed_for_good_is_learned() -> None:
+    pace, found = Pace(), list[int]()
+    for place in range(300):
+        count = max(1, min(1000, pace.limit(WIDE, LIMIT).tokens // LENGTH))
+        pace.learn(count, LENGTH, 0.03 + 0.0001 * count if place < 100 else 0.002 + 0.001 * count)
+        found.append(count)
+    assert min(found[50:100]) >= 70
+    assert all(15 <= count <= 24 for count in found[200:])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,12 @@ import grpc
 import pytest
 
 from headlight.pb import headlight_pb2 as pb
+from headlight.runtime.values import Tokenized
 from service.config import Config
 from service.loading import limits, make_admission
 from tests.service.calls import details_of, refused, request, text_of, until
 from tests.service.conftest import Serve, Service
-from tests.service.fakes import manifest
+from tests.service.fakes import FakeRuntime, manifest
 from tests.service.test_stream import frames_of
 
 BULK, UNKNOWN = pb.PRIORITY_BULK, 7
@@ -72,6 +75,30 @@ async def test_an_interactive_call_behind_a_queue_of_bulk_is_served_next(serve: 
         await asyncio.gather(single, *bulk)
         assert [len(item.ids) for item in service.engine.batches[1]] == [5]
         assert service.sample("headlight_queue_bulk_tokens", model="fake") == 0
+
+
+async def test_an_interactive_text_does_not_wait_for_bulk_to_be_tokenised(serve: Serve) -> None:
+    runtime, begun, may_end = FakeRuntime(), threading.Semaphore(0), threading.Event()
+    assert runtime.tokenizer is not None
+    encode_each = runtime.tokenizer.encode_each
+
+    def slowly(*arguments: Any, **options: Any) -> Iterator[Tokenized]:
+        begun.release()
+        assert may_end.wait(30)
+        yield from encode_each(*arguments, **options)
+
+    runtime.tokenizer.encode_each = slowly  # type: ignore[method-assign]  # as slow as long documents
+    async with serve(runtime) as service:
+        heart = service.models.get("fake")._tokenizers.heart
+        calls = []
+        for place, length in enumerate((301, 302, 303, 300, 299)):
+            message = request(text_of(length), priority=BULK if length > 300 else pb.PRIORITY_UNSPECIFIED)
+            calls.append(asyncio.create_task(_answer(service, message)))
+            await until(lambda count=place + 1: heart._work == count)  # type: ignore[misc]  # mypy infers none of its parameter
+        assert await asyncio.to_thread(begun.acquire, True, 30)
+        may_end.set()
+        await asyncio.gather(*calls)
+        assert [len(text.split()) for text in runtime.tokenizer.texts] == [301, 300, 299, 302, 303]
 
 
 async def test_bulk_cannot_fill_the_queue_for_others(serve: Serve) -> None:

@@ -17,7 +17,7 @@ from service.metrics import CANCEL_STAGES
 from service.sending import PACE_BYTES, Patience
 from tests.service.calls import details_of, refused, request, text_of, until
 from tests.service.conftest import Serve, Service
-from tests.service.raw import closed_window
+from tests.service.raw import ClosedWindow, closed_window
 from tests.service.test_stream import EOF, LARGE, LARGE_TOKENS, ask, frames_of
 
 TOKEN_INFO = pb.Outputs(token_info=pb.TokenInfoOutput())
@@ -142,6 +142,59 @@ async def test_a_unary_answer_keeps_its_permits_until_it_is_sent_and_is_cut(serv
         assert (await service.stub.Encode(request())).items
 
 
+async def test_each_answer_of_a_connection_that_is_cut_is_counted_once(serve: Serve) -> None:
+    async with serve(stall_seconds=1) as service, closed_window(service.target) as client:
+        for _ in range(16):
+            client.ask("GetModel", b"")
+        await until(lambda: len(service.servicer._sending) == 16 or client.hung_up.is_set())
+        await client.hung_up.wait()
+        await service.in_flight.idle.wait()
+        assert rejected(service, "stalled_reader") == 16
+        assert handled(service, "GetModel", "RESOURCE_EXHAUSTED") == 16
+        assert not service.servicer._sending
+
+
+async def take(client: ClosedWindow, size: int, times: int) -> None:
+    """So many bytes more of each answer, so many times, every tenth of a second."""
+    for _ in range(times):
+        client.make_room(size)
+        pause = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.1, pause.set)
+        await pause.wait()
+
+
+async def test_answers_that_come_together_may_each_take_as_long_as_all(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten of 200 kB over a link of 1 MB/s: all have arrived after two seconds, and one alone may take 1.5."""
+    monkeypatch.setattr(sending, "PACE_BYTES", 1 << 17)
+    message = request(text_of(160), outputs=LARGE).SerializeToString()
+    async with serve(stall_seconds=0.6) as service, closed_window(service.target) as client:
+        for _ in range(10):
+            client.ask("Encode", message)
+        await until(lambda: len(service.servicer._sending) == 10 or client.hung_up.is_set())
+        await take(client, 10_000, 21)
+        await service.in_flight.idle.wait()
+        assert not client.hung_up.is_set()
+        assert rejected(service, "stalled_reader") == 0
+        assert handled(service, "Encode", "OK") == 10
+
+
+async def test_who_stops_taking_is_cut_though_more_is_under_way(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "PACE_BYTES", 1 << 17)
+    message = request(text_of(160), outputs=LARGE).SerializeToString()
+    async with serve(stall_seconds=0.6) as service, closed_window(service.target) as client:
+        begun = asyncio.get_running_loop().time()
+        for _ in range(10):
+            client.ask("Encode", message)
+        await client.hung_up.wait()
+        assert asyncio.get_running_loop().time() - begun < 0.6 * (1 + 10 * 200 / 131) / 2, (
+            "all ten might take twice that"
+        )
+        await service.in_flight.idle.wait()
+        assert rejected(service, "stalled_reader") == 10
+
+
 async def test_a_dry_run_on_a_stream_holds_what_it_tells_until_it_is_read(serve: Serve) -> None:
     wanted = pb.EncodeRequest(inputs=[text_of(1000)] * 30, dry_run=True, outputs=TOKEN_INFO)
     async with serve(stall_seconds=0.5, max_request_tokens=30_000) as service:
@@ -209,6 +262,19 @@ async def test_a_reader_who_leaves_while_being_sent_to_is_counted(serve: Serve, 
         assert service.sample("headlight_cancelled_total", model="fake", stage="send") == 1
         assert rejected(service, "internal") == 0
         assert handled(service, "EncodeStream", "CANCELLED", "bidi_stream") == 1
+
+
+async def test_who_leaves_while_a_request_waits_for_room_on_its_stream_is_counted(serve: Serve) -> None:
+    async with serve(max_stream_output_bytes=LARGE_BYTES) as service:
+        service.engine.gate.clear()
+        call = service.stub.EncodeStream(iter([ask(str(place), LARGE_TOKENS, LARGE) for place in range(2)]))
+        await service.started()
+        [stream] = service.servicer._streams
+        await until(stream._results._turn.locked)
+        call.cancel()
+        await service.in_flight.idle.wait()
+        counted = [service.sample("headlight_cancelled_total", model="fake", stage=stage) for stage in CANCEL_STAGES]
+        assert dict(zip(CANCEL_STAGES, counted, strict=True)) == {"tokenize": 0, "queue": 1, "infer": 1, "send": 0}
 
 
 async def test_however_grpc_tells_of_one_who_left_it_is_no_failure_of_ours(serve: Serve) -> None:

@@ -16,7 +16,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from headlight.errors import BundleError
+from headlight.errors import BundleError, DeviceLost, EngineError
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from service import server as module
@@ -168,3 +168,34 @@ async def test_a_refused_bundle_is_logged_with_its_file(monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "load", load)
     assert await Server(CONFIG).serve() == EXIT_BUNDLE
     assert (await log.event("bundle_refused"))["file"] == "weights.bin"
+
+
+async def test_a_model_that_fails_while_it_is_warmed_up_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, runtime: FakeRuntime, log: Log
+) -> None:
+    def fail(lengths: object) -> None:
+        raise EngineError("the model failed; see error id 123 in the server's log")
+
+    monkeypatch.setattr(runtime, "warm_up", fail)
+    assert await Server(CONFIG).serve() == EXIT_BUNDLE
+    message = (await log.event("bundle_refused"))["msg"]
+    assert message.startswith("the first batches failed: the model failed; see error id 123")
+    assert message.endswith("lower --warm-up-lengths")
+
+
+async def test_a_device_that_is_lost_while_draining_is_not_a_peaceful_end(runtime: FakeRuntime, log: Log) -> None:
+    life = asyncio.create_task(Server(CONFIG).serve())
+    port = (await log.event("listening"))["grpc_port"]
+    await log.event("serving")
+    runtime.engine.gate.clear()
+    runtime.engine.broken = DeviceLost("the GPU failed")
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call = pb_grpc.HeadlightServiceStub(channel).Encode(pb.EncodeRequest(inputs=[pb.Input(text="a")]))
+        assert await asyncio.to_thread(runtime.engine.started.acquire, True, 30)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await log.event("draining")
+        runtime.engine.gate.set()
+        with pytest.raises(grpc.aio.AioRpcError):
+            await call
+        assert await life == EXIT_FAILED
+    await log.event("batcher_died")

@@ -6,10 +6,13 @@ import asyncio
 from typing import Any
 
 import grpc
+import pytest
 
+from service import arriving
 from service.health import SERVICE
-from tests.service.calls import refused
+from tests.service.calls import refused, request
 from tests.service.conftest import Serve
+from tests.service.raw import closed_window
 
 ENCODE = {"grpc_type": "unary", "grpc_service": SERVICE, "grpc_method": "Encode"}
 
@@ -37,3 +40,35 @@ async def test_who_calls_and_sends_nothing_is_not_waited_for_at_the_end(serve: S
         silent.cancel()
         while service.sample("grpc_server_handling_seconds_count", **ENCODE) != 1:
             await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("sent", [0, 1000])
+async def test_who_sends_half_a_message_and_no_more_is_waited_for_only_so_long(serve: Serve, sent: int) -> None:
+    async with serve(stall_seconds=0.2) as service, closed_window(service.target) as client:
+        for _ in range(3):
+            client.begin("Encode", 2000, sent)
+        while service.sample("grpc_server_handled_total", **ENCODE, grpc_code="DEADLINE_EXCEEDED") != 3:
+            await asyncio.sleep(0)
+        assert service.in_flight.idle.is_set()
+        assert not client.hung_up.is_set(), "other calls on the connection go on"
+
+
+async def test_it_is_told_what_to_do(serve: Serve) -> None:
+    async with serve(stall_seconds=0.2) as service:
+        channel: Any = service.channel
+        error = await refused(channel.stream_unary(f"/{SERVICE}/Encode")(), grpc.StatusCode.DEADLINE_EXCEEDED)
+        assert (error.details() or "").startswith("the request did not arrive within 0.25 s; send less at once")
+        assert (await service.stub.Encode(request())).items
+
+
+async def test_while_its_connection_brings_enough_a_message_may_be_late(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    came, enough = iter((0, 10, 20, 30, 35)), 10
+    monkeypatch.setattr(arriving, "PACE_BYTES", enough)
+    monkeypatch.setattr(arriving, "bytes_received", lambda peer: next(came))
+    async with serve(stall_seconds=0.1) as service, closed_window(service.target) as client:
+        client.begin("Encode", 2000, 1)
+        while service.sample("grpc_server_handled_total", **ENCODE, grpc_code="DEADLINE_EXCEEDED") != 1:
+            await asyncio.sleep(0)
+        assert next(came, None) is None, "as long as it brought enough"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import grpc
@@ -198,7 +199,7 @@ async def test_the_byte_budget_is_first_come_first_served() -> None:
     budget, order = ByteBudget(10), list[int]()
 
     async def hold(amount: int, release: asyncio.Event) -> None:
-        async with budget.hold(amount):
+        async with budget.hold(amount, contextlib.nullcontext()):
             order.append(amount)
             await release.wait()
 

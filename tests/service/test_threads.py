@@ -139,3 +139,17 @@ async def test_bulk_is_computed_behind_what_is_waited_for() -> None:
     engines.close()
     expected = {"interactive": COMPUTING, "bulk": COMPUTING_BULK}
     assert seen == [min(here + expected[priority], 19) for priority in PRIORITIES]
+
+
+async def test_what_is_waited_for_is_worked_on_beside_a_flood_of_bulk() -> None:
+    threads = Threads(2, "test")
+    flood, wanted = [Payload() for _ in range(4)], Payload()
+    running = [asyncio.create_task(threads.run(each.work, "bulk")) for each in flood]
+    await asyncio.to_thread(flood[0].begun.wait, 30)
+    wanted.may_end.set()
+    assert await asyncio.wait_for(threads.run(wanted.work), 30) == "done"
+    assert not flood[1].begun.is_set()
+    for each in flood:
+        each.may_end.set()
+    assert await asyncio.gather(*running) == ["done"] * 4
+    threads.close()

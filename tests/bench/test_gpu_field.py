@@ -1,0 +1,263 @@
+"""Who takes part in `python -m bench.gpu`, one beside another: what they share, who is compiled when, and what becomes of memory."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from bench.engine import read
+from bench.gpu import device as devices
+from bench.gpu import served, speed, tricks
+from bench.gpu.bare import Bare, batch
+from bench.gpu.budget import Allowance, Deadline
+from bench.gpu.device import Device
+from bench.gpu.field import BARE, ENGINE, Field
+from bench.gpu.peers import COMPILED, FIXED, FUSED, PLAIN, UNMASKED, NotMeasured, peers, reference
+from bench.gpu.speed import Case
+from bench.serving.served import Headlight
+from headlight.runtime import EncodeItem, ItemResult, Runtime
+from headlight.runtime.engine import pad
+from headlight.runtime.values import Ids
+from tests.factory import sharpened, small_config
+
+CPU = Device("cpu")
+ENCODER = sharpened(small_config(layers=1))
+
+
+def texts(*lengths: int) -> list[Ids]:
+    return [np.arange(3, 3 + length) for length in lengths]
+
+
+@pytest.fixture
+def field(runtime: Runtime) -> Field:
+    """Of a small encoder; the engine is another's, so its vectors are, too."""
+    bare = Bare(runtime.bundle.file("embed.onnx"), CPU)
+    everyone = peers(ENCODER, CPU, "bf16", Allowance(600), "eager", 0)
+    return Field("small", "bf16", runtime, bare, everyone, reference(ENCODER, CPU), CPU, chief=4)
+
+
+def test_all_items_share_one_selection(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By that the engine knows a batch of vectors alone, as the service's are."""
+    seen, run = set[int](), field.runtime.engine.run
+
+    def watched(items: list[EncodeItem], **others: Any) -> list[ItemResult]:
+        seen.update(id(item.selection) for item in items)
+        return run(items, **others)
+
+    monkeypatch.setattr(field.runtime.engine, "run", watched)
+    field.torch = {UNMASKED: field.torch[UNMASKED]}
+    field.cosines([texts(4, 3)])
+    field.contestants([texts(4, 3), texts(5)])[ENGINE]()
+    assert len(seen) == 1
+
+
+def test_the_list_that_the_engine_does_alone_shares_one_selection(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = set[int]()
+
+    def passes(_: Any, batches: list[list[EncodeItem]], __: Any) -> list[float]:
+        seen.update(id(item.selection) for one in batches for item in one)
+        return [1.0]
+
+    monkeypatch.setattr(served, "_passes", passes)
+    plan = served.Plan(runtime.bundle.path, "fp32", CPU, 8, (8, 16), 3, 3, 1, Path())
+    served._alone(plan, texts(4, 3, 5), Deadline(60))
+    assert len(seen) == 1
+
+
+def test_the_items_of_the_engines_own_bench_share_one_selection(runtime: Runtime) -> None:
+    assert runtime.tokenizer is not None
+    items = read(runtime.tokenizer, ["one text", "another text"])
+    assert items[0].selection is items[1].selection
+
+
+def test_what_the_cases_need_is_compiled_for_batches_first_and_for_one_text_last(field: Field) -> None:
+    seen = list[tuple[str, tuple[int, ...]]]()
+    for name in (COMPILED, FIXED):
+        call = field.torch[name]
+        monkey: Any = lambda ids, mask, name=name: seen.append((name, ids.shape))  # noqa: E731
+        call._run = monkey  # type: ignore[union-attr]
+    field.warm([[texts(6)], [texts(4, 4)], [texts(5, 3), texts(2, 2, 2)]])
+    batches = [(COMPILED, (2, 4)), (COMPILED, (2, 5)), (COMPILED, (3, 2))]
+    assert seen == [*batches, (FIXED, (2, 4)), (COMPILED, (1, 6))]
+
+
+def test_who_is_refused_while_compiling_is_told_where_it_is_timed(field: Field) -> None:
+    field.torch = peers(ENCODER, CPU, "bf16", Allowance(1), "eager", expected=2)
+    field.warm([[texts(4, 4)]])
+    with pytest.raises(NotMeasured):
+        field.contestants([texts(4, 4)])[COMPILED]()
+
+
+def test_a_contestant_that_found_no_memory_beside_the_others_is_tried_alone(
+    field: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released, whole = list[bool](), field.torch[FUSED]
+
+    def crowded(ids: Ids, mask: Ids) -> Any:
+        if not released:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return whole(ids, mask)
+
+    def never(ids: Ids, mask: Ids) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    field.torch = {PLAIN: never, FUSED: crowded, UNMASKED: field.torch[UNMASKED]}
+    monkeypatch.setattr(field, "release", lambda: released.append(True))
+    cosines = field.cosines([texts(4, 3)])
+    assert isinstance(cosines[FUSED], float)
+    assert "out of memory" in str(cosines[PLAIN])
+    released.clear()
+    found = speed._timed(field, Case("mix", 4, (tuple(texts(4, 3)),)), Deadline(60, rounds=2), 1)
+    assert (found[FUSED].rounds, found[FUSED].error) == (2, "")
+    assert "out of memory" in found[PLAIN].error
+    assert len(released) == 2
+
+
+def test_the_longest_are_run_one_by_one(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three write a layer's maps, some of them at once: here 3 x 6 x 4 bytes x heads x texts x tokens squared."""
+    needed, seen = 3 * 6 * 4 * ENCODER.config.heads * 2 * 16, list[str]()
+    everyone = {name: functools.partial(seen.append, name) for name in (ENGINE, BARE)}
+    monkeypatch.setattr(field, "contestants", lambda _: everyone)
+    monkeypatch.setattr(field, "release", lambda: seen.append(""))
+    for memory, expected in ((needed, 0), (needed - 1, 2)):
+        monkeypatch.setattr(Device, "memory", memory)
+        speed._timed(field, Case("length", 4, (tuple(texts(4, 4)),)), Deadline(60, rounds=3), 1)
+        assert seen.count("") == expected
+    assert seen[-12:] == ["", *[ENGINE] * 5, "", *[BARE] * 5]
+
+
+def test_a_case_begins_with_the_memory_given_back(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = list[str]()
+    monkeypatch.setattr(field.runtime.engine, "shrink", lambda: done.append("engine"))
+    monkeypatch.setattr(field.bare, "shrink", lambda _: done.append("bare"))
+    monkeypatch.setattr(Device, "release", lambda _: done.append("PyTorch"))
+    case = Case("mix", 4, (tuple(texts(4, 3)),))
+    speed._measured(field, case, Deadline(60, rounds=1), Allowance(1), 1)
+    assert done == ["engine", "bare", "PyTorch"]
+
+
+def test_a_shrunk_session_gives_the_same_vectors(field: Field) -> None:
+    bound = field.bare.bind(*batch(CPU, *pad(texts(4, 3)), ENCODER.config.pooled_dim))
+    field.bare.run(bound)
+    expected = bound.pooled().copy()
+    field.release()
+    field.bare.run(bound)
+    np.testing.assert_array_equal(bound.pooled(), expected)
+
+
+class Slow:
+    """A bare session whose every run takes so long, by its own clock."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.now, self.launched = seconds, 0.0, 0
+
+    def launch(self, _: Any) -> None:
+        self.now, self.launched = self.now + self.seconds, self.launched + 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "left", "launched", "told"), [(0.01, 60, 20, 10.0), (0.01, 0, 3, 10.0), (0.1, 60, 2, None)]
+)
+def test_handing_over_is_measured_while_there_is_time(
+    seconds: float, left: float, launched: int, told: float | None
+) -> None:
+    slow: Any = Slow(seconds)
+    everyone: Any = SimpleNamespace(bare=slow, bound=lambda _: [None], device=CPU)
+    found = speed.launch_ms(everyone, pad(texts(4)), Deadline(left, lambda: slow.now))
+    assert slow.launched == launched
+    assert found == (None if told is None else pytest.approx(told))
+
+
+def test_without_memory_for_a_copy_the_peaks_stay_and_a_smaller_one_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, make = list[int](), torch.randint
+
+    def full(low: int, high: int, size: tuple[int, ...], **others: Any) -> torch.Tensor:
+        sizes.extend(size)
+        if len(sizes) == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return make(low, high, size, **others)
+
+    monkeypatch.setattr(devices, "SMALL_COPIES", (1 << 12, 1 << 10))
+    monkeypatch.setattr(torch, "randint", full)
+    assert set(CPU.ceilings(0.001, small=True)) == {"fp32", "fp16", "bf16", "copy"}
+    assert sizes == [1 << 12, 1 << 10]
+
+
+@pytest.mark.parametrize(("device", "named"), [("ab-12", "GPU-ab-12"), ("GPU-ab-12", "GPU-ab-12"), (1, "1")])
+def test_the_driver_is_asked_of_the_device_by_its_uuid(
+    monkeypatch: pytest.MonkeyPatch, device: object, named: str
+) -> None:
+    asked = list[list[str]]()
+
+    def run(command: list[str], **_: Any) -> Any:
+        asked.append(command)
+        return SimpleNamespace(stdout="as found\n")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert devices._smi(device) == "as found"
+    assert f"--id={named}" in asked[0]
+
+
+def test_a_shape_that_cannot_be_replayed_is_told_and_the_others_are_compared(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = list[Any]()
+
+    def session(path: Any, device: Device, options: Any = None) -> Bare:
+        opened.append(options)
+        if opened.count(tricks.GRAPH) == 1 and options:
+            raise RuntimeError("cannot be captured")
+        return Bare(path, device, options)
+
+    monkeypatch.setattr(tricks, "Bare", session)
+    lab = object.__new__(tricks.Lab)
+    lab.device, lab.tokens, lab.path = CPU, 256, runtime.bundle.file("embed.onnx")
+    lab.config = ENCODER.config
+    found = lab.graphs(Deadline(60, rounds=1))
+    assert found["times"]["1 x 16, CUDA graph"] == {"error": "RuntimeError: cannot be captured"}
+    assert found["times"]["1 x 16, as it is"]["rounds"] == 1
+    assert found["times"]["8 x 32, CUDA graph"]["rounds"] == 1
+    assert found["cosines"]["8 x 32, CUDA graph"] == pytest.approx(1)
+
+
+def test_the_first_strategy_of_memory_does_not_pay_for_what_all_load(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = list[Any]()
+
+    def session(path: Any, device: Device, options: Any = None) -> Bare:
+        opened.append(options)
+        return Bare(path, device, options)
+
+    monkeypatch.setattr(tricks, "Bare", session)
+    lab = object.__new__(tricks.Lab)
+    lab.device, lab.tokens, lab.path = CPU, 64, runtime.bundle.file("embed.onnx")
+    lab.config = ENCODER.config
+    lab.arenas(Deadline(0))
+    assert opened == [None, *({"arena_extend_strategy": name} for name in tricks.ARENAS)]
+
+
+def test_outputs_are_poisoned_before_another_stream_writes_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited, lab = list[bool](), object.__new__(tricks.Lab)
+    lab.device = CPU
+    monkeypatch.setattr(Device, "wait", lambda _: waited.append(True))
+    assert lab._poisoned((2, 3)).isnan().all()
+    assert waited == [True]
+
+
+def test_the_service_is_started_once_in_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given, clock = list[float](), 0.0
+    monkeypatch.setattr(Headlight, "serve", lambda _, seconds: given.append(seconds))
+    plan = served.Plan(tmp_path, "fp16", CPU, 8, (8,), 1, 1, 1, tmp_path)
+    setting: Any = SimpleNamespace(python="python", bundle=tmp_path, work=tmp_path)
+    served.Unchecked(plan, setting, Deadline(40, lambda: clock)).start()
+    assert given == [40]

@@ -61,9 +61,13 @@ class Device:
         if self.provider == "cuda":
             torch.cuda.synchronize(self.index)
 
-    def release(self) -> None:
-        """What PyTorch holds of the device's memory and does not use: ONNX Runtime asks for its own."""
-        gc.collect()
+    def release(self, *, cycles: bool = True) -> None:
+        """What PyTorch holds of the device's memory and does not use: ONNX Runtime asks for its own.
+
+        `cycles`: also what objects hold that refer to each other, as those of an exception do; to look for them takes a while.
+        """
+        if cycles:
+            gc.collect()
         if self.provider == "cuda":
             torch.cuda.empty_cache()
 

@@ -16,7 +16,7 @@ from bench.gpu.bare import Bare, Bound, batch
 from bench.gpu.budget import Allowance
 from bench.gpu.device import Device
 from bench.gpu.parity import cosine
-from bench.gpu.peers import FIXED, UNMASKED, Compiled, Forward, peers, reference
+from bench.gpu.peers import FIXED, UNMASKED, Compiled, Forward, NotMeasured, peers, reference
 from bench.gpu.sizes import encoder_of
 from bench.gpu.turns import told
 from bench.measuring import Contestants
@@ -100,13 +100,16 @@ class Field:
         memory, largest = self.device.memory, max(len(one) * max(map(len, one)) ** 2 for one in texts)
         return memory is not None and WRITERS * MAPS * 4 * self.exact.config.heads * largest > memory
 
-    def release(self) -> None:
-        """Give back what the arenas and PyTorch hold of the device's memory: each keeps the most that it ever needed."""
+    def release(self, *, cycles: bool = False) -> None:
+        """Give back what the arenas and PyTorch hold of the device's memory: each keeps the most that it ever needed.
+
+        `cycles`: see Device.release; of use where something has failed.
+        """
         self.runtime.engine.shrink()
         one = np.zeros((1, 1), dtype=np.int64)
         [bound] = self.bound([(one, np.ones_like(one))])
         self.bare.shrink(bound)
-        self.device.release()
+        self.device.release(cycles=cycles)
 
     def cosines(self, texts: Texts) -> dict[str, float | str]:
         """The least cosine of each contestant's vectors with PyTorch's in float32, or what it failed with, alone on the device.
@@ -136,10 +139,15 @@ class Field:
             if apart:
                 self.release()
             found[name] = _least(vectors, expected)
-            if isinstance(found[name], str):  # the others may have left it no memory
-                self.release()
+            if failed(found[name]):
+                self.release(cycles=True)
                 found[name] = _least(vectors, expected)
         return found
+
+
+def failed(said: float | str) -> bool:
+    """Whether a contestant failed, by its words: the others may have left it no memory. Who was not to begin, did not."""
+    return isinstance(said, str) and said != "" and not said.startswith(NotMeasured.__name__)
 
 
 def _least(call: Callable[[], Any], expected: Floats) -> float | str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 
 from bench.gpu.budget import Allowance, Budget, Deadline
 from bench.gpu.device import Device
-from bench.gpu.field import Field, opened
+from bench.gpu.field import Field, failed, opened
 from bench.gpu.peers import Compiled
 from bench.gpu.sizes import BASE, LARGE, MINILM
 from bench.gpu.texts import read
@@ -152,8 +153,8 @@ def _timed(field: Field, case: Case, deadline: Deadline, fewest: int) -> dict[st
     if field.apart(case.batches):
         return one_by_one(everyone, deadline, field.release, fewest)
     found = take_turns(everyone, deadline, fewest)
-    failed = {name: everyone[name] for name, one in found.items() if one.error}
-    return found | one_by_one(failed, deadline, field.release, fewest)
+    again = {name: everyone[name] for name, one in found.items() if failed(one.error)}
+    return found | one_by_one(again, deadline, functools.partial(field.release, cycles=True), fewest)
 
 
 def least_bytes(field: Field, tokens: int, batches: int) -> float:

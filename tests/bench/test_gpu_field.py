@@ -111,7 +111,7 @@ def test_a_contestant_that_found_no_memory_beside_the_others_is_tried_alone(
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     field.torch = {PLAIN: never, FUSED: crowded, UNMASKED: field.torch[UNMASKED]}
-    monkeypatch.setattr(field, "release", lambda: released.append(True))
+    monkeypatch.setattr(field, "release", lambda *, cycles: released.append(cycles))
     cosines = field.cosines([texts(4, 3)])
     assert isinstance(cosines[FUSED], float)
     assert "out of memory" in str(cosines[PLAIN])
@@ -119,7 +119,15 @@ def test_a_contestant_that_found_no_memory_beside_the_others_is_tried_alone(
     found = speed._timed(field, Case("mix", 4, (tuple(texts(4, 3)),)), Deadline(60, rounds=2), 1)
     assert (found[FUSED].rounds, found[FUSED].error) == (2, "")
     assert "out of memory" in found[PLAIN].error
-    assert len(released) == 2
+    assert released == [True, True]
+
+
+def test_who_was_not_compiled_is_not_tried_again(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(field, "release", pytest.fail)
+    field.torch = peers(ENCODER, CPU, "bf16", Allowance(1), "eager", expected=2)
+    assert str(field.cosines([texts(4, 3)])[COMPILED]).startswith("NotMeasured")
+    found = speed._timed(field, Case("mix", 4, (tuple(texts(4, 3)),)), Deadline(60, rounds=1), 1)
+    assert found[COMPILED].error.startswith("NotMeasured")
 
 
 def test_the_longest_are_run_one_by_one(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,10 +147,10 @@ def test_a_case_begins_with_the_memory_given_back(field: Field, monkeypatch: pyt
     done = list[str]()
     monkeypatch.setattr(field.runtime.engine, "shrink", lambda: done.append("engine"))
     monkeypatch.setattr(field.bare, "shrink", lambda _: done.append("bare"))
-    monkeypatch.setattr(Device, "release", lambda _: done.append("PyTorch"))
+    monkeypatch.setattr(Device, "release", lambda _, cycles: done.append(f"PyTorch, {cycles}"))
     case = Case("mix", 4, (tuple(texts(4, 3)),))
     speed._measured(field, case, Deadline(60, rounds=1), Allowance(1), 1)
-    assert done == ["engine", "bare", "PyTorch"]
+    assert done == ["engine", "bare", "PyTorch, False"]
 
 
 def test_a_shrunk_session_gives_the_same_vectors(field: Field) -> None:

@@ -168,10 +168,12 @@ def test_all_that_the_criteria_ask_for_is_measured_in_eight_minutes(
         assert {name: one["rounds"] >= speed.FEWEST_ROUNDS for name, one in row["times"].items()} == dict.fromkeys(
             row["times"], True
         )
+    assert not [what for what in found["cut"][speed.SECTION] if what.startswith(f"{BASE} in fp16")]
     measured = {
         (row["size"], row["precision"]) for row in found["speed"] if row.get("times", {}).get(ENGINE, {}).get("ms")
     }
     assert measured >= {(size, "fp16") for size in REAL_SIZES}
+    assert list(found).index(speed.SECTION) < list(found).index(served.SECTION)  # three criteria before one
     assert found["given"][served.SECTION] > 50
     assert clock.now < MOST_SECONDS
 

@@ -92,6 +92,13 @@ class Bare:
         for bound in batches:
             self.run(bound)
 
+    def shrink(self, bound: Bound) -> None:
+        """Run it, and give back the memory of the device that batches before needed: the arena keeps it otherwise."""
+        options = onnxruntime.RunOptions()
+        memory = "gpu" if self._device.provider == "cuda" else "cpu"
+        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", f"{memory}:{self._device.index}")
+        self._session.run_with_iobinding(bound.binding, options)
+
     def launch(self, bound: Bound) -> None:
         """Run it, and wait for no more than ONNX Runtime must to have handed the work to the device."""
         self._session.run_with_iobinding(bound.binding, self._no_wait)

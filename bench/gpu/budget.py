@@ -22,6 +22,14 @@ class Deadline:
     def __init__(self, seconds: float, clock: Clock = time.monotonic, rounds: int = MOST_ROUNDS) -> None:
         self._clock, self._end, self.rounds = clock, clock() + seconds, rounds
 
+    def now(self) -> float:
+        """Seconds, by the same clock."""
+        return self._clock()
+
+    def extend(self, seconds: float) -> None:
+        """Give back what something else than the work took."""
+        self._end += seconds
+
     @property
     def left(self) -> float:
         """Seconds, at least 0."""
@@ -72,10 +80,21 @@ class Budget:
 
 
 class Allowance:
-    """Seconds that may be spent on something whose price is known only afterwards: compiling."""
+    """Seconds that may be spent on something whose price is known only afterwards: compiling.
 
-    def __init__(self, seconds: float, clock: Clock = time.monotonic) -> None:
-        self.left, self._clock = seconds, clock
+    Attributes:
+        used: by now.
+    """
+
+    def __init__(self, seconds: float, clock: Clock = time.monotonic, within: Deadline | None = None) -> None:
+        """`within`: of the time of a section, of which no more can be spent than is left."""
+        self.used, self._seconds, self._clock, self._within = 0.0, seconds, clock, within
+
+    @property
+    def left(self) -> float:
+        """Seconds; below 0 where something cost more than was thought."""
+        left = self._seconds - self.used
+        return left if self._within is None else min(left, self._within.left)
 
     @contextmanager
     def spent(self, taken: list[float]) -> Iterator[None]:
@@ -85,4 +104,4 @@ class Allowance:
             yield
         finally:
             taken.append(self._clock() - begin)
-            self.left -= taken[-1]
+            self.used += taken[-1]

@@ -19,7 +19,8 @@ PACKAGES = ("onnxruntime-gpu", "onnxruntime", "torch", "triton", "onnx", "numpy"
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 # The first is large enough for any device, the others are a batch of 32,768 tokens in BERT-base's feed-forward.
 PRODUCTS = ((8192, 8192, 8192), (32768, 768, 3072), (32768, 3072, 768))
-COPIED = 4 << 30  # bytes
+COPIES = (4 << 30, 1 << 30, 256 << 20)  # bytes: the first that there is memory for, far beyond any cache
+SMALL_COPIES = (1 << 20,)
 REPEATS = 5  # products or copies before the device is waited for
 QUERY = "name,driver_version,memory.total,clocks.sm,clocks.max.sm,clocks.mem,power.draw,temperature.gpu"
 
@@ -60,11 +61,20 @@ class Device:
         if self.provider == "cuda":
             torch.cuda.synchronize(self.index)
 
-    def release(self) -> None:
-        """What PyTorch holds of the device's memory and does not use: ONNX Runtime asks for its own."""
-        gc.collect()
+    def release(self, *, cycles: bool = True) -> None:
+        """What PyTorch holds of the device's memory and does not use: ONNX Runtime asks for its own.
+
+        `cycles`: also what objects hold that refer to each other, as those of an exception do; to look for them takes a while.
+        """
+        if cycles:
+            gc.collect()
         if self.provider == "cuda":
             torch.cuda.empty_cache()
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes of the device; None for a CPU."""
+        return torch.cuda.get_device_properties(self.index).total_memory if self.provider == "cuda" else None
 
     def used(self) -> int | None:
         """Bytes of the device's memory that anybody uses; None for a CPU."""
@@ -80,7 +90,7 @@ class Device:
         if self.provider == "cuda":
             properties = torch.cuda.get_device_properties(self.index)
             about |= {"name": properties.name, "memory": properties.total_memory, "cuda": torch.version.cuda}
-            about["smi"] = _smi(self.index)
+            about["smi"] = _smi(getattr(properties, "uuid", self.index))
         return about
 
     def ceilings(self, seconds: float, small: bool) -> dict[str, float]:
@@ -97,10 +107,19 @@ class Device:
                 out = torch.empty((m, n), dtype=dtype, device=self.torch)
                 took = self._best(lambda a=a, b=b, out=out: torch.mm(a, b, out=out), seconds)
                 found[precision] = max(found.get(precision, 0.0), 2 * m * k * n / took / 1e12)
-        source = torch.randint(1, 255, ((1 << 20) if small else COPIED,), dtype=torch.uint8, device=self.torch)
-        target = torch.empty_like(source)
-        found["copy"] = 2 * source.nbytes / self._best(lambda: target.copy_(source), seconds) / 1e9
+        for size in SMALL_COPIES if small else COPIES:
+            try:
+                found["copy"] = self._copy(size, seconds)
+                break
+            except torch.OutOfMemoryError:  # others have it: the peaks stay, and a smaller one may fit
+                self.release()
         return found
+
+    def _copy(self, size: int, seconds: float) -> float:
+        """GB/s."""
+        source = torch.randint(1, 255, (size,), dtype=torch.uint8, device=self.torch)
+        target = torch.empty_like(source)
+        return 2 * source.nbytes / self._best(lambda: target.copy_(source), seconds) / 1e9
 
     def _best(self, work: Any, seconds: float) -> float:
         """Seconds of the work once."""
@@ -120,9 +139,13 @@ def _version(package: str) -> str:
         return ""
 
 
-def _smi(index: int) -> str:
-    """What the driver's own tool says of clocks and power; nothing is set."""
-    command = ["nvidia-smi", f"--id={index}", f"--query-gpu={QUERY}", "--format=csv,noheader"]
+def _smi(device: object) -> str:
+    """What the driver's own tool says of clocks and power; nothing is set.
+
+    `device`: its UUID, since the tool counts all of the machine's and CUDA those that it was shown; else the index.
+    """
+    named = device if isinstance(device, int) else f"GPU-{str(device).removeprefix('GPU-')}"
+    command = ["nvidia-smi", f"--id={named}", f"--query-gpu={QUERY}", "--format=csv,noheader"]
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError) as error:

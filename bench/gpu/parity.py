@@ -126,13 +126,13 @@ def cosines(
 
     And of how many texts: one at least, the others while there is time.
     """
-    found: list[float] = []
+    found, alone = list[float](), Selection()  # one object for all items, as the service has it
     batches = plan([len(ids) for ids in texts], squared=False, tokens=BATCH_TOKENS)
     # Drawn: in the plan's order, the longest first, what time is left for would be of one length.
     for rows in random.sample(batches, len(batches)):
         if found and deadline.over:
             break
-        results = runtime.engine.run([EncodeItem(texts[row], Selection()) for row in rows])
+        results = runtime.engine.run([EncodeItem(texts[row], alone) for row in rows])
         for row, result in zip(rows, results, strict=True):
             if found and deadline.over:
                 break

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from bench.gpu.budget import Allowance
 from bench.gpu.device import DTYPES, Device
+from bench.gpu.turns import told
+from headlight.runtime.faults import fault
 from headlight.runtime.values import Floats, Ids
 from model.encoder import Encoder
 
@@ -57,7 +59,9 @@ class Compiled:
     """torch.compile with free batch and length, or for each shape alone, and what it took to compile.
 
     One text alone is compiled for itself (PyTorch takes an extent of 1 for a constant), so it costs as much again. A shape may be
-    compiled for anew, too, where PyTorch finds that what it has does not hold: so the first run of each is taken for compiling.
+    compiled for anew, too, where PyTorch finds that what it has does not hold: so the first run of each is taken for compiling, and
+    is not begun with less left of the allowance than it is thought to take: as much as the first of all for a new kind of batch, else
+    as much as any later shape of its kind took. What cannot be compiled is not tried again.
 
     Attributes:
         seconds: of the first runs of all shapes, by kind of batch.
@@ -77,6 +81,8 @@ class Compiled:
         self._run = forward(torch.compile(encoder, dynamic=free, backend=backend), device, fused=True)
         self._allowance, self._expected, self._free = allowance, expected, free
         self._seen: set[tuple[int, ...]] = set()
+        self._refused: dict[str, str] = {}  # by kind
+        self._later: dict[str, float] = {}  # by kind: the most that a shape behind the first took
         self.seconds: dict[str, float] = {}
 
     def __call__(self, ids: Ids, mask: Ids) -> Floats:
@@ -84,16 +90,25 @@ class Compiled:
             return self._run(ids, mask)
         kind = "one text" if len(ids) == 1 else "batches" if self._free else f"{len(ids)} x {ids.shape[1]}, no mask"
         known, taken = self.seconds.get(kind), list[float]()
-        if known is None and self._allowance.left < self._expected:
-            raise NotMeasured(f"{self._allowance.left:.0f} s are left to compile in, {self._expected:.0f} are expected")
+        if kind in self._refused:
+            raise NotMeasured(self._refused[kind])
+        expected = self._expected if known is None else self._later.get(kind, 0.0)
+        if self._allowance.left < expected or self._allowance.left <= 0 < self._expected:
+            raise NotMeasured(f"{self._allowance.left:.0f} s are left to compile in, {expected:.0f} are expected")
         try:
             with self._allowance.spent(taken):
                 found = self._run(ids, mask)
             self._seen.add(ids.shape)
+        except Exception as error:
+            if known is None and fault(error) != "full":  # a smaller batch may fit
+                self._refused[kind] = told(error)
+            raise
         finally:
             self.seconds[kind] = (known or 0.0) + taken[-1]
             if known is None:
                 self._expected = taken[-1]
+            else:
+                self._later[kind] = max(self._later.get(kind, 0.0), taken[-1])
         return found
 
 

@@ -30,6 +30,7 @@ SECTION = "served"
 GROUP = 256  # texts of a batch and of a message on a stream
 SERVED, QUEUED, BATCHES = "Headlight", "the engine under the service's queue", "batches"
 ALONE = "the engine alone, the whole list"
+VECTORS = Selection()  # one object for all items, as the service has it
 FEWEST_ROUNDS, MOST_ROUNDS = 1, 5
 
 
@@ -66,12 +67,24 @@ class Plan:
 
     @property
     def workloads(self) -> tuple[Workload, ...]:
-        """Singles by 64 callers, batches by 8, and a stream of batches."""
+        """Batches by 8 callers, which a criterion is about; singles by 64, and a stream of batches."""
         return (
-            Workload(SINGLES, 64, 1, 0.25, ""),
             Workload(BATCHES, 8, self.group, 1, ""),
+            Workload(SINGLES, 64, 1, 0.25, ""),
             Workload(BULK, 1, self.group, 1, ""),
         )
+
+
+class Unchecked(Headlight):
+    """Started once: what --check says, serving says too, and each start loads and proves the bundle."""
+
+    def __init__(self, plan_: Plan, setting: Serving, deadline: Deadline) -> None:
+        """`deadline`: it must serve by then."""
+        super().__init__(SERVED, plan_.precision, setting, plan_.flags)
+        self._deadline = deadline
+
+    def start(self) -> None:
+        self.serve(self._deadline.left)
 
 
 def served(plan_: Plan, budget: Budget, deadline: Deadline) -> dict[str, Any]:
@@ -92,7 +105,7 @@ def served(plan_: Plan, budget: Budget, deadline: Deadline) -> dict[str, Any]:
         python, plan_.bundle, plan_.bundle.absolute(), file, tokens, operations, plan_.work.absolute(), load
     )
     everyone: list[Contestant] = [
-        Headlight(SERVED, plan_.precision, setting, plan_.flags),
+        Unchecked(plan_, setting, deadline),
         InProcess(QUEUED, plan_.precision, setting, plan_.flags),
     ]
     found: dict[str, Any] = {
@@ -152,7 +165,7 @@ def _alone(plan_: Plan, texts_: Sequence[Ids], deadline: Deadline) -> dict[str, 
     rates: dict[int, list[float]] = {}
     for at, size in enumerate(plan_.alone):
         rows = plan([len(ids) for ids in read], squared=False, tokens=size)
-        batches = [[EncodeItem(read[row], Selection()) for row in one] for one in rows]
+        batches = [[EncodeItem(read[row], VECTORS) for row in one] for one in rows]
         seconds = _passes(runtime, batches, deadline.part(1 / (len(plan_.alone) - at)))
         rates[size] = [len(read) / each for each in seconds]
     best = max(rates, key=lambda size: statistics.median(rates[size]))

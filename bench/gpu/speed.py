@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import statistics
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,11 @@ import numpy as np
 
 from bench.gpu.budget import Allowance, Budget, Deadline
 from bench.gpu.device import Device
-from bench.gpu.field import Field, opened
+from bench.gpu.field import Field, failed, opened
 from bench.gpu.peers import Compiled
 from bench.gpu.sizes import BASE, LARGE, MINILM
 from bench.gpu.texts import read
-from bench.gpu.turns import take_turns, told
+from bench.gpu.turns import Timing, one_by_one, take_turns, told
 from bench.measuring import flops
 from export.reference import random_ids
 from headlight.runtime.engine import pad
@@ -25,13 +25,17 @@ from headlight.runtime.plan import plan
 from headlight.runtime.values import Ids
 
 SECTION = "speed"
-# The pairs that the criteria are about, first: what there is no time for is cut from the end.
-ORDER = (BASE, MINILM, LARGE)
-PRECISIONS = {"fp16": 3.0, "bf16": 1.5, "fp32": 1.0}  # and what part of the time each gets
+# The pair that the criteria are about, first: what there is no time for is cut from the end.
+ORDER = {BASE: 2.0, MINILM: 1.0, LARGE: 2.0}  # and what part of the time each gets
+# What part of the time each gets. bf16 is for smaller files: its products are float32's.
+PRECISIONS = {"fp16": 3.0, "fp32": 1.0, "bf16": 0.5}
+CHIEF_WEIGHT = 4.0  # beside 1 of another case
 DOCSTRINGS, LOG_NORMAL = "docstrings", "log-normal"
-BATCHES_A_MIX = 4  # of the largest size
-LAUNCHES = 20  # of which the median is taken
+BATCHES_A_MIX = 4  # of the largest size; one in fp32, in bf16 and of BERT-large, where everybody is slow
+LAUNCHES, FEWEST_LAUNCHES = 20, 3  # of which the median is taken
+LONGEST_LAUNCH = 0.05  # seconds: of a longer run nobody asks what it took to begin it
 PROMISING = 0.3  # seconds that a case must have to be begun
+FEWEST_ROUNDS, FEWEST = 3, 1  # counted, of what the criteria are about, and of any other case that is begun
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,50 +68,68 @@ class Case:
     kind: str  # "length", "one text", or the name of a mix
     length: int  # of every text; of a mix, the tokens that a batch may have
     batches: tuple[tuple[Ids, ...], ...]
+    chief: bool = False  # of the kind that the criteria are about
+
+    @property
+    def weight(self) -> float:
+        return CHIEF_WEIGHT if self.chief else 1.0
 
 
 def speed(setting: Setting, budget: Budget, deadline: Deadline) -> Iterator[dict[str, Any]]:
     """A row for each case of each encoder in each precision, or for each that could not take part."""
-    names = sorted(setting.sizes, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+    names = sorted(setting.sizes, key=lambda name: list(ORDER).index(name) if name in ORDER else len(ORDER))
     pairs = [(name, precision) for precision in PRECISIONS for name in names]
+    weights = [PRECISIONS[precision] * ORDER.get(name, 1.0) for name, precision in pairs]
     for at, (name, precision) in enumerate(pairs):
-        share = PRECISIONS[precision] / sum(PRECISIONS[other] for _, other in pairs[at:])
+        share = weights[at] / sum(weights[at:])
         about = {"size": name, "precision": precision}
-        if deadline.left < PROMISING:
+        if at and deadline.left < PROMISING:
             budget.skip(SECTION, f"{name} in {precision}")
             continue
         # Of the encoder before nothing is held by now: two at their longest batches would not fit beside each other.
         setting.device.release()
-        for row in _rows(name, precision, setting, budget, deadline.part(share)):
+        for row in _pair(name, precision, setting, budget, (deadline, share, at == 0)):
             yield about | row
 
 
-def _rows(name: str, precision: str, setting: Setting, budget: Budget, deadline: Deadline) -> Iterator[dict[str, Any]]:
-    """Of one encoder in one precision."""
+def _pair(
+    name: str, precision: str, setting: Setting, budget: Budget, time: tuple[Deadline, float, bool]
+) -> Iterator[dict[str, Any]]:
+    """Of one encoder in one precision: opened and compiled, and then given its share of what is left."""
+    deadline, share, first = time
     try:
         chief = setting.lengths[0]
         field = opened(setting.bundles / name, precision, setting.device, setting.allowance, setting.backend, chief)
-        everything = list(cases(field, setting))
+        everything = cases(field, setting)
+        field.warm([case.batches for case in everything])
     except Exception as error:  # the others go on
         yield {"error": told(error)}
         return
+    mine = deadline.part(share)
     for at, case in enumerate(everything):
-        if deadline.left < PROMISING:
-            budget.skip(SECTION, f"{name} in {precision}, {case.kind} {case.length}")
+        what, must = f"{name} in {precision}, {case.kind} {case.length}", first and case.chief
+        if mine.left < PROMISING and not must:
+            budget.skip(SECTION, what)
             continue
+        part = mine.part(case.weight / sum(other.weight for other in everything[at:]))
+        compiled = setting.allowance.used
         try:
-            yield _measured(field, case, deadline.part(1 / (len(everything) - at)))
+            yield _measured(field, case, part, setting.allowance, FEWEST_ROUNDS if must else FEWEST)
         except Exception as error:  # one that the device has not the memory for, say
-            budget.skip(SECTION, f"{name} in {precision}, {case.kind} {case.length}: {told(error)}")
+            budget.skip(SECTION, f"{what}: {told(error)}")
+        mine.extend(setting.allowance.used - compiled)
     for call in field.torch.values():
         if isinstance(call, Compiled):
             yield {"kind": "compile", "seconds": call.seconds}
 
 
-def _measured(field: Field, case: Case, deadline: Deadline) -> dict[str, Any]:
-    """One row. Vectors are compared before anybody is timed; who is compiled, is compiled then."""
+def _measured(field: Field, case: Case, deadline: Deadline, allowance: Allowance, fewest: int) -> dict[str, Any]:
+    """One row. Vectors are compared before anybody is timed; who is compiled anew, is compiled then, and not in the case's time."""
+    field.release()
+    compiled = allowance.used
     cosines = field.cosines(case.batches)
-    found = take_turns(field.contestants(case.batches), deadline)
+    deadline.extend(allowance.used - compiled)
+    found = _timed(field, case, deadline, fewest)
     lengths = [len(ids) for one in case.batches for ids in one]
     padded = [pad(list(one)) for one in case.batches]
     return {
@@ -121,8 +143,18 @@ def _measured(field: Field, case: Case, deadline: Deadline) -> dict[str, Any]:
         "bytes": least_bytes(field, sum(lengths), len(case.batches)),
         "times": {name: one.to_json() for name, one in found.items()},
         "cosines": cosines,
-        "launch_ms": launch_ms(field, padded[0]),
+        "launch_ms": None if field.apart(case.batches) else launch_ms(field, padded[0], deadline),
     }
+
+
+def _timed(field: Field, case: Case, deadline: Deadline, fewest: int) -> dict[str, Timing]:
+    """In turns, or one by one where not all fit beside each other. Who failed beside the others is tried alone."""
+    everyone = field.contestants(case.batches)
+    if field.apart(case.batches):
+        return one_by_one(everyone, deadline, field.release, fewest)
+    found = take_turns(everyone, deadline, fewest)
+    again = {name: everyone[name] for name, one in found.items() if failed(one.error)}
+    return found | one_by_one(again, deadline, functools.partial(field.release, cycles=True), fewest)
 
 
 def least_bytes(field: Field, tokens: int, batches: int) -> float:
@@ -130,55 +162,73 @@ def least_bytes(field: Field, tokens: int, batches: int) -> float:
 
     Products of a layer take D, D, D and 4 D numbers and give 3 D, D, 4 D and D; attention between them stays on the chip at best.
     """
-    config, width = field.exact.config, 4 if field.precision == "fp32" else 2
-    weights = config.layers * 12 * config.dim**2
-    return float(width * (weights * batches + config.layers * 16 * config.dim * tokens))
+    config, wide = field.exact.config, 2 if field.precision == "fp16" else 4
+    weights = (4 if field.precision == "fp32" else 2) * config.layers * 12 * config.dim**2
+    return float(weights * batches + wide * config.layers * 16 * config.dim * tokens)
 
 
-def launch_ms(field: Field, padded: tuple[Ids, Ids]) -> float:
-    """Median time in which ONNX Runtime has handed a batch to the device; on a CPU, in which it has computed it."""
-    [bound], taken = field.bound([padded]), []
-    for _ in range(LAUNCHES):
-        begin = time.perf_counter()
+def launch_ms(field: Field, padded: tuple[Ids, Ids], deadline: Deadline) -> float | None:
+    """Median time in which ONNX Runtime has handed a batch to the device; on a CPU, in which it has computed it.
+
+    None of a batch that takes long: then it matters little.
+    """
+    [bound], taken = field.bound([padded]), list[float]()
+    while len(taken) < (FEWEST_LAUNCHES if deadline.over else LAUNCHES):
+        begin = deadline.now()
         field.bare.launch(bound)
-        taken.append(1000 * (time.perf_counter() - begin))
+        taken.append(1000 * (deadline.now() - begin))
         field.device.wait()
+        if len(taken) > 1 and deadline.now() - begin > LONGEST_LAUNCH:  # the first may have asked for memory
+            return None
     return statistics.median(taken)
 
 
-def cases(field: Field, setting: Setting) -> Iterator[Case]:
-    """Mixes, then batches of one length, then one text alone."""
+def cases(field: Field, setting: Setting) -> list[Case]:
+    """Those of the kind that the criteria are about, in bf16 no others; then other mixes, batches of one length, one text alone."""
+    found = sorted(_cases(field, setting), key=lambda case: not case.chief)
+    return [case for case in found if case.chief or field.precision != "bf16"]
+
+
+def _cases(field: Field, setting: Setting) -> Iterator[Case]:
     config = field.exact.config
+    batches, sizes = (BATCHES_A_MIX, (setting.tokens, setting.tokens // 4)) if _fast(field) else (1, (setting.tokens,))
+    lengths = log_normal(setting.tokens, config.max_length, batches)
     mixes = {
-        DOCSTRINGS: _texts(setting, field),
-        LOG_NORMAL: [
-            random_ids(config, n, seed) for seed, n in enumerate(log_normal(setting.tokens, config.max_length))
-        ],
+        DOCSTRINGS: _texts(setting, field, batches),
+        LOG_NORMAL: [random_ids(config, n, seed) for seed, n in enumerate(lengths)],
     }
     for kind, texts in mixes.items():
-        for tokens in (setting.tokens, setting.tokens // 4):
+        for tokens in sizes:
             rows = plan([len(ids) for ids in texts], squared=False, tokens=tokens)
-            yield Case(kind, tokens, tuple(tuple(texts[row] for row in one) for one in rows))
+            # One text would be compiled for by itself: a case of its own, below.
+            rows = [one for one in rows if len(one) > 1] or rows
+            yield Case(kind, tokens, tuple(tuple(texts[row] for row in one) for one in rows), kind == DOCSTRINGS)
     lengths = [length for length in setting.lengths if length <= config.max_length]
     for length in lengths:
         count = max(1, setting.tokens // length)
-        yield Case("length", length, (tuple(random_ids(config, length, seed) for seed in range(count)),))
+        batch = tuple(random_ids(config, length, seed) for seed in range(count))
+        yield Case("length", length, (batch,), length == setting.lengths[0])
     for length in lengths:
         yield Case("one text", length, ((random_ids(config, length, 0),),))
 
 
-def _texts(setting: Setting, field: Field) -> list[Ids]:
+def _fast(field: Field) -> bool:
+    """Enough for mixes of several batches, in several sizes."""
+    return field.precision == "fp16" and field.name != LARGE
+
+
+def _texts(setting: Setting, field: Field, batches: int) -> list[Ids]:
     """Docstrings, again and again until there are enough tokens."""
     known = read(field.runtime.bundle.file("tokenizer.json"), field.exact.config.max_length, setting.texts)
-    wanted, found, tokens = BATCHES_A_MIX * setting.tokens, list[Ids](), 0
+    wanted, found, tokens = batches * setting.tokens, list[Ids](), 0
     while tokens < wanted:
         found.append(known[len(found) % len(known)])
         tokens += len(found[-1])
     return found
 
 
-def log_normal(tokens: int, longest: int) -> list[int]:
+def log_normal(tokens: int, longest: int, batches: int = BATCHES_A_MIX) -> list[int]:
     """Lengths of a skewed mix, median 100, some of them the longest that a batch can hold: enough for the batches of a mix."""
-    drawn = np.random.default_rng(0).lognormal(np.log(100), 1.2, size=BATCHES_A_MIX * tokens)
+    drawn = np.random.default_rng(0).lognormal(np.log(100), 1.2, size=batches * tokens)
     lengths = np.clip(drawn, 4, min(longest, tokens)).astype(int)
-    return [int(n) for n in lengths[: int(np.searchsorted(np.cumsum(lengths), BATCHES_A_MIX * tokens)) + 1]]
+    return [int(n) for n in lengths[: int(np.searchsorted(np.cumsum(lengths), batches * tokens)) + 1]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 import statistics
-import time
+from collections.abc import Callable
 from typing import Any
 
 from bench.gpu.budget import Deadline
@@ -40,31 +40,44 @@ def told(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split()):.{LONGEST_ERROR}}"
 
 
-def take_turns(contestants: Contestants, deadline: Deadline) -> dict[str, Timing]:
+def take_turns(contestants: Contestants, deadline: Deadline, fewest: int = 0) -> dict[str, Timing]:
     """Median milliseconds of each, in an order drawn anew each round. Each must wait for the device itself.
 
     Args:
         contestants: by name.
         deadline: no round begins after it, but for the first; when half the time is gone the second counts.
+        fewest: rounds that are counted even so, if the deadline allows so many at all.
     """
-    half = deadline.left / 2
+    half, fewest, done = deadline.left / 2, min(fewest, deadline.rounds), 0
     times: dict[str, list[float]] = {name: [] for name in contestants}
     failed: dict[str, str] = {}
     for round_ in range(deadline.rounds + WARM_UPS):
-        if round_ and deadline.over:
+        if round_ and deadline.over and done >= fewest:
             break
-        counted = round_ >= WARM_UPS or (round_ > 0 and deadline.left < half)
+        counted = round_ >= WARM_UPS or (round_ > 0 and deadline.left <= half)
+        done += counted
         running = [name for name in contestants if name not in failed]
         for name in random.sample(running, len(running)):
-            begin = time.perf_counter()
+            begin = deadline.now()
             try:
                 contestants[name]()
             except Exception as error:  # libraries raise many types; the report has their words
                 failed[name] = told(error)
                 continue
             if counted:
-                times[name].append(1000 * (time.perf_counter() - begin))
+                times[name].append(1000 * (deadline.now() - begin))
     return {name: Timing(None, error=failed[name]) if name in failed else timing(times[name]) for name in contestants}
+
+
+def one_by_one(
+    contestants: Contestants, deadline: Deadline, between: Callable[[], None], fewest: int = 0
+) -> dict[str, Timing]:
+    """Each with the device to itself: all its rounds, then those of the next. `between` is called before each."""
+    found: dict[str, Timing] = {}
+    for at, (name, call) in enumerate(contestants.items()):
+        between()
+        found |= take_turns({name: call}, deadline.part(1 / (len(contestants) - at)), fewest)
+    return found
 
 
 def timing(ms: list[float]) -> Timing:

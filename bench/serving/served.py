@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -47,11 +48,16 @@ class Headlight(Contestant):
         if checked.returncode != 0:
             raise Failed(" ".join(checked.stderr.split())[:300])
         self.checked = checked.stdout.strip()
+        self.serve(START_SECONDS)
+
+    def serve(self, seconds: float) -> None:
+        """Start it, without --check before. Raises Failed where it does not serve in that time."""
+        until = time.monotonic() + seconds
         ports = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
         self.process = Process([*self._command, *ports], self.log)
-        listening = wait_for(lambda: self._logged("listening"), self.process, START_SECONDS)
+        listening = wait_for(lambda: self._logged("listening"), self.process, seconds)
         self.target, self._http = (f"127.0.0.1:{listening[key]}" for key in ("grpc_port", "http_port"))
-        wait_for(lambda: self._logged("serving"), self.process, START_SECONDS)
+        wait_for(lambda: self._logged("serving"), self.process, until - time.monotonic())
 
     def _logged(self, event: str) -> dict[str, Any] | None:
         """The entry of its log with this event, once it is there."""

@@ -123,6 +123,7 @@ def test_without_time_no_batch_is_computed_behind_the_first(monkeypatch: pytest.
 
     def counted(items: list[EncodeItem]) -> list[ItemResult]:
         batches.append(len(items))
+        assert len({id(item.selection) for item in items}) == 1  # else the engine takes the slower way
         return run(items)
 
     monkeypatch.setattr(runtime.engine, "run", counted)

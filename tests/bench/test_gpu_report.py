@@ -180,4 +180,19 @@ def test_the_report_shows_a_picture_only_where_one_was_drawn(
     assert "](gpu.png)" in "\n".join(report.lines(run))
 
 
-# A child that does not heed SIGTERM and holds the standard output: who reads that to its end has seen the child's.
+def test_bf16_is_measured_by_the_peak_that_its_products_are_computed_at(run: dict[str, Any]) -> None:
+    rows = [row("length", 512, {ENGINE: 300.0}, precision=precision) for precision in ("bf16", "fp16")]
+    lines = "\n".join(report.speed_tables(run | {"speed": rows}))
+    bf16, fp16 = lines.split("### ")[1:]
+    assert "weights in bf16, products in fp32" in bf16
+    assert "engine: of the peak in fp32 " in bf16
+    assert "| 40.0% |" in bf16  # of 50 TFLOP/s
+    assert "products in" not in fp16
+    assert "| 2.5% |" in fp16
+
+
+def test_what_it_takes_to_hand_over_is_not_told_of_long_batches(run: dict[str, Any]) -> None:
+    rows = [row("length", 512, {ENGINE: 15.0}, launch_ms=value) for value in (None, 0.5)]
+    lines = report.speed_table(rows, run["ceilings"], "fp16")
+    assert lines[-2].endswith("|  |")
+    assert lines[-1].endswith("| 0.500 |")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 from bench.gpu.budget import Allowance, Budget, Deadline
 from bench.gpu.device import Device
 from bench.gpu.peers import Compiled, NotMeasured
-from bench.gpu.turns import Timing, take_turns
+from bench.gpu.turns import Timing, one_by_one, take_turns
 from bench.serving.processes import ROOT
 from headlight.runtime.engine import pad
 from tests.factory import sharpened, small_config
@@ -112,6 +113,77 @@ def test_the_first_run_of_each_shape_is_charged_to_compiling(monkeypatch: pytest
     assert (compiled.seconds, allowance.left) == ({"batches": 6}, 2)
     with pytest.raises(NotMeasured):
         compiled(*pad([np.array([3, 4, 5])]))
+
+
+def test_a_later_shape_of_a_kind_is_not_compiled_for_beyond_the_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, encoder = Clock(), sharpened(small_config(layers=1))
+
+    def run(*inputs: Any, **options: Any) -> Any:
+        clock.now += 3
+        return encoder(*inputs, **options)
+
+    monkeypatch.setattr(torch, "compile", lambda *_, **__: run)
+    allowance = Allowance(8, clock)
+    compiled = Compiled(encoder, Device("cpu"), allowance, "eager", expected=2)
+    for length in (3, 4):
+        compiled(*pad([np.arange(3, 3 + length)] * 2))
+    with pytest.raises(NotMeasured, match="2 s are left to compile in, 3 are expected"):
+        compiled(*pad([np.arange(3, 8)] * 2))
+    compiled(*pad([np.arange(3, 6)] * 2))  # known
+    assert allowance.left == 2
+
+
+def test_what_cannot_be_compiled_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+
+    def run(*_: Any, **__: Any) -> Any:
+        clock.now += 3
+        raise RuntimeError("no\nbackend")
+
+    monkeypatch.setattr(torch, "compile", lambda *_, **__: run)
+    allowance = Allowance(100, clock)
+    compiled = Compiled(sharpened(small_config(layers=1)), Device("cpu"), allowance, "eager", expected=2)
+    with pytest.raises(RuntimeError, match="no\nbackend"):
+        compiled(*pad([np.arange(3, 6)] * 2))
+    with pytest.raises(NotMeasured, match="RuntimeError: no backend"):
+        compiled(*pad([np.arange(3, 7)] * 2))
+    assert allowance.used == 3
+
+
+def test_no_more_is_spent_on_compiling_than_is_left_of_the_section() -> None:
+    clock = Clock()
+    section = Deadline(10, clock)
+    allowance = Allowance(8, clock, section)
+    assert allowance.left == 8
+    clock.now += 7
+    assert allowance.left == 3
+
+
+def test_a_deadline_is_put_off_by_what_something_else_took() -> None:
+    clock = Clock()
+    deadline = Deadline(10, clock)
+    clock.now += 12
+    assert deadline.over
+    deadline.extend(5)
+    assert deadline.left == 3
+
+
+def test_so_many_rounds_count_as_are_asked_for_though_the_time_is_up() -> None:
+    clock = Clock()
+
+    def slow() -> None:
+        clock.now += 6
+
+    assert take_turns({"one": slow}, Deadline(0, clock), fewest=3)["one"] == Timing(6000, 6000, 6000, 3)
+    assert take_turns({"one": slow}, Deadline(0, clock, rounds=1), fewest=3)["one"].rounds == 1
+
+
+def test_one_by_one_each_has_all_its_rounds_before_the_next() -> None:
+    seen = list[str]()
+    contestants: Any = {name: functools.partial(seen.append, name) for name in ("first", "second")}
+    found = one_by_one(contestants, Deadline(60, rounds=1), lambda: seen.append("emptied"))
+    assert seen == ["emptied", *["first"] * 3, "emptied", *["second"] * 3]
+    assert {name: one.rounds for name, one in found.items()} == {"first": 1, "second": 1}
 
 
 HANGING = """

@@ -1,0 +1,109 @@
+"""The other sections of `python -m bench.gpu`: ceilings, experiments, and how the service is started."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from bench.gpu import device as devices
+from bench.gpu import served, tricks
+from bench.gpu.bare import Bare
+from bench.gpu.budget import Deadline
+from bench.gpu.device import Device
+from bench.serving.served import Headlight
+from headlight.runtime import Runtime
+from tests.factory import small_config
+
+CPU, CONFIG = Device("cpu"), small_config(layers=1)
+
+
+def test_without_memory_for_a_copy_the_peaks_stay_and_a_smaller_one_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, make = list[int](), torch.randint
+
+    def full(low: int, high: int, size: tuple[int, ...], **others: Any) -> torch.Tensor:
+        sizes.extend(size)
+        if len(sizes) == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return make(low, high, size, **others)
+
+    monkeypatch.setattr(devices, "SMALL_COPIES", (1 << 12, 1 << 10))
+    monkeypatch.setattr(torch, "randint", full)
+    assert set(CPU.ceilings(0.001, small=True)) == {"fp32", "fp16", "bf16", "copy"}
+    assert sizes == [1 << 12, 1 << 10]
+
+
+@pytest.mark.parametrize(("device", "named"), [("ab-12", "GPU-ab-12"), ("GPU-ab-12", "GPU-ab-12"), (1, "1")])
+def test_the_driver_is_asked_of_the_device_by_its_uuid(
+    monkeypatch: pytest.MonkeyPatch, device: object, named: str
+) -> None:
+    asked = list[list[str]]()
+
+    def run(command: list[str], **_: Any) -> Any:
+        asked.append(command)
+        return SimpleNamespace(stdout="as found\n")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert devices._smi(device) == "as found"
+    assert f"--id={named}" in asked[0]
+
+
+def test_a_shape_that_cannot_be_replayed_is_told_and_the_others_are_compared(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = list[Any]()
+
+    def session(path: Any, device: Device, options: Any = None) -> Bare:
+        opened.append(options)
+        if opened.count(tricks.GRAPH) == 1 and options:
+            raise RuntimeError("cannot be captured")
+        return Bare(path, device, options)
+
+    monkeypatch.setattr(tricks, "Bare", session)
+    lab = object.__new__(tricks.Lab)
+    lab.device, lab.tokens, lab.path = CPU, 256, runtime.bundle.file("embed.onnx")
+    lab.config = CONFIG
+    found = lab.graphs(Deadline(60, rounds=1))
+    assert found["times"]["1 x 16, CUDA graph"] == {"error": "RuntimeError: cannot be captured"}
+    assert found["times"]["1 x 16, as it is"]["rounds"] == 1
+    assert found["times"]["8 x 32, CUDA graph"]["rounds"] == 1
+    assert found["cosines"]["8 x 32, CUDA graph"] == pytest.approx(1)
+
+
+def test_the_first_strategy_of_memory_does_not_pay_for_what_all_load(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = list[Any]()
+
+    def session(path: Any, device: Device, options: Any = None) -> Bare:
+        opened.append(options)
+        return Bare(path, device, options)
+
+    monkeypatch.setattr(tricks, "Bare", session)
+    lab = object.__new__(tricks.Lab)
+    lab.device, lab.tokens, lab.path = CPU, 64, runtime.bundle.file("embed.onnx")
+    lab.config = CONFIG
+    lab.arenas(Deadline(0))
+    assert opened == [None, *({"arena_extend_strategy": name} for name in tricks.ARENAS)]
+
+
+def test_outputs_are_poisoned_before_another_stream_writes_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited, lab = list[bool](), object.__new__(tricks.Lab)
+    lab.device = CPU
+    monkeypatch.setattr(Device, "wait", lambda _: waited.append(True))
+    assert lab._poisoned((2, 3)).isnan().all()
+    assert waited == [True]
+
+
+def test_the_service_is_started_once_in_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given, clock = list[float](), 0.0
+    monkeypatch.setattr(Headlight, "serve", lambda _, seconds: given.append(seconds))
+    plan = served.Plan(tmp_path, "fp16", CPU, 8, (8,), 1, 1, 1, tmp_path)
+    setting: Any = SimpleNamespace(python="python", bundle=tmp_path, work=tmp_path)
+    served.Unchecked(plan, setting, Deadline(40, lambda: clock)).start()
+    assert given == [40]
+    assert plan.workloads[0].name == served.BATCHES  # which a criterion is about

@@ -19,7 +19,7 @@ from headlight.embeddings import Embeddings
 from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, MixedWeights, Overloaded, Unavailable
 from headlight.results import ModelRef
 from headlight.rows import Rows
-from headlight.signals import undisturbed
+from headlight.signals import result_of, undisturbed
 from headlight.spec import PooledSpec
 from headlight.status import INPUT_INDEX
 from headlight.work import WHEN_MIXED
@@ -170,7 +170,7 @@ def fill(
         while pending:
             block, future = pending.popleft()
             try:
-                done = future.result(patience.left)
+                done = result_of(future, patience.left)
             except TimeoutError:
                 raise DeadlineExceeded("the client's timeout passed") from None
             except (Unavailable, Overloaded) as error:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import threading
+import time
 from collections.abc import Iterator
+from concurrent import futures
 from types import FrameType
+from typing import TypeVar
+
+T = TypeVar("T")
+NOTICED_SECONDS = 0.5
 
 
 class Terminated(KeyboardInterrupt):
@@ -42,3 +49,15 @@ def ended_by_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def result_of(future: futures.Future[T], seconds: float | None) -> T:
+    """What `future.result(seconds)` returns and raises, in pieces.
+
+    A signal that comes just as Python begins to wait for a lock is noticed when it has waited, which may be never.
+    """
+    end = math.inf if seconds is None else time.monotonic() + seconds
+    while not futures.wait([future], min(NOTICED_SECONDS, max(0.0, end - time.monotonic()))).done:
+        if time.monotonic() >= end:
+            raise TimeoutError
+    return future.result()

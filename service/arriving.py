@@ -50,9 +50,8 @@ class Arrivals:
         """End the calls whose time is over; wait for the next."""
         loop = asyncio.get_running_loop()
         now, self._timer = loop.time(), None
-        received: dict[str, int | None] = {}  # to ask for one means to look at all open files
         for arriving in self._waiting:
-            arriving.look(now, received)
+            arriving.look(now)
         due = min((arriving.due for arriving in self._waiting if not arriving.late), default=None)
         if due is not None:
             self._timer = loop.call_at(max(due, now + LEAST_PAUSE * self.stall_seconds), self._look)
@@ -91,20 +90,15 @@ class Arriving:
         if not self.late or self._task.uncancel():  # by the caller's leaving too
             return
         if kind is asyncio.CancelledError:
-            seconds = f"{self._arrivals.usual:g} s"
-            problem = (
-                f"the request did not arrive within {seconds}; send less at once, or ask for a longer --stall-seconds"
-            )
+            seconds = asyncio.get_running_loop().time() - self._begun
+            problem = f"the request did not arrive within {seconds:.3g} s; send less at once, or ask for a longer --stall-seconds"
             raise DeadlineExceeded(problem) from None
 
-    def look(self, now: float, received: dict[str, int | None]) -> None:
-        """Cancel the wait where its time is over and its connection brings too little. `received`: bytes, where asked for already."""
+    def look(self, now: float) -> None:
+        """Cancel the wait where its time is over and its connection brings too little."""
         if self.late or now < self.due:
             return
-        peer = self._context.peer()
-        if peer not in received:
-            received[peer] = bytes_received(peer)
-        before, self._received = self._received, received[peer]
+        before, self._received = self._received, bytes_received(self._context.peer())
         brings = self._received is not None and (before is None or self._received - before >= PACE_BYTES)
         if brings and now < self._begun + self._arrivals.longest:
             self.due = now + self._arrivals.stall_seconds

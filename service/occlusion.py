@@ -19,13 +19,14 @@ from headlight.runtime.values import Floats, Ids, Tokenized
 from headlight.wire import has_unknown, token_choice
 from headlight.wire_vectors import prompt_wish, set_prompt
 from service import quota
-from service.admission import FIRST_RETRY_SECONDS, Shed
+from service.admission import Shed
 from service.outputs import check_count
 from service.prepared import Prepared
 from service.served import ServedModel
 from service.tracing import stage
 
 WAVES = 8  # one part in so many of a request's tokens is queued at a time: others' items go in between
+LONGEST_PAUSE = 1.0  # seconds: nothing keeps a wave's place, and what it needs may be free for a moment alone
 FLOAT_BYTES = 4
 
 
@@ -109,7 +110,7 @@ async def _patiently(
         try:
             return await _vectors(model, wave, deadline, priority)
         except Shed as shed:
-            pause = shed.retry_after_seconds or FIRST_RETRY_SECONDS
+            pause = min(shed.retry_after_seconds or LONGEST_PAUSE, LONGEST_PAUSE)
         stage("queue")
         with model.stage("queue"):
             await asyncio.sleep(min(pause, max(0.0, deadline - time.monotonic())))

@@ -63,7 +63,8 @@ class Pace:
             return budget
         if not self._batches:
             return budget.within(1)
-        fixed = min(self._fixed, *(ran.seconds for ran in self._batches))
+        # No more than a batch takes; as what most take, or noise would be all that is left of their time.
+        fixed = min(self._fixed, statistics.median(ran.seconds for ran in self._batches))
         allowed = max(seconds, WORTH * fixed) - fixed
         takes = [max(ran.seconds - fixed, LEAST * ran.seconds) for ran in self._batches]
         bounds = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +18,6 @@ log = logging.getLogger("service.sending")
 PACE_BYTES = 16 << 20  # that a reader may take `stall_seconds` for, beside those that everyone has: 0.8 MB/s at 20 s
 LEAST_LINGER_SECONDS = 5.0
 LEAST_MORE = 0.05  # of `stall_seconds`: who gets less than that in addition will not make it
-FRESH_SECONDS = 0.1  # how much a reader has taken is asked of the system no more often
 MOST_NAMED = 16  # calls of one connection in one line of the log
 
 
@@ -77,23 +75,23 @@ class Patience:
 
 
 class Together:
-    """Answers that are under way on one connection at the same time: they reach their reader together, each late."""
+    """Answers that are under way on one connection at the same time: they reach their reader together, each late.
+
+    Attributes:
+        size: bytes of all of them, those that joined later included.
+    """
 
     def __init__(self, peer: str, size: int) -> None:
-        """Bytes that are taken count from here on. `size`: of all these answers."""
+        """Bytes that are taken count from here on."""
+        self.size = size
         self._peer = peer
-        self._size = size
-        self._begun = self._known = bytes_taken(peer)
-        self._asked = time.monotonic()
+        self._begun = bytes_taken(peer)
 
     @property
     def taken(self) -> int:
         """Bytes that this reader took since, but no more than the answers have: whoever asks for more gets no more time by it."""
-        if time.monotonic() - self._asked > FRESH_SECONDS:  # all of them ask, at about the same time
-            self._known, self._asked = bytes_taken(self._peer), time.monotonic()
-        if self._begun is None or self._known is None:
-            return 0
-        return min(self._size, self._known - self._begun)
+        known = bytes_taken(self._peer)
+        return 0 if self._begun is None or known is None else min(self.size, known - self._begun)
 
 
 class Sending:
@@ -145,16 +143,18 @@ class Sending:
         self.limit(max(seconds, LEAST_LINGER_SECONDS))
 
     def _look(self) -> None:
-        """See how much the reader takes from here on, where this is not all that it is being sent."""
+        """See how much the reader takes from here on, of all that it is being sent: whatever joins makes the rest later."""
         companions = self._companions()
-        if len(companions) == 1:
-            self._wait(self._size)
+        fresh = [each for each in companions if each._together is None]
+        if not fresh:
             return
+        size = sum(each._size for each in fresh)
+        for known in {each._together for each in companions if each._together is not None}:
+            known.size += size
         together = Together(self._context.peer(), sum(each._size for each in companions))
-        for each in companions:
-            if each._together is None:
-                each._together = together
-                each._wait(each._size)
+        for each in fresh:
+            each._together = together
+            each._wait(each._size)
 
     def _wait(self, size: int) -> None:
         """Wait for as long as so many bytes may take."""
@@ -164,6 +164,7 @@ class Sending:
         self._timer = asyncio.get_running_loop().call_at(due, self._late)
 
     def _late(self) -> None:
+        self._look()
         taken = 0 if self._together is None else self._together.taken
         more = self._begun + allowance(self._stall_seconds, taken) - asyncio.get_running_loop().time()
         if more > LEAST_MORE * self._stall_seconds:

@@ -23,7 +23,7 @@ FULL = re.compile(
 )
 # Of what CUDA reports, much stays: every later call of the process fails then.
 LOST = re.compile(
-    r"\b(CUDA|CUBLAS|CUDNN|CURAND|CUFFT) (failure|error)\b|\b(CUBLAS|CUDNN)_STATUS_|\bcudaError"
+    r"\b(CUDA|CUBLAS|CUDNN|CURAND|CUFFT) (failure|error)\b|\b(CUBLAS|CUDNN)_STATUS_|\bcudaError(?-i:[A-Z])"
     r"|illegal (memory access|address|instruction)|unspecified launch failure|device-side assert|misaligned address",
     re.IGNORECASE,
 )
@@ -139,7 +139,11 @@ class Faults:
         try:
             with self.probing():
                 self.probe()
-        except Exception as error:  # a memory that is full, too: an ill device gives none either
+        except (
+            DeviceFull
+        ):  # by what runs beside it, which is no illness; a device that gives none at all is found out elsewhere
+            log.warning("the probe had no memory", extra={"event": "probe_failed", "details": why})
+        except Exception as error:
             log.error("the probe failed", extra={"event": "probe_failed", "details": " ".join(str(error).split())})
             return False
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from concurrent import futures
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from headlight import Client
 from headlight.cli import parser
 from headlight.options import connect
+from headlight.signals import NOTICED_SECONDS, result_of
 
 
 def test_no_signal_disturbs_the_end_of_a_commands_client(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,3 +29,29 @@ def test_no_signal_disturbs_the_end_of_a_commands_client(target: str, monkeypatc
         raise KeyboardInterrupt
     assert found == [signal.SIG_IGN] * 2
     assert [*map(signal.getsignal, signals)] == before
+
+
+def test_a_long_wait_is_in_pieces_between_which_a_signal_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that comes just as Python begins to wait is seen only when it has waited."""
+    future, waited, wait = futures.Future[int](), list[float | None](), futures.wait
+
+    def waiting(some: Any, seconds: float | None) -> Any:
+        waited.append(seconds)
+        if len(waited) == 3:
+            future.set_result(7)
+        return wait(some, 0)
+
+    monkeypatch.setattr(futures, "wait", waiting)
+    assert result_of(future, None) == 7
+    assert waited == [NOTICED_SECONDS] * 3
+
+
+def test_the_result_of_a_wait_is_that_of_the_future() -> None:
+    done, failed = futures.Future[int](), futures.Future[int]()
+    done.set_result(1)
+    failed.set_exception(ValueError("no"))
+    assert result_of(done, 0) == result_of(done, None) == 1
+    with pytest.raises(ValueError, match="no"):
+        result_of(failed, 5)
+    with pytest.raises(TimeoutError):
+        result_of(futures.Future[int](), 0.01)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+import random
+import statistics
 from collections.abc import Callable
 
 from hypothesis import given
@@ -96,3 +98,10 @@ def test_with_such_a_cost_what_changed_for_good_is_learned() -> None:
         found.append(count)
     assert min(found[50:100]) >= 70
     assert all(15 <= count <= 24 for count in found[200:])
+
+
+def test_noise_does_not_eat_what_most_of_a_batch_costs() -> None:
+    """As on a machine with other work: a fifth more or less."""
+    noise = random.Random(5)
+    found = counts(lambda count: (0.1 + 0.0005 * count) * noise.lognormvariate(0, 0.2), 300)
+    assert statistics.median(found[100:]) >= 20

@@ -180,6 +180,24 @@ async def test_answers_that_come_together_may_each_take_as_long_as_all(
         assert handled(service, "Encode", "OK") == 10
 
 
+async def test_what_joins_later_makes_those_before_it_late(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two answers most is taken when twenty more share the link: their last bytes come after the time that was for two."""
+    monkeypatch.setattr(sending, "PACE_BYTES", 1 << 17)
+    message = request(text_of(160), outputs=LARGE).SerializeToString()
+    async with serve(stall_seconds=0.6) as service, closed_window(service.target) as client:
+        for _ in range(2):
+            client.ask("Encode", message)
+        await until(lambda: len(service.servicer._sending) == 2 or client.hung_up.is_set())
+        await take(client, 30_000, 5)
+        for _ in range(20):
+            client.ask("Encode", message)
+        await take(client, 2_000, 28)
+        await take(client, 10_000, 20)
+        await service.in_flight.idle.wait()
+        assert not client.hung_up.is_set()
+        assert handled(service, "Encode", "OK") == 22
+
+
 async def test_who_stops_taking_is_cut_though_more_is_under_way(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "PACE_BYTES", 1 << 17)
     message = request(text_of(160), outputs=LARGE).SerializeToString()

@@ -50,7 +50,9 @@ LOST = [
     ),
     Fail("CUDA failure 98765: of a number that begins as another does" + WHERE),
 ]
+THROWN = "std::conditional_t<THRW, void, Status> onnxruntime::CudaCall(ERRTYPE, ...) [with ERRTYPE = cudaError; bool THRW = true] "
 REFUSED = [  # before anything ran: the next batch may well run
+    RuntimeException(NODE + THROWN + "CUDA failure 9: invalid configuration argument" + WHERE),
     Fail(NODE + "CUDA error cudaErrorInvalidConfiguration:invalid configuration argument"),
     Fail(NODE + "CUDA failure 9: invalid configuration argument" + WHERE),
     Fail("CUBLAS failure 15: CUBLAS_STATUS_NOT_SUPPORTED" + WHERE),

@@ -160,7 +160,17 @@ def full(feeds: Outputs, found: Outputs) -> None:
         raise MemoryError
 
 
-@pytest.mark.parametrize("how", [wrong, none_finite, full])
+def test_a_probe_without_memory_says_nothing_against_the_gpu(on_gpu: Runtime) -> None:
+    """What runs beside it may have it all, and who found that out by a text would end replica after replica."""
+    run = on_gpu.engine.run
+    change(on_gpu.engine, full)
+    with pytest.raises(NotFinite):
+        run(texts(5, BAD))
+    with pytest.raises(DeviceFull):
+        run(texts(5))
+
+
+@pytest.mark.parametrize("how", [wrong, none_finite])
 def test_a_gpu_whose_probe_fails_is_lost(how: Change, on_gpu: Runtime) -> None:
     change(on_gpu.engine, how)
     with pytest.raises(DeviceLost, match=r"^a result is not finite; see error id [0-9a-f]{12} in the server's log$"):

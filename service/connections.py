@@ -41,7 +41,7 @@ def close_connection(peer: str) -> bool:
 
 
 def bytes_taken(peer: str) -> int | None:
-    """How much the machine at the other end has taken of what was ever sent on a connection; None where that is not known.
+    """How much the machine at the other end has taken of what was ever sent on a connection; None where that is not known, or not yet.
 
     Args:
         peer: as `close_connection` takes it.

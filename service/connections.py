@@ -32,9 +32,10 @@ def close_connection(peer: str) -> bool:
     Args:
         peer: as a call's context names it: ipv4:127.0.0.1:40000, ipv6:%5B::1%5D:40000.
     """
+    wanted = _address(peer)
     with contextlib.suppress(OSError):  # it has come to its end meanwhile
         for address, connection in _connections():
-            if address == _address(peer):
+            if address == wanted:
                 connection.shutdown(socket.SHUT_RDWR)  # the transport sees its end and frees everything itself
                 return True
     return False

@@ -21,7 +21,7 @@ from headlight.runtime.providers import ANY_GPU, open_session
 from headlight.runtime.rounding import AS_LONG, Rounding
 from headlight.runtime.selectors import Wanted
 from headlight.runtime.session import Outputs, Session
-from headlight.runtime.values import Ids, Role
+from headlight.runtime.values import Floats, Ids, Role
 from headlight.runtime.vectors import shape_pooled
 from headlight.runtime.workers import Workers
 
@@ -161,8 +161,7 @@ class Engine:
         if first.vectors_alone and all(item.selection is first for item in items):  # mostly
             alike = [first.vector if first.pooled else None] * len(items)
             return [ItemResult(vector) for vector in shape_pooled(outputs["pooled"], alike, self._normalize)]
-        vectors = [item.selection.vector if item.selection.pooled else None for item in items]
-        pooled = shape_pooled(outputs["pooled"], vectors, self._normalize)
+        pooled = self._shaped(items, outputs["pooled"])
         return [cut_out(outputs, row, item, pooled[row], wanted, unreduced) for row, item in enumerate(items)]
 
     def _finite_results(
@@ -177,9 +176,7 @@ class Engine:
         details = f"{len(good) - good.sum()} of {len(good)} rows, role {items[0].role}, {self._title}"
         if (lost := self._faults.judge(NOT_FINITE, details)) is not None:
             raise lost
-        vectors = [item.selection.vector if item.selection.pooled else None for item in items]
-        whole = np.where(good[:, None], outputs["pooled"], np.float32(0))
-        pooled = shape_pooled(whole, vectors, self._normalize)
+        pooled = self._shaped(items, np.where(good[:, None], outputs["pooled"], np.float32(0)))
         results = [
             cut_out(outputs, row, item, pooled[row], wanted, unreduced) if good[row] else None
             for row, item in enumerate(items)
@@ -188,6 +185,11 @@ class Engine:
         if len(kept) == len(results):
             return kept
         raise NotFinite(told(NOT_FINITE, details), results)
+
+    def _shaped(self, items: Sequence[EncodeItem], pooled: Floats) -> list[Floats | None]:
+        """Their vectors, as each wants its own."""
+        vectors = [item.selection.vector if item.selection.pooled else None for item in items]
+        return shape_pooled(pooled, vectors, self._normalize)
 
     def shrink(self) -> None:
         """Give back the memory that batches before needed. Not for every batch: the next would have to ask for it again."""

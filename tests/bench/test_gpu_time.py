@@ -98,7 +98,8 @@ def test_compiling_is_not_begun_without_an_allowance_for_it() -> None:
     assert refused.seconds == {}
 
 
-def test_the_first_run_of_each_shape_is_charged_to_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+def of_three_seconds(monkeypatch: pytest.MonkeyPatch) -> tuple[Compiled, Allowance]:
+    """One whose every call takes so long, with 8 s to compile in."""
     clock, encoder = Clock(), sharpened(small_config(layers=1))
 
     def run(*inputs: Any, **options: Any) -> Any:
@@ -107,7 +108,11 @@ def test_the_first_run_of_each_shape_is_charged_to_compiling(monkeypatch: pytest
 
     monkeypatch.setattr(torch, "compile", lambda *_, **__: run)
     allowance = Allowance(8, clock)
-    compiled = Compiled(encoder, Device("cpu"), allowance, "eager", expected=2)
+    return Compiled(encoder, Device("cpu"), allowance, "eager", expected=2), allowance
+
+
+def test_the_first_run_of_each_shape_is_charged_to_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled, allowance = of_three_seconds(monkeypatch)
     for length in (3, 3, 4):
         compiled(*pad([np.arange(3, 3 + length)] * 2))
     assert (compiled.seconds, allowance.left) == ({"batches": 6}, 2)
@@ -116,15 +121,7 @@ def test_the_first_run_of_each_shape_is_charged_to_compiling(monkeypatch: pytest
 
 
 def test_a_later_shape_of_a_kind_is_not_compiled_for_beyond_the_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, encoder = Clock(), sharpened(small_config(layers=1))
-
-    def run(*inputs: Any, **options: Any) -> Any:
-        clock.now += 3
-        return encoder(*inputs, **options)
-
-    monkeypatch.setattr(torch, "compile", lambda *_, **__: run)
-    allowance = Allowance(8, clock)
-    compiled = Compiled(encoder, Device("cpu"), allowance, "eager", expected=2)
+    compiled, allowance = of_three_seconds(monkeypatch)
     for length in (3, 4):
         compiled(*pad([np.arange(3, 3 + length)] * 2))
     with pytest.raises(NotMeasured, match="2 s are left to compile in, 3 are expected"):

@@ -23,9 +23,9 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def embed(target: str, path: Path, capsys: pytest.CaptureFixture[str]) -> Embed:
-    """Options -> exit code, errors."""
+    """Options, and another service than `servicer` -> exit code, errors."""
 
-    def embed(*options: str, form: str = "npz") -> tuple[int, str]:
+    def embed(*options: str, form: str = "npz", target: str = target) -> tuple[int, str]:
         arguments = ["embed", "--file", str(path), "--format", form, "--out", str(path.with_name("v")), *options]
         return main([*arguments, "--target", target]), capsys.readouterr().err
 

@@ -10,7 +10,19 @@ import numpy as np
 import pytest
 
 from headlight import Client
+from tests.headlight.fake_server import default_limits, serving
 from tests.headlight.job.failing import BAD, KEPT, TEXTS, Embed, Failing, names, vectors
+
+
+def elsewhere(embed: Embed, form: str = "npz") -> tuple[int, str, list[str]]:
+    """Against a replica that has served nothing yet: exit code, errors, texts that it served.
+
+    The first one may still be serving what was on its way when the job before this one failed.
+    """
+    replica = Failing(default_limits())
+    with serving(replica) as target:
+        code, err = embed(form=form, target=target)
+    return code, err, replica.texts()
 
 
 @pytest.mark.parametrize("form", ["npz", "json", "text"])
@@ -27,12 +39,11 @@ def test_what_came_stays_and_the_same_command_goes_on_from_there(
     )
     assert (code, err.splitlines()) == (1, [kept, "headlight: error 4f2a"])
     assert path.with_name("v").read_bytes() == b"as it was"
-    servicer.do = lambda: None
-    servicer.texts()
-    code, err = embed(form=form)
+    code, err, served = elsewhere(embed, form=form)
     assert (code, err) == (0, f"headlight: going on from {path.with_name('v')}.partial, which has {KEPT} of 80 texts\n")
-    assert sorted(servicer.texts()) == sorted(TEXTS[KEPT:])
+    assert sorted(served) == sorted(TEXTS[KEPT:])
     assert names(path) == ["texts.txt", "v"]
+    servicer.do = lambda: None
     if form == "npz":  # which has the time of its parts
         np.testing.assert_array_equal(vectors(path), client.encode(TEXTS))
     else:
@@ -51,9 +62,8 @@ def test_texts_that_are_not_done_may_be_mended_and_added(
     )
     texts[BAD:] = ["mended", "and", *TEXTS]
     path.write_text("\n".join(texts), encoding="utf-8")
-    servicer.texts()
-    assert embed()[0] == 0
-    assert sorted(servicer.texts()) == sorted(texts[KEPT:])
+    code, _, served = elsewhere(embed)
+    assert (code, sorted(served)) == (0, sorted(texts[KEPT:]))
     np.testing.assert_array_equal(vectors(path), client.encode(texts))
 
 

@@ -14,7 +14,17 @@ from service.sending import PACE_BYTES, allowance
 
 Context = grpc.aio.ServicerContext[Any, Any]
 TOGETHER = 64  # messages of the largest size, sent at once, for which a connection that brings something is given time
+HUNG_UP_SECONDS = 0.01
 LEAST_PAUSE = 0.05  # of `stall_seconds`, between two looks at all that have not come
+
+
+async def no_more() -> None:
+    """To be awaited where a call brings no more messages: is cancelled where that is because its caller has gone.
+
+    gRPC tells of it in two steps: first the read fails, which looks like the end of the messages, and a moment later the call
+    is cancelled. Nobody would notice the second who has answered everything by then.
+    """
+    await asyncio.sleep(HUNG_UP_SECONDS)
 
 
 class Arrivals:

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from prometheus_client import Counter
 
 from headlight.errors import InvalidInput
-from service.arriving import Arrivals, Arriving
+from service.arriving import Arrivals, Arriving, no_more
 from service.deadline import deadline_of
 from service.gate import EXEMPT, Gate
 from service.inflight import InFlight, Stay
@@ -149,6 +149,7 @@ class _Guard:
         async def decoded() -> AsyncIterator[Any]:
             async for request in requests:
                 yield self._decode(request)
+            await no_more()
 
         async def respond(stay: Stay) -> None:
             await stay.enter()
@@ -161,9 +162,10 @@ class _Guard:
         await self._in_flight.admit()  # nothing is read of one that is not
         with Arriving(self._arrivals, context):
             request = await context.read()
-        await stay.enter()
         if request is grpc.aio.EOF:  # type: ignore[attr-defined]  # the stubs lack it
+            await no_more()
             raise InvalidInput("", NO_MESSAGE)
+        await stay.enter()
         return self._decode(request)
 
     def _decode(self, request: bytes) -> Any:

@@ -1,0 +1,51 @@
+"""Streams of callers who leave, or whose time is over, while the service waits for their next message."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from headlight.pb import headlight_pb2 as pb
+from headlight.pb import headlight_pb2_grpc as pb_grpc
+from tests.system.processes import Service
+
+TRIES = 60  # one to three in ten were taken for streams that had ended well
+BY_LUCK = 1  # gRPC tells two things then, and the second may come late on a machine that stands still in between
+STARTED = 'grpc_server_started_total{grpc_method="EncodeStream"'
+HANDLED = 'grpc_server_handled_total{grpc_code="%s",grpc_method="EncodeStream"'
+
+
+def ended(service: Service) -> dict[str, float]:
+    """Streams by the code that they were counted with, once none is open."""
+    while True:
+        codes = {code.name: service.counted(HANDLED % code.name) for code in grpc.StatusCode}
+        if sum(codes.values()) == service.counted(STARTED):
+            return codes
+
+
+@pytest.mark.parametrize(("seconds", "code"), [(60.0, "CANCELLED"), (0.05, "DEADLINE_EXCEEDED")])
+def test_they_did_not_end_well(rope: Service, seconds: float, code: str) -> None:
+    before = ended(rope)
+    with grpc.insecure_channel(rope.target) as channel:
+        stub = pb_grpc.HeadlightServiceStub(channel)
+        for _ in range(TRIES):
+            over = threading.Event()
+
+            def asked(over: threading.Event = over) -> Iterator[pb.EncodeStreamRequest]:
+                yield pb.EncodeStreamRequest(id="a", encode=pb.EncodeRequest(inputs=[pb.Input(text="one")]))
+                over.wait()
+
+            call = stub.EncodeStream(asked(), timeout=seconds)
+            if seconds > 1:
+                next(call)
+                call.cancel()
+            with pytest.raises(grpc.RpcError):
+                list(call)
+            over.set()
+        stub.GetModel(pb.GetModelRequest(), timeout=60)  # behind which each of them has been started, or never will be
+    after = ended(rope)
+    assert after["OK"] - before["OK"] <= BY_LUCK
+    assert after[code] - before[code] >= TRIES / 2

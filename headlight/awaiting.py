@@ -20,7 +20,7 @@ from headlight.errors import Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight.pieces import AttentionPiece, Pieces
 from headlight.renewing import CLOSED
-from headlight.status import is_shed
+from headlight.status import is_to_be_repeated
 from headlight.streamed import Streamed
 from headlight.verdict import status_now, true_status
 from headlight.work import RequestT, ResponseT, ResultT, UnaryWork
@@ -109,7 +109,7 @@ class AsyncCaller(ClientBase[grpc.aio.Channel]):
         deadline = self._deadline()
         work = self._made(make, await self._describe(deadline))
         pending: deque[tuple[range, RequestT, Any]] = deque()
-        retries = Retries(deadline, Overloaded)
+        retries = Retries(deadline, Overloaded, once_answered=Unavailable)  # which is not to cost what came
 
         def start(request: RequestT) -> Any:
             return method(request, timeout=self._left(deadline))
@@ -123,7 +123,7 @@ class AsyncCaller(ClientBase[grpc.aio.Channel]):
                 return
             await self._pause(retries.pause())
             for at, (part, request, call) in enumerate(list(pending)):
-                if call.done() and (status := status_now(call)) is not None and is_shed(status):
+                if call.done() and (status := status_now(call)) is not None and is_to_be_repeated(status):
                     pending[at] = part, request, start(request)
 
         try:

@@ -16,7 +16,7 @@ from headlight.ending import end
 from headlight.errors import Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight.pieces import AttentionPiece, Pieces
-from headlight.status import is_shed
+from headlight.status import is_to_be_repeated
 from headlight.streamed import Streamed
 from headlight.work import RequestT, ResponseT, ResultT, UnaryWork
 
@@ -74,7 +74,7 @@ class Caller(ClientBase[grpc.Channel]):
         deadline = self._deadline()
         work = self._made(make, self._describe(deadline))
         pending: deque[tuple[range, RequestT, Any]] = deque()
-        retries = Retries(deadline, Overloaded)
+        retries = Retries(deadline, Overloaded, once_answered=Unavailable)  # which is not to cost what came
 
         def start(request: RequestT) -> Any:
             return method.future(request, timeout=self._left(deadline))
@@ -88,7 +88,7 @@ class Caller(ClientBase[grpc.Channel]):
                 return
             self._pause(retries.pause())
             for at, (part, request, call) in enumerate(list(pending)):
-                if call.done() and is_shed(call):  # what was refused beside it is not waited for once more
+                if call.done() and is_to_be_repeated(call):  # what failed beside it is not waited for once more
                     pending[at] = part, request, start(request)
 
         try:

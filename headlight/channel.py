@@ -90,16 +90,21 @@ class Retries:
     last try began has ended, so that no server goes on computing what will be asked for again.
     """
 
-    def __init__(self, deadline: float | None, *mended: type[HeadlightError]) -> None:
-        """`mended`: the errors that another try may mend."""
+    def __init__(
+        self, deadline: float | None, *mended: type[HeadlightError], once_answered: type[HeadlightError] | None = None
+    ) -> None:
+        """`mended`: the errors that another try may mend; `once_answered`: one more, once something was answered."""
         self._deadline = deadline
         self._mended = mended
+        self._once_answered = once_answered
         self._tried = 0
         self._failed: HeadlightError | None = None
 
     def reset(self) -> None:
         """Something was answered."""
         self._tried = 0
+        if self._once_answered is not None:
+            self._mended, self._once_answered = (*self._mended, self._once_answered), None
 
     def __enter__(self) -> None:
         """One try, which whoever succeeds leaves the loop from; behind it goes on what another may mend."""

@@ -34,8 +34,9 @@ class Client(Caller):
 
     An input is a text, a pair of texts (a tuple of two), or a sequence of token ids with special tokens included
     (integers, a list or a NumPy array). Every method may raise what `headlight.errors` lists: InvalidInput and NotFound
-    for what the caller can mend, Overloaded (with a delay, where the server named one), Unavailable (after a few
-    attempts), DeadlineExceeded, EngineError.
+    for what the caller can mend, Overloaded (with a delay, where the server named one), Unavailable (where nobody
+    answers: after some attempts within a second; in the middle of a list, and for streams, after half a minute, for what came is not to
+    be lost), DeadlineExceeded, EngineError.
 
     Args:
         target: "host:port", or a target of gRPC's with its scheme, as "dns:///name:port" or "unix:path". All addresses of the name

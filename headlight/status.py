@@ -79,12 +79,10 @@ def is_cancelled(error: grpc.RpcError) -> bool:
     return cast("FailedCall", error).code() is grpc.StatusCode.CANCELLED
 
 
-def is_shed(call: grpc.RpcError) -> bool:
-    """Whether a call that is done was refused until later."""
-    if cast("FailedCall", call).code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
-        return False
+def is_to_be_repeated(call: grpc.RpcError) -> bool:
+    """Whether a call that is done was refused until later, or lost with its server."""
     error = error_of_call(call)
-    return isinstance(error, Overloaded) and error.retry_after_seconds is not None
+    return isinstance(error, Unavailable) or (isinstance(error, Overloaded) and error.retry_after_seconds is not None)
 
 
 def error_of_status(status: pb.Status, first_input: int = 0) -> HeadlightError:

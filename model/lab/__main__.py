@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-from model.lab import properties, tasks
+from model.lab import extrapolation, properties, scaling, tasks
 from model.lab.page import write
 from model.lab.pictures import attention, encodings, measured
 from model.lab.results import load, save
 from model.lab.reversal import LENGTH
 from model.lab.runner import EXPERIMENTS, all_jobs, run_all
-from model.lab.training import held_out
+from model.lab.training import Training, held_out
 
 DOCS, CHECKPOINTS, QUICK = Path("docs"), Path("build/lab"), Path("build/lab-quick")
 SEEDS = 3
@@ -28,7 +28,8 @@ def main() -> None:
     options = _parser().parse_args()
     root = QUICK if options.quick else DOCS
     out = root / "positions"
-    save(load(out) if options.draw else measure(options), out)
+    found = load(out) if options.draw else measure(options)
+    save(found | unmodelled(quick=found["about"]["quick"]), out)
     results = load(out)  # what is drawn and quoted is what the file says, to its last digit
     pictures = [*encodings.draw(out), *measured.draw(results, out), *attention.draw(results, out)]
     for path in (*pictures, write(results, root / "positions.md", out)):
@@ -36,12 +37,11 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """All results."""
+    """All results that take a model."""
     seeds = range(1 if options.quick else SEEDS)
     jobs = all_jobs(list(EXPERIMENTS), seeds, quick=options.quick)
     return {
         **run_all(jobs, QUICK if options.quick else CHECKPOINTS, again=options.again),
-        "baselines": tasks.baselines(held_out(next(job for _, job in jobs if job.task == "reverse"), LENGTH)),
         "properties": [dataclasses.asdict(row) for row in properties.measure()],
         "about": {
             "seeds": list(seeds),
@@ -50,6 +50,29 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             "versions": f"torch {torch.__version__.partition('+')[0]}, Python {platform.python_version()}",
         },
     }
+
+
+def unmodelled(*, quick: bool) -> dict[str, Any]:
+    """What takes no model: lines to compare with, and how many questions the models are asked. The same whenever it is computed.
+
+    Returns:
+        `baselines` of reversal; `floors` by length, of extrapolation; `asked` by experiment and length.
+    """
+    one = {
+        (name, job.task): job for name, job in all_jobs(list(EXPERIMENTS), range(1), quick=quick)
+    }  # all are asked the same
+    return {
+        "baselines": tasks.baselines(held_out(one["reversal", "reverse"], LENGTH)),
+        "floors": {str(length): extrapolation.floors(length) for length in extrapolation.LENGTHS},
+        "asked": {
+            "extrapolation": _asked(extrapolation, one["extrapolation", "recall"]),
+            "scaling": _asked(scaling, one["scaling", "recall"]),
+        },
+    }
+
+
+def _asked(experiment: Any, training: Training) -> dict[str, dict[str, int]]:
+    return {str(length): experiment.asked(training, length) for length in experiment.LENGTHS}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -68,7 +91,9 @@ def _parser() -> argparse.ArgumentParser:
         help=f"train only what {CHECKPOINTS} lacks, and what is stretched; measure all of it anew",
     )
     parser.add_argument(
-        "--draw", action="store_true", help="train nothing: pictures and page from the results that are there"
+        "--draw",
+        action="store_true",
+        help="train nothing: pictures and page from the results that are there, with what takes no model counted anew",
     )
     return parser
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from model.lab.extrapolation import LENGTHS
 from model.lab.results import Range, Run, select
+from model.lab.verdicts import ERRORS
 
 Results = Mapping[str, Any]
 GOAL = 0.99  # accuracy from which a task counts as learnt
@@ -62,19 +65,51 @@ def lost(run: Run, question: str) -> float:
     return float(first - last)
 
 
-def kept(results: Results, scheme: str, question: str) -> float:
-    """Accuracy above the floor at the greatest length, as a share of that at the length of the training; of the means over seeds."""
-    found = over_lengths(results, scheme, question)
-    first, last = (
-        each.mean - floor(results, question, length)
-        for each, length in ((found[0], LENGTHS[0]), (found[-1], LENGTHS[-1]))
+def kept(results: Results, scheme: str, question: str, length: int, *, errors: float = 0.0) -> Range:
+    """Accuracy above the floor at a length, as a share of that at the length of the training: below 0 where it is below the floor.
+
+    Args:
+        errors: by how many standard errors the ends are moved apart.
+    """
+    runs, questions = (
+        select(results, "extrapolation", "recall", scheme),
+        asked(results, "extrapolation", question, length),
     )
-    return max(0.0, last) / first if first > 0 else 0.0
+
+    def share(run: Run, more: float = 0.0) -> float:
+        first, last = (run["accuracy"][str(at)][question] for at in (LENGTHS[0], length))
+        gained = first - floor(results, question, LENGTHS[0])
+        moved = last + more * sampling_error(last, questions) - floor(results, question, length)
+        return float(moved / gained) if gained > 0 else 0.0
+
+    ends = [Range.over(runs, functools.partial(share, more=more)) for more in (-errors, 0.0, errors)]
+    return Range(ends[0].least, ends[1].mean, ends[2].most)
 
 
 def floor(results: Results, question: str, length: int) -> float:
-    """Accuracy of who does not know where anything stands, see `tasks.floor`."""
-    return float(results["extrapolation"][0]["floors"][str(length)][question])
+    """Accuracy of who does not know where anything stands, see `extrapolation.floors`."""
+    return float(results["floors"][str(length)][question])
+
+
+def asked(results: Results, experiment: str, question: str, length: int) -> int:
+    """How many questions an accuracy rests on: the same ones for every seed, so no range over seeds holds what that leaves open."""
+    return int(results["asked"][experiment][str(length)][question])
+
+
+def sampling_error(share: float, questions: int) -> float:
+    """Standard error of a share of right answers."""
+    return math.sqrt(share * (1 - share) / questions)
+
+
+def noise(results: Results, experiment: str, question: str, length: int, share: float) -> float:
+    """What an accuracy may be off by."""
+    return ERRORS * sampling_error(share, asked(results, experiment, question, length))
+
+
+def above_floor(results: Results, scheme: str, question: str, length: int) -> bool:
+    """Whether every seed answers better than who knows no places, by more than noise."""
+    found, line = at_length(results, scheme, question, length), floor(results, question, length)
+    return found is not None and found.least > line + noise(results, "extrapolation", question, length, line)
 
 
 def refusal(results: Results, scheme: str, length: int) -> str:
@@ -92,5 +127,24 @@ def mirrored_answers(results: Results, scheme: str) -> Range:
 
 def stretched(results: Results, theta: float, kind: str, stage: str, length: int, question: str) -> Range:
     """Accuracy with rotary positions scaled. `stage`: "zero_shot" or "tuned"; `question`: "left", "recall" or "far"."""
-    runs = [run for run in results["scaling"] if run["theta"] == theta]
-    return Range.over(runs, lambda run: run[kind][stage][str(length)][question])
+    return Range.over(_scaled(results, theta), lambda run: run[kind][stage][str(length)][question])
+
+
+def ahead(results: Results, theta: float, kind: str, than: str, length: int, question: str) -> Range:
+    """By how much one stretching answers better than another of the same seed, as stretched."""
+    runs = _scaled(results, theta)
+    return Range.over(
+        runs, lambda run: run[kind]["zero_shot"][str(length)][question] - run[than]["zero_shot"][str(length)][question]
+    )
+
+
+def regained(results: Results, theta: float, kind: str, length: int, question: str) -> list[float]:
+    """What the training after stretching gained, as a share of what could be gained, by seed: NaN where that was nothing."""
+    before, after = (
+        [run[kind][stage][str(length)][question] for run in _scaled(results, theta)] for stage in ("zero_shot", "tuned")
+    )
+    return [(b - a) / (1 - a) if a < 1 else math.nan for a, b in zip(before, after, strict=True)]
+
+
+def _scaled(results: Results, theta: float) -> list[Run]:
+    return [run for run in results["scaling"] if run["theta"] == theta]

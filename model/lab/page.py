@@ -8,17 +8,19 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from model.lab import figures as of
-from model.lab.extrapolation import LENGTHS, TRAINED
+from model.lab.extrapolation import FLOOR_QUESTIONS, LENGTHS, TRAINED
 from model.lab.figures import Results
 from model.lab.pictures.attention import mirroring_head, reversing_layer, shown
 from model.lab.pictures.measured import CALLED
-from model.lab.predictions import LONG, PREDICTIONS, SHORT
+from model.lab.predictions import PREDICTIONS
+from model.lab.predictions_scaling import LONG, SHORT
 from model.lab.properties import PROPERTIES
 from model.lab.results import Range
 from model.lab.scaling import KINDS, THETAS
 from model.lab.training import SCHEMES
+from model.lab.verdicts import ERRORS, LEARNT, percent, said
 
-VERDICTS = {True: "yes", False: "**no**", None: "not learnt, so not seen"}
+WORTH_SAYING = 0.005  # a standard error; below it the range over seeds is what counts
 TEMPLATE = Path(__file__).with_name("page.md")
 
 
@@ -49,6 +51,11 @@ def write(results: Results, page: Path, pictures: Path) -> Path:
         "mirror_head": of.mirrored_head(results, "learned").percent(),
         "layer": str(reversing_layer(shown(results, "learned"))),
         "head": str(mirroring_head(shown(results, "learned"))),
+        "floor_questions": f"{FLOOR_QUESTIONS:,}",
+        "errors": f"{ERRORS:g}",
+        "learnt": f"{100 * LEARNT:g}",
+        "error_recall": _worst_error(results, "recall"),
+        "error_far": _worst_error(results, "far"),
         **{f"scaling_{theta:g}": scaling(results, theta) for theta in THETAS},
         "predictions": predictions(results),
         **{name.replace(" ", "_"): f"{100 * value:.1f}" for name, value in results["baselines"].items()},
@@ -105,10 +112,12 @@ def heads(results: Results) -> str:
 
 
 def lengths(results: Results, question: str) -> str:
-    """Accuracy by length."""
+    """Accuracy by length, and how many questions it rests on."""
     titles = [f"{length} ({length // TRAINED[1]}×)" for length in LENGTHS]
     lines = [[scheme, *(_length(results, scheme, question, length) for length in LENGTHS)] for scheme in SCHEMES]
-    lines.append(["*knowing no places*", *(f"*{100 * of.floor(results, question, length):.1f}*" for length in LENGTHS)])
+    lines.append(["*knowing no places*", *(f"*{percent(of.floor(results, question, length))}*" for length in LENGTHS)])
+    counts = (of.asked(results, "extrapolation", question, length) for length in LENGTHS)
+    lines.append(["*questions*", *(f"*{count:,}*" for count in counts)])
     return _table(["", *titles], lines)
 
 
@@ -119,13 +128,12 @@ def few_keys(results: Results) -> str:
 
 
 def furthest(results: Results, question: str) -> str:
-    """Who answers best at the greatest length, and how well."""
+    """Who answers best at the greatest length, and how well, if that is more than knowing no places gives by more than noise."""
     found = {scheme: of.at_length(results, scheme, question, LENGTHS[-1]) for scheme in SCHEMES}
     best = max((scheme for scheme in SCHEMES if found[scheme]), key=lambda scheme: _mean(found[scheme]))
-    line = of.floor(results, question, LENGTHS[-1])
-    if _mean(found[best]) <= line:
-        return f"by nobody better than without any places ({100 * line:.1f} %)"
-    return f"best by {best}, {_range(found[best])} %"
+    if not of.above_floor(results, best, question, LENGTHS[-1]):
+        return f"by nobody better than without any places ({percent(of.floor(results, question, LENGTHS[-1]))} %)"
+    return f"best by {best}, {_length(results, best, question, LENGTHS[-1])} %"
 
 
 def _mean(found: Range | None) -> float:
@@ -149,8 +157,8 @@ def predictions(results: Results) -> str:
     """What was expected, and what came out."""
     lines = []
     for each in PREDICTIONS:
-        holds, figures = each.check(results)
-        lines.append([each.text, each.source, VERDICTS[holds], figures])
+        finding, figures = each.check(results)
+        lines.append([each.text, each.source, "**no**" if finding is False else said(finding), figures])
     return _table(["expected", "by", "came out so", "figures, %"], lines)
 
 
@@ -165,7 +173,16 @@ def _range(found: Range | None) -> str:
 
 def _length(results: Results, scheme: str, question: str, length: int) -> str:
     found = of.at_length(results, scheme, question, length)
-    return "refused" if found is None else found.percent()
+    if found is None:
+        return "refused"
+    error = of.sampling_error(found.mean, of.asked(results, "extrapolation", question, length))
+    return f"{found.percent()} ± {percent(error)}" if error >= WORTH_SAYING else found.percent()
+
+
+def _worst_error(results: Results, question: str) -> str:
+    """Of recall after stretching, at the greatest length: where half of the answers are right."""
+    count = of.asked(results, "scaling", question, LONG)
+    return f"{percent(of.sampling_error(0.5, count))} points on {count:,} questions"
 
 
 def _steps(found: Range) -> str:

@@ -8,18 +8,27 @@ from collections.abc import Callable, Sequence
 from model.lab import figures as of
 from model.lab.extrapolation import LENGTHS
 from model.lab.figures import Results
-from model.lab.pictures.measured import CALLED
-from model.lab.results import Range, select
-from model.lab.scaling import FACTOR, KINDS, THETAS, TRAINED
+from model.lab.predictions_scaling import linear_hurts, linear_recovers, local_kept, none_worst
+from model.lab.results import Range, Run, select
 from model.lab.training import SCHEMES
+from model.lab.verdicts import (
+    ERRORS,
+    LEARNT,
+    NEAR,
+    NOISE,
+    Finding,
+    Unseen,
+    Verdict,
+    at_least,
+    at_most,
+    every,
+    less,
+    listed,
+    percent,
+    series,
+)
 
-SHORT, LONG = TRAINED[1], TRAINED[1] * FACTOR
-NEAR = 0.05  # accuracies less far apart count as alike
-NOISE = 0.01  # of an accuracy of thousands of answers
-LEARNT = 0.8  # of what a scheme answers rightly at the length of its training; who answers less has nothing to lose
-Verdict = tuple[
-    bool | None, str
-]  # whether it holds, None where a scheme has not learnt what it is about; and the figures
+RECALLING = ("sinusoidal", "rope", "alibi signed")  # schemes that learn to recall, and accept any length
 NOTES, CRITERION, OURS = "notes", "criterion", "ours"
 
 
@@ -30,7 +39,7 @@ class Prediction:
     Attributes:
         text: what was expected.
         source: NOTES, from before the lab; CRITERION, what it was asked to reach; OURS, while it was built.
-        check: whether it holds in some results.
+        check: whether it holds in some results, and the figures that say so.
     """
 
     text: str
@@ -40,53 +49,55 @@ class Prediction:
 
 def _learnt(results: Results) -> Verdict:
     found = {scheme: _reversed(results, scheme) for scheme in ("learned", "sinusoidal")}
-    return all(each.least >= of.GOAL for each in found.values()), _listed(found)
+    return every(at_least(each, of.GOAL) for each in found.values()), listed(found)
 
 
 def _nowhere(results: Results) -> Verdict:
     found, lines = _reversed(results, "none"), results["baselines"]
-    holds = lines["multiset"] <= found.least and found.most <= lines["most frequent"] + NOISE
-    return holds, f"{found.percent()}; the lines: {_percent(lines['multiset'])} and {_percent(lines['most frequent'])}"
+    finding = every((at_least(found, lines["multiset"]), at_most(found, lines["most frequent"] + NOISE)))
+    return finding, f"{found.percent()}; the lines: {percent(lines['multiset'])} and {percent(lines['most frequent'])}"
 
 
 def _copying(results: Results) -> Verdict:
     found = {scheme: of.copied(results, scheme) for scheme in SCHEMES}
-    return all(each.least >= of.GOAL for each in found.values()), _listed(found)
+    return every(at_least(each, of.GOAL) for each in found.values()), listed(found)
 
 
 def _blind(results: Results) -> Verdict:
     line = results["baselines"]["multiset"]
     found = {scheme: _reversed(results, scheme, measure="blind") for scheme in ("learned", "sinusoidal")}
-    holds = all(max(abs(each.least - line), abs(each.most - line)) <= NEAR for each in found.values())
-    return holds, f"{_listed(found)}; the line: {_percent(line)}"
+    near = [(at_least(each, line - NEAR), at_most(each, line + NEAR)) for each in found.values()]
+    return every(finding for pair in near for finding in pair), f"{listed(found)}; the line: {percent(line)}"
 
 
 def _marks(results: Results) -> Verdict:
     found = {"rope": _reversed(results, "rope"), "with the ends marked": _reversed(results, "rope", marked=True)}
-    return found["with the ends marked"].least > found["rope"].most, _listed(found)
+    return less(found["rope"], found["with the ends marked"]), listed(found)
 
 
 def _alibi_lower(results: Results) -> Verdict:
     found = {scheme: _reversed(results, scheme) for scheme in ("alibi", "rope", "sinusoidal", "learned")}
-    return found["alibi"].most < min(each.least for name, each in found.items() if name != "alibi"), _listed(found)
+    return every(less(found["alibi"], each) for name, each in found.items() if name != "alibi"), listed(found)
 
 
 def _mirror(results: Results) -> Verdict:
     found = of.mirrored_head(results, "learned")
-    return found.least >= 0.8, found.percent()
+    return at_least(found, 0.8), found.percent()
 
 
 def _flat(results: Results) -> Verdict:
     schemes = ("rope", "alibi signed")
-    lost = [of.lost(run, "left") for scheme in schemes for run in select(results, "extrapolation", "recall", scheme)]
-    return _if_learnt(results, schemes, "left", max(lost) <= NEAR)
+    return _if_learnt(results, schemes, "left", every(at_most(_lost(results, each, "left"), NEAR) for each in schemes))
 
 
 def _symmetric(results: Results) -> Verdict:
     left, right = of.over_lengths(results, "alibi", "left"), of.mirrored_answers(results, "alibi")
-    torn = abs(left[0].mean - right.mean) <= NEAR and left[0].least > of.floor(results, "left", LENGTHS[0]) + NEAR
-    holds = torn and max(each.most for each in left) <= 0.5 + NEAR
-    return holds, f"{_series({'alibi': left})}; answers that are the right neighbour: {right.percent()}"
+    apart = Range.over(
+        _runs(results, "alibi"), lambda run: abs(run["accuracy"][str(LENGTHS[0])]["left"] - run["mirrored"])
+    )
+    torn = (at_most(apart, NEAR), less(of.floor(results, "left", LENGTHS[0]) + NEAR, left[0]))
+    finding = every((*torn, *(at_most(each, 0.5 + NEAR) for each in left)))
+    return finding, f"{series({'alibi': left})}; answers that are the right neighbour: {right.percent()}"
 
 
 def _refuses(results: Results) -> Verdict:
@@ -95,92 +106,55 @@ def _refuses(results: Results) -> Verdict:
 
 
 def _sinusoidal(results: Results) -> Verdict:
-    left = of.over_lengths(results, "sinusoidal", "left")
-    return _if_learnt(results, ("sinusoidal",), "left", left[-1].most < left[0].least / 2)
+    first, last = (str(length) for length in (LENGTHS[0], LENGTHS[-1]))
+    runs = [run["accuracy"] for run in _runs(results, "sinusoidal")]
+    left = Range.over(runs, lambda run: run[last]["left"] / max(run[first]["left"], NOISE))
+    return _if_learnt(results, ("sinusoidal",), "left", less(left, 0.5))
 
 
 def _decay(results: Results) -> Verdict:
-    schemes = ("sinusoidal", "rope", "alibi signed")
-    found = [of.over_lengths(results, scheme, "recall") for scheme in schemes]
-    return _if_learnt(results, schemes, "recall", all(each[-1].most < each[0].least - NEAR for each in found))
+    finding = every(less(NEAR, _lost(results, scheme, "recall")) for scheme in RECALLING)
+    return _if_learnt(results, RECALLING, "recall", finding)
 
 
 def _rope_most(results: Results) -> Verdict:
-    schemes = ("sinusoidal", "rope", "alibi signed")
-    kept = {scheme: of.kept(results, scheme, "recall") for scheme in schemes}
-    return _if_learnt(results, schemes, "recall", kept["rope"] < min(kept["sinusoidal"], kept["alibi signed"]))
+    """At the longest length at which there is something to compare: of those that are all at the floor, none decays most."""
+    above = [at for at in LENGTHS[1:] if any(of.above_floor(results, each, "recall", at) for each in RECALLING)]
+    if not above:
+        return _if_learnt(results, RECALLING, "recall", Unseen.AT_FLOOR)
+    furthest = above[-1]
+    wide = {scheme: of.kept(results, scheme, "recall", furthest, errors=ERRORS) for scheme in RECALLING}
+    finding = every(less(wide["rope"], wide[scheme]) for scheme in RECALLING if scheme != "rope")
+    verdict, moves = _if_learnt(results, RECALLING, "recall", finding)
+    kept = listed({scheme: of.kept(results, scheme, "recall", furthest) for scheme in RECALLING})
+    beyond = "" if furthest == LENGTHS[-1] else f"; beyond {furthest} tokens none of them is above the floor"
+    return verdict, f"{moves}; kept at {furthest} tokens of what is above the floor: {kept}{beyond}"
 
 
 def _distance(results: Results) -> Verdict:
-    return _if_learnt(results, ("alibi signed",), "recall", of.kept(results, "alibi signed", "recall") < 0.5)
+    finding = less(of.kept(results, "alibi signed", "recall", LENGTHS[-1]), 0.5)
+    return _if_learnt(results, ("alibi signed",), "recall", finding)
 
 
-def _if_learnt(results: Results, schemes: Sequence[str], question: str, holds: bool) -> Verdict:
-    """None where one of the schemes has not learnt the question at the length of the training."""
+def _if_learnt(results: Results, schemes: Sequence[str], question: str, finding: Finding) -> Verdict:
+    """NOT_LEARNT where one of the schemes has not learnt the question at the length of the training."""
     found = {scheme: of.over_lengths(results, scheme, question) for scheme in schemes}
     learnt = all(each[0].least >= LEARNT for each in found.values())
-    return holds if learnt else None, _series(found)
+    return finding if learnt else Unseen.NOT_LEARNT, series(found)
 
 
-def _linear_hurts(results: Results) -> Verdict:
-    return _each_theta(results, lambda short: short["linear"].most < short["none"].least - NEAR, SHORT, "left")
+def _lost(results: Results, scheme: str, question: str) -> Range:
+    return Range.over(_runs(results, scheme), lambda run: of.lost(run, question))
 
 
-def _local_kept(results: Results) -> Verdict:
-    def holds(short: dict[str, Range]) -> bool:
-        return all(short[kind].mean >= short["none"].mean - NEAR for kind in ("ntk", "yarn"))
-
-    return _each_theta(results, holds, SHORT, "left")
-
-
-def _none_worst(results: Results) -> Verdict:
-    def holds(far: dict[str, Range]) -> bool:
-        return all(far["none"].mean < far[kind].mean - NOISE for kind in KINDS if kind != "none")
-
-    return _each_theta(results, holds, LONG, "far")
-
-
-def _linear_recovers(results: Results) -> Verdict:
-    verdicts, said = [], []
-    for theta in THETAS:
-        before, after = (
-            {kind: of.stretched(results, theta, kind, stage, LONG, "left").mean for kind in KINDS}
-            for stage in ("zero_shot", "tuned")
-        )
-        verdicts.append(max(KINDS, key=lambda kind: after[kind] - before[kind]) == "linear")
-        moves = (f"{CALLED[kind]} {_percent(before[kind])} → {_percent(after[kind])}" for kind in KINDS)
-        said.append(f"theta {theta:g}: " + ", ".join(moves))
-    return all(verdicts), "; ".join(said)
-
-
-def _each_theta(results: Results, holds: Callable[[dict[str, Range]], bool], length: int, question: str) -> Verdict:
-    """Whether something holds of the accuracies by stretching, whatever theta; None where "left" was not learnt."""
-    verdicts, learnt, said = [], [], []
-    for theta in THETAS:
-        found = {kind: of.stretched(results, theta, kind, "zero_shot", length, question) for kind in KINDS}
-        verdicts.append(holds(found))
-        learnt.append(of.stretched(results, theta, "none", "zero_shot", SHORT, "left").least >= LEARNT)
-        said.append(f"theta {theta:g}: {_listed({CALLED[kind]: each for kind, each in found.items()})}")
-    return all(verdicts) if all(learnt) else None, "; ".join(said)
+def _runs(results: Results, scheme: str) -> list[Run]:
+    return select(results, "extrapolation", "recall", scheme)
 
 
 def _reversed(results: Results, scheme: str, *, measure: str = "accuracy", marked: bool = False) -> Range:
     found = of.reversed_rightly(results, scheme, measure=measure, marked=marked)
     assert found is not None  # asked of what was trained
     return found
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f}"
-
-
-def _listed(found: dict[str, Range]) -> str:
-    return ", ".join(f"{name} {each.percent()}" for name, each in found.items())
-
-
-def _series(found: dict[str, list[Range]]) -> str:
-    """Means by length."""
-    return "; ".join(f"{name} {' → '.join(_percent(each.mean) for each in ranges)}" for name, ranges in found.items())
 
 
 PREDICTIONS = (
@@ -209,13 +183,14 @@ PREDICTIONS = (
     Prediction("Recall: RoPE decays most.", NOTES, _rope_most),
     Prediction("Recall: distance hurts signed ALiBi, which keeps less than half.", NOTES, _distance),
     Prediction(
-        "Linear interpolation hurts the left neighbour at once, at the length of the training.", NOTES, _linear_hurts
+        "Linear interpolation hurts the left neighbour at once, at the length of the training.", NOTES, linear_hurts
     ),
     Prediction(
-        "Linear interpolation recovers most in a little more training (the left neighbour at 4 times the length).",
+        "Linear interpolation recovers fastest: in a little more training it regains the greatest share of what it lacks "
+        "(the left neighbour at 4 times the length).",
         NOTES,
-        _linear_recovers,
+        linear_recovers,
     ),
-    Prediction("NTK-aware and YaRN keep the left neighbour at the length of the training.", NOTES, _local_kept),
-    Prediction("Recall from further away than any in training: worst without stretching.", NOTES, _none_worst),
+    Prediction("NTK-aware and YaRN keep the left neighbour at the length of the training.", NOTES, local_kept),
+    Prediction("Recall from further away than any in training: worst without stretching.", NOTES, none_worst),
 )

@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from torch import Tensor
+
 from model.encoder import Encoder
+from model.lab import extrapolation
 from model.lab.extrapolation import questions
 from model.lab.tasks import IGNORED, Examples
 from model.lab.training import Step, Training, few_keys, name_all, save, take_steps, trained
@@ -72,7 +75,16 @@ def by_length(encoder: Encoder, training: Training) -> dict[str, dict[str, float
 
 def far(encoder: Encoder, examples: Examples) -> float:
     """Accuracy of recall where the answer stands further away than any did in the training."""
+    right = name_all(encoder, examples.ids) == examples.targets["recall"]
+    return float(right[distant(examples)].float().mean())
+
+
+def distant(examples: Examples) -> Tensor:
+    """Which tokens ask for something that stands so far away: bool [B, S]."""
     assert examples.away is not None  # these are of "recall"
-    wanted = examples.targets["recall"]
-    chosen = (wanted != IGNORED) & (examples.away > TRAINED[1])
-    return float((name_all(encoder, examples.ids) == wanted)[chosen].float().mean())
+    return (examples.targets["recall"] != IGNORED) & (examples.away > TRAINED[1])
+
+
+def asked(training: Training, length: int) -> dict[str, int]:
+    """How many questions of each kind are asked at a length: of every stretching and seed the same ones."""
+    return extrapolation.asked(training, length) | {"far": int(distant(few_keys(training, length)).sum())}

@@ -11,11 +11,12 @@ import pytest
 
 from model.lab import figures
 from model.lab.extrapolation import LENGTHS
-from model.lab.page import write
+from model.lab.page import furthest, write
 from model.lab.pictures import attention, measured
 from model.lab.predictions import PREDICTIONS
 from model.lab.results import Range, load, rounded, save, select
 from model.lab.training import SCHEMES
+from model.lab.verdicts import Finding, Unseen
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
@@ -26,7 +27,7 @@ def results() -> dict[str, Any]:
     return load(DOCS / "positions")
 
 
-def verdict(results: dict[str, Any], begins: str) -> bool | None:
+def verdict(results: dict[str, Any], begins: str) -> Finding:
     [prediction] = [each for each in PREDICTIONS if each.text.startswith(begins)]
     return prediction.check(results)[0]
 
@@ -88,7 +89,7 @@ def changed(results: dict[str, Any], scheme: str, **values: Any) -> dict[str, An
     for experiment in ("reversal", "extrapolation"):
         for run in other[experiment]:
             if run["scheme"] == scheme:
-                run |= {name: value for name, value in values.items() if name in run}
+                run |= {name: copy.deepcopy(value) for name, value in values.items() if name in run}
     return other
 
 
@@ -138,8 +139,8 @@ def test_verdicts_follow_the_figures(
 
 def test_there_is_no_verdict_on_what_was_not_learnt(results: dict[str, Any]) -> None:
     nothing = changed(results, "sinusoidal", accuracy=over(0.03, 0.03, 0.03, 0.03))
-    assert verdict(nothing, "The left neighbour: sinusoidal") is None
-    assert verdict(nothing, "Recall: every scheme") is None
+    assert verdict(nothing, "The left neighbour: sinusoidal") is Unseen.NOT_LEARNT
+    assert verdict(nothing, "Recall: every scheme") is Unseen.NOT_LEARNT
 
 
 def test_flat_is_said_of_each_seed(results: dict[str, Any]) -> None:
@@ -148,11 +149,30 @@ def test_flat_is_said_of_each_seed(results: dict[str, Any]) -> None:
     )
     begins = "The left neighbour: RoPE and signed"
     assert verdict(flat, begins) is True
-    [one, *_] = select(flat, "extrapolation", "recall", "rope")
+    [one, *others] = select(flat, "extrapolation", "recall", "rope")
     one["accuracy"]["512"]["left"] = 0.9
+    assert verdict(flat, begins) is Unseen.DISAGREE
+    for other in others:
+        other["accuracy"]["512"]["left"] = 0.9
     assert verdict(flat, begins) is False
 
 
 def test_steps_to_the_goal_are_those_of_the_first_window_that_reaches_it() -> None:
     assert figures.steps_to_goal({"curve": [[50, 0.5], [100, 0.995], [150, 0.98]]}) == 100
     assert figures.steps_to_goal({"curve": [[50, 0.5]]}) == float("inf")
+
+
+def test_few_questions_leave_an_error_open_which_stands_beside_the_range_over_seeds(results: dict[str, Any]) -> None:
+    assert figures.asked(results, "extrapolation", "recall", 512) == 256
+    assert figures.sampling_error(0.118, 256) == pytest.approx(0.02, abs=2e-4)
+    text = (DOCS / "positions.md").read_text(encoding="utf-8")
+    assert "| 11.8 (10.5–13.7) ± 2.0 |" in text
+    assert "| *questions* | *4,096* | *2,048* | *1,024* | *256* |" in text
+    assert "| 44.0 (43.3–44.3) |" in text, "of 28,615 answers, an error below half a point"
+    assert "1.7 points on 895 questions" in text
+
+
+def test_who_is_best_is_named_if_that_is_more_than_noise_above_the_floor(results: dict[str, Any]) -> None:
+    assert furthest(results, "recall") == "best by alibi, 11.8 (10.5–13.7) ± 2.0 %"
+    lucky = over(0.5, 0.5, 0.5, 0.07)  # the floor is 4.8 %, and 256 answers may be off by 2.7 points
+    assert furthest(changed(results, "alibi", accuracy=lucky), "recall").startswith("by nobody better")

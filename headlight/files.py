@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import os
 import shutil
 import sys
@@ -105,28 +106,50 @@ def decode(name: str, data: bytes, place: int = 0) -> str:
         raise UsageError(f"{name}: not UTF-8 (byte {place + error.start}); convert it first") from None
 
 
-def write_text(text: str, out: str | None) -> None:
-    """To a file, or to standard output; with a newline at the end, unless there is no text at all."""
+def write_text(text: str, out: str | None, form: str | None) -> None:
+    """To a file, or to standard output as `show`; with a newline at the end, unless there is no text at all."""
     ended = f"{text}\n" if text else ""
     if out is None:
-        show(ended)
+        show(ended, form)
     else:
         written(out, lambda: Path(out).write_text(ended, encoding="utf-8"))
 
 
-def show(text: str) -> None:
-    """To standard output at once, with all that was written before. A reader that left raises BrokenPipeError."""
+def show(text: str, form: str | None = None) -> None:
+    """To standard output at once, all of it, with all that was written before. A reader that left raises BrokenPipeError.
+
+    Args:
+        text: any part of the output.
+        form: as --format says. JSON is UTF-8 wherever it goes; anything else is what standard output holds, which need not have every
+            character.
+    """
     if sys.stdout is None:
         return
+    file: IO[bytes] | None = getattr(sys.stdout, "buffer", None)
     try:
-        sys.stdout.write(text)
+        if file is None:  # what stands in for it takes texts alone
+            sys.stdout.write(text)
         sys.stdout.flush()
+        if file is not None:
+            # Not through the text layer: without a buffer (PYTHONUNBUFFERED), that writes once, and does not look how much was taken.
+            write_all(file, text.encode("utf-8" if form == "json" else sys.stdout.encoding, "replace"))
+            file.flush()
     except OSError as error:
         # What is left in the buffer, the interpreter would try to write again when it ends, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             raise
         raise OutputError(f"standard output: cannot write it: {error.strerror or error}") from None
+
+
+def write_all(file: IO[bytes], data: bytes) -> None:
+    """All of it, also where the file takes some at a time, as it does without a buffer. Raises OSError, as on a full disk."""
+    rest = memoryview(data)
+    while rest:
+        count: int | None = file.write(rest)
+        if count is None:  # it does not block, and takes nothing now
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        rest = rest[count:]
 
 
 def write_archive(arrays: Mapping[str, NDArray[Any]], out: str) -> None:

@@ -189,4 +189,4 @@ def check_output(arguments: argparse.Namespace) -> None:
 def draws_alone(arguments: argparse.Namespace) -> bool:
     """Whether nothing is asked for but a picture or a page."""
     drawn = getattr(arguments, "png", None) is not None or getattr(arguments, "html", None) is not None
-    return drawn and arguments.format is None
+    return drawn and arguments.format is None and arguments.out is None

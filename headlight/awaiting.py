@@ -157,7 +157,7 @@ class AsyncCaller(ClientBase[grpc.aio.Channel]):
 
     async def _pieces(self, pieces: Pieces, deadline: float | None) -> AsyncIterator[AttentionPiece]:
         retries = Retries(deadline, Overloaded, Unavailable)
-        while True:
+        while not pieces.complete:
             await self._pause(retries.pause(last=pieces.begun))
             call = self._stub.EncodeStream(iter([pieces.request]), timeout=self._left(deadline))
             try:

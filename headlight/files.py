@@ -76,18 +76,18 @@ def opened(has_texts: bool, file: str | None, what: str) -> Iterator[tuple[str, 
     """The name and content of the file, or of standard input where there is none. Raises UsageError where it cannot be read."""
     if has_texts:
         raise UsageError("give texts as arguments or by --file, not both")
-    if file is None:
-        if sys.stdin is None:
-            raise UsageError(f"{STANDARD_INPUT}: is closed; give {what}, as arguments or by --file")
-        if sys.stdin.isatty():
-            say(f"reading {what}, from the keyboard; end with Ctrl-D")
-        yield STANDARD_INPUT, sys.stdin.buffer
-        return
+    if file is None and sys.stdin is None:
+        raise UsageError(f"{STANDARD_INPUT}: is closed; give {what}, as arguments or by --file")
     try:
-        with Path(file).open("rb") as stream:
-            yield file, stream
+        if file is None:
+            if sys.stdin.isatty():
+                say(f"reading {what}, from the keyboard; end with Ctrl-D")
+            yield STANDARD_INPUT, sys.stdin.buffer
+        else:
+            with Path(file).open("rb") as stream:
+                yield file, stream
     except OSError as error:
-        raise UsageError(f"{file}: cannot read it: {error.strerror or error}") from None
+        raise UsageError(f"{file or STANDARD_INPUT}: cannot read it: {error.strerror or error}") from None
 
 
 def source(arguments: argparse.Namespace) -> str | None:

@@ -122,6 +122,17 @@ def test_what_stands_in_for_standard_output_takes_texts(target: str) -> None:
     assert json.loads(shown.getvalue())["name"] == "fake"
 
 
+@pytest.mark.parametrize("command", ["embed", "attend"])
+def test_a_standard_input_that_cannot_be_read_is_one_line_and_2(target: str, command: str) -> None:
+    said = "headlight: standard input: cannot read it: Bad file descriptor\n"
+    assert headlight(target, "0>/dev/null", command) == (2, said)
+
+
+def test_a_model_that_no_request_can_hold_is_one_line_and_2(target: str) -> None:
+    said = "headlight: --model: is '\\udcff'; must be a text that UTF-8 can express, or empty for the only model\n"
+    assert headlight(target, "", "info", "--model", os.fsdecode(b"\xff")) == (2, said)
+
+
 def test_a_reader_that_leaves_is_quiet(target: str) -> None:
     """More output than a pipe holds, into a pipe that nobody reads."""
     reading, writing = os.pipe()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import contextlib
 import errno
 import os
@@ -99,11 +100,12 @@ def source(arguments: argparse.Namespace) -> str | None:
 
 
 def decode(name: str, data: bytes, place: int = 0) -> str:
-    """UTF-8 with any kind of line end, from that place of a file. Raises UsageError where it is something else."""
+    """UTF-8 with line ends of Unix or Windows, from that place of a file. Raises UsageError where it is something else."""
+    mark = codecs.BOM_UTF8 if place == 0 and data.startswith(codecs.BOM_UTF8) else b""
     try:
-        return data.decode("utf-8" if place else "utf-8-sig").replace("\r\n", "\n")
+        return data[len(mark) :].decode().replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{name}: not UTF-8 (byte {place + error.start}); convert it first") from None
+        raise UsageError(f"{name}: not UTF-8 (byte {place + len(mark) + error.start}); convert it first") from None
 
 
 def write_text(text: str, out: str | None, form: str | None) -> None:

@@ -198,6 +198,13 @@ def check_writable(option: str, name: str) -> None:
         raise UsageError(f"{name}: cannot write it: {problem}")
 
 
+def is_same_file(name: str, other: str) -> bool:
+    """Whether writing one changes what the other holds. Of a terminal, a pipe or /dev/null, none does."""
+    if not os.path.exists(name) or not os.path.exists(other):
+        return os.path.realpath(name) == os.path.realpath(other)
+    return os.path.isfile(name) and os.path.samefile(name, other)
+
+
 def screen(out: str | None, environ: Mapping[str, str] = os.environ) -> tuple[int, bool]:
     """Columns to fill, and whether to use colours: only on a terminal, and not where NO_COLOR is set (no-color.org)."""
     terminal = out is None and sys.stdout.isatty()

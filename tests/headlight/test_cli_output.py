@@ -181,6 +181,45 @@ def test_a_file_that_can_never_be_written_is_said_before_the_service_works(
     assert (tmp_path / "file").read_text() == "as it was"
 
 
+@pytest.mark.parametrize("option", ["--file", "--token-file", "--tls-ca"])
+def test_what_is_read_is_not_written_over(
+    target: str, servicer: FakeServicer, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    """Whatever it is called."""
+    path, texts = tmp_path / "file", [] if option == "--file" else ["a"]
+    path.write_text("as it was")
+    (tmp_path / "link").symlink_to(path)
+    os.link(path, tmp_path / "second")
+    for name in (path, tmp_path / "link", tmp_path / "second", tmp_path / "." / "file"):
+        assert main(["embed", *texts, option, str(path), "--out", str(name), "--target", target]) == 2
+        said = f"headlight: --out: {name} is the file of {option}, which it would replace; name another\n"
+        assert capsys.readouterr().err == said
+    assert (servicer.described, path.read_text()) == (0, "as it was")
+
+
+def test_nor_is_standard_input(target: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("as it was")
+    said = f"headlight: --out: {path} is the file of standard input, which it would replace; name another\n"
+    assert headlight(target, f'<"{path}"', "embed", "--out", str(path)) == (2, said)
+    assert path.read_text() == "as it was"
+
+
+def test_two_options_do_not_write_one_file(
+    target: str, servicer: FakeServicer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which may not be there yet."""
+    path = str(tmp_path / "file")
+    for option, other in (("--html", "--png"), ("--html", "--out"), ("--png", "--out")):
+        arguments = ["attend", "a", other, path, option, f"{tmp_path}/../{tmp_path.name}/file", "--target", target]
+        assert main(arguments) == 2
+        err = capsys.readouterr().err
+        assert err.startswith(f"headlight: {option}: ")
+        assert err.endswith(f" is the file of {other}, which it would replace; name another\n")
+    assert (servicer.described, list(tmp_path.iterdir())) == (0, [])
+    assert main(["attend", "a", "--html", "/dev/null", "--out", "/dev/null", "--target", target]) == 0
+
+
 def test_permission_is_looked_at_first(
     target: str,
     servicer: FakeServicer,

@@ -19,6 +19,7 @@ from headlight.status import TOO_LATE
 
 # What a request, or the client, calls what an option says.
 OPTIONS = {
+    "model": "--model",
     "outputs.attention.layers": "--layer",
     "outputs.pooled.dimensions": "--dimensions",
     "outputs.pooled.dtypes": "--dtype",

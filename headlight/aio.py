@@ -56,28 +56,29 @@ class AsyncClient(AsyncCaller):
         **reading: Unpack[Reading],
     ) -> Embeddings:
         """Pooled vectors, token counts and origin; see `Client.encode_with_info`."""
-        wanted = PooledSpec() if spec is None else spec
+        wanted, inputs = PooledSpec() if spec is None else spec, as_list(texts)
         return await self._call(
             self._stub.Encode,
-            lambda model: Pooled(model, self._model, as_list(texts), wanted, head_mask, reading),
+            lambda model: Pooled(model, self._model, inputs, wanted, head_mask, reading),
+            len(inputs),
         )
 
     async def encode_tokens(
         self, texts: Iterable[Input] | str, spec: TokensSpec | None = None, **reading: Unpack[Reading]
     ) -> list[NDArray[Any]]:
         """The vectors of tokens, [n, D] for each input; see `Client.encode_tokens`."""
-        wanted = TokensSpec() if spec is None else spec
+        wanted, inputs = TokensSpec() if spec is None else spec, as_list(texts)
         return await self._stream(
-            lambda model: stream.bare_token_vectors(model, self._model, as_list(texts), wanted, reading)
+            lambda model: stream.bare_token_vectors(model, self._model, inputs, wanted, reading), len(inputs)
         )
 
     async def token_vectors(
         self, texts: Iterable[Input] | str, spec: TokensSpec | None = None, **reading: Unpack[Reading]
     ) -> list[TokenVectors]:
         """The same with the tokens, and which of them the vectors are of; see `Client.token_vectors`."""
-        wanted = TokensSpec() if spec is None else spec
+        wanted, inputs = TokensSpec() if spec is None else spec, as_list(texts)
         return await self._stream(
-            lambda model: stream.token_vectors(model, self._model, as_list(texts), wanted, reading)
+            lambda model: stream.token_vectors(model, self._model, inputs, wanted, reading), len(inputs)
         )
 
     async def attend(self, text: Input, layers: IndicesLike = None, **reading: Unpack[Reading]) -> Attention:
@@ -93,8 +94,9 @@ class AsyncClient(AsyncCaller):
         **reading: Unpack[Reading],
     ) -> list[AttentionMaps]:
         """Attention in the form that a spec says; see `Client.attention`."""
+        inputs = as_list(texts)
         return await self._stream(
-            lambda model: stream.attention_maps(model, self._model, as_list(texts), spec, reading, head_mask)
+            lambda model: stream.attention_maps(model, self._model, inputs, spec, reading, head_mask), len(inputs)
         )
 
     def attention_pieces(
@@ -130,8 +132,9 @@ class AsyncClient(AsyncCaller):
 
     async def tokenize(self, texts: Iterable[Input] | str, **prompting: Unpack[Prompting]) -> list[TokenList]:
         """The tokens of each input; see `Client.tokenize`."""
+        inputs = as_list(texts)
         return await self._call(
-            self._stub.Tokenize, lambda model: Tokenized(model, self._model, as_list(texts), prompting)
+            self._stub.Tokenize, lambda model: Tokenized(model, self._model, inputs, prompting), len(inputs)
         )
 
     async def model(self) -> ModelDescription:

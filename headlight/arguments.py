@@ -14,18 +14,37 @@ ADDRESS = re.compile(r"(?:\[[^][\s]+\]|[^][\s:/,@?#]+):(?P<port>\d+)", re.ASCII)
 HIGHEST_PORT = 65535
 
 
-def check_arguments(target: object, timeout: object, concurrency: object) -> None:
+def check_arguments(target: object, model: object, timeout: object, concurrency: object) -> None:
     """Look at what `headlight.client.Client` describes.
 
     Raises:
-        InvalidInput: the target is none, or the timeout is no number of seconds.
+        InvalidInput: the target is none, the model no name, or the timeout no number of seconds.
         ValueError: the concurrency is no whole number from 1.
     """
     check_target(target)
+    check_model(model)
     if timeout is not None and (not isinstance(timeout, numbers.Real) or math.isnan(timeout)):
         raise InvalidInput("timeout", f"is {timeout!r}; must be a number of seconds")
     if not isinstance(concurrency, numbers.Integral) or concurrency < 1:
         raise ValueError(f"concurrency: is {concurrency!r}; must be a whole number, at least 1")
+
+
+def check_model(name: object) -> None:
+    """Look at the name of a model, which every request holds; None is as good as empty.
+
+    Raises:
+        InvalidInput: it is no text, or one that a request cannot hold.
+    """
+    if name is None:
+        return
+    try:
+        if not isinstance(name, str):
+            raise TypeError
+        name.encode()
+    except (TypeError, UnicodeEncodeError):  # of an argument that is no UTF-8, Python makes lone surrogates
+        raise InvalidInput(
+            "model", f"is {name!r}; must be a text that UTF-8 can express, or empty for the only model"
+        ) from None
 
 
 def check_target(target: object) -> None:

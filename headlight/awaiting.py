@@ -7,12 +7,13 @@ import contextlib
 import functools
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self
 
 import grpc
 
-from headlight.channel import ClientBase, Options, Retries
+from headlight.channel import ClientBase, Options, Retries, WorkT
 from headlight.convert import from_model
 from headlight.description import ModelDescription
 from headlight.ending import end_async
@@ -24,6 +25,8 @@ from headlight.status import is_to_be_repeated
 from headlight.streamed import Streamed
 from headlight.verdict import status_now, true_status
 from headlight.work import RequestT, ResponseT, ResultT, UnaryWork
+
+MANY_INPUTS = 256  # fewer take a few milliseconds, or tens of them where they are long lists of ids
 
 
 class AsyncCaller(ClientBase[grpc.aio.Channel]):
@@ -103,11 +106,22 @@ class AsyncCaller(ClientBase[grpc.aio.Channel]):
             with retries, self._errors():
                 return await method(request, timeout=self._left(deadline))
 
+    async def _laid_out(self, make: Callable[[ModelDescription], WorkT], model: ModelDescription, inputs: int) -> WorkT:
+        """What a method is to do with so many inputs; of many, the loop goes on while they are measured."""
+        if inputs < MANY_INPUTS:
+            return self._made(make, model)
+        # Not one of the loop's threads, which may all be waiting for this.
+        thread = ThreadPoolExecutor(1)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(thread, self._made, make, model)
+        finally:
+            thread.shutdown(wait=False)
+
     async def _call(
-        self, method: Any, make: Callable[[ModelDescription], UnaryWork[RequestT, ResponseT, ResultT]]
+        self, method: Any, make: Callable[[ModelDescription], UnaryWork[RequestT, ResponseT, ResultT]], inputs: int
     ) -> ResultT:
         deadline = self._deadline()
-        work = self._made(make, await self._describe(deadline))
+        work = await self._laid_out(make, await self._describe(deadline), inputs)
         pending: deque[tuple[range, RequestT, Any]] = deque()
         retries = Retries(deadline, Overloaded, once_answered=Unavailable)  # which is not to cost what came
 
@@ -138,9 +152,9 @@ class AsyncCaller(ClientBase[grpc.aio.Channel]):
                 call.cancel()
         return work.result()
 
-    async def _stream(self, make: Callable[[ModelDescription], Streamed[ResultT]]) -> list[ResultT]:
+    async def _stream(self, make: Callable[[ModelDescription], Streamed[ResultT]], inputs: int = 1) -> list[ResultT]:
         deadline = self._deadline()
-        work = self._made(make, await self._describe(deadline))
+        work = await self._laid_out(make, await self._describe(deadline), inputs)
         retries = Retries(deadline, Overloaded, Unavailable)
         while work.unanswered:
             await self._pause(retries.pause())
@@ -157,7 +171,7 @@ class AsyncCaller(ClientBase[grpc.aio.Channel]):
 
     async def _pieces(self, pieces: Pieces, deadline: float | None) -> AsyncIterator[AttentionPiece]:
         retries = Retries(deadline, Overloaded, Unavailable)
-        while True:
+        while not pieces.complete:
             await self._pause(retries.pause(last=pieces.begun))
             call = self._stub.EncodeStream(iter([pieces.request]), timeout=self._left(deadline))
             try:

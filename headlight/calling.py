@@ -122,7 +122,7 @@ class Caller(ClientBase[grpc.Channel]):
 
     def _pieces(self, pieces: Pieces, deadline: float | None) -> Iterator[AttentionPiece]:
         retries = Retries(deadline, Overloaded, Unavailable)
-        while True:
+        while not pieces.complete:
             self._pause(retries.pause(last=pieces.begun))
             call = self._stub.EncodeStream(iter([pieces.request]), timeout=self._left(deadline))
             try:

@@ -173,7 +173,7 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         concurrency: int = 4,
         options: Options = (),
     ) -> None:
-        check_arguments(target, timeout, concurrency)
+        check_arguments(target, model, timeout, concurrency)
         if tls_server_name is not None:
             options = (("grpc.ssl_target_name_override", tls_server_name), *options)
         config: tuple[str, Any] = ("grpc.service_config", json.dumps(self._service_config))

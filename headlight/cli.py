@@ -8,8 +8,10 @@ reader of the output left, 143 ended by SIGTERM.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import functools
+import io
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -107,10 +109,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parse(argv: Sequence[str] | None, arguments: argparse.Namespace) -> None:
     """Fills in the arguments. Raises SystemExit, after its text is written, for --help, --version and wrong usage."""
+    said = io.StringIO()  # argparse hides that it could not write
     try:
-        parser().parse_args(argv, arguments)
+        with contextlib.redirect_stdout(said):
+            parser().parse_args(argv, arguments)
     except SystemExit:
-        show("")
+        show(said.getvalue())
         raise
 
 
@@ -151,10 +155,11 @@ def show_attention(arguments: argparse.Namespace, attention: headlight.Attention
     if arguments.format == "npz":
         write_archive(output.attention_arrays(attention, head), arguments.out)
     elif arguments.format == "json":
-        write_text(output.attention_json(attention, head), arguments.out)
+        write_text(output.attention_json(attention, head), arguments.out, "json")
     elif not draws_alone(arguments):
         width, colour = screen(arguments.out)
-        write_text(output.attention_text(attention, text, head, not single, width, colour), arguments.out)
+        shown = output.attention_text(attention, text, head, not single, width, colour)
+        write_text(shown, arguments.out, arguments.format)
 
 
 def refused(option: str, action: Callable[[], T]) -> T:
@@ -170,13 +175,13 @@ def run_tokens(arguments: argparse.Namespace) -> None:
     texts = texts_of(arguments)
     with connect(arguments) as client:
         lists = client.tokenize(texts, prompt=arguments.prompt, prompt_name=arguments.prompt_name)
-    write_text(
-        output.tokens_json(lists) if arguments.format == "json" else output.tokens_text(lists, texts), arguments.out
-    )
+    shown = output.tokens_json(lists) if arguments.format == "json" else output.tokens_text(lists, texts)
+    write_text(shown, arguments.out, arguments.format)
 
 
 def run_info(arguments: argparse.Namespace) -> None:
     """`headlight info`."""
     with connect(arguments) as client:
         model = client.model()
-    write_text(output.info_json(model) if arguments.format == "json" else output.info_text(model), arguments.out)
+    shown = output.info_json(model) if arguments.format == "json" else output.info_text(model)
+    write_text(shown, arguments.out, arguments.format)

@@ -59,7 +59,7 @@ class Client(Caller):
         options: gRPC channel arguments, over those of `headlight.channel`.
 
     Raises:
-        InvalidInput: the target is none, or the timeout is no number.
+        InvalidInput: the target is none, the model no text, or the timeout no number.
         ValueError: the concurrency is no whole number from 1, or what is said of TLS and tokens cannot be used.
     """
 

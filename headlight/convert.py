@@ -83,6 +83,8 @@ def to_head_mask(model: ModelDescription, mask: ArrayLike | None) -> pb.HeadMask
     expected = (model.layers, model.heads)
     try:
         values = np.asarray(mask, dtype=np.float32)
+        if np.asarray(mask).dtype.kind in "US" or np.isnan(values).any():  # NumPy reads texts, and makes NaN of None
+            raise TypeError
     except (TypeError, ValueError):
         raise InvalidInput("head_mask", "must hold numbers alone") from None
     if values.shape != expected:
@@ -144,7 +146,8 @@ def set_reading(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeReque
 
 def to_truncation(truncate: Truncate) -> pb.Truncation:
     """The contract's name for what to do with an input too long. Raises InvalidInput for any other value."""
-    if truncate not in TRUNCATIONS:
+    given: object = truncate
+    if not isinstance(given, str | None) or given not in TRUNCATIONS:  # a list cannot be looked up
         raise InvalidInput("truncate", 'must be None, "end" or "start"')
     return TRUNCATIONS[truncate]
 

@@ -194,7 +194,7 @@ def write(rows: Rows, beside: Beside, arguments: argparse.Namespace, folder: Pat
     parts = as_json(rows, beside) if arguments.format == "json" else as_text(rows)
     if arguments.out is None:
         for part in parts:
-            show(part)
+            show(part, arguments.format)
     elif arguments.format == "npz":
         replace(arguments.out, folder, lambda file: write_npz(rows, beside, file))
     elif arguments.format == "npy":

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.embeddings import Usage
-from headlight.output import numbers, to_json
+from headlight.output import add_arrays, numbers, to_json
 from headlight.results import ModelRef
 from headlight.rows import NO_VECTORS, Rows
 
@@ -93,9 +93,7 @@ def write_npz(rows: Rows, beside: Beside, file: BinaryIO) -> None:
             title = f"embeddings_{name}" if len(rows.types) > 1 else "embeddings"
             with archive.open(f"{title}.npy", "w", force_zip64=True) as member:
                 write_npy(rows, name, member)
-        for title, array in arrays.items():
-            with archive.open(f"{title}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, array, allow_pickle=False)
+        add_arrays(archive, arrays)
 
 
 def write_npy(rows: Rows, name: str, file: Any) -> None:

@@ -54,6 +54,18 @@ class HeadlightError(Exception):
         super().__init__(message)
         self.message = message
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What Exception has calls the class with the message: of no use where it takes something else, and a pool of processes that
+        # cannot read an error waits for ever.
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(kind: type[HeadlightError], args: tuple[Any, ...], attributes: dict[str, Any]) -> HeadlightError:
+    """An error that another process, or a copy, was made of."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
+
 
 class InvalidInput(HeadlightError):
     """A value the caller sent cannot be served.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import contextlib
+import errno
 import os
 import shutil
 import sys
@@ -75,18 +77,18 @@ def opened(has_texts: bool, file: str | None, what: str) -> Iterator[tuple[str, 
     """The name and content of the file, or of standard input where there is none. Raises UsageError where it cannot be read."""
     if has_texts:
         raise UsageError("give texts as arguments or by --file, not both")
-    if file is None:
-        if sys.stdin is None:
-            raise UsageError(f"{STANDARD_INPUT}: is closed; give {what}, as arguments or by --file")
-        if sys.stdin.isatty():
-            say(f"reading {what}, from the keyboard; end with Ctrl-D")
-        yield STANDARD_INPUT, sys.stdin.buffer
-        return
+    if file is None and sys.stdin is None:
+        raise UsageError(f"{STANDARD_INPUT}: is closed; give {what}, as arguments or by --file")
     try:
-        with Path(file).open("rb") as stream:
-            yield file, stream
+        if file is None:
+            if sys.stdin.isatty():
+                say(f"reading {what}, from the keyboard; end with Ctrl-D")
+            yield STANDARD_INPUT, sys.stdin.buffer
+        else:
+            with Path(file).open("rb") as stream:
+                yield file, stream
     except OSError as error:
-        raise UsageError(f"{file}: cannot read it: {error.strerror or error}") from None
+        raise UsageError(f"{file or STANDARD_INPUT}: cannot read it: {error.strerror or error}") from None
 
 
 def source(arguments: argparse.Namespace) -> str | None:
@@ -98,35 +100,58 @@ def source(arguments: argparse.Namespace) -> str | None:
 
 
 def decode(name: str, data: bytes, place: int = 0) -> str:
-    """UTF-8 with any kind of line end, from that place of a file. Raises UsageError where it is something else."""
+    """UTF-8 with line ends of Unix or Windows, from that place of a file. Raises UsageError where it is something else."""
+    mark = codecs.BOM_UTF8 if place == 0 and data.startswith(codecs.BOM_UTF8) else b""
     try:
-        return data.decode("utf-8" if place else "utf-8-sig").replace("\r\n", "\n")
+        return data[len(mark) :].decode().replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{name}: not UTF-8 (byte {place + error.start}); convert it first") from None
+        raise UsageError(f"{name}: not UTF-8 (byte {place + len(mark) + error.start}); convert it first") from None
 
 
-def write_text(text: str, out: str | None) -> None:
-    """To a file, or to standard output; with a newline at the end, unless there is no text at all."""
+def write_text(text: str, out: str | None, form: str | None) -> None:
+    """To a file, or to standard output as `show`; with a newline at the end, unless there is no text at all."""
     ended = f"{text}\n" if text else ""
     if out is None:
-        show(ended)
+        show(ended, form)
     else:
         written(out, lambda: Path(out).write_text(ended, encoding="utf-8"))
 
 
-def show(text: str) -> None:
-    """To standard output at once, with all that was written before. A reader that left raises BrokenPipeError."""
+def show(text: str, form: str | None = None) -> None:
+    """To standard output at once, all of it, with all that was written before. A reader that left raises BrokenPipeError.
+
+    Args:
+        text: any part of the output.
+        form: as --format says. JSON is UTF-8 wherever it goes; anything else is what standard output holds, which need not have every
+            character.
+    """
     if sys.stdout is None:
         return
+    file: IO[bytes] | None = getattr(sys.stdout, "buffer", None)
     try:
-        sys.stdout.write(text)
+        if file is None:  # what stands in for it takes texts alone
+            sys.stdout.write(text)
         sys.stdout.flush()
+        if file is not None:
+            # Not through the text layer: without a buffer (PYTHONUNBUFFERED), that writes once, and does not look how much was taken.
+            write_all(file, text.encode("utf-8" if form == "json" else sys.stdout.encoding, "replace"))
+            file.flush()
     except OSError as error:
         # What is left in the buffer, the interpreter would try to write again when it ends, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             raise
         raise OutputError(f"standard output: cannot write it: {error.strerror or error}") from None
+
+
+def write_all(file: IO[bytes], data: bytes) -> None:
+    """All of it, also where the file takes some at a time, as it does without a buffer. Raises OSError, as on a full disk."""
+    rest = memoryview(data)
+    while rest:
+        count: int | None = file.write(rest)
+        if count is None:  # it does not block, and takes nothing now
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        rest = rest[count:]
 
 
 def write_archive(arrays: Mapping[str, NDArray[Any]], out: str) -> None:
@@ -171,6 +196,13 @@ def check_writable(option: str, name: str) -> None:
         problem = "" if os.access(folder, os.W_OK | os.X_OK) else f"the folder {folder} may not be changed"
     if problem:
         raise UsageError(f"{name}: cannot write it: {problem}")
+
+
+def is_same_file(name: str, other: str) -> bool:
+    """Whether writing one changes what the other holds. Of a terminal, a pipe or /dev/null, none does."""
+    if not os.path.exists(name) or not os.path.exists(other):
+        return os.path.realpath(name) == os.path.realpath(other)
+    return os.path.isfile(name) and os.path.samefile(name, other)
 
 
 def screen(out: str | None, environ: Mapping[str, str] = os.environ) -> tuple[int, bool]:

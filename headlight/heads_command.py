@@ -55,7 +55,8 @@ def run_heads(arguments: argparse.Namespace) -> None:
     if arguments.format == "npz":
         write_archive(heads_arrays(analysis), arguments.out)
     else:
-        write_text(heads_json(analysis) if arguments.format == "json" else heads_text(analysis), arguments.out)
+        shown = heads_json(analysis) if arguments.format == "json" else heads_text(analysis)
+        write_text(shown, arguments.out, arguments.format)
 
 
 def heads_text(analysis: Analysis) -> str:

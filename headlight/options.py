@@ -10,12 +10,14 @@ from typing import Any
 
 from headlight.client import Client
 from headlight.convert import Reading
-from headlight.files import UsageError, check_writable
+from headlight.files import STANDARD_INPUT, UsageError, check_writable, is_same_file, source
 from headlight.priority import PRIORITIES, Priority
 from headlight.signals import undisturbed
 from headlight.spec import VECTOR_BITS, PooledSpec
 
 DEFAULT_TARGET = "127.0.0.1:50051"
+WRITTEN = ("--out", "--png", "--html")
+READ = ("--file", "--token-file", "--tls-ca", "--tls-cert", "--tls-key")
 # A service that was away is found again soon. gRPC's default grows to two minutes.
 RECONNECT = (("grpc.max_reconnect_backoff_ms", 2_000),)
 
@@ -178,15 +180,32 @@ def check_output(arguments: argparse.Namespace) -> None:
     """Refuses what could not be written, before the service works for it."""
     if arguments.format in ("npz", "npy") and arguments.out is None:
         raise UsageError(f"--format {arguments.format} is binary: name a file by --out")
-    for option in ("out", "png", "html"):
-        name = getattr(arguments, option, None)
-        if name is not None:
-            check_writable(f"--{option}", name)
+    for option, name in named(arguments, WRITTEN):
+        check_writable(option, name)
+    check_apart(arguments)
     if arguments.out is None and sys.stdout is None and not draws_alone(arguments):
         raise UsageError("standard output: is closed; name a file by --out")
+
+
+def check_apart(arguments: argparse.Namespace) -> None:
+    """Raises UsageError where a file to write is also to be read, or written by another option."""
+    others = named(arguments, READ)
+    if source(arguments) == STANDARD_INPUT:
+        others.append((STANDARD_INPUT, "/dev/stdin"))
+    for option, name in named(arguments, WRITTEN):
+        for other, beside in others:
+            if is_same_file(name, beside):
+                raise UsageError(f"{option}: {name} is the file of {other}, which it would replace; name another")
+        others.append((option, name))
+
+
+def named(arguments: argparse.Namespace, options: Sequence[str]) -> list[tuple[str, str]]:
+    """Those of some options that name a file, and the file."""
+    names = ((option, getattr(arguments, option.removeprefix("--").replace("-", "_"), None)) for option in options)
+    return [(option, name) for option, name in names if name is not None]
 
 
 def draws_alone(arguments: argparse.Namespace) -> bool:
     """Whether nothing is asked for but a picture or a page."""
     drawn = getattr(arguments, "png", None) is not None or getattr(arguments, "html", None) is not None
-    return drawn and arguments.format is None
+    return drawn and arguments.format is None and arguments.out is None

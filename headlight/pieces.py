@@ -54,13 +54,13 @@ class Pieces:
         self.request = pb.EncodeStreamRequest(id=REQUEST_ID, encode=encode)
         self._layout: Layout | None = None
         self._covered = Coverage()
-        self._complete = False
+        self.complete = False  # whether everything has come, whatever becomes of the stream
         self.over = False  # whether nothing more comes on the stream: the request was refused
 
     @property
     def begun(self) -> bool:
         """Whether anything of the answer has come: then it cannot be asked for again."""
-        return self._complete or self._layout is not None
+        return self.complete or self._layout is not None
 
     def receive(self, frame: pb.EncodeStreamResponse) -> Iterator[AttentionPiece]:
         """The pieces of the next frame.
@@ -72,7 +72,7 @@ class Pieces:
         self.over = kind == "error"
         if self.over:
             raise error_of_status(frame.error, 0)
-        if self._complete:
+        if self.complete:
             raise malformed(f"a frame of kind {kind!r} behind the last")
         if kind == "response" and self._layout is None:
             yield from self._whole(frame.response)
@@ -82,13 +82,13 @@ class Pieces:
         elif kind == "chunk" and self._layout is not None:
             yield self._piece(self._layout, frame.chunk)
         elif kind == "end" and self._layout is not None:
-            self._complete = self._covered.is_whole(self._layout.size_bytes)
+            self.complete = self._covered.is_whole(self._layout.size_bytes)
         else:
             raise malformed(f"a frame of kind {kind!r} out of its turn")
 
     def finish(self) -> None:
         """Raises EngineError unless everything has come."""
-        if not self._complete:
+        if not self.complete:
             raise malformed("the stream ended before all attention had come")
 
     def _announced(self, layouts: dict[str, Layout]) -> Layout:
@@ -104,7 +104,7 @@ class Pieces:
         values.flags.writeable = False  # as those of chunks, which lie in the messages that brought them
         for place in range(layers):
             yield AttentionPiece(layout.layers[place], range(heads), range(rows), values[place])
-        self._complete = True
+        self.complete = True
 
     def _piece(self, layout: Layout, chunk: pb.Chunk) -> AttentionPiece:
         if OUTPUTS.get(chunk.output) != "attention":

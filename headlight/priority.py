@@ -24,7 +24,8 @@ _NAMES: dict[int, Priority] = {
 
 def to_priority(name: Priority | None) -> pb.Priority:
     """The contract's number for a name; None: whatever the server does. Raises InvalidInput for any other value."""
-    if name not in NUMBERS:
+    given: object = name
+    if not isinstance(given, str | None) or given not in NUMBERS:  # a list cannot be looked up
         raise InvalidInput("priority", 'must be None, "interactive" or "bulk"')
     return NUMBERS[name]
 

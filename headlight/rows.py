@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from headlight.convert import Input
 from headlight.embeddings import Embeddings
+from headlight.files import write_all
 
 DIGEST_BYTES = 16
 NO_VECTORS = -1  # as a count of tokens: the input was skipped
@@ -158,10 +159,3 @@ def digest(item: Input) -> bytes:
     """What two inputs share only where they are equal."""
     data = b"text " + item.encode("utf-8", "surrogatepass") if isinstance(item, str) else b"ids " + repr(item).encode()
     return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
-
-
-def write_all(file: BinaryIO, data: bytes) -> None:
-    """Nothing is left in a buffer, where it would be lost, or written when the file is closed. Raises OSError, as on a full disk."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[file.write(rest) :]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple, SupportsIndex
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, NamedTuple, SupportsIndex, TypeVar
 
 from headlight.errors import InvalidInput
 
@@ -35,6 +35,7 @@ AXIS_OF: dict[str, str] = {
 # Means over the queries: entropy of the row in nats; weight on special tokens (NaN for inputs of ids); on the token before, behind
 # and itself (of the queries that have one); weighted distance |query - key| in tokens; largest weight.
 STATISTICS = ("entropy", "special", "previous", "next", "self", "distance", "largest")
+T = TypeVar("T")
 Unit = Literal["token", "word", "span"]
 Number = Literal["float32", "float16", "uint8"]
 NUMBER_BYTES: dict[str, int] = {"float32": 4, "float16": 2, "uint8": 1}
@@ -155,17 +156,18 @@ class AttentionSpec:
         (Run(begin=0, end=3),)
 
         Raises:
-            InvalidInput: layers or heads are none or no whole numbers, a slice has a step, or tokens are a Run.
+            InvalidInput: layers or heads are none or no whole numbers, a slice has a step, tokens are a Run, or what must be a list
+                is none.
         """
         return cls(
             layers=indices_of("layers", layers),
             heads=indices_of("heads", heads),
-            reduce=(reduce,) if isinstance(reduce, str) else tuple(reduce),
-            pairs=tuple(pairs),
+            reduce=(reduce,) if isinstance(reduce, str) else _each("reduce", reduce, lambda name: name, "names"),
+            pairs=_each("pairs", pairs, tuple, "(layer, head)"),
             queries=tokens_like("queries", queries),
             keys=tokens_like("keys", keys),
             unit=unit,
-            spans=tuple(Span(*span) for span in spans),
+            spans=_each("spans", spans, lambda span: Span(*span), "(start, end) or (start, end, text)"),
             top_k=top_k,
             dtype=dtype,
             scores=scores,
@@ -250,6 +252,14 @@ def check_name(field: str, name: str, names: Iterable[str]) -> None:
     names = tuple(names)
     if name not in names:
         raise InvalidInput(field, f"is {name!r}; must be one of {', '.join(names)}")
+
+
+def _each(field: str, values: Iterable[Any], make: Callable[[Any], T], what: str) -> tuple[T, ...]:
+    """What is made of each value. Raises InvalidInput where there is no list of them, or one cannot be made."""
+    try:
+        return tuple([make(value) for value in values])
+    except TypeError:
+        raise InvalidInput(field, f"is {values!r}; must be a list of {what}") from None
 
 
 def _whole(field: str, number: SupportsIndex) -> int:

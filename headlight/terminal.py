@@ -16,12 +16,15 @@ EIGHTHS = " ▏▎▍▌▋▊▉█"
 COLOURS = (16, 17, 18, 24, 30, 36, 42, 78, 114, 150, 186, 228)
 RESET = "\x1b[0m"
 LABEL_CELLS = 14
+LONGEST_LABEL = 200  # characters: a word that a tokenizer does not know is one token, and may be a whole page of base64
 MAX_TOKENS = 40
 STAND_INS = str.maketrans({"\n": "↵", "\t": "⇥", " ": "␣"})
 
 
 def visible(label: str) -> str:
-    """A label on one line: white space shown, whatever a terminal would act upon replaced."""
+    """A label on one line: white space shown, whatever a terminal would act upon replaced, cut with an ellipsis where it is long."""
+    if len(label) > LONGEST_LABEL:
+        label = label[: LONGEST_LABEL - 1] + "…"
     return "".join(char if char.isprintable() else "�" for char in label.translate(STAND_INS))
 
 
@@ -32,10 +35,13 @@ def cells(text: str) -> int:
 
 def fit(text: str, width: int) -> str:
     """The text in exactly `width` cells: cut with an ellipsis, or filled with spaces."""
-    if cells(text) > width:
-        while cells(text) > width - 1:
-            text = text[:-1]
-        text += "…"
+    taken = kept = 0  # cells; characters that leave room for an ellipsis
+    for char in text:
+        taken += cells(char)
+        if taken > width:
+            text = f"{text[:kept]}…"
+            break
+        kept += taken < width
     return text + " " * (width - cells(text))
 
 

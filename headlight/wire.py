@@ -127,12 +127,13 @@ def attention_output(spec: AttentionSpec) -> pb.AttentionOutput:
     check_kind(spec, AttentionSpec)
     field = "outputs.attention"
     message = pb.AttentionOutput(
-        reduce=[number_of(f"{field}.reduce", REDUCTIONS, name) for name in spec.reduce],
         queries=selector_of(f"{field}.queries", spec.queries),
         keys=selector_of(f"{field}.keys", spec.keys),
         unit=number_of(f"{field}.unit", UNITS, spec.unit),
         dtype=number_of(f"{field}.dtype", NUMBERS, spec.dtype),
     )
+    with must(f"{field}.reduce", f"be a tuple of {', '.join(REDUCTIONS)}"):
+        message.reduce.extend([number_of(f"{field}.reduce", REDUCTIONS, name) for name in spec.reduce])
     with must(f"{field}.layers", WHOLE_NUMBERS):
         message.layers.extend(_singles(spec.layers))
         message.layer_runs.extend(_runs(spec.layers))

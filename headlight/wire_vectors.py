@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from headlight.errors import InvalidInput
@@ -65,6 +65,8 @@ def pooled_output(spec: PooledSpec) -> pb.PooledOutput:
     if isinstance(given, str):
         raise InvalidInput(f"{field}.dtypes", f"is a text; must be a tuple of types, as ({given!r},)")
     with must(f"{field}.dtypes", f"be a tuple of {', '.join(VECTOR_TYPES)}"):
+        if not isinstance(given, Collection):  # an iterator is read once, and this is not the only one to read it
+            raise TypeError
         message.dtypes.extend([number_of(f"{field}.dtypes", VECTOR_TYPES, dtype) for dtype in spec.dtypes])
     if spec.dimensions is not None:
         with must(

@@ -42,6 +42,8 @@ def checked_head_mask(manifest: Manifest, mask: ArrayLike) -> Floats:
     layers, heads = manifest.architecture.layers, manifest.architecture.heads
     try:
         found = np.asarray(mask, dtype=np.float32)
+        if np.asarray(mask).dtype.kind in "US":  # which NumPy reads
+            raise TypeError
     except (TypeError, ValueError):
         raise InvalidInput("head_mask", "must hold numbers alone") from None
     if found.shape != (layers, heads):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import grpc
 import numpy as np
@@ -19,6 +21,9 @@ from headlight import (
     Overloaded,
     Unavailable,
 )
+from headlight.awaiting import MANY_INPUTS
+from headlight.convert import Input
+from headlight.plan import measure
 from tests.headlight.fake_model import DIM
 from tests.headlight.fake_server import FakeServicer, Refusal
 
@@ -83,6 +88,42 @@ async def test_what_was_shed_or_left_unanswered_is_sent_again(aclient: AsyncClie
     assert (await aclient.attend("text")).layers == (0, 1, 2)
     servicer.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
     assert [piece async for piece in aclient.attention_pieces("text", AttentionSpec())]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        AsyncClient.encode,
+        AsyncClient.encode_tokens,
+        AsyncClient.token_vectors,
+        AsyncClient.tokenize,
+        lambda client, texts: client.attention(texts, AttentionSpec()),
+    ],
+)
+async def test_the_loop_goes_on_while_a_long_list_is_measured(
+    aclient: AsyncClient, monkeypatch: pytest.MonkeyPatch, ask: Callable[[AsyncClient, Iterable[str]], Awaitable[Any]]
+) -> None:
+    """Which is read on the loop, for what yields it may belong there."""
+    read, measured = list[threading.Thread](), list[threading.Thread]()
+
+    def noted(inputs: Sequence[Input], most: int) -> list[tuple[int, int]]:
+        measured.append(threading.current_thread())
+        return measure(inputs, most)
+
+    def drawn(count: int) -> Iterator[str]:
+        for number in range(count):
+            read.append(threading.current_thread())
+            yield f"text {number}"
+
+    for module in ("work", "streamed"):
+        monkeypatch.setattr(f"headlight.{module}.measure", noted)
+    await ask(aclient, drawn(3))
+    assert measured.pop() is threading.main_thread()
+    await ask(aclient, drawn(MANY_INPUTS))
+    assert measured.pop() is not threading.main_thread()
+    with pytest.raises(InvalidInput):
+        await ask(aclient, [*drawn(MANY_INPUTS), "\ud800"])
+    assert set(read) == {threading.main_thread()}
 
 
 async def test_many_callers_share_one_client(aclient: AsyncClient) -> None:

@@ -13,7 +13,8 @@ import safetensors
 from safetensors.numpy import load_file, save_file
 
 from headlight import Attention, Client, Hidden, cli
-from headlight.archive import read_npz, read_safetensors, write_npz, write_safetensors
+from headlight.archive import TOKEN_FIELDS, read_npz, read_safetensors, write_npz, write_safetensors
+from headlight.output import write_arrays
 
 TEXT = 'def 日本(): "quoted"'
 WAYS = [(write_npz, read_npz), (write_safetensors, read_safetensors)]
@@ -38,6 +39,26 @@ def test_what_was_written_is_read(client: Client, tmp_path: Path, write: Write, 
         write(path, value)
         assert_same(read(path), value)
     assert [file.name for file in tmp_path.iterdir()] == ["kept.as-named"]
+
+
+def test_an_archive_has_these_arrays_and_no_other(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With any NumPy: for 1.26, every keyword is an array."""
+    savez = np.savez_compressed
+
+    def of_numpy_1(file: Any, **arrays: Any) -> None:
+        savez(file, **{f"{name} of NumPy 1.26": array for name, array in arrays.items()})
+
+    monkeypatch.setattr(np, "savez_compressed", of_numpy_1)
+    write_npz(tmp_path / "a", client.attend(TEXT))
+    with np.load(tmp_path / "a", allow_pickle=False) as archive:
+        assert set(archive.files) == {"weights", "layers", "heads", "model", *TOKEN_FIELDS}
+
+
+def test_what_only_pickle_could_write_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "a").open("wb") as file, pytest.raises(ValueError, match="allow_pickle"):
+        write_arrays({"any": np.array([{}], object)}, file)
 
 
 @pytest.mark.parametrize(("write", "read"), WAYS)

@@ -161,6 +161,20 @@ async def test_a_client_that_is_closed_says_so(target: str) -> None:
             await ask(other)
 
 
+@pytest.mark.parametrize("model", [5, b"name", "\ud800", ["name"]])
+async def test_a_model_that_is_no_name_is_refused_when_the_client_is_made(target: str, model: Any) -> None:
+    for make in (Client, AsyncClient):
+        with pytest.raises(InvalidInput, match=r"^model: is .*; must be a text that UTF-8 can express, or empty for"):
+            make(target, model=model)
+
+
+@pytest.mark.parametrize("model", ["", None])
+def test_no_name_at_all_is_the_only_model(target: str, model: Any) -> None:
+    with Client(target, model=model) as client:
+        assert client.model().name == "fake"
+        assert len(client.encode(["one"])) == 1
+
+
 @pytest.mark.parametrize("seconds", [float("nan"), "5", np.float32("nan")])
 def test_a_timeout_that_is_no_number_is_refused_by_name(target: str, seconds: Any) -> None:
     with pytest.raises(InvalidInput, match=r"^timeout: is .*; must be a number of seconds$"):

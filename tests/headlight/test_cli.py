@@ -166,6 +166,15 @@ def test_a_page_alone_writes_nothing_else(run: Run, tmp_path: Path) -> None:
     assert '"layers":[0,1,2],"heads":2,"labels":["[CLS]","a","b","[SEP]"]' in path.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("drawn", ["--html", "--png"])
+def test_beside_a_picture_a_file_that_is_named_is_written(run: Run, tmp_path: Path, drawn: str) -> None:
+    out = tmp_path / "out"
+    expected = run("attend", "a b")[1]
+    assert run("attend", "a b", drawn, str(tmp_path / "drawn"), "--out", str(out)) == (0, "", "")
+    assert out.read_text(encoding="utf-8") == expected
+    assert (tmp_path / "drawn").stat().st_size
+
+
 def test_a_page_opens_at_the_head_asked_for_and_the_rest_shows_it_alone(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.html"
     arguments = ["attend", "a b", "--html", str(path), "--head", "1"]
@@ -197,6 +206,9 @@ def test_a_picture_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch)
         (["embed"], b"one\n\ntwo\n", "standard input: line 2 is empty"),
         (["embed"], b"\xff", "standard input: not UTF-8 (byte 0)"),
         (["embed"], b"one\r\ntwo\nth\xff", "standard input: not UTF-8 (byte 11)"),
+        (["embed"], b"\xef\xbb\xbfab\xff", "standard input: not UTF-8 (byte 5)"),
+        (["embed"], b"\xef\xbb\xbfab\n\xff", "standard input: not UTF-8 (byte 6)"),
+        (["embed"], b"\xef\xbb", "standard input: not UTF-8 (byte 0)"),
         (["embed", "a", "--file", "b"], b"", "not both"),
         (["embed", "--file", "/nonexistent/x"], b"", "/nonexistent/x: cannot read it"),
         (["embed", "a", "--format", "npz"], b"", "--out"),

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 
-from headlight.errors import EngineError, InvalidInput
+from headlight import AsyncClient, Client
+from headlight.errors import EngineError, InvalidInput, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight.pieces import AttentionPiece, Pieces
 from headlight.spec import AttentionSpec
 from tests.headlight.fake_model import answer, frames_of
+from tests.headlight.fake_server import FakeServicer, Refusal, abort, default_limits, serving
 
 Frames = list[pb.EncodeStreamResponse]
 OUTPUTS = pb.Outputs(attention=pb.AttentionOutput(layers=[2, 0]))
@@ -69,3 +74,34 @@ def test_a_refused_request_raises_what_the_service_said() -> None:
     refused = pb.Status(code=3, message="outputs.attention.layers[0]: is 9")
     with pytest.raises(InvalidInput, match="is 9"):
         taken([pb.EncodeStreamResponse(id="pieces", error=refused)])
+
+
+@dataclasses.dataclass
+class Draining(FakeServicer):
+    """Answers what it has read, and then ends the stream as a server does that stops."""
+
+    def EncodeStream(
+        self, requests: Iterator[pb.EncodeStreamRequest], context: Any
+    ) -> Iterator[pb.EncodeStreamResponse]:
+        yield from super().EncodeStream(requests, context)
+        abort(context, Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
+
+
+@pytest.mark.parametrize("small", [False, True])
+async def test_a_server_that_goes_once_everything_has_come_is_not_missed(small: bool) -> None:
+    spec, servicer = AttentionSpec(layers=(2, 0)), Draining(default_limits())
+    if small:
+        servicer.change_frames = lambda frames: [pb.EncodeStreamResponse(id="pieces", response=whole())]
+    with serving(servicer) as target, Client(target) as client:
+        expected = [piece.layer for piece in client.attention_pieces("one two three", spec)]
+        async with AsyncClient(target) as other:
+            found = [piece.layer async for piece in other.attention_pieces("one two three", spec)]
+    assert set(expected) == {2, 0}
+    assert found == expected
+    assert len(servicer.encoded) == 2  # each asked once
+
+
+def test_one_that_goes_before_is() -> None:
+    servicer = Draining(default_limits(), change_frames=lambda frames: frames[:-1])
+    with serving(servicer) as target, Client(target) as client, pytest.raises(Unavailable, match="draining"):
+        list(client.attention_pieces("one two three", AttentionSpec()))

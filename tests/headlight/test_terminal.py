@@ -60,6 +60,19 @@ def test_fit_counts_cells() -> None:
     ]
 
 
+def test_a_word_that_is_a_whole_page_is_cut_in_one_go() -> None:
+    """One token of a tokenizer that does not know it. Were the rest measured for each character, these would take days."""
+    page = "a" * 10**6
+    assert fit(page, 14) == "aaaaaaaaaaaaa…"
+    assert fit("日" * 10**6, 14) == "日日日日日日… "
+    rows = attention_map(even(2), [page, "b"]).splitlines()
+    assert rows[1].startswith("0 aaaaaaaaaaaaa… │")
+    links = strongest_links(even(2), [page, "b"], [False, False]).splitlines()
+    assert links[0].split()[1] == "aaaaaaaaaaaaa…"
+    assert visible(page) == "a" * 199 + "…"
+    assert visible(page[:200]) == page[:200]
+
+
 def test_links_leave_out_special_tokens_and_the_token_itself() -> None:
     weights = np.array([[0.1, 0.2, 0.3, 0.4], [0.6, 0.3, 0.1, 0], [0.2, 0.1, 0.3, 0.4], [1, 0, 0, 0]], np.float32)
     links = strongest_links(weights, ["[CLS]", "a", "bc", "[SEP]"], [True, False, False, True])

@@ -71,6 +71,7 @@ def test_what_needs_the_graph_of_attention_is_refused_where_that_was_left_out(
         (np.full((2, 3), np.nan, np.float32), "holds something that is not from 0 to 1"),
         (np.full((2, 3), 1.5, np.float32), "holds something that is not from 0 to 1"),
         ([["a"] * 3] * 2, "must hold numbers alone"),
+        ([["1"] * 3] * 2, "must hold numbers alone"),
     ],
 )
 def test_a_head_mask_that_is_none_is_refused(runtime: Runtime, mask: Any, problem: str) -> None:

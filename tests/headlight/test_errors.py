@@ -1,0 +1,56 @@
+"""What holds for every error, those that are still to be thought of included."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import service.admission
+import service.engines
+from headlight.errors import HeadlightError, InvalidInput
+
+# By how it is annotated: a value for an argument of an error. An error that takes something else adds it here.
+VALUES: dict[str, Any] = {
+    "str": "inputs[3].text",
+    "str | None": "model.onnx",
+    "float | None": 1.5,
+    "Sequence[Any]": [1, None],
+    "Shortage": next(iter(service.admission.Shortage)),
+}
+
+
+def kinds(root: type[HeadlightError] = HeadlightError) -> Iterator[type[HeadlightError]]:
+    """Those of Headlight and of the service."""
+    if root.__module__.split(".")[0] in ("headlight", "service"):
+        yield root
+    for leaf in root.__subclasses__():
+        yield from kinds(leaf)
+
+
+@pytest.mark.parametrize("kind", sorted(set(kinds()), key=repr))
+def test_an_error_goes_to_another_process_and_back_whole(kind: type[HeadlightError]) -> None:
+    """As from a worker of multiprocessing, which waits for ever for an error that cannot be read."""
+    parameters = inspect.signature(kind).parameters
+    error = kind(**{name: VALUES[str(parameter.annotation)] for name, parameter in parameters.items()})
+    error.add_note("in part 3")
+    copies = [pickle.loads(pickle.dumps(error, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
+    for again in [*copies, copy.copy(error), copy.deepcopy(error)]:
+        assert type(again) is kind
+        assert (str(again), again.args, vars(again)) == (str(error), error.args, vars(error))
+
+
+def test_so_does_one_of_somebody_else() -> None:
+    """Whatever its arguments."""
+    again = pickle.loads(pickle.dumps(OfSomebody("inputs[0]", why=3)))
+    assert (type(again), str(again), again.field, again.why) == (OfSomebody, "inputs[0]: has 3", "inputs[0]", 3)
+
+
+class OfSomebody(InvalidInput):
+    def __init__(self, field: str, *, why: int) -> None:
+        super().__init__(field, f"has {why}")
+        self.why = why

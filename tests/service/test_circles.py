@@ -108,6 +108,7 @@ async def test_a_request_that_expired_in_the_queue(serve: Serve, kept: Kept, tra
         assert own_frames(found) == []
 
 
+@pytest.mark.usefixtures("steady")
 async def test_the_results_of_a_stalled_reader(serve: Serve) -> None:
     async with serve(stall_seconds=0.2) as service:
         async with uncollected() as found:

@@ -20,6 +20,7 @@ from tests.service.conftest import Serve, Service
 from tests.service.raw import closed_window
 from tests.service.test_stream import EOF, LARGE, LARGE_TOKENS, ask, frames_of
 
+pytestmark = pytest.mark.usefixtures("steady")
 TOKEN_INFO = pb.Outputs(token_info=pb.TokenInfoOutput())
 LARGE_BYTES = 4 * 2 * LARGE_TOKENS**2
 STUCK = {

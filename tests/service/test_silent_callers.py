@@ -15,6 +15,7 @@ from tests.service.calls import refused, request
 from tests.service.conftest import Serve
 from tests.service.raw import closed_window
 
+pytestmark = pytest.mark.usefixtures("steady")
 ENCODE = {"grpc_type": "unary", "grpc_service": SERVICE, "grpc_method": "Encode"}
 
 

@@ -31,7 +31,10 @@ from service.threads import Threads
 from service.transport import build_server
 from tests.service.calls import NARROW
 from tests.service.fakes import FakeEngine, FakeRuntime
+from tests.service.steady import steady
 from tests.service.tracing import Kept
+
+__all__ = ["steady"]  # a fixture
 
 
 @dataclasses.dataclass

@@ -122,11 +122,9 @@ async def test_a_failed_batch_is_let_go_without_the_garbage_collector(how: str, 
 
 
 async def all_dead(arrays: list[weakref.ref[Any]]) -> None:
-    for _ in range(1000):  # the engine's thread may still be about to let go
-        if all(array() is None for array in arrays):
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("something is held still")
+    async with asyncio.timeout(30):  # the engine's thread may still be about to let go
+        while any(array() is not None for array in arrays):
+            await asyncio.sleep(0.001)
 
 
 async def test_times_and_reports() -> None:

@@ -14,6 +14,7 @@ import pytest
 from google.protobuf.message import Message
 
 from headlight.pb import headlight_pb2 as pb
+from service import sending
 from service.groups import Group
 from service.prepared import Prepared
 from tests.service.calls import request, text_of
@@ -108,7 +109,9 @@ async def test_a_request_that_expired_in_the_queue(serve: Serve, kept: Kept, tra
         assert own_frames(found) == []
 
 
-async def test_the_results_of_a_stalled_reader(serve: Serve) -> None:
+@pytest.mark.usefixtures("steady")
+async def test_the_results_of_a_stalled_reader(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "LEAST_LINGER_SECONDS", 60)  # time to come and read its status
     async with serve(stall_seconds=0.2) as service:
         async with uncollected() as found:
             call = service.stub.EncodeStream(iter([streamed(length=1500, outputs=LARGE)]))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -230,11 +231,13 @@ def calls_made(work: Callable[[], None]) -> int:
         count += event in ("call", "c_call")
 
     before = sys.getprofile()
+    gc.disable()  # whose callbacks, and what it finds of other tests, would be counted
     sys.setprofile(on_event)
     try:
         work()
     finally:
         sys.setprofile(before)
+        gc.enable()
     return count
 
 

@@ -20,6 +20,7 @@ from service.loading import assemble, limits, make_admission
 from service.metrics import Metrics
 from service.threads import Threads
 from tests.service.fakes import ARCHITECTURE, manifest
+from tests.service.logged import logged
 
 MIB = 1 << 20
 
@@ -71,7 +72,7 @@ def test_a_cpu_in_the_place_of_a_gpu_is_warned_of_once(
     monkeypatch.setattr(providers, "device_exists", lambda: False)
     with caplog.at_level(logging.WARNING, logger="service"):
         assert loading.load(Config(bundle=bundle_path, provider=provider)).provider == "cpu"
-    assert [vars(record)["event"] for record in caplog.records] == ["provider_fallback"] * warned
+    assert [vars(record)["event"] for record in logged(caplog)] == ["provider_fallback"] * warned
 
 
 async def test_a_lone_text_that_borrows_the_graph_of_attention_is_counted_there(bundle_path: Path) -> None:

@@ -27,7 +27,9 @@ def stream() -> Iterator[io.StringIO]:
 
 
 def entries(stream: io.StringIO) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in stream.getvalue().splitlines()]
+    """All but asyncio's, which are of what gRPC has left to do for the loop of another test."""
+    found: list[dict[str, Any]] = [json.loads(line) for line in stream.getvalue().splitlines()]
+    return [entry for entry in found if entry["logger"] != "asyncio"]
 
 
 def test_one_json_object_a_line(stream: io.StringIO) -> None:

@@ -181,7 +181,7 @@ async def test_it_waits_no_longer_than_until_the_deadline(serve: Serve) -> None:
         model, admission = service.models.get(""), admission_of(service)
         wanted = await prepare(model, of(5), math.inf)
         service.engine.gate.clear()
-        call = asyncio.ensure_future(compute(model, wanted, time.monotonic() + 0.1))
+        call = asyncio.ensure_future(compute(model, wanted, time.monotonic() + 1))
         await service.started()
         admission.tokens.take(admission.tokens.free)
         service.engine.gate.set()
@@ -219,8 +219,9 @@ async def test_all_of_it_is_compared_with_the_deadline_before_it_is_begun(serve:
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request()))
         await service.started()
-        admission_of(service).outlook.worked_off(tokens=1000, seconds=1.0)
-        error = await refused(service.stub.Occlude(of(100), timeout=5), EXHAUSTED)  # a wave of it takes 2 s, it 10
+        admission_of(service).outlook.worked_off(tokens=1000, seconds=60.0)
+        # A wave of it takes 2 minutes, it 10.
+        error = await refused(service.stub.Occlude(of(100), timeout=300), EXHAUSTED)
         assert details_of(error)["ErrorInfo"].reason == "WAIT_BEYOND_DEADLINE"
         service.engine.gate.set()
         await first

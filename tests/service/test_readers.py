@@ -20,6 +20,7 @@ from tests.service.conftest import Serve, Service
 from tests.service.raw import closed_window
 from tests.service.test_stream import EOF, LARGE, LARGE_TOKENS, ask, frames_of
 
+pytestmark = pytest.mark.usefixtures("steady")
 TOKEN_INFO = pb.Outputs(token_info=pb.TokenInfoOutput())
 LARGE_BYTES = 4 * 2 * LARGE_TOKENS**2
 STUCK = {
@@ -55,7 +56,8 @@ def test_patience_is_for_an_answer_and_not_for_each_frame() -> None:
     assert fast.left == pytest.approx(19)
 
 
-async def test_a_stalled_reader_is_cut_and_its_memory_returned(serve: Serve) -> None:
+async def test_a_stalled_reader_is_cut_and_its_memory_returned(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "LEAST_LINGER_SECONDS", 60)  # time to come and read its status
     async with serve(stall_seconds=0.2) as service:
         call = service.stub.EncodeStream(iter([ask(str(place), LARGE_TOKENS, LARGE) for place in range(3)]))
         assert (await call.read()).WhichOneof("frame") == "header"
@@ -108,6 +110,7 @@ async def test_one_who_does_not_even_read_that_it_was_cut_loses_its_connection(
 async def test_a_frame_now_and_then_is_not_reading(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each frame is taken in time; all 18 would take ten times as long as the answer may."""
     monkeypatch.setattr(sending, "PACE_BYTES", 1 << 40)
+    monkeypatch.setattr(sending, "LEAST_LINGER_SECONDS", 60)  # as above
     loop, frames = asyncio.get_running_loop(), 0
 
     async def read_slowly(call: Any) -> None:

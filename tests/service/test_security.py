@@ -14,6 +14,7 @@ from service.metrics import Metrics
 from service.parsing import Address
 from service.security import is_loopback, security_of
 from tests.service.conftest import Serve
+from tests.service.logged import logged
 
 
 def config(folder: Path, **options: Any) -> Config:
@@ -37,7 +38,7 @@ def test_tokens_in_plaintext_are_warned_of_where_others_could_see_them(
     assert is_loopback(address) is not warned
     with caplog.at_level(logging.WARNING):
         assert security_of(config(tmp_path, grpc=address), Metrics()).gate is not None
-    assert [vars(record)["event"] for record in caplog.records] == ["tokens_in_plaintext"] * warned
+    assert [vars(record)["event"] for record in logged(caplog)] == ["tokens_in_plaintext"] * warned
 
 
 @pytest.mark.parametrize(("provider", "gpu", "told"), [("auto", True, 1), ("auto", False, 0), ("cpu", True, 0)])

@@ -25,7 +25,6 @@ from service.engines import FAILURES_BEFORE_PROBE
 from service.health import LIVENESS, READY_NAMES, STARTUP
 from service.parsing import Address
 from service.server import EXIT_BUNDLE, EXIT_FAILED, EXIT_OK, Server
-from tests.ports import free_port
 from tests.service.fakes import FakeRuntime
 
 ANY = Address("127.0.0.1", 0)
@@ -145,18 +144,19 @@ async def test_a_port_that_is_taken_is_told_before_anything_is_loaded(
 async def test_a_port_that_is_taken_while_the_model_is_loaded_ends_the_process(
     monkeypatch: pytest.MonkeyPatch, log: Log, runtime: FakeRuntime
 ) -> None:
-    others: list[socket.socket] = []
+    server, others = Server(CONFIG), list[socket.socket]()
 
     def load(config: Config) -> FakeRuntime:
+        assert server._reserved is not None
         other = socket.socket()
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        other.bind(("127.0.0.1", config.grpc.port))
+        other.bind(("127.0.0.1", server._reserved.address.port))
         other.listen()
         others.append(other)
         return runtime
 
     monkeypatch.setattr(module, "load", load)
-    assert await Server(dataclasses.replace(CONFIG, grpc=Address("127.0.0.1", free_port()))).serve() == EXIT_FAILED
+    assert await server.serve() == EXIT_FAILED
     await log.event("cannot_listen")
     others[0].close()
 

@@ -14,7 +14,7 @@ from headlight.runtime.choice import states, whole
 from headlight.runtime.items import EncodeItem, Selection
 from service.answers import FRAMING_BYTES
 from service.health import SERVICE
-from tests.service.calls import refused, request, text_of
+from tests.service.calls import refused, request, text_of, until
 from tests.service.conftest import Serve
 from tests.service.fakes import HEADS, LAYERS, FakeRuntime, result
 
@@ -187,6 +187,7 @@ async def test_calls_that_expire_or_are_cancelled_in_the_queue_never_run(serve: 
         first = asyncio.ensure_future(service.stub.Encode(request()))
         await service.started()
         await refused(service.stub.Encode(request(), timeout=0.05), grpc.StatusCode.DEADLINE_EXCEEDED)
+        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 2)  # the server knows, too
         gone = service.stub.EncodeStream(iter([pb.EncodeStreamRequest(id="1", encode=request())]))
         gone.cancel()
         service.engine.gate.set()

@@ -13,6 +13,8 @@ from tests.service.raw import ClosedWindow, closed_window
 from tests.service.test_readers import handled, rejected
 from tests.service.test_stream import LARGE
 
+pytestmark = pytest.mark.usefixtures("steady")
+
 
 async def test_each_answer_of_a_connection_that_is_cut_is_counted_once(serve: Serve) -> None:
     async with serve(stall_seconds=1) as service, closed_window(service.target) as client:

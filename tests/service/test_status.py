@@ -14,6 +14,7 @@ from service.engines import EngineLost
 from service.status import DETAILS, PUSHBACK, STATUS_BY_CODE, Refusal, reason_of, refusal
 from service.stream import ReaderStalled
 from tests.service.calls import unpacked
+from tests.service.logged import logged
 
 
 def tree(root: type[HeadlightError]) -> list[type[HeadlightError]]:
@@ -88,7 +89,7 @@ def test_unexpected_errors_leak_nothing(caplog: pytest.LogCaptureFixture) -> Non
     assert refused.status is grpc.StatusCode.INTERNAL
     assert "secret" not in refused.message
     assert b"secret" not in refused.details.SerializeToString()
-    [record] = caplog.records
+    [record] = logged(caplog)
     assert vars(record)["error_id"] in refused.message
     assert vars(record)["kind"] == "builtins.ValueError"
     assert "test_status.py" in vars(record)["stack"][-1]

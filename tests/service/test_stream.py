@@ -56,7 +56,8 @@ async def test_large_answers_come_in_chunks_and_do_not_hold_up_small_ones(serve:
         await service.started()  # the large one's batch
         await call.write(ask("small"))  # while the large one is being sent
         await call.done_writing()
-        await service.started()  # the small one's: unread meanwhile, most of the large one cannot have left the server
+        # The small one's answer is the next to be sent: unread meanwhile, most of the large one cannot have left the server.
+        await until(lambda: service.sample("headlight_texts_total", model="fake", priority="interactive") == 2)
         frames = [first, *await frames_of(call)]
     chunks = [frame.chunk for frame in frames if frame.WhichOneof("frame") == "chunk"]
     assert kinds(frames, "small") == ["response"]

@@ -12,6 +12,7 @@ from headlight.errors import Unauthenticated
 from service.commandline import ConfigError
 from service.tokens import LOOK_SECONDS, MOST_TOKENS, AuthTokens
 from tests.service.batching import Clock
+from tests.service.logged import logged
 
 FIRST, SECOND, HASHED = "first-token-of-search", "second-token-of-search", "token-that-only-its-digest-is-of"
 FILE = f"""# who     with what
@@ -87,7 +88,7 @@ def test_a_broken_file_changes_nothing_and_is_told(setup: Setup, broken: str, ca
         assert setup.caller(f"Bearer {FIRST}") == "search"
         assert setup.caller(f"Bearer {FIRST}") == "search"
     assert setup.refused == 1
-    [record] = caplog.records
+    [record] = logged(caplog)
     assert vars(record)["event"] == "tokens_refused"
     assert "--auth-tokens: " in record.getMessage()
     assert FIRST not in record.getMessage()

@@ -14,6 +14,7 @@ from service.config import Config
 from service.server import Server
 from service.working import LIMITS, batches_at_once, memory_limit, text_bytes, warn_if_short
 from tests.service.fakes import ARCHITECTURE
+from tests.service.logged import logged
 
 MIB = 1 << 20
 # Of MiB, at 2,048 tokens and 6 heads, a text alone: the growth of a process beside twice its answer, as docs/performance.md tells it.
@@ -60,9 +61,9 @@ def test_what_does_not_fit_is_warned_of_once_with_remedies(runtime: Runtime, cap
     text = text_bytes(manifest.architecture, manifest.max_length, "cpu", attend=True)
     warn_if_short(runtime, None)
     warn_if_short(runtime, 1 << 50)
-    assert caplog.records == []
+    assert logged(caplog) == []
     warn_if_short(runtime, 2 * text)  # what is resident does not fit any more
-    [record] = caplog.records
+    [record] = logged(caplog)
     told = vars(record)
     assert (record.levelno, told["event"]) == (logging.WARNING, "memory_short")
     assert (told["tokens"], told["text_bytes"], told["batches"]) == (manifest.max_length, text, 2)
@@ -77,7 +78,7 @@ def test_what_does_not_fit_is_warned_of_once_with_remedies(runtime: Runtime, cap
 
 def test_with_several_streams_fewer_of_them_are_a_remedy(bundle_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     warn_if_short(Runtime(bundle_path, provider="cpu", threads=1, streams=3, attend=False), 1)
-    [record] = caplog.records
+    [record] = logged(caplog)
     assert vars(record)["batches"] == 6
     assert "HEADLIGHT_STREAMS" in record.getMessage()
     assert "--attention" not in record.getMessage()
@@ -88,4 +89,4 @@ async def test_a_service_looks_at_its_limit_once_it_is_warm(
 ) -> None:
     monkeypatch.setattr(server, "memory_limit", lambda: MIB)
     assert await Server(Config(bundle=bundle_path, provider="cpu"))._load() is not None
-    assert [vars(record)["event"] for record in caplog.records if record.levelno == logging.WARNING] == ["memory_short"]
+    assert [vars(record)["event"] for record in logged(caplog) if record.levelno == logging.WARNING] == ["memory_short"]

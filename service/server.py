@@ -191,6 +191,7 @@ class Server:
         if batcher.done():
             told_dead(batcher)
             self._readiness.set(serving=False)
+            await asyncio.sleep(TOLD_SECONDS)  # or who watches our health hears nothing but that the connection ends
             await self._grpc.stop(None)
             await self._flush(LOST_FLUSH_SECONDS)
             return EXIT_FAILED

@@ -27,9 +27,10 @@ def request(*inputs: pb.Input, **fields: Any) -> pb.EncodeRequest:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the event loop run until something holds; pytest's timeout is the limit."""
-    while not condition():
-        await asyncio.sleep(0)
+    """Let the event loop run until something holds, for two minutes at most."""
+    async with asyncio.timeout(120):
+        while not condition():
+            await asyncio.sleep(0)
 
 
 async def refused(call: Any, status: grpc.StatusCode) -> grpc.aio.AioRpcError:

@@ -55,9 +55,12 @@ class Service:
 
     def wait_for(self, event: str) -> dict[str, Any]:
         """The next log entry with this event."""
-        while (entry := self._lines.get(timeout=START_SECONDS)) is not None:
-            if entry.get("event") == event:
-                return entry
+        try:
+            while (entry := self._lines.get(timeout=START_SECONDS)) is not None:
+                if entry.get("event") == event:
+                    return entry
+        except queue.Empty:
+            raise AssertionError(f"no {event!r} for {START_SECONDS} s; its log: {self.log[-5:]}") from None
         raise AssertionError(f"the service ended before {event!r}; its log: {self.log[-5:]}")
 
     def counted(self, name: str | tuple[str, ...]) -> float:
@@ -109,5 +112,5 @@ class Service:
 
 def get(address: str, path: str) -> str:
     """A page over HTTP."""
-    with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{address}{path}", timeout=60) as answer:
         return str(answer.read().decode())

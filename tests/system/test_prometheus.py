@@ -44,7 +44,7 @@ def prometheus(service: Service, tmp_path: Path) -> Iterator[Prometheus]:
 
 
 def exposition(service: Service) -> str:
-    with urllib.request.urlopen(f"http://{service.http}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{service.http}/metrics", timeout=60) as answer:
         return str(answer.read().decode())
 
 

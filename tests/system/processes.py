@@ -74,9 +74,13 @@ class Service:
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def peak_bytes(self) -> int:
-        """The most memory that the process ever had in RAM."""
+        """The most memory that the process ever had in RAM, or since that was forgotten."""
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
         return 1024 * int(status.split("VmHWM:")[1].split()[0])
+
+    def forget_peak(self) -> None:
+        """From now on `peak_bytes` begins with what is in RAM now."""
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5", encoding="ascii")
 
     def terminate(self) -> None:
         """Send SIGTERM."""

@@ -157,7 +157,7 @@ adapters: $(ADAPTERS_SETUP) ## the adapters against BertViz, TransformerLens, LI
 	$(ADAPTERS_PY) -m pytest tests/adapters
 
 families: $(FAMILIES_SETUP) ## imported models against transformers and sentence-transformers, over the wire
-	$(call spread,$(FAMILIES_PY)) tests/families
+	$(call spread,$(FAMILIES_PY)) tests/families --timeout=600
 
 families-table: $(FAMILIES_SETUP) ## the same as a table of distances; writes bench/results/families.md
 	$(FAMILIES_PY) -W ignore -m tests.families.table
@@ -180,7 +180,7 @@ $(RELEASE_SETUP): $(IMAGE)/tools.txt
 	@touch $@
 
 image-check: $(SETUP) $(RELEASE_SETUP) build/bundles/docs-rope/manifest.json ## install what the image holds into an empty folder and serve from it as another user; no engine needed
-	$(PY) -m pytest tests/image
+	$(PY) -m pytest tests/image --timeout=1200 # the first test waits for all of it to be fetched and installed
 
 image-try: $(SETUP) build/bundles/docs-rope/manifest.json ## build the CPU image with buildah on a base made by debootstrap, and serve from it read-only (root, Debian, minutes)
 	$(IMAGE)/try.sh $(PY) build/bundles/docs-rope
@@ -203,7 +203,7 @@ release-check: $(RELEASE_SETUP) proto-check ## what has to hold before a release
 deploy-check: $(DEPLOY_SETUP) build/bundles/docs-rope/manifest.json ## everything under deploy/ that can be held to a rule without a cluster; needs kubectl 1.31 or later
 	tests/system/require.sh kubectl node npm promtool
 	$(DEPLOY_PY) -m deploy.check
-	$(DEPLOY_PY) -m pytest tests/deploy
+	$(DEPLOY_PY) -m pytest tests/deploy --timeout=600
 
 soak: $(SETUP) build/bundles/docs-rope/manifest.json ## 30 minutes of load and faults, then 10 million mutated messages (2 hours)
 	$(PY) -m tests.soak --minutes 30 --fuzz 10000000

@@ -38,7 +38,7 @@ async def soak(options: argparse.Namespace) -> Found:
             sampling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await sampling
-        failures = [str(entry) for entry in service.log if entry.get("level") in ("error", "critical")]
+    failures = [str(entry) for entry in service.log if entry.get("level") in ("error", "critical")]
     fuzzed: Fuzzed | None = None
     if options.fuzz:
         print(f"{options.fuzz} mutated messages", flush=True)

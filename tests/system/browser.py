@@ -59,11 +59,19 @@ class Browser:
         self._attach()
 
     def _attach(self) -> None:
-        targets = self.call("Target.getTargets")["targetInfos"]
-        page = next(target["targetId"] for target in targets if target["type"] == "page")
+        self.call("Target.setDiscoverTargets", discover=True)  # tells of those there are, too
+        while not (pages := self._pages()):  # Chromium may answer before it has one
+            self._next()
+        page = pages[0]
+        self.call("Target.setDiscoverTargets", discover=False)
         self._session = self.call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
+
+    def _pages(self) -> list[str]:
+        """Those that Chromium has told of so far."""
+        told = [event["params"]["targetInfo"] for event in self._events if event["method"] == "Target.targetCreated"]
+        return [target["targetId"] for target in told if target["type"] == "page"]
 
     def call(self, method: str, **parameters: Any) -> Any:
         """One command of the protocol, and its result."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
@@ -11,6 +12,8 @@ import grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as pb
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as pb_grpc
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+SECONDS = 120  # until what is waited for has come
 
 
 class Collector(pb_grpc.TraceServiceServicer):
@@ -23,14 +26,15 @@ class Collector(pb_grpc.TraceServiceServicer):
 
     def __init__(self) -> None:
         self.exports: list[pb.ExportTraceServiceRequest] = []
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()  # may be taken again by who has it
         self._server = grpc.server(ThreadPoolExecutor(2))
         pb_grpc.add_TraceServiceServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]  # generated
         self.endpoint = f"http://127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
 
     def Export(self, request: pb.ExportTraceServiceRequest, context: Any) -> pb.ExportTraceServiceResponse:
-        with self._lock:
+        with self._changed:
             self.exports.append(request)
+            self._changed.notify_all()
         return pb.ExportTraceServiceResponse()
 
     def __enter__(self) -> Collector:
@@ -42,9 +46,14 @@ class Collector(pb_grpc.TraceServiceServicer):
     ) -> None:
         self._server.stop(None).wait(10)
 
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for what makes this true. It is looked at whenever something has come."""
+        with self._changed:
+            assert self._changed.wait_for(condition, SECONDS), f"never came; {len(self.spans)} spans did"
+
     @property
     def spans(self) -> list[Span]:
-        with self._lock:
+        with self._changed:
             return [
                 span
                 for export in self.exports

@@ -217,7 +217,7 @@ async def fuzz(bundle: Path, messages: int, seed: int) -> Fuzzed:
             await fuzzer.run()
             total.add(fuzzer)
             memory.append(Sample(time.monotonic(), service.resident_bytes()))
-        failures = [entry for entry in service.log if entry.get("level") in ("error", "critical")]
+    failures = [entry for entry in service.log if entry.get("level") in ("error", "critical")]
     if SECRET in str(service.log):
         total.leaks.append((b"", b"a caller's text, in the log"))
     return Fuzzed(total.codes, total.in_band, total.leaks, total.wrong_details, memory, failures)

@@ -55,9 +55,12 @@ class Service:
 
     def wait_for(self, event: str) -> dict[str, Any]:
         """The next log entry with this event."""
-        while (entry := self._lines.get(timeout=START_SECONDS)) is not None:
-            if entry.get("event") == event:
-                return entry
+        try:
+            while (entry := self._lines.get(timeout=START_SECONDS)) is not None:
+                if entry.get("event") == event:
+                    return entry
+        except queue.Empty:
+            raise AssertionError(f"no {event!r} for {START_SECONDS} s; its log: {self.log[-5:]}") from None
         raise AssertionError(f"the service ended before {event!r}; its log: {self.log[-5:]}")
 
     def counted(self, name: str | tuple[str, ...]) -> float:
@@ -71,9 +74,13 @@ class Service:
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def peak_bytes(self) -> int:
-        """The most memory that the process ever had in RAM."""
+        """The most memory that the process ever had in RAM, or since that was forgotten."""
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
         return 1024 * int(status.split("VmHWM:")[1].split()[0])
+
+    def forget_peak(self) -> None:
+        """From now on `peak_bytes` begins with what is in RAM now."""
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5", encoding="ascii")
 
     def terminate(self) -> None:
         """Send SIGTERM."""
@@ -109,5 +116,5 @@ class Service:
 
 def get(address: str, path: str) -> str:
     """A page over HTTP."""
-    with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{address}{path}", timeout=60) as answer:
         return str(answer.read().decode())

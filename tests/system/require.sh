@@ -41,8 +41,9 @@ fi
 privilege=()
 [ "$(id -u)" -eq 0 ] || privilege=(sudo)
 echo "installing ${packages[*]}"
-"${privilege[@]}" apt-get update -qq
-"${privilege[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"
+retried=(-o Acquire::Retries=3)
+"${privilege[@]}" apt-get "${retried[@]}" update -qq
+"${privilege[@]}" env DEBIAN_FRONTEND=noninteractive apt-get "${retried[@]}" install -y -qq --no-install-recommends "${packages[@]}"
 
 for name in "$@"; do
   present "$name" || { echo "'$name' is missing even after installing ${packages[*]}" >&2; exit 1; }

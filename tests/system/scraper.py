@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import subprocess
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
@@ -31,13 +31,13 @@ class Prometheus:
 
     def get(self, path: str, **query: str) -> Any:
         url = f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(url, timeout=10) as response:
+        with urllib.request.urlopen(url, timeout=60) as response:
             return json.load(response)["data"]
 
     def until(self, condition: Callable[[], bool], seconds: int = START_SECONDS) -> None:
         """Ask again and again; a pause between is the process's own, whose end would show here."""
         for _ in range(10 * seconds):
-            with contextlib.suppress(urllib.error.URLError):
+            with contextlib.suppress(OSError, http.client.HTTPException):
                 if condition():
                     return
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 
@@ -14,29 +12,6 @@ from tests.system.processes import Service
 TOKENS = 1024  # 18 maps of 4 MiB: as 6 layers of 12 heads have at 512 tokens
 REPEATS = 20
 CHUNK = 1 << 20
-EVERY_SECONDS = 0.005
-
-
-class Peak:
-    """The most resident memory while it is watched."""
-
-    def __init__(self, service: Service) -> None:
-        self.resident = 0
-        self._service = service
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-
-    def __enter__(self) -> Peak:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._end.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._end.wait(EVERY_SECONDS):
-            self.resident = max(self.resident, self._service.resident_bytes())
 
 
 def test_pieces_are_all_of_it_and_the_client_need_not_hold_more_than_one(rope: Service) -> None:
@@ -75,8 +50,8 @@ def test_whole_maps_of_a_long_text_cost_twice_their_size_and_a_half_every_time()
         base, peaks = service.resident_bytes(), []
         item = 4 * 3 * 6 * TOKENS**2
         for _ in range(REPEATS):
-            with Peak(service) as peak:
-                assert client.attend(ids).weights.nbytes == item
-            peaks.append(peak.resident - base)
+            service.forget_peak()
+            assert client.attend(ids).weights.nbytes == item
+            peaks.append(service.peak_bytes() - base)
     assert max(peaks) <= 2.5 * item + 3 * CHUNK, [round(peak / item, 2) for peak in peaks]
     assert max(peaks[-5:]) <= max(peaks[:5]) + 3 * CHUNK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.system.processes import Service
 REQUESTS, TEXTS = 120, 16  # of the flood: a queue of seconds on any machine
 TEXT = "def read(path): return json.loads(open(path).read()) "
 SECONDS = 300  # for the flood to end
+TRIES = 5  # floods, until this process kept up with one
 
 
 @pytest.fixture(scope="module", params=["1", "2"], ids=["one stream", "two streams"])
@@ -33,7 +35,18 @@ def message(place: int, count: int, priority: Priority) -> pb.EncodeRequest:
 
 
 def share_answered_before(service: Service, priority: Priority) -> float:
-    """Of the requests of a flood of bulk that all wait: the share that is answered before a single one that comes behind them."""
+    """Of the requests of a flood of bulk that all wait: the share that is answered before a single one that comes behind them.
+
+    Where this process stood still and most of the flood went by meanwhile, that flood says nothing: there is another.
+    """
+    for _ in range(TRIES):
+        if (share := of_one_flood(service, priority)) is not None:
+            return share
+    pytest.fail(f"{TRIES} floods went by before a single request could be sent behind them")
+
+
+def of_one_flood(service: Service, priority: Priority) -> float | None:
+    """None: too little of it waited still, or it cannot be told how much."""
     with contextlib.ExitStack() as stack:
         flooding, asking = (
             stack.enter_context(grpc.insecure_channel(service.target, [("grpc.use_local_subchannel_pool", 1)]))
@@ -45,16 +58,23 @@ def share_answered_before(service: Service, priority: Priority) -> float:
         kinds = [other.Tokenize(pb.TokenizeRequest(inputs=messages[place].inputs)) for place in range(3)]
         sizes = [sum(len(item.ids) for item in kind.items) for kind in kinds]
         expected = service.counted("headlight_tokens_total") + sum(sizes[at % 3] for at in range(REQUESTS))
+        ended: queue.Queue[str] = queue.Queue()  # in their order, whenever this thread comes to look
         flood = [stub.Encode.future(each, timeout=SECONDS) for each in messages]
+        for call in flood:
+            call.add_done_callback(lambda _: ended.put("bulk"))
         # Two connections keep no order between them: before the last of the flood has come, a single one might overtake it.
         while service.counted("headlight_tokens_total") + service.counted("headlight_queue_tokens") < expected:
-            assert not all(call.done() for call in flood)
-        done = [call.done() for call in flood].count(True)
-        other.Encode(message(0, 1, priority), timeout=SECONDS)
-        before = [call.done() for call in flood].count(True)
-        for call in flood:
+            if ended.qsize() == REQUESTS:
+                break
+        done = ended.qsize()
+        single = other.Encode.future(message(0, 1, priority), timeout=SECONDS)
+        single.add_done_callback(lambda _: ended.put("single"))
+        missed = ended.qsize() - done  # while it was sent
+        for call in (*flood, single):
             call.result()  # none is refused, none forgotten
-    return (before - done) / (REQUESTS - done)
+        before = [ended.get(timeout=SECONDS) for _ in range(REQUESTS + 1)].index("single")
+    waiting = REQUESTS - done
+    return (before - done) / waiting if waiting >= REQUESTS / 2 and missed <= waiting / 10 else None
 
 
 def test_an_interactive_request_is_answered_before_most_of_the_bulk_that_came_first(service: Service) -> None:

@@ -53,12 +53,12 @@ async def test_answers_that_nobody_takes_are_bounded_in_memory_and_in_time() -> 
 
 
 async def test_sigterm_waits_no_longer_for_them_than_they_have() -> None:
-    with Service(bundle_of("docs-rope"), "--stall-seconds", "3") as service:
+    with Service(bundle_of("docs-rope"), "--stall-seconds", "10") as service:
         async with closed_window(service.target) as client:
             for _ in range(10):
                 client.ask("Encode", LARGE.SerializeToString())
             while RETURNED in await asyncio.to_thread(get, service.http, "/metrics"):
-                pass
+                assert not client.hung_up.is_set(), "nobody looked while answers were held"
             service.terminate()
             await client.hung_up.wait()
         assert await asyncio.to_thread(service.wait) == 0

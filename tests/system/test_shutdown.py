@@ -14,6 +14,7 @@ from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 
 CALLERS = 24
+SECONDS = 250  # for anything to come: a slow machine is no failure
 
 
 async def test_sigterm_under_load_loses_no_admitted_request() -> None:
@@ -30,7 +31,7 @@ async def test_sigterm_under_load_loses_no_admitted_request() -> None:
                 nonlocal answered
                 while True:
                     try:
-                        answer = await stub.Encode(request, timeout=60)
+                        answer = await stub.Encode(request, timeout=SECONDS)
                     except grpc.aio.AioRpcError as error:
                         refusals.append(error)
                         return
@@ -41,10 +42,10 @@ async def test_sigterm_under_load_loses_no_admitted_request() -> None:
                         started.set()
 
             callers = [asyncio.create_task(caller()) for _ in range(CALLERS)]
-            await asyncio.wait_for(started.wait(), timeout=60)
+            await asyncio.wait_for(started.wait(), timeout=SECONDS)
             before = answered
             service.terminate()
-            await asyncio.wait_for(asyncio.gather(*callers), timeout=60)
+            await asyncio.wait_for(asyncio.gather(*callers), timeout=SECONDS)
         assert service.wait() == 0
     assert len(refusals) == CALLERS
     for refusal in refusals:  # the listener is closed, or the call came after the drain began: safe to send elsewhere

@@ -89,7 +89,7 @@ def mutual(secret: Secret) -> Iterator[Service]:
 
 
 def metric(service: Service, name: str) -> float:
-    with urllib.request.urlopen(f"http://{service.http}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{service.http}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     [value] = [line.split()[-1] for line in lines if line.startswith(name + " ")]
     return float(value)
@@ -165,6 +165,8 @@ async def test_ten_rotations_under_load_fail_no_handshake_and_no_call(
     versions = [pair_files(authority.sign(f"version-{days}", days=days), authority) for days in range(2, 2 + ROTATIONS)]
     known, load = len(mutual.log), Load(mutual, authority, client_pair)
     await load.during(functools.partial(secret.write, **files) for files in versions)
+    while [entry["event"] for entry in mutual.log[known:]].count("tls_renewed") < ROTATIONS:
+        mutual.wait_for("tls_renewed")  # a line of the log is read a moment after it is written
     events = [entry for entry in mutual.log[known:] if str(entry["event"]).startswith("tls_")]
     assert [entry["event"] for entry in events] == ["tls_renewed"] * ROTATIONS
     used = {entry["expires"] for entry in events}

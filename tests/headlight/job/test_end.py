@@ -29,8 +29,12 @@ def test_weights_that_are_replaced_meanwhile_end_it(embed: Embed, servicer: Fail
     assert "headlight: the service's weights were replaced meanwhile (fake 1 fp32, now fake 2 fp32)" in err
 
 
-def test_so_do_those_that_answer_one_block_together(embed: Embed, servicer: Failing) -> None:
+def test_so_do_those_that_answer_one_block_together(
+    embed: Embed, servicer: Failing, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As during a rollout; whoever has vectors of the one cannot go on with the other when it has ended."""
+    # Requests of several blocks may take turns, so that each block has the answers of one alone.
+    monkeypatch.setattr("headlight.job.BLOCKS_AT_ONCE", 1)
     other = pb.ModelRef(name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32")
     servicer.limits.max_request_tokens = 40  # some requests a block
     first = servicer.ref

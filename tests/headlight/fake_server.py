@@ -36,6 +36,7 @@ class FakeServicer(HeadlightServiceServicer):
     ref: Callable[[int], pb.ModelRef] = lambda call: REF  # by number of Encode calls before
     change_frames: Callable[[list[pb.EncodeStreamResponse]], list[pb.EncodeStreamResponse]] = lambda frames: frames
     refusals: deque[Refusal] = dataclasses.field(default_factory=deque)  # one is drawn by each call
+    numbers: Iterator[int] = dataclasses.field(default_factory=itertools.count)  # of Encode calls
     encoded: list[pb.EncodeRequest] = dataclasses.field(default_factory=list)
     tokenized: list[pb.TokenizeRequest] = dataclasses.field(default_factory=list)
     described: int = 0
@@ -97,11 +98,12 @@ class FakeServicer(HeadlightServiceServicer):
             return [pb.EncodeStreamResponse(id=request.id, error=error)]
 
     def serve(self, request: pb.EncodeRequest) -> pb.EncodeResponse:
+        number = next(self.numbers)  # in one step: threads serve calls at once
         self.encoded.append(request)
         if self.refusals:
             raise self.refusals.popleft()
         self.check(request)
-        return answer(request, self.max_length, self.ref(len(self.encoded) - 1))
+        return answer(request, self.max_length, self.ref(number))
 
     def check(self, request: pb.EncodeRequest) -> None:
         bad = grpc.StatusCode.INVALID_ARGUMENT

@@ -83,8 +83,8 @@ class FakeServicer(HeadlightServiceServicer):
 
     def Tokenize(self, request: pb.TokenizeRequest, context: Any) -> pb.TokenizeResponse:
         self.tokenized.append(request)
-        if self.refusals:
-            abort(context, self.refusals.popleft())
+        if refusal := self.draw():
+            abort(context, refusal)
         return pb.TokenizeResponse(model=REF, items=[tokens_of(item) for item in request.inputs])
 
     def frames(self, request: pb.EncodeStreamRequest) -> list[pb.EncodeStreamResponse]:
@@ -100,10 +100,17 @@ class FakeServicer(HeadlightServiceServicer):
     def serve(self, request: pb.EncodeRequest) -> pb.EncodeResponse:
         number = next(self.numbers)  # in one step: threads serve calls at once
         self.encoded.append(request)
-        if self.refusals:
-            raise self.refusals.popleft()
+        if refusal := self.draw():
+            raise refusal
         self.check(request)
         return answer(request, self.max_length, self.ref(number))
+
+    def draw(self) -> Refusal | None:
+        """The next refusal, in one step: threads serve calls at once."""
+        try:
+            return self.refusals.popleft()
+        except IndexError:
+            return None
 
     def check(self, request: pb.EncodeRequest) -> None:
         bad = grpc.StatusCode.INVALID_ARGUMENT

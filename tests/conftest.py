@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from headlight.runtime import Runtime
+from tests.drawing import load_profiles
 from tests.factory import kind_config, write_checkpoint
 from tests.once import once
 
 MakeBundle = Callable[[str], Path]
+load_profiles()  # before any test is defined, which takes over what is true by then
 
 
 @pytest.fixture(scope="session")

@@ -86,7 +86,7 @@ def test_shards_are_put_together(tmp_path: Path) -> None:
     assert {name: tensor.shape[0] for name, tensor in tensors.items()} == {"a": 2, "b": 3, "c": 4}
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(places=st.dictionaries(st.text("abc.", min_size=1), st.integers(0, 3), min_size=1))
 def test_any_division_into_shards_gives_the_same(
     tmp_path_factory: pytest.TempPathFactory, places: dict[str, int]

@@ -165,7 +165,7 @@ KEYS = {
 }
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_whatever_a_setting_holds_the_folder_is_read_or_refused(data: st.DataObject) -> None:
     file = data.draw(st.sampled_from(sorted(KEYS)))

@@ -76,7 +76,7 @@ def test_lower_casing_comes_first_and_once(tmp_path: Path, normalizer: normalize
     assert tokenizer_json(tmp_path, lower_case=True) == text
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(text=st.text(min_size=1, max_size=40))
 def test_offsets_lead_back_to_the_text(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     """Through lower-casing, which may lengthen a letter."""

@@ -173,7 +173,7 @@ KEYS = (
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(config=st.dictionaries(st.sampled_from(KEYS), odd, max_size=3))
 def test_whatever_the_settings_hold_the_tokenizer_is_read_or_refused(config: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -36,6 +36,7 @@ class FakeServicer(HeadlightServiceServicer):
     ref: Callable[[int], pb.ModelRef] = lambda call: REF  # by number of Encode calls before
     change_frames: Callable[[list[pb.EncodeStreamResponse]], list[pb.EncodeStreamResponse]] = lambda frames: frames
     refusals: deque[Refusal] = dataclasses.field(default_factory=deque)  # one is drawn by each call
+    numbers: Iterator[int] = dataclasses.field(default_factory=itertools.count)  # of Encode calls
     encoded: list[pb.EncodeRequest] = dataclasses.field(default_factory=list)
     tokenized: list[pb.TokenizeRequest] = dataclasses.field(default_factory=list)
     described: int = 0
@@ -82,8 +83,8 @@ class FakeServicer(HeadlightServiceServicer):
 
     def Tokenize(self, request: pb.TokenizeRequest, context: Any) -> pb.TokenizeResponse:
         self.tokenized.append(request)
-        if self.refusals:
-            abort(context, self.refusals.popleft())
+        if refusal := self.draw():
+            abort(context, refusal)
         return pb.TokenizeResponse(model=REF, items=[tokens_of(item) for item in request.inputs])
 
     def frames(self, request: pb.EncodeStreamRequest) -> list[pb.EncodeStreamResponse]:
@@ -97,11 +98,19 @@ class FakeServicer(HeadlightServiceServicer):
             return [pb.EncodeStreamResponse(id=request.id, error=error)]
 
     def serve(self, request: pb.EncodeRequest) -> pb.EncodeResponse:
+        number = next(self.numbers)  # in one step: threads serve calls at once
         self.encoded.append(request)
-        if self.refusals:
-            raise self.refusals.popleft()
+        if refusal := self.draw():
+            raise refusal
         self.check(request)
-        return answer(request, self.max_length, self.ref(len(self.encoded) - 1))
+        return answer(request, self.max_length, self.ref(number))
+
+    def draw(self) -> Refusal | None:
+        """The next refusal, in one step: threads serve calls at once."""
+        try:
+            return self.refusals.popleft()
+        except IndexError:
+            return None
 
     def check(self, request: pb.EncodeRequest) -> None:
         bad = grpc.StatusCode.INVALID_ARGUMENT

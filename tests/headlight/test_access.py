@@ -288,7 +288,8 @@ async def test_a_token_that_could_not_be_read_again_is_told_of_when_the_one_befo
                     assert "cret" not in str(caught.value)
                 with pytest.raises(Unauthenticated, match=says):
                     await other.model()
-                file.write_text("a-third", encoding="ascii")
+                # Of another length than any before: two writes may fall into one tick of the clock that stamps files.
+                file.write_text("a-third-token", encoding="ascii")
                 with pytest.raises(Unauthenticated, match=r"^the token is wrong$"):
                     client.model()
 

@@ -93,13 +93,13 @@ def test_a_queue_of_ones_own_is_waited_for_with_a_longer_timeout(
 ) -> None:
     """Where there is a timeout. Without one, the client itself waits as long as it takes."""
     late = "behind what is queued and running this may take 15.68 s, and the deadline is in 1.88 s; wait, or ask another replica"
-    refusal = Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, late, (("grpc-retry-pushback-ms", "13799"),))
+    refusal = Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, late, (("grpc-retry-pushback-ms", "137990"),))
     servicer.refusals.append(refusal)
-    expected = f"headlight: {late}; give more time by --timeout, or try again in 13.799 s\n"
-    assert said(capsys, target, "embed", "a", "--timeout", "2") == (1, expected)
+    expected = f"headlight: {late}; give more time by --timeout, or try again in 137.99 s\n"
+    assert said(capsys, target, "embed", "a", "--timeout", "60") == (1, expected)
     servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, late))
     expected = f"headlight: {late}; give more time by --timeout\n"
-    assert said(capsys, target, "attend", "a", "--timeout", "2") == (1, expected)
+    assert said(capsys, target, "attend", "a", "--timeout", "60") == (1, expected)
 
 
 FAILED = "connections to all backends failing; last error: "

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -108,7 +109,7 @@ def test_weights_that_change_on_the_way_are_noticed(client: Client, servicer: Fa
     servicer.ref = lambda call: REF if call < 1 else other
     with pytest.raises(MixedWeights, match="changed during the analysis"):
         importance(client, TEXTS)
-    servicer.encoded.clear()
+    servicer.numbers = itertools.count()
     with pytest.raises(MixedWeights, match="during the analysis"):
         analyse(client, TEXTS[0])
 

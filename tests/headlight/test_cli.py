@@ -240,9 +240,9 @@ def test_what_the_service_failed_at_is_one_line_and_1(run: Run, servicer: FakeSe
     assert "--target" in err
     said = "headlight: model: there is no other; there is fake\n"  # yet, or behind this address
     assert run("info", "--model", "other") == (1, "", said)
-    trailing = (("grpc-retry-pushback-ms", "1500"),)
+    trailing = (("grpc-retry-pushback-ms", "90500"),)
     servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue\nis full", trailing))
-    assert run("embed", "a", "--timeout", "1")[::2] == (1, "headlight: the queue is full; try again in 1.5 s\n")
+    assert run("embed", "a", "--timeout", "60")[::2] == (1, "headlight: the queue is full; try again in 90.5 s\n")
     assert run("embed", "a", "--timeout", "0")[2].endswith("; give more time by --timeout\n")
 
 

@@ -148,8 +148,15 @@ async def test_and_with_asyncio(target: str, servicer: Holding, monkeypatch: pyt
         assert (await calls[0].code(), waits) == (grpc.StatusCode.CANCELLED, [])
 
 
+@pytest.mark.parametrize(
+    ("ask", "streams"),  # the first stream of several texts has both refusals, else each has one
+    [
+        (lambda client: client.attention(["a", "b", "c"], SPEC), 2),
+        (lambda client: [*client.attention_pieces("a", SPEC)], 3),
+    ],
+)
 def test_no_stream_is_open_while_what_was_refused_waits_for_its_next_try(
-    client: Client, servicer: Holding, monkeypatch: pytest.MonkeyPatch
+    client: Client, servicer: Holding, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Client], Any], streams: int
 ) -> None:
     """Else the server goes on computing the others, which are thrown away and asked for again."""
     open_ones: list[bool] = []
@@ -157,14 +164,24 @@ def test_no_stream_is_open_while_what_was_refused_waits_for_its_next_try(
     client.model()
     servicer.waited_for.set()
     monkeypatch.setattr(client, "_pause", lambda seconds: open_ones.extend(call.is_active() for call in calls))
-    for ask in (lambda: client.attention(["a", "b", "c"], SPEC), lambda: list(client.attention_pieces("a", SPEC))):
-        servicer.refusals.extend([Refusal(grpc.StatusCode.UNAVAILABLE, "draining")] * 2)
-        ask()
-    assert len(calls) >= 5
+    servicer.refusals.extend([Refusal(grpc.StatusCode.UNAVAILABLE, "draining")] * 2)
+    ask(client)
+    assert len(calls) == streams
+    assert open_ones
     assert not any(open_ones)
 
 
-async def test_nor_with_asyncio(target: str, servicer: Holding, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("ask", "streams"),
+    [(lambda client: client.attention(["a", "b", "c"], SPEC), 2), (lambda client: pieces_of(client, "a"), 3)],
+)
+async def test_nor_with_asyncio(
+    target: str,
+    servicer: Holding,
+    monkeypatch: pytest.MonkeyPatch,
+    ask: Callable[[AsyncClient], Awaitable[Any]],
+    streams: int,
+) -> None:
     open_ones: list[bool] = []
     servicer.waited_for.set()
     async with AsyncClient(target) as client:
@@ -175,8 +192,8 @@ async def test_nor_with_asyncio(target: str, servicer: Holding, monkeypatch: pyt
             open_ones.extend(not call.done() for call in calls)
 
         monkeypatch.setattr(client, "_pause", paused)
-        for ask in (lambda: client.attention(["a", "b", "c"], SPEC), lambda: pieces_of(client, "a")):
-            servicer.refusals.extend([Refusal(grpc.StatusCode.UNAVAILABLE, "draining")] * 2)
-            await ask()
-    assert len(calls) >= 5
+        servicer.refusals.extend([Refusal(grpc.StatusCode.UNAVAILABLE, "draining")] * 2)
+        await ask(client)
+    assert len(calls) == streams
+    assert open_ones
     assert not any(open_ones)

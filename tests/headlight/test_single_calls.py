@@ -31,8 +31,8 @@ class Shedding(FakeServicer):
 
     def refuse(self, context: Any) -> None:
         self.calls += 1
-        if self.refusals:
-            abort(context, self.refusals.popleft())
+        if refusal := self.draw():
+            abort(context, refusal)
 
     def GetModel(self, request: pb.GetModelRequest, context: Any) -> pb.GetModelResponse:
         self.refuse(context)

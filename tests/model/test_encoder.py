@@ -62,7 +62,7 @@ def test_fused_form_gives_the_same_and_no_weights(kind: dict[str, Any], encoder:
 
 
 @pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: "-".join(map(str, kind.values())))
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=4), spare=st.integers(0, 5), pad=st.integers(0, 49))
 def test_padding_and_neighbours_never_change_a_text(
     kind: dict[str, Any], encoder: Build, lengths: list[int], spare: int, pad: int

@@ -15,7 +15,7 @@ from model.encoder import Encoder, EncoderOutput
 Build = Callable[..., Encoder]
 SCHEMES = ("none", "sinusoidal", "learned", "rope", "alibi")
 CLOSE = 1e-5
-with_fixture = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+with_fixture = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def encode(model: Encoder, ids: Tensor, positions: Tensor | None = None) -> EncoderOutput:

@@ -125,13 +125,17 @@ def test_so_are_those_of_other_weights_and_of_other_texts(embed: Embed, servicer
 
 
 def test_a_folder_is_of_one_process(embed: Embed, servicer: Failing, path: Path) -> None:
+    said: list[str] = []
+
     def another() -> None:
-        assert embed()[1].startswith(f"headlight: {path.with_name('v')}.partial: another process is at work in it")
+        said.append(embed()[1])
         servicer.fail()
         servicer.do()
 
     servicer.do = another
     assert embed()[0] == 1
+    (line,) = said
+    assert line.startswith(f"headlight: {path.with_name('v')}.partial: another process is at work in it")
 
 
 def test_a_folder_with_something_else_is_left_alone(embed: Embed, servicer: Failing, path: Path) -> None:

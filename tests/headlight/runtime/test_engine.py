@@ -59,7 +59,7 @@ def test_each_item_gets_what_it_asked_for_in_its_order_and_nothing_else(runtime:
     np.testing.assert_allclose(first.attention[1], alone.attention[0], atol=1e-6)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.integers(1, 48), min_size=1, max_size=12), st.integers(0, 11))
 def test_a_text_is_the_same_alone_and_in_any_batch_with_and_without_attention(
     runtime: Runtime, lengths: list[int], which: int

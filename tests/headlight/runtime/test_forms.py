@@ -64,7 +64,7 @@ def compare(runtime: Runtime, checkpoint: Path, texts: list[str], spec: Attentio
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=WORDS, data=st.data())
 def test_any_form_of_any_text(opened: Opened, kind: str, text: str, data: st.DataObject) -> None:
     runtime, checkpoint = opened(kind)

@@ -70,7 +70,7 @@ def test_a_lone_text_has_its_maps_in_the_place_made_for_them(runtime: Runtime, o
 
 
 @given(st.lists(st.integers(1, 60), min_size=2, max_size=8))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_the_vector_of_a_text_does_not_depend_on_its_batch(openvino: Runtime, lengths: list[int]) -> None:
     texts = items(tuple(lengths))
     for item, together in zip(texts, openvino.engine.run(texts), strict=True):

@@ -54,7 +54,7 @@ def check_equal(plain: ItemResult, rounded: ItemResult) -> None:
             np.testing.assert_allclose(other, one, atol=5e-6 if name in ("tokens", "hidden") else 1e-6, rtol=0)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.integers(1, 48), min_size=1, max_size=6), st.booleans())
 def test_results_are_those_of_lengths_as_they_are(
     pair: tuple[Runtime, Runtime], lengths: list[int], whole: bool

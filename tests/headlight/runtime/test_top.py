@@ -23,7 +23,7 @@ def stable(rows: Floats, count: int) -> NDArray[np.int64]:
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(0, 6), st.floats(0, 1), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_zeros_are_those_that_come_first_whichever_were_found(
     seed: int, length: int, padding: int, zeros: float, data: st.DataObject
 ) -> None:

@@ -79,7 +79,7 @@ def test_blank_lines_and_indentation_are_one_piece() -> None:
     ]
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(max_examples=200)
 @given(st.text(alphabet=st.one_of(st.characters(codec="utf-8"), st.sampled_from("aé_ ß\nİSelf=()")), max_size=40))
 def test_offsets_survive_any_text(text: str) -> None:
     encoding = tokenizer().encode(text, add_special_tokens=False)
@@ -93,7 +93,7 @@ def test_offsets_survive_any_text(text: str) -> None:
     assert starts == sorted(starts)
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from(["def", "dedent", "(", ")", "textWrapper", "__", "==", "\n", "12"]), max_size=20))
 def test_nothing_known_is_lost(pieces: list[str]) -> None:
     text = " ".join(pieces)

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headlight.chunks import Assembly, whole_answer
@@ -103,7 +103,6 @@ def test_what_became_of_each_input_is_told_in_their_order(with_info: bool) -> No
     assert response.usage.prompt_token_count == 3
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=5), selections, st.integers(1, 3000))
 def test_frames_reassemble_exactly(lengths: list[int], selection: Selection, chunk_bytes: int) -> None:
     response, results, size = answer(lengths, selection)

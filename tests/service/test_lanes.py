@@ -102,7 +102,7 @@ cancels = st.tuples(st.just("cancel"), st.integers(0, 200), st.just(0))
 takes = st.tuples(st.just("take"), st.just(0), st.just(0))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(budgets, st.lists(arrivals | arrivals | cancels | takes, max_size=120))
 def test_nothing_is_lost_run_twice_or_over_budget(budget: Budget, story: list[tuple[str, int, float]]) -> None:
     lane: Lane[int] = Lane()
@@ -153,7 +153,7 @@ def test_nothing_is_lost_run_twice_or_over_budget(budget: Budget, story: list[tu
 requests = st.tuples(st.lists(st.integers(1, 24), min_size=1, max_size=30), st.integers(1, 12) | st.just(math.inf))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(budgets, st.lists(requests, max_size=8), st.lists(st.integers(0, 100), max_size=5))
 def test_what_comes_together_is_taken_as_if_it_had_come_one_by_one(
     budget: Budget, asked: list[tuple[list[int], float]], cancelled: list[int]
@@ -210,7 +210,7 @@ def test_what_comes_together_costs_little_more_than_one() -> None:
     assert calls(500) < 2 * calls(5)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(1, 64), min_size=1, max_size=80), budgets)
 def test_no_entry_waits_longer_than_there_are_entries_before_it(lengths: list[int], budget: Budget) -> None:
     lane, entries = lane_of(lengths)

@@ -82,7 +82,7 @@ class Model:
             self.overtaken = 0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(budgets, st.lists(arrivals | arrivals | cancels | takes, max_size=100))
 def test_whatever_happens(budget: Budget, story: list[tuple[str, tuple[LaneKey, Priority], int, float]]) -> None:
     model, added = Model(budget), list[Entry[int]]()
@@ -100,7 +100,7 @@ def test_whatever_happens(budget: Budget, story: list[tuple[str, tuple[LaneKey, 
     assert sorted(map(id, model.gone)) == sorted(map(id, added)), "nothing is lost and nothing taken twice"
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.integers(1, 64), min_size=1, max_size=20), budgets)
 def test_no_interactive_flood_starves_bulk(lengths: list[int], budget: Budget) -> None:
     entries = [bulk(length, arrived=place) for place, length in enumerate(lengths)]
@@ -113,7 +113,7 @@ def test_no_interactive_flood_starves_bulk(lengths: list[int], budget: Budget) -
     pytest.fail("starved")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.tuples(st.sampled_from([EMBED, ATTEND]), st.integers(1, 64)), min_size=1, max_size=80), budgets, budgets
 )

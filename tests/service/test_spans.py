@@ -278,7 +278,7 @@ async def test_nothing_that_callers_send_is_in_a_span(serve: Serve, kept: Kept) 
 METADATA_TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=255), max_size=600)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parent=st.one_of(st.just(SAMPLED[0][1]), METADATA_TEXT), states=st.lists(METADATA_TEXT, max_size=3))
 def test_whatever_a_caller_sends_a_call_gets_its_span(kept: Kept, parent: str, states: list[str]) -> None:
     """An exception here would reach the caller as UNKNOWN."""

@@ -42,9 +42,7 @@ def kinds(good: Callers, bad: Faults) -> list[Kind]:
         Kind("late", 8, bad.late, {"DEADLINE_EXCEEDED", *SHED}),
         Kind("malformed", 16, bad.malformed, refused),
         Kind("megabytes", 0.5, bad.megabytes, {"INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"}),
-        Kind(
-            "too large", 2, bad.too_large, {"INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"}
-        ),  # shed before it is looked at closely
+        Kind("too large", 2, bad.too_large, {"INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"}),
         Kind("flooding", 0.4, bad.flooding, SHED),
         Kind("slow", 0.5, bad.slow, SHED),
         Kind("stalled", 0.5, bad.stalled, {"RESOURCE_EXHAUSTED"}),

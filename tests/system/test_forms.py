@@ -48,7 +48,7 @@ def compare(spec: AttentionSpec, encoder: Encoder, answer: AttentionMaps, head_m
     check(spec, text, answer.weights, answer.values, answer.indices, TOLERANCE)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=WORDS, data=st.data())
 def test_any_form_of_any_text(small: Small, text: str, data: st.DataObject) -> None:
     kind, service, encoder = small

@@ -118,7 +118,7 @@ def some_layers(draw: st.DrawFn, count: int) -> tuple[int, ...]:
     return tuple(layer - count if draw(st.booleans()) else layer for layer in chosen)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_whatever_is_asked_of_whatever_texts_is_pytorchs(small: Small, data: st.DataObject) -> None:
     _, service, encoder = small

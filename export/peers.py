@@ -104,9 +104,14 @@ def against_transformers(folder: Path, family: str, encoder: Encoder, own_error:
 
 
 def _open(folder: Path) -> Any:
-    from transformers import AutoModel  # noqa: PLC0415
+    from transformers import AutoConfig, AutoModel  # noqa: PLC0415
 
-    return AutoModel.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    said = read_config(folder)
+    if said.get("use_bidirectional_attention") and said.get("is_causal") is None:
+        config.is_causal = False  # as code of the folder's own would, which alone reads the former
+    kinds = {"attn_implementation": "eager", "dtype": torch.float32}
+    return AutoModel.from_pretrained(folder, config=config, trust_remote_code=False, **kinds).eval()
 
 
 def _open_own_words(folder: Path, config: EncoderConfig) -> Any:

@@ -74,6 +74,18 @@ def test_padding_is_compared(name: str, tmp_path: Path, monkeypatch: pytest.Monk
         against_transformers(tmp_path, family, encoder, EXACT)
 
 
+@pytest.mark.parametrize("name", ["llama", "mistral-local", "qwen2", "qwen3"])
+def test_a_decoder_whose_own_code_sees_both_ways_is_compared_so(name: str, tmp_path: Path) -> None:
+    opened(name, tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    own = {"use_bidirectional_attention": True, "auto_map": {"AutoModel": "modeling_own.Model"}}
+    (tmp_path / "config.json").write_text(json.dumps(values | own), encoding="utf-8")
+    encoder = read_origin(tmp_path, pooling="mean", ids_only=True).encoder
+    found = against_transformers(tmp_path, name.removesuffix("-local"), encoder, EXACT)
+    assert found.version == transformers.__version__
+    assert 0 < max(found.errors.values()) < 1e-4
+
+
 def published(tensors: dict[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
     """Tensors of NomicBERT under the names of its own code."""
     names = {

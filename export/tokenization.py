@@ -11,6 +11,7 @@ import tokenizers
 from tokenizers import normalizers
 
 from export.added_tokens import check_added
+from export.byte_level import begin_as_said
 from export.folder import Refused, read_object
 from export.length import TOKENIZER_CONFIG
 from export.tokenizer_class import class_of
@@ -40,7 +41,7 @@ def tokenizer_json(folder: Path, *, lower_case: bool) -> str | None:
     settings = read_settings(folder)
     name = class_of(folder, settings)
     if (folder / TOKENIZER).is_file():
-        tokenizer = _read(folder / TOKENIZER)
+        tokenizer = begin_as_said(_read(folder / TOKENIZER), name, settings)
         apply_settings(tokenizer, name, settings)
         split_at_white_space(tokenizer, name, settings)
         _check_end(tokenizer, folder, settings)

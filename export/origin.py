@@ -170,15 +170,17 @@ def _check_head(config: dict[str, Any], built: EncoderConfig) -> None:
     """Raises Refused for a model that was trained for something else than vectors, and may still give some to whoever wants them."""
     said = config.get("architectures")
     names = [printable(str(name)) for name in said] if isinstance(said, list) else []
-    generating, classifying = (
-        next((name for name in names if word in name), None) for word in ("ForCausalLM", "ForSequenceClassification")
+    generating, classifying, answering = (
+        next((name for name in names if word in name), None)
+        for word in ("ForCausalLM", "ForSequenceClassification", "ForQuestionAnswering")
     )
     if built.causal:
         what = f"{generating} is a decoder with a generation head" if generating else "the model is a decoder"
         raise Refused(f"{what} and nothing says how to pool; if it was trained to embed, export with --pooling last")
-    if classifying:
+    if classifying or answering:
+        gives = f"{classifying} gives classes or scores" if classifying else f"{answering} gives places of answers"
         raise Refused(
-            f"{classifying} gives classes or scores, which are not served, and nothing says how to pool; if its vectors are wanted, "
+            f"{gives}, which are not served, and nothing says how to pool; if its vectors are wanted, "
             "export with --pooling, mean or cls"
         )
 

@@ -13,7 +13,7 @@ from model.config import EncoderConfig
 from model.encoder import Encoder
 
 PREFIXES = ("bert.",)
-IDLE = ("pooler.", "cls.", "classifier.", "embeddings.token_type_ids")
+IDLE = ("pooler.", "cls.", "classifier.", "qa_outputs.", "embeddings.token_type_ids")
 
 
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:

@@ -10,7 +10,7 @@ from export.families.words import activation
 from model.config import EncoderConfig
 from model.encoder import Encoder
 
-IDLE = (*bert.IDLE, "vocab_", "pre_classifier.", "qa_outputs.")
+IDLE = (*bert.IDLE, "vocab_", "pre_classifier.")
 
 
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:

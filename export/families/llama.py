@@ -14,7 +14,7 @@ from export.folder import Refused
 from model.config import EncoderConfig
 from model.encoder import Encoder
 
-IDLE = ("lm_head.", "score.", "dense.", "decoder.", "head.", "classifier.")
+IDLE = ("lm_head.", "score.", "dense.", "decoder.", "head.", "classifier.", "qa_outputs.")
 NONE, ALL, SOME = "none", "all", "some"  # layers that may be local
 DEFAULT_WINDOW = 4096  # where config.json has no sliding_window, which is not to say null: of all that have windows
 

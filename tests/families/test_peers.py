@@ -86,6 +86,16 @@ def test_a_decoder_whose_own_code_sees_both_ways_is_compared_so(name: str, tmp_p
     assert 0 < max(found.errors.values()) < 1e-4
 
 
+@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "roformer", "modernbert", "mistral-local"])
+def test_a_model_that_finds_answers_gives_vectors_without_its_head(name: str, tmp_path: Path) -> None:
+    kind, values = models.MODELS[name]
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{kind}Config")(**values)
+    getattr(transformers, f"{kind}ForQuestionAnswering")(config).save_pretrained(tmp_path)
+    origin = read_origin(tmp_path, pooling="mean", ids_only=True)
+    assert against_transformers(tmp_path, origin.family, origin.encoder, EXACT).errors
+
+
 def published(tensors: dict[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
     """Tensors of NomicBERT under the names of its own code."""
     names = {

@@ -105,7 +105,10 @@ def _check_config(config: dict[str, Any]) -> None:
 
 
 def _convert(family: str, config: dict[str, Any], tensors: dict[str, Tensor], longest: int | None) -> Encoder:
-    """The encoder of a family. Raises Refused, which tells of code of the folder's own where tensors do not fit."""
+    """The encoder of a family. Raises Refused, which tells of code of the folder's own where tensors do not fit.
+
+    What is told in our own words (dim, heads, ...) and what only arithmetic finds is told to be of config.json.
+    """
     try:
         return FAMILIES[family](Config(config), tensors, longest)
     except Unfit as error:
@@ -117,6 +120,10 @@ def _convert(family: str, config: dict[str, Any], tensors: dict[str, Tensor], lo
         raise Refused(
             f"{error}; config.json names code of its own ({code}), which may be another architecture"
         ) from error
+    except Refused:
+        raise
+    except (ValueError, ArithmeticError) as error:
+        raise Refused(f"config.json has values that do not go together: {error}; save the model again") from error
 
 
 def _read_own(folder: Path) -> Origin:

@@ -23,7 +23,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         )
     weights = Weights(tensors, bert.PREFIXES, bert.IDLE)
     # Its makers trained with 512 tokens and serve max_position_embeddings, 8,192.
-    trained = config.get(int, "max_position_embeddings")
+    trained = config.get(int, "max_position_embeddings", least=1)
     built = EncoderConfig(
         **bert.common(config),
         positions="alibi",

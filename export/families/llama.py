@@ -45,7 +45,7 @@ def convert(
     weights = Weights(tensors, ("model.",), IDLE)
     both = config.get(bool, "attention_bias", default=False)
     ffn_bias = config.get(bool, "mlp_bias", default=False)
-    trained = config.get(int, "max_position_embeddings", default=2048)
+    trained = config.get(int, "max_position_embeddings", default=2048, least=1)
     built = EncoderConfig(
         **shared(config),
         **({} if windows == NONE else _window(config, windows, causal)),
@@ -117,14 +117,17 @@ def _is_causal(config: Config, usual: bool) -> bool:
 def _window(config: Config, windows: str, causal: bool) -> dict[str, Any]:
     """The local layers, unless sliding_window is null: ALL, or SOME, as use_sliding_window, layer_types and max_window_layers say."""
     layers = config.get(int, "num_hidden_layers")
-    width = config.values.get("sliding_window", DEFAULT_WINDOW)
-    if not width or (windows == SOME and not config.get(bool, "use_sliding_window", default=False)):
+    if not config.values.get("sliding_window", DEFAULT_WINDOW) or (
+        windows == SOME and not config.get(bool, "use_sliding_window", default=False)
+    ):
         return {}
     kinds = [LOCAL] * layers
     if windows == SOME:
         whole = min(config.get(int, "max_window_layers", default=28), layers)
         kinds = config.values.get("layer_types") or [GLOBAL] * whole + [LOCAL] * (layers - whole)
     local = local_layers(kinds, layers)
+    # One of 1 would be a token that sees itself alone.
+    width = config.get(int, "sliding_window", default=DEFAULT_WINDOW, least=2 if causal else 1) if local else 0
     # Ours is how far a token sees. So is theirs where it sees both ways; where it sees back alone, theirs counts the token itself.
     return {"window": width - 1 if causal else width, "local_layers": local} if local else {}
 

@@ -34,12 +34,11 @@ def rotary(
     )
     # Phi-3's place for it holds over the parameters' own, but not over those by kind of layer.
     outside = kind is None and config.values.get(ORIGINAL) is not None
-    original = (config if outside else values).get(int, ORIGINAL, default=trained)
-    return {
-        "rope_theta": theta,
-        "rope_fraction": fraction,
-        "rope_scaling": _scaling(values, original, trained, longest),
-    }
+    original = (config if outside else values).get(int, ORIGINAL, default=trained, least=1)
+    scaling = _scaling(values, original, trained, longest)
+    if scaling is not None and scaling.kind == "yarn" and theta <= 1:
+        raise Refused(f"config.json: rope_theta is {theta}; it must be more than 1 to be scaled by yarn")
+    return {"rope_theta": theta, "rope_fraction": fraction, "rope_scaling": scaling}
 
 
 def _said(config: Config, kind: str | None) -> Mapping[str, Any]:

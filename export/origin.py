@@ -105,7 +105,10 @@ def _check_config(config: dict[str, Any]) -> None:
 
 
 def _convert(family: str, config: dict[str, Any], tensors: dict[str, Tensor], longest: int | None) -> Encoder:
-    """The encoder of a family. Raises Refused, which tells of code of the folder's own where tensors do not fit."""
+    """The encoder of a family. Raises Refused, which tells of code of the folder's own where tensors do not fit.
+
+    What is told in our own words (dim, heads, ...) and what only arithmetic finds is told to be of config.json.
+    """
     try:
         return FAMILIES[family](Config(config), tensors, longest)
     except Unfit as error:
@@ -117,6 +120,10 @@ def _convert(family: str, config: dict[str, Any], tensors: dict[str, Tensor], lo
         raise Refused(
             f"{error}; config.json names code of its own ({code}), which may be another architecture"
         ) from error
+    except Refused:
+        raise
+    except (ValueError, ArithmeticError) as error:
+        raise Refused(f"config.json has values that do not go together: {error}; save the model again") from error
 
 
 def _read_own(folder: Path) -> Origin:
@@ -170,15 +177,17 @@ def _check_head(config: dict[str, Any], built: EncoderConfig) -> None:
     """Raises Refused for a model that was trained for something else than vectors, and may still give some to whoever wants them."""
     said = config.get("architectures")
     names = [printable(str(name)) for name in said] if isinstance(said, list) else []
-    generating, classifying = (
-        next((name for name in names if word in name), None) for word in ("ForCausalLM", "ForSequenceClassification")
+    generating, classifying, answering = (
+        next((name for name in names if word in name), None)
+        for word in ("ForCausalLM", "ForSequenceClassification", "ForQuestionAnswering")
     )
     if built.causal:
         what = f"{generating} is a decoder with a generation head" if generating else "the model is a decoder"
         raise Refused(f"{what} and nothing says how to pool; if it was trained to embed, export with --pooling last")
-    if classifying:
+    if classifying or answering:
+        gives = f"{classifying} gives classes or scores" if classifying else f"{answering} gives places of answers"
         raise Refused(
-            f"{classifying} gives classes or scores, which are not served, and nothing says how to pool; if its vectors are wanted, "
+            f"{gives}, which are not served, and nothing says how to pool; if its vectors are wanted, "
             "export with --pooling, mean or cls"
         )
 

@@ -104,9 +104,14 @@ def against_transformers(folder: Path, family: str, encoder: Encoder, own_error:
 
 
 def _open(folder: Path) -> Any:
-    from transformers import AutoModel  # noqa: PLC0415
+    from transformers import AutoConfig, AutoModel  # noqa: PLC0415
 
-    return AutoModel.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    said = read_config(folder)
+    if said.get("use_bidirectional_attention") and said.get("is_causal") is None:
+        config.is_causal = False  # as code of the folder's own would, which alone reads the former
+    kinds = {"attn_implementation": "eager", "dtype": torch.float32}
+    return AutoModel.from_pretrained(folder, config=config, trust_remote_code=False, **kinds).eval()
 
 
 def _open_own_words(folder: Path, config: EncoderConfig) -> Any:
@@ -142,6 +147,8 @@ def _batches(config: EncoderConfig) -> Iterator[Sequence[int]]:
     lengths = {length for length in lengths_to_try(config) if length <= longest} | {longest}
     if config.local_layers:
         lengths |= {length for length in (config.window + 2, 2 * config.window + 3) if length <= most}
+    if _is_dynamic(config) and config.max_length <= most:
+        lengths.add(config.max_length)  # of which a text alone is scaled as all are here
     yield from ((length,) for length in sorted(lengths))
     yield tuple(min(length, longest) for length in (7, longest, 1))
 
@@ -153,9 +160,11 @@ def _distances(model: Any, encoder: Encoder, lengths: Sequence[int]) -> Iterator
     mask = _padded([torch.ones(n, dtype=torch.int64) for n in lengths])
     found = [random_segments(config, n, SEED) for n in lengths]
     segments = None if config.segments < 2 else _padded([torch.from_numpy(one) for one in found if one is not None])
-    types = {} if segments is None else {"token_type_ids": segments}
+    inputs = {"input_ids": ids, "attention_mask": mask} | ({} if segments is None else {"token_type_ids": segments})
+    if _is_dynamic(config) and ids.shape[1] < config.max_length:
+        inputs = _as_padded_to_the_longest(inputs, config)
     with torch.inference_mode():
-        theirs = model(ids, attention_mask=mask, output_attentions=True, output_hidden_states=True, **types)
+        theirs = model(**inputs, output_attentions=True, output_hidden_states=True)
         ours = encoder(ids, mask, segments=segments, fused=False)
     # Their last hidden state may be behind the last norm, where ours is in front of it; tokens compare that.
     rows = [("tokens", ours.tokens, theirs.last_hidden_state)]
@@ -165,6 +174,24 @@ def _distances(model: Any, encoder: Encoder, lengths: Sequence[int]) -> Iterator
             yield output, distance(output, mine[at, :n].numpy(), other[at, :n].numpy())
         for mine, other in zip(ours.attention, theirs.attentions, strict=True):
             yield "attention", distance("attention", mine[at, :, :n, :n].numpy(), other[at, :, :n, :n].numpy())
+
+
+def _is_dynamic(config: EncoderConfig) -> bool:
+    """Whether theirs scales by the length at hand what ours scales for the longest text; no folder has "ntk" otherwise."""
+    return config.rope_scaling is not None and config.rope_scaling.kind == "ntk"
+
+
+def _as_padded_to_the_longest(inputs: Mapping[str, Tensor], config: EncoderConfig) -> dict[str, Tensor]:
+    """The inputs of a batch with one more column of padding, at the last place of the longest text that is served.
+
+    Theirs scales by the last place of a batch: as if it were padded as far as that, without the cost.
+    """
+    ids = inputs["input_ids"]
+    places = torch.arange(ids.shape[1] + 1).expand(len(ids), -1).clone()
+    places[:, -1] = config.max_length - 1
+    fill = dict.fromkeys(inputs, 0) | {"input_ids": config.pad_id}
+    longer = {name: torch.nn.functional.pad(value, (0, 1), value=fill[name]) for name, value in inputs.items()}
+    return longer | {"position_ids": places}
 
 
 def _padded(rows: Sequence[Tensor], padding: int = 0) -> Tensor:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import tokenizers
 
+from export.added_tokens import named
 from export.folder import read_object
 from export.length import TOKENIZER_CONFIG
 from export.origin import OURS, Origin
+from export.tokenization import read_settings
 
 SINCE = 5  # the version from which transformers makes tokenizers as we do
 TEXTS = (
@@ -46,7 +48,7 @@ def tokens_against_transformers(origin: Origin) -> str | None:
 
 
 def compare_ids(folder: Path, text: str, *, lower_case: bool = False) -> str | None:
-    """Compare the ids of TEXTS.
+    """Compare the ids of TEXTS, and of a text with each token that the folder adds, as no text of everybody's has.
 
     Args:
         folder: of the tokenizer's files.
@@ -74,11 +76,23 @@ def compare_ids(folder: Path, text: str, *, lower_case: bool = False) -> str | N
     except Exception as problem:  # of any type, for what it does not understand
         return " ".join(f"{missing}{name}, which cannot load the tokenizer ({problem!r:.200})".split())
     ours = tokenizers.Tokenizer.from_str(text)
-    for one in (each.lower() if lower_case else each for each in TEXTS):
+    added = _added(folder, ours)
+    texts = (
+        *TEXTS,
+        *(f"{token} x{token}y {token}" for token in added),
+    )  # at either end, between words and inside of one
+    for one in (each.lower() if lower_case else each for each in texts):
         expected = list(theirs(one, truncation=False, padding=False)["input_ids"])
         if (found := ours.encode(one).ids) != expected:
             raise ValueError(f"{folder}: {one[:80]!r} has {_difference(found, expected, name)}; {_remedy(folder)}")
-    return f"token ids of {len(TEXTS)} texts are those of {name} ({type(theirs).__name__})"
+    compared = f"token ids of {len(TEXTS)} texts and {len(added)} special or added tokens"
+    return f"{compared} are those of {name} ({type(theirs).__name__})"
+
+
+def _added(folder: Path, ours: tokenizers.Tokenizer) -> list[str]:
+    """The tokens that the folder's files name. Classes have names of their own, which nobody writes: CamemBERT's <unk>NOTUSED."""
+    own = [token.content for _, token in sorted(ours.get_added_tokens_decoder().items())]
+    return list(dict.fromkeys([*own, *(token for _, token in named(folder, read_settings(folder)))]))
 
 
 def _has_code(folder: Path) -> bool:

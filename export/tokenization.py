@@ -10,6 +10,8 @@ from typing import Any
 import tokenizers
 from tokenizers import normalizers
 
+from export.added_tokens import check_added
+from export.byte_level import begin_as_said
 from export.folder import Refused, read_object
 from export.length import TOKENIZER_CONFIG
 from export.tokenizer_class import class_of
@@ -36,13 +38,14 @@ def tokenizer_json(folder: Path, *, lower_case: bool) -> str | None:
     Raises:
         Refused: the tokenizer is damaged, or of a kind that a tokenizer.json cannot hold or this function cannot build.
     """
-    settings = _settings(folder)
+    settings = read_settings(folder)
     name = class_of(folder, settings)
     if (folder / TOKENIZER).is_file():
-        tokenizer = _read(folder / TOKENIZER)
+        tokenizer = begin_as_said(_read(folder / TOKENIZER), name, settings)
         apply_settings(tokenizer, name, settings)
         split_at_white_space(tokenizer, name, settings)
         _check_end(tokenizer, folder, settings)
+        check_added(tokenizer, folder, settings)
     elif (folder / VOCAB).is_file():
         tokenizer = build(folder, name or "BertTokenizer", settings)
     else:
@@ -71,7 +74,7 @@ def takes_pairs(config: EncoderConfig) -> bool:
     return config.segments > 1
 
 
-def _settings(folder: Path) -> dict[str, Any]:
+def read_settings(folder: Path) -> dict[str, Any]:
     """tokenizer_config.json, and over it special_tokens_map.json unless the former is of the kind that says it all."""
     files = [
         read_object(folder / name) if (folder / name).is_file() else dict[str, Any]()

@@ -11,10 +11,14 @@ from export.length import TOKENIZER_CONFIG
 
 MPNET, ROFORMER, JAPANESE = "MPNetTokenizer", "RoFormerTokenizer", "BertJapaneseTokenizer"
 XLM_ROBERTA, CAMEMBERT = "XLMRobertaTokenizer", "CamembertTokenizer"
+ROBERTA, BART, GPT2, QWEN2 = "RobertaTokenizer", "BartTokenizer", "GPT2Tokenizer", "Qwen2Tokenizer"
 # Where no class is named.
 BY_MODEL_TYPE = dict.fromkeys(("bert", "distilbert", "electra", "mobilebert", "nomic_bert"), "BertTokenizer") | {
     "camembert": CAMEMBERT,
     "mpnet": MPNET,
+    "qwen2": QWEN2,
+    "qwen3": QWEN2,
+    "roberta": ROBERTA,
     "roformer": ROFORMER,
     "xlm-roberta": XLM_ROBERTA,
 }

@@ -23,7 +23,7 @@ def split_at_white_space(tokenizer: tokenizers.Tokenizer, name: str | None, sett
     if name not in {XLM_ROBERTA, CAMEMBERT}:
         return
     made = json.loads(tokenizer.to_str())
-    kinds = [part["type"] for part in _parts(made["pre_tokenizer"], "pretokenizers")]
+    kinds = [part["type"] for part in parts_of(made["pre_tokenizer"], "pretokenizers")]
     if made["model"]["type"] != "Unigram" or kinds not in (SPLIT, PLAIN):
         return
     scheme = "always" if settings.get("add_prefix_space", True) else "never"
@@ -33,7 +33,7 @@ def split_at_white_space(tokenizer: tokenizers.Tokenizer, name: str | None, sett
     parts = [present] if present else []
     if isinstance(present, normalizers.Sequence):
         parts = [present[i] for i in range(len(present))]
-    told = zip(parts, _parts(made["normalizer"], "normalizers"), strict=True)
+    told = zip(parts, parts_of(made["normalizer"], "normalizers"), strict=True)
     kept = [part for part, said in told if not _joins_spaces(said)]
     if len(kept) < len(parts):
         tokenizer.normalizer = normalizers.Sequence(kept)
@@ -44,8 +44,8 @@ def _joins_spaces(normalizer: Mapping[str, Any]) -> bool:
     return normalizer["type"] == "Strip" or normalizer.get("pattern") == {"Regex": " {2,}"}
 
 
-def _parts(said: Mapping[str, Any] | None, key: str) -> list[Mapping[str, Any]]:
-    """A component of tokenizer.json, or those of a sequence."""
+def parts_of(said: dict[str, Any] | None, key: str) -> list[dict[str, Any]]:
+    """A component of tokenizer.json, or those of a sequence of them, which are under `key`."""
     if said is None:
         return []
     return list(said[key]) if said["type"] == "Sequence" else [said]

@@ -9,11 +9,12 @@ from torch import Tensor
 
 from export.families.source import Config, Weights
 from export.families.words import activation, shared
+from export.folder import Refused
 from model.config import EncoderConfig
 from model.encoder import Encoder
 
 PREFIXES = ("bert.",)
-IDLE = ("pooler.", "cls.", "classifier.", "embeddings.token_type_ids")
+IDLE = ("pooler.", "cls.", "classifier.", "qa_outputs.", "embeddings.token_type_ids")
 
 
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
@@ -27,7 +28,11 @@ def table(config: Config, weights: Weights, *, unused: int) -> Encoder:
     config.demand(
         "position_embedding_type", ("absolute",), "which this family does not have; only absolute ones are served"
     )
-    rows = config.get(int, "max_position_embeddings") - unused
+    rows = config.get(int, "max_position_embeddings", least=1) - unused
+    if rows < 1:
+        raise Refused(
+            f"config.json: pad_token_id is {unused - 1}, behind which max_position_embeddings leaves no place; save the model again"
+        )
     kept = slice(unused, unused + rows)
     move_embeddings(weights, "embeddings.word_embeddings", "embeddings.token_type_embeddings", "embeddings.LayerNorm")
     weights.move("positions.table.weight", "embeddings.position_embeddings.weight", change=lambda table: table[kept])

@@ -10,7 +10,7 @@ from export.families.words import activation
 from model.config import EncoderConfig
 from model.encoder import Encoder
 
-IDLE = (*bert.IDLE, "vocab_", "pre_classifier.", "qa_outputs.")
+IDLE = (*bert.IDLE, "vocab_", "pre_classifier.")
 
 
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
@@ -28,7 +28,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         weights.move_linear(f"{ours}.feed_forward.up", f"{layer}.ffn.lin1")
         weights.move_linear(f"{ours}.feed_forward.down", f"{layer}.ffn.lin2")
         weights.move_norm(f"{ours}.feed_forward_norm", f"{layer}.output_layer_norm")
-    rows = config.get(int, "max_position_embeddings", default=512)
+    rows = config.get(int, "max_position_embeddings", default=512, least=1)
     return weights.build(
         EncoderConfig(
             vocab_size=config.get(int, "vocab_size"),

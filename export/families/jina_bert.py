@@ -6,6 +6,7 @@ from torch import Tensor
 
 from export.families import bert
 from export.families.source import Config, Weights
+from export.families.words import activation
 from export.folder import Refused
 from model.config import EncoderConfig
 from model.encoder import Encoder
@@ -22,13 +23,13 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         )
     weights = Weights(tensors, bert.PREFIXES, bert.IDLE)
     # Its makers trained with 512 tokens and serve max_position_embeddings, 8,192.
-    trained = config.get(int, "max_position_embeddings")
+    trained = config.get(int, "max_position_embeddings", least=1)
     built = EncoderConfig(
         **bert.common(config),
         positions="alibi",
         ffn="plain" if gate == "original" else "gated",
         ffn_bias=gate == "original",
-        activation=GATES.get(gate, "gelu"),
+        activation=GATES[gate] if gate in GATES else activation(config),
         trained_length=trained,
         max_length=max(longest or 0, trained),
     )

@@ -14,7 +14,7 @@ from export.folder import Refused
 from model.config import EncoderConfig
 from model.encoder import Encoder
 
-IDLE = ("lm_head.", "score.", "dense.", "decoder.", "head.", "classifier.")
+IDLE = ("lm_head.", "score.", "dense.", "decoder.", "head.", "classifier.", "qa_outputs.")
 NONE, ALL, SOME = "none", "all", "some"  # layers that may be local
 DEFAULT_WINDOW = 4096  # where config.json has no sliding_window, which is not to say null: of all that have windows
 
@@ -34,21 +34,18 @@ def convert(
 
     Args:
         config, tensors, longest: as there.
-        causal: unless config.json says is_causal or use_bidirectional_attention.
+        causal: unless config.json says otherwise; see `_is_causal`.
         theta: where config.json says none.
         biases: True: Q, K and V have biases and the projection behind them has none; None: as attention_bias says, both.
         qk_norm: each head's queries and keys are normed.
         windows: NONE: sliding_window is left unread; ALL: unless it is null, every layer is local; SOME: where it is used, those that
             are said to be.
     """
-    _check_code(config, causal)
+    causal = _is_causal(config, causal)
     weights = Weights(tensors, ("model.",), IDLE)
     both = config.get(bool, "attention_bias", default=False)
     ffn_bias = config.get(bool, "mlp_bias", default=False)
-    trained = config.get(int, "max_position_embeddings", default=2048)
-    causal = config.get(bool, "is_causal", default=causal) and not config.get(
-        bool, "use_bidirectional_attention", default=False
-    )
+    trained = config.get(int, "max_position_embeddings", default=2048, least=1)
     built = EncoderConfig(
         **shared(config),
         **({} if windows == NONE else _window(config, windows, causal)),
@@ -91,28 +88,46 @@ def _move_block(weights: Weights, built: EncoderConfig, ours: str, layer: str) -
         weights.move_linear(f"{ours}.feed_forward.{part}", f"{layer}.mlp.{part}_proj", bias=built.ffn_bias)
 
 
-def _check_code(config: Config, causal: bool) -> None:
-    """Raises Refused for a decoder with code of its own, which mostly is there to let tokens see those behind them."""
+def _is_causal(config: Config, usual: bool) -> bool:
+    """As is_causal says, which transformers reads, or use_bidirectional_attention, which code of a folder's own does; else `usual`.
+
+    Raises:
+        Refused: a decoder has code of its own, which mostly is there to let tokens see those behind them, and says neither; or it
+            says that they do where only other code would read it.
+    """
+    both_ways = config.get(bool, "use_bidirectional_attention", default=False)
     own = config.values.get("auto_map")
-    said = any(config.values.get(name) is not None for name in ("is_causal", "use_bidirectional_attention"))
-    if causal and not said and isinstance(own, dict) and "AutoModel" in own:
+    has_code = isinstance(own, dict) and "AutoModel" in own
+    if config.values.get("is_causal") is None and usual and has_code:
+        if config.values.get("use_bidirectional_attention") is None:
+            raise Refused(
+                "config.json: auto_map has an AutoModel of the folder's own code, which is never run, and nothing says whether it "
+                "is causal; look there, and add is_causal true or false"
+            )
+        return not both_ways
+    causal = config.get(bool, "is_causal", default=usual)
+    if causal and both_ways:
         raise Refused(
-            "config.json: auto_map has an AutoModel of the folder's own code, which is never run, and nothing says whether it "
-            "is causal; look there, and add is_causal true or false"
+            "config.json: use_bidirectional_attention is true, which transformers does not read for this family: there the model is "
+            "causal; set is_causal to false if it was trained to see both ways, else take use_bidirectional_attention out"
         )
+    return causal
 
 
 def _window(config: Config, windows: str, causal: bool) -> dict[str, Any]:
     """The local layers, unless sliding_window is null: ALL, or SOME, as use_sliding_window, layer_types and max_window_layers say."""
     layers = config.get(int, "num_hidden_layers")
-    width = config.values.get("sliding_window", DEFAULT_WINDOW)
-    if not width or (windows == SOME and not config.get(bool, "use_sliding_window", default=False)):
+    if not config.values.get("sliding_window", DEFAULT_WINDOW) or (
+        windows == SOME and not config.get(bool, "use_sliding_window", default=False)
+    ):
         return {}
     kinds = [LOCAL] * layers
     if windows == SOME:
         whole = min(config.get(int, "max_window_layers", default=28), layers)
         kinds = config.values.get("layer_types") or [GLOBAL] * whole + [LOCAL] * (layers - whole)
     local = local_layers(kinds, layers)
+    # One of 1 would be a token that sees itself alone.
+    width = config.get(int, "sliding_window", default=DEFAULT_WINDOW, least=2 if causal else 1) if local else 0
     # Ours is how far a token sees. So is theirs where it sees both ways; where it sees back alone, theirs counts the token itself.
     return {"window": width - 1 if causal else width, "local_layers": local} if local else {}
 

@@ -22,7 +22,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
     norm_bias = config.get(bool, "norm_bias", default=False)
     attention_bias = config.get(bool, "attention_bias", default=False)
     ffn_bias = config.get(bool, "mlp_bias", default=False)
-    trained = config.get(int, "max_position_embeddings", default=8192)
+    trained = config.get(int, "max_position_embeddings", default=8192, least=1)
     local_layers = _local_layers(config)
     built = EncoderConfig(
         **shared(config),
@@ -34,7 +34,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         attention_bias=attention_bias,
         attention_out_bias=attention_bias,
         local_layers=local_layers,
-        window=config.get(int, "local_attention", default=128) // 2 if local_layers else 0,
+        window=config.get(int, "local_attention", default=128, least=2) // 2 if local_layers else 0,
         ffn="gated",
         ffn_bias=ffn_bias,
         ffn_out_bias=ffn_bias,
@@ -66,7 +66,7 @@ def _local_layers(config: Config) -> tuple[int, ...]:
     layers = config.get(int, "num_hidden_layers")
     kinds = config.values.get("layer_types")
     if kinds is None:
-        every = config.get(int, "global_attn_every_n_layers", default=3)
+        every = config.get(int, "global_attn_every_n_layers", default=3, least=1)
         return tuple(layer for layer in range(layers) if layer % every)
     return local_layers(kinds, layers)
 

@@ -36,7 +36,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
     gate = {"swiglu": "silu", "geglu": "gelu"}.get(gate, gate)
     if gate not in ACTIVATIONS:
         raise Refused(f"config.json: activation_function {gate!a:.40} cannot be served; served are swiglu and geglu")
-    trained = config.get(int, "max_trained_positions", "max_position_embeddings", "n_positions", default=2048)
+    trained = config.get(int, "max_trained_positions", "max_position_embeddings", "n_positions", default=2048, least=1)
     built = EncoderConfig(
         vocab_size=len(weights.peek("embeddings.word_embeddings.weight")),  # padded beyond what config.json says
         dim=config.get(int, "hidden_size", "n_embd"),

@@ -20,7 +20,7 @@ ANGLES = "encoder.embed_positions.weight"
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
     """See `export.families.Convert`."""
     weights = Weights(tensors, ("roformer.",), bert.IDLE)
-    trained = config.get(int, "max_position_embeddings", default=1536)
+    trained = config.get(int, "max_position_embeddings", default=1536, least=1)
     values = config.get(bool, "rotary_value", default=False)
     wide = config.get(int, "embedding_size", default=config.get(int, "hidden_size"))
     built = EncoderConfig(

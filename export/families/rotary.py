@@ -9,6 +9,8 @@ from export.families.source import Config
 from export.folder import Refused
 from model.rope import RopeScaling
 
+ORIGINAL = "original_max_position_embeddings"
+
 
 def rotary(
     config: Config, *, default_theta: float, trained: int, longest: int, kind: str | None = None
@@ -30,7 +32,13 @@ def rotary(
     fraction = values.get(
         float, "partial_rotary_factor", default=config.get(float, "partial_rotary_factor", default=1.0)
     )
-    return {"rope_theta": theta, "rope_fraction": fraction, "rope_scaling": _scaling(values, trained, longest)}
+    # Phi-3's place for it holds over the parameters' own, but not over those by kind of layer.
+    outside = kind is None and config.values.get(ORIGINAL) is not None
+    original = (config if outside else values).get(int, ORIGINAL, default=trained, least=1)
+    scaling = _scaling(values, original, trained, longest)
+    if scaling is not None and scaling.kind == "yarn" and theta <= 1:
+        raise Refused(f"config.json: rope_theta is {theta}; it must be more than 1 to be scaled by yarn")
+    return {"rope_theta": theta, "rope_fraction": fraction, "rope_scaling": scaling}
 
 
 def _said(config: Config, kind: str | None) -> Mapping[str, Any]:
@@ -51,11 +59,10 @@ def _said(config: Config, kind: str | None) -> Mapping[str, Any]:
     return said
 
 
-def _scaling(said: Config, trained: int, longest: int) -> RopeScaling | None:
+def _scaling(said: Config, original: int, trained: int, longest: int) -> RopeScaling | None:
     kind = said.get(str, "rope_type", "type", default="default")
     if kind == "default":
         return None
-    original = said.get(int, "original_max_position_embeddings", default=trained)
     if kind == "linear":
         return RopeScaling(kind="linear", factor=said.get(float, "factor"))
     if kind in ("dynamic", "ntk"):

@@ -13,6 +13,7 @@ from model.config import EncoderConfig
 from model.encoder import Encoder
 
 T = TypeVar("T", int, float, str, bool)
+MOST = 1e15  # no number of a config is so large, and what is computed of smaller ones is finite
 COMPUTED = (
     ".inv_freq",
     "original_inv_freq",
@@ -32,20 +33,21 @@ class Config:
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
 
-    def get(self, kind: type[T], *names: str, default: T | None = None) -> T:
+    def get(self, kind: type[T], *names: str, default: T | None = None, least: int | None = None) -> T:
         """The first of `names` that is there and not null.
 
         Raises:
-            Refused: none is and there is no default, or it is of another type.
+            Refused: none is and there is no default, or it is of another type, below `least` or no finite number.
         """
         for name in names:
             value = self.values.get(name)
             if value is None:
                 continue
-            if kind is float and type(value) is int:
-                return kind(value)
+            if kind is float and type(value) is int and abs(value) < MOST:
+                value = float(value)
             if type(value) is not kind:  # True would pass for an int
                 raise Refused(f"config.json: {name} is {value!a:.60}; expected {kind.__name__}")
+            _check_number(name, value, least)
             return value
         if default is None:
             raise Refused(f"config.json has no {names[0]}; save the model again with save_pretrained")
@@ -56,6 +58,17 @@ class Config:
         value = self.values.get(name)
         if value is not None and value not in accepted:
             raise Refused(f"config.json: {name} is {value!a:.60}, {why}")
+
+
+def _check_number(name: str, value: Any, least: int | None) -> None:
+    """Raises Refused for one beyond what computing with it bears, or below `least`; what is none passes."""
+    if not isinstance(value, int | float):
+        return
+    if not (-MOST < value < MOST and (least is None or value >= least)):
+        wanted = (
+            "within what a model can have" if least is None else f"at least {least}, and within what a model can have"
+        )
+        raise Refused(f"config.json: {name} is {value!a:.60}; it must be {wanted}")
 
 
 class Weights:
@@ -135,13 +148,12 @@ class Weights:
         Raises:
             Unfit: a tensor has another shape than the config gives it, or belongs to nothing that we know.
         """
-        encoder = Encoder(config)
-        wanted = encoder.state_dict()
+        wanted = _shapes(config)
         if wanted.keys() != self.state.keys():
             raise RuntimeError(f"a family maps {sorted(wanted.keys() ^ self.state.keys())} wrongly. This is a bug.")
         for name, tensor in self.state.items():
-            if tensor.shape != wanted[name].shape:
-                have, expected = list(tensor.shape), list(wanted[name].shape)
+            if tensor.shape != wanted[name]:
+                have, expected = list(tensor.shape), list(wanted[name])
                 raise Unfit(f"{self._origin[name]} has the shape {have}; config.json makes it {expected}")
         left = sorted(
             name
@@ -152,12 +164,23 @@ class Weights:
             raise Unfit(
                 f"{left[0]} (and {len(left) - 1} more tensors) are nothing that this family has: the model is another one"
             )
+        encoder = Encoder(config)
         encoder.load_state_dict(self.state)
         return encoder.eval()
 
 
+def _shapes(config: EncoderConfig) -> dict[str, torch.Size]:
+    """Of each tensor of an encoder. Takes no memory for them, which a damaged config may want more of than there is."""
+    try:
+        with torch.device("meta"):
+            return {name: tensor.shape for name, tensor in Encoder(config).state_dict().items()}
+    except RuntimeError as error:
+        told = str(error).splitlines()[0]
+        raise Unfit(f"config.json has sizes that no tensor can have ({told:.100}); save the model again") from error
+
+
 def local_layers(kinds: Any, layers: int) -> tuple[int, ...]:
     """Those that layer_types calls local. Raises Refused unless it names the kind of each layer."""
-    if not isinstance(kinds, list) or len(kinds) != layers or not {*kinds} <= {GLOBAL, LOCAL}:
+    if not isinstance(kinds, list) or len(kinds) != layers or any(kind not in (GLOBAL, LOCAL) for kind in kinds):
         raise Refused(f"config.json: layer_types must name {GLOBAL} or {LOCAL} for each of {layers} layers")
     return tuple(layer for layer, kind in enumerate(kinds) if kind == LOCAL)

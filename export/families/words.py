@@ -31,14 +31,14 @@ def activation(config: Config, name: str = "hidden_act", *, default: str = "gelu
 
 def shared(config: Config) -> dict[str, Any]:
     """The sizes that every family has, under the words that most use."""
-    vocabulary = config.get(int, "vocab_size")
+    vocabulary = config.get(int, "vocab_size", least=1)
     pad = config.get(int, "pad_token_id", default=0)
     return {
         "vocab_size": vocabulary,
-        "dim": config.get(int, "hidden_size"),
-        "heads": config.get(int, "num_attention_heads"),
-        "layers": config.get(int, "num_hidden_layers"),
-        "ffn_dim": config.get(int, "intermediate_size"),
+        "dim": config.get(int, "hidden_size", least=1),
+        "heads": config.get(int, "num_attention_heads", least=1),
+        "layers": config.get(int, "num_hidden_layers", least=1),
+        "ffn_dim": config.get(int, "intermediate_size", least=1),
         "pad_id": pad if 0 <= pad < vocabulary else 0,
         "normalize": False,
     }

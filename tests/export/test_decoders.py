@@ -83,7 +83,8 @@ def test_layers_are_local_where_their_code_makes_them(
 def test_a_window_that_looks_both_ways_does_not_count_the_token_itself(family: str) -> None:
     said = {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 0}
     assert read(family, **said, is_causal=False).window == 5
-    assert read(family, **said, use_bidirectional_attention=True).window == 5
+    own = {"auto_map": {"AutoModel": "modeling_own.Model"}}
+    assert read(family, **said, **own, use_bidirectional_attention=True).window == 5
     assert read(family, **said).window == 4
 
 
@@ -114,7 +115,20 @@ def test_a_decoder_with_code_of_its_own_says_what_its_tokens_see(family: str) ->
         read(family, **own)
     assert not read(family, **own, is_causal=False).causal
     assert read(family, **own, is_causal=True).causal
+    assert not read(family, **own, use_bidirectional_attention=True).causal
+    assert read(family, **own, use_bidirectional_attention=False).causal
     assert read(family, auto_map={"AutoTokenizer": ["tokenization_qwen.Qwen2Tokenizer", None]}).causal
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
+def test_a_flag_that_transformers_does_not_read_is_refused_where_no_other_code_would(family: str) -> None:
+    flag = {"use_bidirectional_attention": True}
+    for said in ({}, {"is_causal": True}, {"is_causal": True, "auto_map": {"AutoModel": "modeling_own.Model"}}):
+        with pytest.raises(Refused, match=r"use_bidirectional_attention is true, .* set is_causal to false"):
+            read(family, **flag, **said)
+    assert not read(family, **flag, is_causal=False).causal
+    assert read(family, use_bidirectional_attention=False).causal
+    assert not read("eurobert", **flag).causal
 
 
 def test_an_encoder_with_code_of_its_own_is_its_family() -> None:

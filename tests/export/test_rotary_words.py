@@ -9,16 +9,27 @@ import pytest
 from export.families.rotary import rotary
 from export.families.source import Config
 from export.folder import Refused
+from model.rope import RopeScaling
 
 LINEAR: dict[str, Any] = {"rope_type": "linear", "factor": 2.0}
+TRAINED = 32
 FULL, LOCAL = "full_attention", "sliding_attention"
+
+
+def fields(kind: str | None, values: dict[str, Any]) -> dict[str, Any]:
+    return rotary(Config(values), default_theta=1000.0, trained=TRAINED, longest=TRAINED, kind=kind)
 
 
 def read(kind: str | None = None, **values: Any) -> tuple[float, float, str | None]:
     """Theta, fraction and the kind of scaling."""
-    found = rotary(Config(values), default_theta=1000.0, trained=32, longest=32, kind=kind)
+    found = fields(kind, values)
     scaling = found["rope_scaling"]
     return found["rope_theta"], found["rope_fraction"], scaling and scaling.kind
+
+
+def scaled(kind: str | None = None, **values: Any) -> RopeScaling | None:
+    scaling: RopeScaling | None = fields(kind, values)["rope_scaling"]
+    return scaling
 
 
 @pytest.mark.parametrize(
@@ -39,6 +50,21 @@ def read(kind: str | None = None, **values: Any) -> tuple[float, float, str | No
 )
 def test_one_word_holds_whole(values: dict[str, Any], expected: tuple[float, float, str | None]) -> None:
     assert read(**values) == expected
+
+
+@pytest.mark.parametrize("word", ["rope_scaling", "rope_parameters"])
+@pytest.mark.parametrize("kind", ["yarn", "llama3"])
+def test_the_original_length_beside_the_parameters_holds(word: str, kind: str) -> None:
+    own = {"rope_type": kind, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    for inside, outside, expected in ((None, 24, 24), (48, 24, 24), (48, None, 48), (None, None, TRAINED)):
+        values = {word: own | {"original_max_position_embeddings": inside}}
+        scaling = scaled(None, **values, original_max_position_embeddings=outside)
+        assert scaling is not None
+        assert scaling.trained_length == expected
+    nested = {FULL: own | {"original_max_position_embeddings": 48}}
+    scaling = scaled(FULL, rope_parameters=nested, original_max_position_embeddings=24)
+    assert scaling is not None
+    assert scaling.trained_length == 48
 
 
 def test_of_kinds_of_layers_each_has_its_own() -> None:

@@ -82,6 +82,15 @@ def test_a_classifier_is_no_embedder_unless_somebody_says_how_to_pool(folder: Pa
     assert read_origin(folder, pooling="cls", ids_only=True).encoder.config.pooling == "cls"
 
 
+def test_so_is_a_model_that_finds_answers(folder: Path) -> None:
+    retouch(lambda found: found.update({f"qa_outputs.{part}": torch.ones(2) for part in ("weight", "bias")}))(folder)
+    configure(architectures=["BertForQuestionAnswering"])(folder)
+    message = refusal(folder)
+    assert message.startswith("BertForQuestionAnswering gives places of answers, which are not served")
+    origin = read_origin(folder, pooling="mean", ids_only=True)
+    assert origin.about.endswith(", qa_outputs")
+
+
 def test_a_classifier_that_a_library_pools_is_one(folder: Path) -> None:
     pooling = chain(folder, "Transformer", "Pooling") / "1_Pooling" / "config.json"
     pooling.write_text(json.dumps({"embedding_dimension": CONFIG["hidden_size"], "pooling_mode": "cls"}))

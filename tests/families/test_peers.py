@@ -74,6 +74,48 @@ def test_padding_is_compared(name: str, tmp_path: Path, monkeypatch: pytest.Monk
         against_transformers(tmp_path, family, encoder, EXACT)
 
 
+@pytest.mark.parametrize("name", ["llama", "mistral-local", "qwen2", "qwen3"])
+def test_a_decoder_whose_own_code_sees_both_ways_is_compared_so(name: str, tmp_path: Path) -> None:
+    opened(name, tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    own = {"use_bidirectional_attention": True, "auto_map": {"AutoModel": "modeling_own.Model"}}
+    (tmp_path / "config.json").write_text(json.dumps(values | own), encoding="utf-8")
+    encoder = read_origin(tmp_path, pooling="mean", ids_only=True).encoder
+    found = against_transformers(tmp_path, name.removesuffix("-local"), encoder, EXACT)
+    assert found.version == transformers.__version__
+    assert 0 < max(found.errors.values()) < 1e-4
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "roformer", "modernbert", "mistral-local"])
+def test_a_model_that_finds_answers_gives_vectors_without_its_head(name: str, tmp_path: Path) -> None:
+    kind, values = models.MODELS[name]
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{kind}Config")(**values)
+    getattr(transformers, f"{kind}ForQuestionAnswering")(config).save_pretrained(tmp_path)
+    origin = read_origin(tmp_path, pooling="mean", ids_only=True)
+    assert against_transformers(tmp_path, origin.family, origin.encoder, EXACT).errors
+
+
+@pytest.mark.parametrize("inside", [None, 48])
+@pytest.mark.parametrize("name", ["yarn", "llama3"])
+def test_an_original_length_beside_the_rope_parameters_is_theirs(
+    name: str, inside: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, values = models.MODELS[name]
+    own = {key: said for key, said in values["rope_parameters"].items() if key != "original_max_position_embeddings"}
+    own |= {} if inside is None else {"original_max_position_embeddings": inside}
+    changed = values | {"rope_parameters": dict(own), "original_max_position_embeddings": 24}
+    monkeypatch.setitem(models.MODELS, name, (kind, changed))
+    make(name).save_pretrained(tmp_path)
+    written = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    assert written["original_max_position_embeddings"] == 24
+    (tmp_path / "config.json").write_text(json.dumps(written | {"rope_parameters": own}), encoding="utf-8")
+    origin = read_origin(tmp_path, pooling="mean", ids_only=True)
+    assert origin.encoder.config.rope_scaling is not None
+    assert origin.encoder.config.rope_scaling.trained_length == 24
+    assert against_transformers(tmp_path, origin.family, origin.encoder, EXACT).errors
+
+
 def published(tensors: dict[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
     """Tensors of NomicBERT under the names of its own code."""
     names = {

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import transformers
 from tokenizers import pre_tokenizers
-from transformers import BertConfig, XLMRobertaConfig
+from transformers import AutoTokenizer, BertConfig, BertTokenizer, XLMRobertaConfig
 
 from export.command import main
 from export.token_peers import TEXTS, compare_ids
@@ -31,8 +31,21 @@ def compare(folder: Path, *, lower_case: bool = False) -> str | None:
 def test_ids_that_agree_are_told(tmp_path: Path) -> None:
     XLMRobertaConfig().save_pretrained(tmp_path)
     write_pieces(tmp_path, pieces(), mask_token="<mask>")
-    told = f"token ids of {len(TEXTS)} texts are those of transformers {VERSION} (XLMRobertaTokenizer)"
+    told = f"token ids of {len(TEXTS)} texts and 5 special or added tokens are those of transformers {VERSION} (XLMRobertaTokenizer)"
     assert compare(tmp_path) == told
+
+
+@pytest.mark.parametrize("settings", [{"mask_token": "hello"}, {"extra_special_tokens": ["world", "hello"]}])
+def test_tokens_that_a_folder_makes_special_are_tried(tmp_path: Path, settings: dict[str, Any]) -> None:
+    """Words of the vocabulary, which transformers finds within others then."""
+    BertConfig().save_pretrained(tmp_path)
+    wordpiece(tmp_path, BERT)
+    BertTokenizer.from_pretrained(tmp_path).save_pretrained(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    with pytest.raises(ValueError, match=r"'(\w+) x\1y \1' has the ids .* save it as it is there"):
+        compare(tmp_path)
+    AutoTokenizer.from_pretrained(tmp_path).save_pretrained(tmp_path)
+    assert "are those of transformers" in str(compare(tmp_path))
 
 
 @pytest.mark.parametrize("lower_case", [False, True])
@@ -106,7 +119,7 @@ def test_an_export_compares_and_tells(
     arguments = ["export", str(tmp_path / "model"), "--out", str(tmp_path / "bundle")]
     monkeypatch.setattr(sys, "argv", arguments)
     assert main() == 0
-    assert f"token ids of {len(TEXTS)} texts are those of transformers" in capsys.readouterr().out
+    assert f"token ids of {len(TEXTS)} texts and " in capsys.readouterr().out
     made = json.loads((tmp_path / "model" / "tokenizer.json").read_text())
     made["post_processor"] = None
     changed = json.dumps(made)

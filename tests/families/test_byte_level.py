@@ -1,0 +1,41 @@
+"""Our tokenizer.json against transformers' tokenizers of bytes: where a space in front of a text is said, and where it is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import GPT2Tokenizer, LlamaConfig
+
+from tests.families.test_tokenization_peers import agree, byte_bpe, modernbert, qwen, roberta
+
+
+def gpt2(folder: Path) -> Any:
+    vocab, merges = byte_bpe(["<|endoftext|>"])
+    LlamaConfig().save_pretrained(folder)
+    return GPT2Tokenizer(vocab=vocab, merges=merges)
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("said", [None, False, True])
+@pytest.mark.parametrize("filed", [False, True])
+@pytest.mark.parametrize("make", [roberta, qwen, gpt2, modernbert])
+def test_the_settings_hold_over_the_file_where_they_do_in_the_class(
+    tmp_path: Path, make: Callable[[Path], Any], filed: bool, said: bool | None, named: bool
+) -> None:
+    make(tmp_path).save_pretrained(tmp_path)
+    file, config = tmp_path / "tokenizer.json", tmp_path / "tokenizer_config.json"
+    made, settings = json.loads(file.read_text()), json.loads(config.read_text())
+    parts = made["pre_tokenizer"].get("pretokenizers", [made["pre_tokenizer"]])
+    parts[-1]["add_prefix_space"] = filed
+    settings["add_prefix_space"] = said
+    if said is None:
+        del settings["add_prefix_space"]
+    if not named:
+        del settings["tokenizer_class"]
+    file.write_text(json.dumps(made))
+    config.write_text(json.dumps(settings))
+    agree(tmp_path)

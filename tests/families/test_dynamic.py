@@ -1,0 +1,82 @@
+"""The exporter's comparison with transformers where that scales by the text at hand and the bundle by the longest served."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transformers
+
+from export.command import main
+from export.origin import read_origin
+from export.peers import against_transformers
+from headlight.runtime.parity import OUTPUTS
+from model.encoder import Encoder
+from model.rope import RopeScaling
+from tests.families import models
+from tests.families.models import GROUPED, ROTARY, make, rope
+
+transformers.logging.set_verbosity_error()
+
+EXACT = dict.fromkeys(OUTPUTS, 0.0)
+DYNAMIC = rope("dynamic", factor=2.0)
+BOTH_KINDS: dict[str, Any] = {
+    "rope_parameters": {
+        "full_attention": DYNAMIC["rope_parameters"],
+        "sliding_attention": {"rope_type": "default", "rope_theta": 700.0},
+    }
+}
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("Llama", GROUPED | DYNAMIC),
+    "mistral": ("Mistral", GROUPED | {"sliding_window": 9, "num_hidden_layers": 2} | DYNAMIC),
+    "qwen3": ("Qwen3", GROUPED | DYNAMIC),
+    "eurobert": ("EuroBert", ROTARY | {"pad_token_id": 0} | DYNAMIC),
+    "nomic_bert": ("NomicBert", ROTARY | DYNAMIC),
+    "modernbert": ("ModernBert", ROTARY | {"local_attention": 12, "pad_token_id": 0} | BOTH_KINDS),
+}
+
+
+@pytest.fixture(params=MODELS)
+def family(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The key of a family, its dynamic model saved in tmp_path."""
+    name: str = request.param
+    monkeypatch.setitem(models.MODELS, name, MODELS[name])
+    make(name).save_pretrained(tmp_path)
+    return name
+
+
+@pytest.mark.parametrize("longest", [97, 200, 30_000])
+def test_they_agree_as_in_a_batch_padded_to_the_longest(family: str, longest: int, tmp_path: Path) -> None:
+    encoder = read_origin(tmp_path, pooling="mean", max_length=longest, ids_only=True).encoder
+    assert encoder.config.rope_scaling is not None
+    found = against_transformers(tmp_path, family, encoder, EXACT)
+    assert found.version == transformers.__version__
+    assert 0 < max(found.errors.values()) < 1e-4
+
+
+@pytest.mark.parametrize("scaled", [None, 2.0, 3.0])
+def test_another_scaling_is_found(family: str, scaled: float | None, tmp_path: Path) -> None:
+    """Wanted is 2 * 200 / 96 - 1, which is 3.17."""
+    encoder = read_origin(tmp_path, pooling="mean", max_length=200, ids_only=True).encoder
+    scaling = None if scaled is None else RopeScaling(kind="ntk", factor=scaled)
+    wrong = Encoder(dataclasses.replace(encoder.config, rope_scaling=scaling)).eval()
+    wrong.load_state_dict(encoder.state_dict())
+    with pytest.raises(ValueError, match="this folder is read wrongly"):
+        against_transformers(tmp_path, family, wrong, EXACT)
+
+
+def test_such_a_folder_is_exported_for_longer_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(models.MODELS, "llama", MODELS["llama"])
+    make("llama").save_pretrained(tmp_path / "model")
+    arguments = ["export", str(tmp_path / "model"), "--out", str(tmp_path / "out"), "--ids-only", "--pooling", "last"]
+    monkeypatch.setattr(sys, "argv", [*arguments, "--max-length", "200"])
+    assert main() == 0
+    assert "our PyTorch against transformers" in capsys.readouterr().out
+    report = json.loads((tmp_path / "out" / "parity.json").read_text(encoding="utf-8"))
+    assert report["pytorch_fp32_against_transformers"]["tokens"] < 1e-4

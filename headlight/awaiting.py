@@ -123,7 +123,7 @@ class AsyncCaller(ClientBase[grpc.aio.Channel]):
         deadline = self._deadline()
         work = await self._laid_out(make, await self._describe(deadline), inputs)
         pending: deque[tuple[range, RequestT, Any]] = deque()
-        retries = Retries(deadline, Overloaded, once_answered=Unavailable)  # which is not to cost what came
+        retries = Retries(deadline, Overloaded, once_answered=self._outlasts)
 
         def start(request: RequestT) -> Any:
             return method(request, timeout=self._left(deadline))
@@ -136,8 +136,10 @@ class AsyncCaller(ClientBase[grpc.aio.Channel]):
                 retries.reset()
                 return
             await self._pause(retries.pause())
+            failed = status_now(first)
             for at, (part, request, call) in enumerate(list(pending)):
-                if call.done() and (status := status_now(call)) is not None and is_to_be_repeated(status):
+                status = status_now(call) if call.done() else None
+                if status is not None and is_to_be_repeated(status, failed or status):
                     pending[at] = part, request, start(request)
 
         try:

@@ -74,7 +74,7 @@ class Caller(ClientBase[grpc.Channel]):
         deadline = self._deadline()
         work = self._made(make, self._describe(deadline))
         pending: deque[tuple[range, RequestT, Any]] = deque()
-        retries = Retries(deadline, Overloaded, once_answered=Unavailable)  # which is not to cost what came
+        retries = Retries(deadline, Overloaded, once_answered=self._outlasts)
 
         def start(request: RequestT) -> Any:
             return method.future(request, timeout=self._left(deadline))
@@ -88,7 +88,7 @@ class Caller(ClientBase[grpc.Channel]):
                 return
             self._pause(retries.pause())
             for at, (part, request, call) in enumerate(list(pending)):
-                if call.done() and is_to_be_repeated(call):  # what failed beside it is not waited for once more
+                if call.done() and is_to_be_repeated(call, first):  # what failed beside it is not waited for once more
                     pending[at] = part, request, start(request)
 
         try:

@@ -155,6 +155,7 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
     """A client's channel, options, and memory of the server. `headlight.client.Client` describes the arguments."""
 
     _service_config: Mapping[str, Any] = SERVICE_CONFIG
+    _outlasts: type[HeadlightError] | None = Unavailable  # in the middle of a list, which is not to cost what came
 
     def __init__(
         self,

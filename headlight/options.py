@@ -143,6 +143,8 @@ def pooled_spec(arguments: argparse.Namespace) -> PooledSpec:
 class Undisturbed(Client):
     """A client whose end no second Ctrl-C cuts short."""
 
+    _outlasts = None  # `embed` keeps what came, says that it waits, and for as long as --retry-for says
+
     def close(self) -> None:
         with undisturbed():
             super().close()

@@ -1,4 +1,4 @@
-"""While a call's one message is on its way here: what becomes of a caller who does not send it."""
+"""While a message is on its way here: what becomes of a caller who does not send it, or has gone."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from service.sending import PACE_BYTES, allowance
 
 Context = grpc.aio.ServicerContext[Any, Any]
 TOGETHER = 64  # messages of the largest size, sent at once, for which a connection that brings something is given time
-HUNG_UP_SECONDS = 0.01
+HUNG_UP_SECONDS = 0.01  # between two things that gRPC tells: less than 1 ms, unless the machine is busy
 LEAST_PAUSE = 0.05  # of `stall_seconds`, between two looks at all that have not come
 
 
 async def no_more() -> None:
-    """To be awaited where a call brings no more messages: is cancelled where that is because its caller has gone.
+    """To be awaited where a call brings no more messages and nothing else is waited for: is cancelled where its caller has gone.
 
-    gRPC tells of it in two steps: first the read fails, which looks like the end of the messages, and a moment later the call
-    is cancelled. Nobody would notice the second who has answered everything by then.
+    gRPC tells of that in two steps: first the read fails, which looks like the end of the messages, and a moment later the call is
+    cancelled, which nobody would notice who has ended it by then. In what ends well this is a delay.
     """
     await asyncio.sleep(HUNG_UP_SECONDS)
 

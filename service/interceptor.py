@@ -149,7 +149,6 @@ class _Guard:
         async def decoded() -> AsyncIterator[Any]:
             async for request in requests:
                 yield self._decode(request)
-            await no_more()
 
         async def respond(stay: Stay) -> None:
             await stay.enter()

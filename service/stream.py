@@ -14,6 +14,7 @@ import grpc
 from headlight.errors import HeadlightError, InvalidInput, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from service.admission import Shed, Shortage
+from service.arriving import no_more
 from service.cutting import can_be_cut
 from service.frames import CHUNK_BYTES, HEADER_LIMIT_BYTES, frames
 from service.models import Models
@@ -104,6 +105,9 @@ class StreamCall:
         self._cut = can_be_cut()
         self._writing = asyncio.Lock()
         self._live: set[str] = set()
+        self._open = 0  # requests that are not yet answered, to the last frame
+        self._has_all = False  # the caller has no more requests
+        self._was_idle = False  # nor was any to be answered when that was told
         self._reader: asyncio.Task[None] | None = None
         self._ending: HeadlightError | grpc.aio.BaseError | None = None
 
@@ -124,12 +128,14 @@ class StreamCall:
             pass  # it has become our ending
         finally:
             self._reader = None  # it refers back to us, and holds the last request
+        if self._was_idle:  # else a caller who has gone is noticed by the answers
+            await no_more()
         self._end()
 
     def drain(self) -> None:
         """Read no further; end once what has been read is answered."""
-        if self._reader is not None and self._reader.done():
-            return  # the caller has sent all; it is answered and never learns
+        if self._has_all:
+            return  # it is answered and never learns
         self._ending = Unavailable("this replica is shutting down; send again, on a new stream, what is unanswered")
         if self._reader is not None:
             self._reader.cancel()
@@ -153,12 +159,14 @@ class StreamCall:
             try:
                 request = await anext(requests, None)
                 if request is None:
+                    self._has_all, self._was_idle = True, not self._open
                     return
                 self._check_id(request.id)
             except InvalidInput as error:
                 self._ending = error
                 return
             self._live.add(request.id)
+            self._open += 1
             spans = CURRENT.get()
             start(self._answer(request) if spans is None else self._traced(request, spans))
 
@@ -191,6 +199,7 @@ class StreamCall:
                 frame = pb.EncodeStreamResponse(id=request.id, error=refused.frame)
                 await self._write(frame, Patience(self._stall_seconds))
         finally:
+            self._open -= 1
             self._slots.release()
 
     async def _encode(self, request: pb.EncodeStreamRequest) -> None:

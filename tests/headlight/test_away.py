@@ -24,6 +24,7 @@ class Leaving(FakeServicer):
 
     serves: tuple[str, ...] = (TEXTS[0],)
     refuses: int = 0
+    asked: list[str] = dataclasses.field(default_factory=list)
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
     def serve(self, request: pb.EncodeRequest) -> pb.EncodeResponse:
@@ -87,3 +88,34 @@ async def test_who_has_no_answer_yet_is_told_at_once(target: str, servicer: Leav
         with pytest.raises(Unavailable, match="gone"):
             await aclient.encode("text")
     assert waits == []
+
+
+def test_what_is_shed_beside_it_waits_as_long_as_it_was_told(
+    target: str, servicer: Leaving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second request is lost, the third shed for a minute: neither is asked for again before its own time."""
+    shed = Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", (("grpc-retry-pushback-ms", "60000"),))
+    first = threading.Event()
+    waits: list[float] = []
+
+    def serve(request: pb.EncodeRequest) -> pb.EncodeResponse:
+        text = request.inputs[0].text
+        servicer.asked.append(text)
+        if text == TEXTS[16] and servicer.asked.count(text) == 1:
+            first.set()
+            raise shed
+        return Leaving.serve(servicer, request)
+
+    def pause(seconds: float) -> None:
+        if seconds:
+            assert first.wait(30)
+            waits.append(seconds)
+
+    with Client(target, concurrency=3) as client:
+        expected = client.encode(TEXTS)
+        servicer.refuses, servicer.asked = 1, []
+        monkeypatch.setattr(servicer, "serve", serve)
+        monkeypatch.setattr(client, "_pause", pause)
+        np.testing.assert_array_equal(client.encode(TEXTS), expected)
+    assert [seconds >= 60 for seconds in waits] == [False, True]
+    assert sorted(servicer.asked) == sorted([TEXTS[0], TEXTS[8], TEXTS[8], TEXTS[16], TEXTS[16]])

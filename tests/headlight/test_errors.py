@@ -10,17 +10,19 @@ from typing import Any
 
 import pytest
 
-import service.admission
-import service.engines
+import service.server  # noqa: F401  # brings every module of the service, and its errors
 from headlight.errors import HeadlightError, InvalidInput
+from service.admission import Shortage
 
 # By how it is annotated: a value for an argument of an error. An error that takes something else adds it here.
 VALUES: dict[str, Any] = {
     "str": "inputs[3].text",
+    "int": 7,
+    "float": 1.5,
     "str | None": "model.onnx",
     "float | None": 1.5,
     "Sequence[Any]": [1, None],
-    "Shortage": next(iter(service.admission.Shortage)),
+    "Shortage": next(iter(Shortage)),
 }
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import grpc
 import pytest
 
+from headlight.pb import headlight_pb2 as pb
 from service import arriving
 from service.health import SERVICE
-from tests.service.calls import until
+from tests.service.calls import request, until
 from tests.service.conftest import Serve
 
 ENCODE = {"grpc_type": "unary", "grpc_service": SERVICE, "grpc_method": "Encode"}
@@ -27,3 +30,44 @@ async def test_how_a_call_ended_whose_message_never_came(
             call.cancel()
         await until(lambda: service.sample("grpc_server_handling_seconds_count", **ENCODE) == 1)
         assert service.sample("grpc_server_handled_total", **ENCODE, grpc_code=code) == 1
+
+
+async def test_a_stream_that_ends_while_it_is_answered_ends_with_its_answer(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is to be found out that the answer would not tell: whoever waits for the end, as clients do, is not kept."""
+    monkeypatch.setattr(arriving, "HUNG_UP_SECONDS", 3600.0)
+    async with serve() as service:
+        service.engine.gate.clear()
+        call = service.stub.EncodeStream()
+        await call.write(pb.EncodeStreamRequest(id="a", encode=request()))
+        await call.done_writing()
+        await service.started()
+        [stream] = service.servicer._streams
+        await until(lambda: stream._has_all)
+        service.engine.gate.set()
+        assert [frame.id async for frame in call] == ["a"]
+        assert await call.code() is grpc.StatusCode.OK
+
+
+async def test_a_stream_whose_requests_are_all_answered_ends_well_while_draining(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting, go = asyncio.Event(), asyncio.Event()
+
+    async def told() -> None:
+        waiting.set()
+        await go.wait()
+
+    monkeypatch.setattr("service.stream.no_more", told)
+    async with serve() as service:
+        call = service.stub.EncodeStream()
+        await call.write(pb.EncodeStreamRequest(id="a", encode=request()))
+        assert (await call.read()).id == "a"
+        [stream] = service.servicer._streams
+        await until(lambda: not stream._open)  # it is told to the caller a moment before
+        await call.done_writing()
+        await waiting.wait()
+        service.servicer.drain()
+        go.set()
+        assert await call.code() is grpc.StatusCode.OK

@@ -67,6 +67,24 @@ def test_a_service_that_is_away_is_waited_for(
     np.testing.assert_array_equal(vectors(path), client.encode(TEXTS))
 
 
+def test_nor_does_the_client_wait_by_itself(
+    embed: Embed, servicer: Failing, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it does elsewhere in the middle of a list, where nobody is told."""
+    waits: list[object] = []
+
+    def delay(self: object, error: Exception) -> float:
+        waits.append(error)
+        return 1e-9
+
+    monkeypatch.setattr("headlight.channel.Retries.delay", delay)
+    monkeypatch.setattr("headlight.job.BLOCKS_AT_ONCE", 1)
+    servicer.limits.max_request_tokens = 12  # a block is several requests
+    servicer.fail(grpc.StatusCode.UNAVAILABLE)
+    assert embed("--retry-for", "0")[0] == 1
+    assert waits == []
+
+
 def test_once_it_has_answered_what_a_connection_says_is_waited_out(
     embed: Embed, servicer: Failing, path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

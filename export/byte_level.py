@@ -19,11 +19,13 @@ def begin_as_said(
 ) -> tokenizers.Tokenizer:
     """A tokenizer that puts a space in front of a text where tokenizer_config.json says so, whatever tokenizer.json does.
 
-    Of other classes (`name`) it is the one given.
+    Of other classes (`name`) it is the one given; so is one that splits texts in several ways, unless it is Qwen2's, which does.
     """
     if name not in CLASSES:
         return tokenizer
     made = json.loads(tokenizer.to_str())
+    if name != QWEN2 and (made["pre_tokenizer"] or {}).get("type") == "Sequence":
+        return tokenizer
     begins = bool(settings.get("add_prefix_space", False))
     for kind, part in (
         *(("ByteLevel", part) for part in parts_of(made["pre_tokenizer"], "pretokenizers")),

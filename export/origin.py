@@ -123,7 +123,7 @@ def _convert(family: str, config: dict[str, Any], tensors: dict[str, Tensor], lo
     except Refused:
         raise
     except (ValueError, ArithmeticError) as error:
-        raise Refused(f"config.json has values that do not go together: {error}; save the model again") from error
+        raise Refused(f"config.json has values that do not go together: {error}; correct them") from error
 
 
 def _read_own(folder: Path) -> Origin:

@@ -110,8 +110,8 @@ def _open(folder: Path) -> Any:
     said = read_config(folder)
     if said.get("use_bidirectional_attention") and said.get("is_causal") is None:
         config.is_causal = False  # as code of the folder's own would, which alone reads the former
-    kinds = {"attn_implementation": "eager", "dtype": torch.float32}
-    return AutoModel.from_pretrained(folder, config=config, trust_remote_code=False, **kinds).eval()
+    options = {"attn_implementation": "eager", "dtype": torch.float32}
+    return AutoModel.from_pretrained(folder, config=config, trust_remote_code=False, **options).eval()
 
 
 def _open_own_words(folder: Path, config: EncoderConfig) -> Any:

@@ -50,7 +50,9 @@ def build(folder: Path, name: str, settings: Mapping[str, Any]) -> tokenizers.To
     """
     if name not in BERT_LIKE | {MPNET}:
         remedy = f"{CONVERT}, or, where that writes no tokenizer.json, export it for ids alone, with --ids-only"
-        raise Refused(f"{folder}: {name} cannot be built from {VOCAB}; {remedy}")
+        raise Refused(
+            f"{folder}: {name} cannot be built from {VOCAB}; {remedy}; if it is BERT's, say so: tokenizer_class in {TOKENIZER_CONFIG}"
+        )
     usual = MPNET_TOKENS if name == MPNET else BERT_TOKENS
     tokens = {key: content(settings.get(key)) or spelling for key, spelling in usual.items()}
     try:

@@ -34,8 +34,7 @@ def rotary(
     )
     # Phi-3's place for it holds over the parameters' own, but not over those by kind of layer.
     outside = kind is None and config.values.get(ORIGINAL) is not None
-    original = (config if outside else values).get(int, ORIGINAL, default=trained, least=1)
-    scaling = _scaling(values, original, trained, longest)
+    scaling = _scaling(values, config if outside else values, trained, longest)
     if scaling is not None and scaling.kind == "yarn" and theta <= 1:
         raise Refused(f"config.json: rope_theta is {theta}; it must be more than 1 to be scaled by yarn")
     return {"rope_theta": theta, "rope_fraction": fraction, "rope_scaling": scaling}
@@ -59,7 +58,8 @@ def _said(config: Config, kind: str | None) -> Mapping[str, Any]:
     return said
 
 
-def _scaling(said: Config, original: int, trained: int, longest: int) -> RopeScaling | None:
+def _scaling(said: Config, place: Config, trained: int, longest: int) -> RopeScaling | None:
+    """`place`: where the length before the scaling stands, if any; only some kinds look there."""
     kind = said.get(str, "rope_type", "type", default="default")
     if kind == "default":
         return None
@@ -69,6 +69,11 @@ def _scaling(said: Config, original: int, trained: int, longest: int) -> RopeSca
         # By the length at hand a text's vector would depend on its batch; by the longest to be served it does not.
         factor = said.get(float, "factor") * max(longest, trained) / trained - (said.get(float, "factor") - 1)
         return RopeScaling(kind="ntk", factor=factor) if factor > 1 else None
+    if kind not in ("yarn", "llama3"):
+        raise Refused(
+            f"config.json: rope scaling {kind!a:.40} cannot be served; served are linear, dynamic, yarn, llama3"
+        )
+    original = place.get(int, ORIGINAL, default=trained, least=1)
     if kind == "yarn":
         if said.values.get("mscale_all_dim"):
             raise Refused(
@@ -83,7 +88,5 @@ def _scaling(said: Config, original: int, trained: int, longest: int) -> RopeSca
             attention_factor=said.get(float, "attention_factor", default=0.0),
             truncate=said.get(bool, "truncate", default=True),
         )
-    if kind == "llama3":
-        low, high = said.get(float, "low_freq_factor"), said.get(float, "high_freq_factor")
-        return RopeScaling(kind="llama3", factor=said.get(float, "factor"), trained_length=original, low=low, high=high)
-    raise Refused(f"config.json: rope scaling {kind!a:.40} cannot be served; served are linear, dynamic, yarn, llama3")
+    low, high = said.get(float, "low_freq_factor"), said.get(float, "high_freq_factor")
+    return RopeScaling(kind="llama3", factor=said.get(float, "factor"), trained_length=original, low=low, high=high)

@@ -67,6 +67,12 @@ def test_the_original_length_beside_the_parameters_holds(word: str, kind: str) -
     assert scaling.trained_length == 48
 
 
+@pytest.mark.parametrize("words", [{}, {"rope_scaling": LINEAR}, {"rope_scaling": {"rope_type": "default"}}])
+def test_where_nothing_needs_it_the_original_length_is_left_unread(words: dict[str, Any]) -> None:
+    for length in (0, 8192.0, "many"):
+        assert read(**words, original_max_position_embeddings=length) == read(**words)
+
+
 def test_of_kinds_of_layers_each_has_its_own() -> None:
     nested = {FULL: {"rope_theta": 7e4}, LOCAL: {"rope_theta": 300.0}}
     assert read(FULL, rope_parameters=nested) == (7e4, 1.0, None)

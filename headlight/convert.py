@@ -82,8 +82,8 @@ def to_head_mask(model: ModelDescription, mask: ArrayLike | None) -> pb.HeadMask
         return None
     expected = (model.layers, model.heads)
     try:
-        values = np.asarray(mask, dtype=np.float32)
-        if np.asarray(mask).dtype.kind in "US" or np.isnan(values).any():  # NumPy reads texts, and makes NaN of None
+        given, values = np.asarray(mask), np.asarray(mask, dtype=np.float32)
+        if given.dtype.kind in "US" or None in given.ravel().tolist():  # NumPy reads texts, and makes NaN of None
             raise TypeError
     except (TypeError, ValueError):
         raise InvalidInput("head_mask", "must hold numbers alone") from None

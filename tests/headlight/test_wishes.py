@@ -118,7 +118,7 @@ def test_types_that_can_be_read_once_are_refused_by_name(client: Client) -> None
     assert set(client.encode_with_info(["one"], PooledSpec(dtypes=listed)).by_type) == set(listed)
 
 
-@pytest.mark.parametrize("entry", [None, float("nan"), "1", b"1"])
+@pytest.mark.parametrize("entry", [None, "1", b"1"])
 def test_a_head_mask_of_anything_but_numbers_is_refused(client: Client, servicer: FakeServicer, entry: Any) -> None:
     mask: Any = [[entry] * HEADS] * LAYERS
     for ask in (lambda: client.encode(["one"], head_mask=mask), lambda: client.attention(["one"], ALL, head_mask=mask)):

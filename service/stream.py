@@ -106,8 +106,8 @@ class StreamCall:
         self._writing = asyncio.Lock()
         self._live: set[str] = set()
         self._open = 0  # requests that are not yet answered, to the last frame
-        self._has_all = False  # the caller has no more requests
-        self._was_idle = False  # nor was any to be answered when that was told
+        self._read_all = False  # the caller has no more requests, or sent one that ends the stream
+        self._was_idle = False  # the caller had no more when all were answered
         self._reader: asyncio.Task[None] | None = None
         self._ending: HeadlightError | grpc.aio.BaseError | None = None
 
@@ -134,7 +134,7 @@ class StreamCall:
 
     def drain(self) -> None:
         """Read no further; end once what has been read is answered."""
-        if self._has_all:
+        if self._read_all:
             return  # it is answered and never learns
         self._ending = Unavailable("this replica is shutting down; send again, on a new stream, what is unanswered")
         if self._reader is not None:
@@ -159,11 +159,11 @@ class StreamCall:
             try:
                 request = await anext(requests, None)
                 if request is None:
-                    self._has_all, self._was_idle = True, not self._open
+                    self._read_all, self._was_idle = True, not self._open
                     return
                 self._check_id(request.id)
             except InvalidInput as error:
-                self._ending = error
+                self._read_all, self._ending = True, error
                 return
             self._live.add(request.id)
             self._open += 1

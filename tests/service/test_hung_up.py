@@ -44,7 +44,7 @@ async def test_a_stream_that_ends_while_it_is_answered_ends_with_its_answer(
         await call.done_writing()
         await service.started()
         [stream] = service.servicer._streams
-        await until(lambda: stream._has_all)
+        await until(lambda: stream._read_all)
         service.engine.gate.set()
         assert [frame.id async for frame in call] == ["a"]
         assert await call.code() is grpc.StatusCode.OK
@@ -71,3 +71,18 @@ async def test_a_stream_whose_requests_are_all_answered_ends_well_while_draining
         service.servicer.drain()
         go.set()
         assert await call.code() is grpc.StatusCode.OK
+
+
+async def test_a_stream_that_its_caller_ended_wrongly_is_told_so_while_draining(serve: Serve) -> None:
+    async with serve() as service:
+        service.engine.gate.clear()
+        call = service.stub.EncodeStream()
+        await call.write(pb.EncodeStreamRequest(id="a", encode=request()))
+        await call.write(pb.EncodeStreamRequest(id="", encode=request()))
+        await service.started()
+        [stream] = service.servicer._streams
+        await until(lambda: stream._read_all)
+        service.servicer.drain()
+        service.engine.gate.set()
+        assert (await call.read()).id == "a"
+        assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT

@@ -6,14 +6,15 @@ import os
 import sys
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # must stand before ONNX Runtime is loaded
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else it tells of each refused handshake, on lines that are not JSON
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else a line for each bad request, not JSON
+os.environ.setdefault("RUST_BACKTRACE", "0")  # before tokenizers is loaded: a panic prints less
 
 import asyncio
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
 from headlight.errors import BundleError
-from service import logs, security, tracing
+from service import logs, security, tracing, uncaught
 from service.commandline import ConfigError
 from service.config import Config
 from service.loading import load
@@ -38,6 +39,7 @@ def main() -> None:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(EXIT_CONFIG)
     logs.configure(config.log_level)
+    uncaught.redirect()
     asyncio.run(serve(config, spans))
 
 

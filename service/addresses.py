@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from typing import Protocol
 
 import grpc
 
@@ -15,6 +16,16 @@ REASONS = {
     errno.EADDRNOTAVAIL: "is not an address of this machine; give one that is, or 0.0.0.0 or [::] for all of them",
     errno.EACCES: "is not for this user; choose a port from 1024 on",
 }
+
+
+class Listener(Protocol):
+    """A gRPC server, before it is started."""
+
+    def add_insecure_port(self, address: str, /) -> int:
+        """Listen in plaintext; return the port. Raises RuntimeError."""
+
+    def add_secure_port(self, address: str, credentials: grpc.ServerCredentials, /) -> int:
+        """Listen with TLS; return the port. Raises RuntimeError."""
 
 
 class PortTaken(Exception):
@@ -71,7 +82,7 @@ class Reserved:
         self._socket = taken(option, address)
         self.address = Address(address.host, self._socket.getsockname()[1])
 
-    def bind(self, server: grpc.aio.Server, credentials: grpc.ServerCredentials | None) -> None:
+    def bind(self, server: Listener, credentials: grpc.ServerCredentials | None) -> None:
         """Listen there from now on; see `bind`."""
         bind(server, self.address, credentials, self._option)
         self._socket.close()
@@ -82,17 +93,17 @@ class Reserved:
 
 
 def bind(
-    server: grpc.aio.Server,
+    server: Listener,
     address: Address,
     credentials: grpc.ServerCredentials | None = None,
     option: str = "--grpc",
 ) -> int:
     """Listen, in plaintext where there are no credentials; returns the port. Raises as `taken`."""
-    # gRPC tells nobody but standard error why it cannot: the first try is ours.
+    # gRPC does not tell why it cannot: the first try is ours.
     with taken(option, address):
         try:
             if credentials is None:
                 return int(server.add_insecure_port(str(address)))
             return int(server.add_secure_port(str(address), credentials))
         except RuntimeError:
-            raise PortTaken(f"{option} {address} cannot be listened on; gRPC has said why") from None
+            raise PortTaken(f"{option} {address} cannot be listened on; set GRPC_VERBOSITY=ERROR to see why") from None

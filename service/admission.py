@@ -35,6 +35,7 @@ class Shortage(enum.StrEnum):
     STALLED_READER = "stalled_reader"
     QUOTA = "quota"
     DEVICE_MEMORY = "device_memory"  # of a GPU, found out only by asking for it
+    MEMORY = "memory"  # of the process, in the same way
 
 
 class Shed(Overloaded):

@@ -26,7 +26,7 @@ from headlight.runtime.values import Tokenized
 from headlight.runtime.vectors import AS_THEY_ARE, Vector, as_types, packed
 from headlight.spec import STATISTICS
 from headlight.wire import NUMBERS, REDUCTIONS
-from headlight.wire_vectors import ROW_TYPES, VECTOR_TYPES
+from headlight.wire_vectors import ROW_TYPES, VECTOR_TYPES, to_special_tokens
 from service.interface import Interface
 
 LITTLE_ENDIAN = sys.byteorder == "little"
@@ -80,6 +80,7 @@ def describe(runtime: Runtime, ref: pb.ModelRef, interface: Interface, limits: p
         similarity=manifest.similarity,
         pooled_dtypes=[VECTOR_TYPES[dtype] for dtype in offer.dtypes],
         int8_dimensions=sorted(offer.ranges),
+        special_tokens=to_special_tokens(interface.special_tokens),
     )
     parity = [
         pb.Parity(

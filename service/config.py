@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headlight.runtime.providers import PRECISIONS, PROVIDERS
+from headlight.spec import SPECIAL_TOKENS, SpecialTokens
 from service.admission import largest_output
 from service.commandline import ConfigError, read, refuse_unknown
 from service.logs import LEVELS
@@ -136,7 +137,19 @@ class Config:
     max_items: int = field(default=512, metadata=option(COUNT, "inputs per request; clients split their work by it"))
     max_text_characters: int | None = field(
         default=None,
-        metadata=option(COUNT, "characters of one text (default: 64 for each token of the longest); more are not read"),
+        metadata=option(
+            COUNT,
+            "characters of one text with its prompt (default: 64 for each token of the longest); more are not read, nor more than"
+            " the bundle's tokenizer_limit",
+        ),
+    )
+    special_tokens: SpecialTokens = field(
+        default="parse",
+        metadata=option(
+            one_of(*SPECIAL_TOKENS),
+            "how special tokens spelled out in a text, as [SEP], are read unless a request says it: parse makes the special token of"
+            " each, as Hugging Face does; text reads plain characters, for texts of strangers",
+        ),
     )
     max_request_tokens: int = field(
         # An eighth of the queue: one stream's requests in flight fill it, and no lone interactive caller is shed. Bulk may have an

@@ -14,7 +14,8 @@ from headlight.runtime.items import Selection
 from headlight.runtime.prompts import Prompt
 from headlight.runtime.truncation import Truncation
 from headlight.runtime.values import Floats
-from headlight.wire_vectors import prompt_wish
+from headlight.spec import SpecialTokens
+from headlight.wire_vectors import prompt_wish, special_tokens_of
 from service.interface import Interface
 from service.outputs import head_masks, selection
 
@@ -53,6 +54,7 @@ class TokenizeJob:
     truncation: Truncation = "refuse"
     limit: bool = True  # False: any number of tokens
     prompt: str = ""  # put before each single text
+    special_tokens: SpecialTokens = "parse"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,7 +81,8 @@ def encode_job(request: pb.EncodeRequest, interface: Interface) -> EncodeJob:
     inputs = _inputs(request.inputs, interface, most, prompt)
     wanted = selection(outputs, interface)
     with_info = outputs.HasField("token_info") or wanted.needs_tokens
-    job = TokenizeJob(inputs, with_info, most, truncation, prompt=prompt.text)
+    special = special_tokens_of(request.special_tokens, interface.special_tokens)
+    job = TokenizeJob(inputs, with_info, most, truncation, prompt=prompt.text, special_tokens=special)
     return EncodeJob(job, wanted, head_masks(request.inputs, interface), priority)
 
 
@@ -91,7 +94,8 @@ def tokenize_job(request: pb.TokenizeRequest, interface: Interface) -> TokenizeJ
     """
     most, prompt = interface.max_tokenized, interface.prompts.choose(*prompt_wish(request))
     inputs = _inputs(request.inputs, interface, most, prompt)
-    return TokenizeJob(inputs, with_info=True, max_tokens=most, limit=False, prompt=prompt.text)
+    special = special_tokens_of(request.special_tokens, interface.special_tokens)
+    return TokenizeJob(inputs, with_info=True, max_tokens=most, limit=False, prompt=prompt.text, special_tokens=special)
 
 
 def check_tokens(tokens: int, most: int) -> None:
@@ -132,7 +136,9 @@ def _input(place: int, kind: str | None, value: pb.Input, interface: Interface, 
     # Tokenising takes some 350 bytes and 2 µs a character: what cannot fit is refused unread.
     characters = sum(map(len, texts)) + (len(prompt.text) if kind == "text" else 0)
     if characters > interface.max_characters:
-        problem = f"has {characters} characters; at most {interface.max_characters} are read, shorten it"
+        own = f", {len(prompt.text)} of them its prompt" if kind == "text" and prompt.text else ""
+        remedy = "shorten it, or split it into several texts"
+        problem = f"has {characters} characters{own}; at most {interface.max_characters} are read; {remedy}"
         raise InvalidInput(f"inputs[{place}].{kind}", problem)
     return texts if isinstance(texts, Pair) else value.text
 

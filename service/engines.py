@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from headlight.errors import DeviceFull, DeviceLost, HeadlightError
+from headlight.errors import DeviceFull, DeviceLost, HeadlightError, HostFull
 from headlight.priority import Priority
 from headlight.runtime.items import EncodeItem, ItemResult
 from headlight.runtime.values import Role
@@ -69,7 +69,8 @@ class Engines:
         errors = [outcome for outcome in outcomes if not isinstance(outcome, ItemResult)]
         if len(errors) < len(outcomes):
             self._failures[model] = 0
-        elif isinstance(errors[0], DeviceFull):  # a device that is ill gives no memory either
+        elif isinstance(errors[0], DeviceFull) and not isinstance(errors[0], HostFull):
+            # A device that is ill gives no memory either.
             await self._probe(model, errors[0], priority)
         else:
             await self.failed(model, errors[0], priority)
@@ -82,6 +83,8 @@ class Engines:
         """
         if isinstance(error, DeviceLost):
             raise self._lost_for_good(model, error) from error
+        if isinstance(error, HostFull | MemoryError):  # which says nothing of the engine
+            return
         self._failures[model] += 1
         if self._failures[model] >= FAILURES_BEFORE_PROBE:
             await self._probe(model, error, priority)
@@ -90,7 +93,7 @@ class Engines:
         log.warning("batches keep failing; probing the engine", extra={"event": "engine_probe", "model": model})
         try:
             await self._threads[priority].start(self._engines[model].probe)
-        except DeviceFull:  # its memory still is, which is no illness
+        except (DeviceFull, MemoryError):  # memory is still short, which is no illness
             pass
         except Exception as lost:
             raise self._lost_for_good(model, lost) from error

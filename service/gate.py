@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import grpc
-
+from service.call import Call
 from service.quota import Quotas, on_account_of
 from service.tokens import AuthTokens
 
-Context = grpc.aio.ServicerContext[Any, Any]
 EXEMPT = "/grpc.health.v1.Health/"  # probes have no tokens
 ANONYMOUS = ""  # all callers together whose certificate names nobody
 
@@ -22,17 +20,20 @@ class Gate:
         self._tokens = tokens
         self._quotas = quotas
 
-    def enter(self, context: Context) -> None:
-        """Let a call in, from within its own task.
+    def identify(self, call: Call) -> None:
+        """Let a call in, before anything of it is read. From any thread.
 
         Raises:
             Unauthenticated: it has no token, or a wrong one.
         """
-        name = None
         if self._tokens is not None:
-            name = self._tokens.caller(context.invocation_metadata() or ())  # type: ignore[arg-type]  # pairs, whatever the stubs say
+            call.caller = self._tokens.caller(call.invocation_metadata())
+
+    def account(self, call: Call) -> None:
+        """Note whose quota a call uses, from within its own task."""
         if self._quotas is not None:
-            on_account_of(self._quotas.of(named_by_certificate(context) if name is None else name))
+            name = named_by_certificate(call) if call.caller is None else call.caller
+            on_account_of(self._quotas.of(name))
 
 
 def gate_of(tokens: AuthTokens | None, quotas: Quotas | None) -> Gate | None:
@@ -40,9 +41,9 @@ def gate_of(tokens: AuthTokens | None, quotas: Quotas | None) -> Gate | None:
     return None if tokens is None and quotas is None else Gate(tokens, quotas)
 
 
-def named_by_certificate(context: Context) -> str:
+def named_by_certificate(call: Call) -> str:
     """A caller's name by its certificate: the first of its alternative names, else its common name, else ANONYMOUS."""
-    told: Any = context.auth_context()
+    told: Any = call.auth_context()
     for key in ("x509_subject_alternative_name", "x509_common_name"):
         for value in told.get(key, ()):
             return str(value.decode("utf-8", "replace"))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
 
-import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-Context = grpc.aio.ServicerContext[Any, Any]
+from headlight.errors import NotFound, Overloaded
+from service.call import Call, CallerGone
+
 STATUS = health_pb2.HealthCheckResponse
 SERVICE = "headlight.v1.HeadlightService"
 READINESS, STARTUP, LIVENESS = "readiness", "startup", "liveness"
+MOST_WATCHERS = 1000  # anyone may watch, without a token
+READ_SECONDS = 20.0  # for a watcher to take one status: it holds a thread meanwhile
+AGAIN_SECONDS = 5.0  # after which one that was refused may try again
 READY_NAMES = ("", SERVICE, READINESS)  # of whoever wants to know whether requests are answered
 
 
@@ -33,16 +36,18 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its packa
         for changed in self._watchers:
             changed.set()
 
-    async def Check(self, request: health_pb2.HealthCheckRequest, context: Context) -> health_pb2.HealthCheckResponse:
+    async def Check(self, request: health_pb2.HealthCheckRequest, call: Call) -> health_pb2.HealthCheckResponse:
         if request.service not in self._told:
             known = ", ".join(name for name in self._told if name)
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"no such service; there are {known}, or leave the name out")
+            raise NotFound(f"no such service; there are {known}, or leave the name out")
         return STATUS(status=self._status(request.service))
 
-    async def List(self, request: health_pb2.HealthListRequest, context: Context) -> health_pb2.HealthListResponse:
+    async def List(self, request: health_pb2.HealthListRequest, call: Call) -> health_pb2.HealthListResponse:
         return health_pb2.HealthListResponse(statuses={name: STATUS(status=self._status(name)) for name in self._told})
 
-    async def Watch(self, request: health_pb2.HealthCheckRequest, context: Context) -> None:
+    async def Watch(self, request: health_pb2.HealthCheckRequest, call: Call) -> None:
+        if len(self._watchers) >= MOST_WATCHERS:
+            raise Overloaded(f"{MOST_WATCHERS} callers watch already; ask with Check", AGAIN_SECONDS)
         last, changed = None, asyncio.Event()
         self._watchers.add(changed)
         try:
@@ -51,10 +56,19 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its packa
                 status = self._status(request.service)
                 if status != last:  # those in between may be missed: what counts is what is so now
                     last = status
-                    await context.write(STATUS(status=status))
+                    await self._send(call, status)
                 await changed.wait()
         finally:
             self._watchers.discard(changed)
+
+    async def _send(self, call: Call, status: health_pb2.HealthCheckResponse.ServingStatus.ValueType) -> None:
+        """Send one status; reset the call of a watcher that does not read."""
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                await call.write(STATUS(status=status))
+        except TimeoutError:
+            call.reset()
+            raise CallerGone from None
 
     def _status(self, name: str) -> health_pb2.HealthCheckResponse.ServingStatus.ValueType:
         if name not in self._told:
@@ -76,12 +90,13 @@ class Readiness:
         self.started = False
         self.stuck = False
         self._open = False
+        self._lost = False
         self._tell()
 
     @property
     def serving(self) -> bool:
         """Whether requests are answered; may be read by any thread."""
-        return self._open and not self.stuck
+        return self._open and not self.stuck and not self._lost
 
     def set(self, serving: bool) -> None:
         """Tell everyone, watchers included, whether requests are let in."""
@@ -92,6 +107,11 @@ class Readiness:
     def set_stuck(self, stuck: bool) -> None:
         """Tell everyone whether there is work and nothing moves. While that is so, nobody should send more."""
         self.stuck = stuck
+        self._tell()
+
+    def set_lost(self, lost: bool) -> None:
+        """Tell everyone whether the gRPC server is lost, and nothing listens in its place."""
+        self._lost = lost
         self._tell()
 
     def _tell(self) -> None:

@@ -1,17 +1,17 @@
-"""Plain HTTP beside gRPC, for Prometheus and probes: a table of paths, served by a thread of its own."""
+"""Plain HTTP beside gRPC, for Prometheus and probes: a table of paths."""
 
 from __future__ import annotations
 
-import socket
-import socketserver
-import threading
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+import logging
+import urllib.parse
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
+from service.listener import Listener
+from service.logs import describe
 from service.parsing import Address
 
-CLIENT_TIMEOUT_SECONDS = 10  # of silence; so that a client that says nothing does not keep a thread
+log = logging.getLogger("service.http")
 
 
 class Response(NamedTuple):
@@ -23,16 +23,21 @@ class Response(NamedTuple):
 
 
 class Router:
-    """A WSGI application over a table of paths."""
+    """Answers requests from a table of paths."""
 
     def __init__(self, routes: Mapping[str, Callable[[], Response]]) -> None:
         self._routes = routes
 
-    def __call__(self, environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        response = self.answer(environ["REQUEST_METHOD"], environ.get("PATH_INFO", "/"))
-        headers = [("Content-Type", response.content_type), ("Content-Length", str(len(response.body)))]
-        start_response(response.status, headers)
-        return [b"" if environ["REQUEST_METHOD"] == "HEAD" else response.body]
+    def respond(self, head: bytes) -> bytes:
+        """Return the whole response, after which the connection is closed.
+
+        Args:
+            head: of a request, its request line first.
+        """
+        words = head.split(b"\r\n", 1)[0].split(b"\n", 1)[0].decode("latin-1").split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return _packed(text("400 Bad Request", "not HTTP/1"), with_body=True)
+        return _packed(self.answer(words[0], _path(words[1])), with_body=words[0] != "HEAD")
 
     def answer(self, method: str, path: str) -> Response:
         """The response to a request."""
@@ -41,7 +46,30 @@ class Router:
             return text("404 Not Found", f"not here; there is {', '.join(sorted(self._routes))}")
         if method not in ("GET", "HEAD"):
             return text("405 Method Not Allowed", "GET or HEAD only")
-        return route()
+        try:
+            return route()
+        except Exception as error:
+            log.error("a page failed", extra={"event": "page_failed", "path": path, **describe(error)})
+            return text("500 Internal Server Error", "a bug; see the log of the service")
+
+
+def _packed(response: Response, *, with_body: bool) -> bytes:
+    fields = (
+        f"HTTP/1.1 {response.status}",
+        f"Content-Type: {response.content_type}",
+        f"Content-Length: {len(response.body)}",
+        "Connection: close",
+    )
+    return "\r\n".join((*fields, "", "")).encode() + (response.body if with_body else b"")
+
+
+def _path(target: str) -> str:
+    """The path of a request's target, which may be a whole URL."""
+    try:
+        path = urllib.parse.urlsplit(target).path
+    except ValueError:
+        return ""
+    return urllib.parse.unquote(path)
 
 
 def text(status: str, body: str) -> Response:
@@ -68,35 +96,10 @@ def routes(
     }
 
 
-class _Handler(WSGIRequestHandler):
-    timeout = CLIENT_TIMEOUT_SECONDS
-
-    def log_message(self, format: str, *args: Any) -> None:  # scrapes every few seconds say nothing
-        pass
-
-
-class _Server(socketserver.ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-
-    def server_bind(self) -> None:
-        # The classes between would look up the host's name, which may take seconds.
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
-        self.setup_environ()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # a client that hangs up is no news
-        pass
-
-
-def serve_http(address: Address, router: Router) -> WSGIServer:
-    """Serve in a daemon thread until `shutdown` is called on the server returned; its port is `server_port`.
+def serve_http(address: Address, router: Router) -> Listener:
+    """Serve in a daemon thread until `shutdown` is called on the listener, whose port is `server_port`.
 
     Raises:
         OSError: the address is taken, or not of this machine.
     """
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    kind = type("Server", (_Server,), {"address_family": family})
-    server: WSGIServer = kind(tuple(address), _Handler)
-    server.set_app(router)
-    threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
-    return server
+    return Listener(address, router.respond)

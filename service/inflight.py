@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from headlight.errors import Unavailable
-from service.sending import when_sent
+from service.call import Call
 
 
 class InFlight:
@@ -72,8 +72,9 @@ class InFlight:
 class Stay:
     """That one call is in flight: from its message until its answer is out, or earlier where nobody takes that."""
 
-    def __init__(self, in_flight: InFlight) -> None:
+    def __init__(self, in_flight: InFlight, call: Call) -> None:
         self._in_flight = in_flight
+        self._call = call
         self._inside = False
 
     async def enter(self) -> None:
@@ -81,7 +82,7 @@ class Stay:
         await self._in_flight.admit()
         self._in_flight.enter()
         self._inside = True
-        when_sent(self.leave)  # only then, not when the handler has returned, may the server stop
+        self._call.when_over(self.leave)  # only then, not when the handler has returned, may the server stop
 
     def leave(self) -> None:
         """Count it out, once."""

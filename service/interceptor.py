@@ -6,23 +6,26 @@ Left alone, gRPC would answer malformed messages and unexpected exceptions with 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
 from prometheus_client import Counter
 
-from headlight.errors import InvalidInput
-from service.arriving import Arrivals, Arriving, no_more
-from service.deadline import deadline_of
+from headlight.errors import InvalidInput, Overloaded
+from service.arriving import Arrivals, no_more
+from service.call import Call, CallerGone
+from service.call_threads import CallThreads
+from service.calls import Bridge, Handler
 from service.gate import EXEMPT, Gate
 from service.inflight import InFlight, Stay
+from service.messages import Messages, Missing
 from service.metrics import Metrics
-from service.sending import when_sent
 from service.status import Refusal, gone, refusal
 
 if TYPE_CHECKING:
@@ -30,10 +33,11 @@ if TYPE_CHECKING:
     from service.telemetry import Tracing
 
 T = TypeVar("T")
-Context = grpc.aio.ServicerContext[Any, Any]
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic in the stubs alone
 UNDECODABLE = "the message cannot be decoded; is the client built from this server's .proto?"
 NO_MESSAGE = "the call ended without a message; send one"
+BUSY = "too many calls are open on this replica; close idle streams, or try another replica"
+BUSY_SECONDS = 1.0
+PROBE_SECONDS, PROBE_BYTES = 2.0, 1024  # for the message of a call to the health service, and of its size
 OURS = "/headlight."
 ABORT_SECONDS = 1.0
 TRANSIT_SECONDS = 0.05  # that a call may have been on its way; of a short one less
@@ -57,59 +61,64 @@ class _Series:
         counter.inc()
 
 
-class Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # the same
-    """Wraps each method's handler, once."""
+class Interceptor(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs alone
+    """Wraps each method's handler, once. It runs on the thread that serves all calls."""
 
     def __init__(
         self,
+        bridge: Bridge,
         metrics: Metrics,
         in_flight: InFlight,
         arrivals: Arrivals,
         gate: Gate | None = None,
         tracing: Tracing | None = None,
     ) -> None:
+        self._bridge = bridge
         self._metrics = metrics
         self._tracing = tracing
         self._in_flight = in_flight
         self._arrivals = arrivals
+        self._probes = Arrivals(PROBE_SECONDS, PROBE_BYTES)
         self._gate = gate
         self._wrapped: dict[str, Handler] = {}
         self._unknown = _Series(metrics, "unary", "other", "other")  # whatever name a caller invents
 
-    async def intercept_service(
+    def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
+        continuation: Callable[[grpc.HandlerCallDetails], Handler | None],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> Handler:
+    ) -> Handler | None:
         method = handler_call_details.method
         wrapped = self._wrapped.get(method)
         if wrapped is not None:
             return wrapped
-        handler: Handler | None = await continuation(handler_call_details)
+        handler = continuation(handler_call_details)
         if handler is None:
             self._unknown.started.inc()
             self._unknown.handled(grpc.StatusCode.UNIMPLEMENTED)
-            return handler  # type: ignore[return-value]  # how gRPC is told that there is none
+            return None
         self._wrapped[method] = wrapped = self._wrap(handler, method)
         return wrapped
 
     def _wrap(self, handler: Handler, method: str) -> Handler:
         _, service, name = method.split("/")
         ours = method.startswith(OURS)
+        probe = method.startswith(EXEMPT)
         guard = _Guard(
             _Series(self._metrics, _kind(handler), service, name),
             self._in_flight if ours else InFlight(),
-            self._arrivals,
+            self._probes if probe else self._arrivals,
             handler,
-            None if method.startswith(EXEMPT) else self._gate,
+            None if probe else self._gate,
+            self._bridge.threads,
             functools.partial(self._tracing.call, service, name) if ours and self._tracing is not None else None,
+            probe=probe,
         )
-        # All take a stream: left to read the one message itself, gRPC never answers a call that ends without it. It costs
-        # nothing, other than to look for a second message (a sixth of the speed of small calls): that one is never read.
         if not handler.response_streaming:
-            return grpc.stream_unary_rpc_method_handler(guard.unary)
-        behaviour = guard.stream_stream if handler.request_streaming else guard.unary_stream
-        return grpc.stream_stream_rpc_method_handler(behaviour, response_serializer=handler.response_serializer)
+            return self._bridge.unary(guard)
+        if handler.request_streaming:
+            return self._bridge.stream_stream(guard)
+        return self._bridge.unary_stream(guard)
 
 
 class _Guard:
@@ -122,50 +131,80 @@ class _Guard:
         arrivals: Arrivals,
         handler: Handler,
         gate: Gate | None,
+        threads: CallThreads,
         trace: Callable[[Any], RequestSpans] | None,
+        *,
+        probe: bool,
     ) -> None:
+        """Wrap the behaviour of `handler`. Calls to the health service, a `probe`, are let in while `threads` are busy."""
         self._series = series
         self._gate = gate
+        self._threads = threads
+        self._probe = probe
         self._trace = trace
         self._in_flight = in_flight
-        self._arrivals = arrivals
+        self.waiting = arrivals
         self._handler: Any = handler  # its behaviours are untyped
 
-    async def unary(self, _: AsyncIterator[bytes], context: Context) -> bytes:
+    def check(self, call: Call) -> bool:
+        """Return whether the message of a call is to be read. On the call's thread; never raises."""
+        self._series.started.inc()
+        try:
+            if self._probe:
+                if not self._threads.add_probe():
+                    self.waiting.interrupt_oldest()
+            elif self._threads.should_refuse(self._handler.request_streaming):
+                raise Overloaded(BUSY, BUSY_SECONDS)
+            elif self._gate is not None:
+                self._gate.identify(call)
+        except Exception as error:  # `_answer` makes a status of it
+            call.refused = error
+        return call.refused is None and not self._in_flight.closed
+
+    def leave(self) -> None:
+        """Note that the thread of a call has ended."""
+        if self._probe:
+            self._threads.remove_probe()
+
+    async def unary(self, call: Call, message: bytes | Missing) -> bytes | Refusal:
+        """Answer a call of one message with one."""
+
         async def respond(stay: Stay) -> bytes:
-            response = await self._handler.unary_unary(await self._message(context, stay), context)
+            response = await self._handler.unary_unary(await self._message(call, message, stay), call)
             # Large answers come serialised, by whoever could do it off the event loop.
             return response if isinstance(response, bytes) else bytes(self._handler.response_serializer(response))
 
-        return await self._guard(respond, context)
+        return await self._answer(respond, call)
 
-    async def unary_stream(self, _: AsyncIterator[bytes], context: Context) -> None:
-        async def respond(stay: Stay) -> None:
-            await _send(self._handler.unary_stream, await self._message(context, stay), context)
-
-        await self._guard(respond, context)
-
-    async def stream_stream(self, requests: AsyncIterator[bytes], context: Context) -> None:
-        async def decoded() -> AsyncIterator[Any]:
-            async for request in requests:
-                yield self._decode(request)
+    async def stream(self, call: Call, messages: bytes | Missing | Messages) -> Refusal | None:
+        """Answer a call of one message, or of many, with writes; return how it failed."""
 
         async def respond(stay: Stay) -> None:
+            if not isinstance(messages, Messages):
+                await self._send(await self._message(call, messages, stay), call)
+                return
             await stay.enter()
-            await _send(self._handler.stream_stream, decoded(), context)
+            await self._send(self._decoded(messages), call)
 
-        await self._guard(respond, context)
+        return await self._answer(respond, call)
 
-    async def _message(self, context: Context, stay: Stay) -> Any:
+    async def _decoded(self, messages: Messages) -> AsyncIterator[Any]:
+        with contextlib.suppress(StopAsyncIteration):
+            while True:  # without a name for the message, which an idle stream would keep
+                yield self._decode(await anext(messages))
+
+    async def _message(self, call: Call, message: bytes | Missing, stay: Stay) -> Any:
         """The message of a call that has one. Who never sends it must not hold up the end, and so is not yet counted in."""
         await self._in_flight.admit()  # nothing is read of one that is not
-        with Arriving(self._arrivals, context):
-            request = await context.read()
-        if request is grpc.aio.EOF:  # type: ignore[attr-defined]  # the stubs lack it
+        if message is Missing.LATE:
+            raise self.waiting.late(call)
+        if message is Missing.EMPTY:
             await no_more()
             raise InvalidInput("", NO_MESSAGE)
+        if isinstance(message, Missing):
+            raise CallerGone
         await stay.enter()
-        return self._decode(request)
+        return self._decode(message)
 
     def _decode(self, request: bytes) -> Any:
         try:
@@ -173,51 +212,52 @@ class _Guard:
         except (DecodeError, UnicodeDecodeError):
             raise InvalidInput("", UNDECODABLE) from None
 
-    async def _guard(self, call: Callable[[Stay], Awaitable[T]], context: Context) -> T:
-        try:
-            return await self._answer(call, context)
-        except BaseException as error:
-            when_sent(functools.partial(_forget, error))
-            raise
+    async def _send(self, request: Any, call: Call) -> None:
+        """Run a streaming behaviour of either style: a coroutine that writes, or a generator."""
+        call.serialize = self._handler.response_serializer
+        behaviour = self._handler.stream_stream or self._handler.unary_stream
+        if not inspect.isasyncgenfunction(behaviour):
+            await behaviour(request, call)
+            return
+        async for response in behaviour(request, call):
+            await call.write(response)
 
-    async def _answer(self, call: Callable[[Stay], Awaitable[T]], context: Context) -> T:
-        started, code = time.perf_counter(), None
+    async def _answer(self, respond: Callable[[Stay], Awaitable[T]], call: Call) -> T | Refusal:
+        code: grpc.StatusCode | None = None
         spans: RequestSpans | None = None
-        self._series.started.inc()
-        stay = Stay(self._in_flight)
+        stay = Stay(self._in_flight, call)
         try:
+            if call.refused is not None:
+                refusing, call.refused = call.refused, None
+                raise refusing
             if self._gate is not None:
-                self._gate.enter(context)
+                self._gate.account(call)
             if self._trace is not None:  # of whom was let in: others choose neither what is traced nor how much
-                spans = self._trace(context.invocation_metadata())
-            answer = await call(stay)
-            when_sent(functools.partial(self._answered, context, spans))
+                spans = self._trace(call.invocation_metadata())
+            answer = await respond(stay)
+            call.when_over(functools.partial(self._answered, call, spans))
             return answer
-        except asyncio.CancelledError:
-            code = _cancelled(context, time.perf_counter() - started)
-            gone(code, context)
-            raise
-        except grpc.aio.AbortError:
-            code = context.code()
-            raise
-        except grpc.aio.BaseError:  # the caller has gone while we wrote
-            code = _cancelled(context, time.perf_counter() - started)
-            gone(code, context)
+        except (asyncio.CancelledError, CallerGone) as error:
+            code = _cancelled(call.deadline - time.monotonic(), time.perf_counter() - call.begun)
+            gone(code, call)
+            call.when_over(functools.partial(_forget, error))
             raise
         except Exception as error:
-            refused = refusal(error, context)
+            refused = refusal(error, call)
             code = refused.status
         finally:
             if code is not None:
                 self._ended(code, spans)
-            self._series.seconds.observe(time.perf_counter() - started)
-        # Here the exception is gone, and with it the request, to which its frames refer: the caller may let us wait.
-        await _abort(context, refused, stay.leave)
+            self._series.seconds.observe(time.perf_counter() - call.begun)
+        # Here the exception is gone, and with it the request, to which its frames refer. One who does
+        # not read its status does not hold up the end.
+        late = asyncio.get_running_loop().call_later(ABORT_SECONDS, stay.leave)
+        call.when_over(late.cancel)
+        return refused
 
-    def _answered(self, context: Context, spans: RequestSpans | None) -> None:
+    def _answered(self, call: Call, spans: RequestSpans | None) -> None:
         """All was sent, or the caller was cut for taking too long; then the call has a code."""
-        code: grpc.StatusCode | None = context.code()  # the stubs do not know that it can be None
-        self._ended(grpc.StatusCode.OK if code is None else code, spans)
+        self._ended(call.code() or grpc.StatusCode.OK, spans)
 
     def _ended(self, code: grpc.StatusCode, spans: RequestSpans | None) -> None:
         self._series.handled(code)
@@ -225,40 +265,22 @@ class _Guard:
             spans.end(code)
 
 
-async def _abort(context: Context, refused: Refusal, leave: Callable[[], None]) -> NoReturn:
-    """End a call with a status. It is delivered after all that was written before; one who does not read does not hold up the end."""
-    late = asyncio.get_running_loop().call_later(ABORT_SECONDS, leave)
-    try:
-        await context.abort(refused.status, refused.message, refused.trailing_metadata)
-    except grpc.aio.AbortError:
-        raise
-    except grpc.aio.BaseError:  # the caller has gone meanwhile
-        raise asyncio.CancelledError from None  # how gRPC is told that a handler has ended with no more to say
-    finally:
-        late.cancel()
-
-
 def _forget(error: BaseException) -> None:
     """Let go of the frames that an exception has passed, which hold the request and the answer.
 
-    gRPC keeps the exception of an abort with the call, and TaskGroup that of a cancellation with its frame: circles, which only
-    the garbage collector would break.
+    TaskGroup keeps a cancellation with its frame: a circle, which only the garbage collector would break.
     """
     error.__traceback__ = error.__context__ = None
 
 
-async def _send(behaviour: Any, request: Any, context: Context) -> None:
-    """Run a streaming behaviour of either style: a coroutine that writes, or a generator."""
-    if not inspect.isasyncgenfunction(behaviour):
-        await behaviour(request, context)
-        return
-    async for response in behaviour(request, context):
-        await context.write(response)
+def _cancelled(left: float, seconds: float) -> grpc.StatusCode:
+    """Why a call was cancelled: by its deadline, which passes for its caller a little sooner, or by choice.
 
-
-def _cancelled(context: Context, seconds: float) -> grpc.StatusCode:
-    """Why a call that lasted so long was cancelled: by its deadline, which passes for its caller a little sooner, or by choice."""
-    late = deadline_of(context) <= time.monotonic() + min(TRANSIT_SECONDS, seconds / 3)
+    Args:
+        left: seconds to its deadline; infinity without one.
+        seconds: that it lasted.
+    """
+    late = left <= min(TRANSIT_SECONDS, seconds / 3)
     return grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED
 
 

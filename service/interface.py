@@ -8,6 +8,7 @@ from headlight.runtime.items import Selection
 from headlight.runtime.manifest import Architecture
 from headlight.runtime.prompts import Prompts
 from headlight.runtime.vectors import Offer
+from headlight.spec import SpecialTokens
 
 ATTENTION_OFF = "this server was started with --attention off; GetModel lists the outputs"
 
@@ -27,5 +28,6 @@ class Interface:
     max_length: int  # tokens of one input
     max_tokens: int  # of one request to encode
     max_tokenized: int  # tokens of one request to tokenise
+    special_tokens: SpecialTokens = "parse"  # unless a request says otherwise
     # What has been asked for, serialised, and what it came to: see service.outputs.selection.
     selections: dict[bytes, Selection] = dataclasses.field(default_factory=dict, compare=False, repr=False)

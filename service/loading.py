@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headlight.errors import BundleError, DeviceFull, EngineError
+from headlight.errors import BundleError, DeviceFull, EngineError, HostFull
 from headlight.pb import headlight_pb2 as pb
 from headlight.priority import Priority
 from headlight.runtime import EncodeItem, Manifest, Runtime, Selection
@@ -58,10 +59,12 @@ def load(config: Config) -> Runtime:
         round_lengths=config.round_lengths,
         gpu=Gpu(config.gpu_device, config.gpu_memory_bytes),
     )
+    measure_tokenizer(runtime, asked_characters(config, runtime.bundle.manifest))
     longest = runtime.bundle.manifest.max_length
     if config.max_request_tokens < longest:
         have = f"--max-request-tokens is {config.max_request_tokens}"
         raise ConfigError(f"{have}; the model takes {longest} tokens, so allow at least as many")
+    warn_of_text_limit(config, runtime.bundle.manifest)
     if fell_back(config, runtime):
         remedy = "--provider cuda makes that an error, --provider cpu says that it is meant"
         log.warning(
@@ -70,6 +73,39 @@ def load(config: Config) -> Runtime:
     with fitting():
         runtime.check_golden()
     return runtime
+
+
+def measure_tokenizer(runtime: Runtime, most: int) -> None:
+    """Add the limit of the tokenizer to a manifest that was exported before limits were measured.
+
+    Probed for texts of `most` characters, which takes a second: a refusal of all older bundles would stop harmless ones.
+
+    Raises:
+        BundleError: the tokenizer is too slow; see `limit_of`.
+    """
+    manifest = runtime.bundle.manifest
+    if runtime.tokenizer is not None and manifest.tokenizer_limit is None:
+        limit = runtime.tokenizer.measure(most)
+        runtime.bundle.manifest = dataclasses.replace(manifest, tokenizer_limit=limit)
+
+
+def asked_characters(config: Config, manifest: Manifest) -> int:
+    """Return the characters of one text that the options allow."""
+    return config.max_text_characters or CHARACTERS_PER_TOKEN * manifest.max_length
+
+
+def max_characters(config: Config, manifest: Manifest) -> int:
+    """Return the characters of one text that are read: as the options allow, and no more than the tokenizer's limit."""
+    asked, limit = asked_characters(config, manifest), manifest.tokenizer_limit
+    return asked if limit is None else min(asked, limit.max_characters)
+
+
+def warn_of_text_limit(config: Config, manifest: Manifest) -> None:
+    """Log a warning if the tokenizer's limit is below the option's value."""
+    asked, held = config.max_text_characters, max_characters(config, manifest)
+    if asked is not None and held < asked:
+        problem = f"--max-text-characters is {asked}; the bundle's tokenizer_limit, {held}, holds; lower the option"
+        log.warning(problem, extra={"event": "text_limit_lowered", "max_characters": held})
 
 
 def fell_back(config: Config, runtime: Runtime) -> bool:
@@ -82,6 +118,9 @@ def fitting() -> Iterator[None]:
     """Around what is run before serving. Raises BundleError where it fails, as where memory is too small for it."""
     try:
         yield
+    except (HostFull, MemoryError):
+        remedy = "allow more, as by the limit of the container, or lower --warm-up-lengths"
+        raise BundleError(f"memory is too small for the first batches; {remedy}") from None
     except DeviceFull:
         remedy = "raise --gpu-memory-bytes, end what else uses the GPU, or lower --warm-up-lengths"
         raise BundleError(f"the memory of the GPU is too small for the first batches; {remedy}") from None
@@ -162,7 +201,8 @@ def assemble(
         admission=admission,
         tokenizers=tokenizers,
         metrics=own,
-        max_characters=config.max_text_characters or CHARACTERS_PER_TOKEN * manifest.max_length,
+        max_characters=max_characters(config, manifest),
+        special_tokens=config.special_tokens,
     )
     return model, batcher
 

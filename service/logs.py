@@ -1,5 +1,9 @@
 """Logs: one JSON object per line on standard error. What callers send never appears in them.
 
+Libraries quote callers in their messages, so only their place in the code is logged. Lines of one
+kind are rate limited, and a thread writes them (service.logwriter): no flood and no pipe that is
+not read stops the service.
+
 Events are written with the standard library: `log.info("serving", extra={"event": "serving", "port": 50051})`.
 """
 
@@ -8,14 +12,24 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TextIO
 
+from service.logwriter import RATE, Writer
+
 LEVELS = ("debug", "info", "warning", "error", "critical")
+LEFT_OUT = "left_out"
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "event"}
+
+# Loggers whose messages never quote a caller. Of all others only the place in the code is logged.
+TRUSTED = ("service", "headlight", "opentelemetry.exporter", "opentelemetry.sdk", "py.warnings")
+WITHHELD = "a message of a library; it is left out, since it may quote a caller"
+# Lines of one logger and event: so many at once, then one after each pause.
+BURST, PAUSE_SECONDS = 50, 0.1
 
 
 class JsonFormatter(logging.Formatter):
@@ -23,18 +37,32 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        message = record.getMessage()
+        trusted = is_trusted(record.name)
         entry: dict[str, Any] = {
             "time": f"{seconds}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
-            "event": getattr(record, "event", "message"),
-            "message": message,
+            "event": _event(record),
+            "message": record.getMessage() if trusted else WITHHELD,
         }
-        entry.update((key, value) for key, value in vars(record).items() if key not in _STANDARD)
+        if trusted:
+            entry.update((key, value) for key, value in vars(record).items() if key not in _STANDARD)
+        else:
+            entry["place"] = f"{record.pathname}:{record.lineno} {record.funcName}"
+            entry.update((key, value) for key, value in vars(record).items() if key == LEFT_OUT)
         if record.exc_info and record.exc_info[1] is not None:
             entry.update(describe(record.exc_info[1]))
         return json.dumps(entry, default=str, ensure_ascii=False)
+
+
+def is_trusted(name: str) -> bool:
+    """Whether a logger's messages are logged as they are."""
+    return any(name == each or name.startswith(f"{each}.") for each in TRUSTED)
+
+
+def _event(record: logging.LogRecord) -> str:
+    """The event of a record of ours; a library could put anything there."""
+    return str(getattr(record, "event", "message")) if is_trusted(record.name) else "message"
 
 
 def describe(error: BaseException) -> dict[str, Any]:
@@ -47,32 +75,42 @@ def _stack(trace: TracebackType | None) -> list[str]:
     return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(trace)]
 
 
-def _worth_telling(record: logging.LogRecord) -> bool:
-    """Not that gRPC could not send to a caller who had just left: to it an error of the servicer."""
-    error = record.exc_info[0] if record.exc_info else None
-    return not (record.name.startswith("grpc.") and error is not None and error.__name__ == "ExecuteBatchError")
-
-
 class Seldom(logging.Filter):
-    """Of each logger below a name one line a minute: a collector that is away would fill the log with the same."""
+    """Rate limiter for each kind of line, which is its logger and event: a token bucket."""
 
-    def __init__(self, name: str, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
-        """Lines of other loggers all pass."""
+    def __init__(
+        self, name: str, seconds: float = 60.0, burst: int = 1, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Start with full buckets.
+
+        Args:
+            name: of the logger at or below which lines are limited; others pass. Empty: all are.
+            seconds: for one more line of a kind.
+            burst: lines of a kind at once.
+            clock: seconds, monotonic.
+        """
         super().__init__(name)
         self._seconds, self._clock = seconds, clock
-        self._last: dict[str, float] = {}
-        self._left_out: dict[str, int] = {}
+        self._ahead = (burst - 1) * seconds
+        self._lock = threading.RLock()
+        self._due: dict[tuple[str, str], float] = {}  # when the bucket is full again
+        self._left_out: dict[tuple[str, str], int] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
+        """Let a line pass, with the count of those left out before it, or leave it out."""
         if not super().filter(record):
             return True
-        now, last = self._clock(), self._last.get(record.name)
-        if last is not None and now - last < self._seconds:
-            self._left_out[record.name] = self._left_out.get(record.name, 0) + 1
-            return False
-        self._last[record.name] = now
-        if left_out := self._left_out.pop(record.name, 0):
-            record.left_out = left_out
+        kind, now = (record.name, _event(record)), self._clock()
+        with self._lock:
+            due = max(now, self._due.get(kind, now))
+            if due - now > self._ahead:
+                self._left_out[kind] = self._left_out.get(kind, 0) + 1
+                RATE.inc()
+                return False
+            self._due[kind] = due + self._seconds
+            left_out = self._left_out.pop(kind, 0)
+        if left_out:
+            setattr(record, LEFT_OUT, left_out)
         return True
 
 
@@ -81,11 +119,19 @@ def configure(level: str, stream: TextIO | None = None) -> None:
 
     Args:
         level: one of LEVELS.
-        stream: None: standard error.
+        stream: written to at once; None: standard error, by a thread, without waiting.
     """
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler: logging.Handler
+    if stream is not None:
+        handler = logging.StreamHandler(stream)
+    elif sys.stderr is None:  # closed; its number may by now be that of a socket
+        handler = logging.NullHandler()
+    else:
+        handler = Writer(sys.stderr.fileno())
     handler.setFormatter(JsonFormatter())
-    handler.addFilter(_worth_telling)
     handler.addFilter(Seldom("opentelemetry"))
+    handler.addFilter(Seldom("service.listener"))
+    handler.addFilter(Seldom("service.uncaught", 1.0))  # a traceback is printed in many pieces
+    handler.addFilter(Seldom("", PAUSE_SECONDS, BURST))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)

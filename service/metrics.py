@@ -19,6 +19,7 @@ from prometheus_client import (
 from headlight.errors import Code
 from headlight.priority import PRIORITIES, Priority
 from service.admission import Shortage
+from service.logwriter import DROPPED
 
 STAGES = ("tokenize", "queue", "infer", "total")
 OUTPUTS = ("pooled", "tokens", "attention", "hidden")
@@ -95,9 +96,16 @@ class Metrics:
 
     def _define_process(self) -> None:
         """Of the process, not of a model: they are there while none is loaded."""
+        self.registry.register(DROPPED)
         self.ready = Gauge("headlight_ready", "1 where requests can be answered, else 0.", registry=self.registry)
         self.stuck = Gauge(
             "headlight_stuck", "1 where there is work and nothing moves, for too long, else 0.", registry=self.registry
+        )
+
+        self.grpc_restarts = Counter(
+            "headlight_grpc_restarts",
+            "gRPC servers that ended by themselves, each replaced by a new one.",
+            registry=self.registry,
         )
 
     def define_tls(self, expires: Callable[[], float]) -> None:

@@ -38,11 +38,13 @@ class Occlusion:
         item: the whole input.
         priority: how soon it is wanted.
         response: the answer, as large as it will be, with zeros for the distances.
+        read: the tokens read that were charged for.
     """
 
     item: EncodeItem
     priority: Priority
     response: pb.OccludeResponse
+    read: float
 
 
 async def prepare(model: ServedModel, request: pb.OccludeRequest, deadline: float) -> Occlusion:
@@ -65,7 +67,7 @@ async def prepare(model: ServedModel, request: pb.OccludeRequest, deadline: floa
     hidden = _hidden(request, model.pooling, tokenized)
     moved = pb.Tensor(dtype=pb.DATA_TYPE_FLOAT32, shape=[len(hidden)], data=bytes(FLOAT_BYTES * len(hidden)))
     response = pb.OccludeResponse(model=model.ref, item=prepared.header.items[0], tokens=hidden, moved=moved)
-    return Occlusion(item, prepared.priority, response)
+    return Occlusion(item, prepared.priority, response, prepared.read)
 
 
 async def compute(model: ServedModel, occlusion: Occlusion, deadline: float) -> None:
@@ -82,7 +84,7 @@ async def compute(model: ServedModel, occlusion: Occlusion, deadline: float) -> 
     step = max(1, model.limits.max_request_tokens // WAVES // length)
     model.look_ahead(length * (1 + len(hidden)), deadline, priority)
     # All at once: nor is it refused half way for want of quota.
-    with quota.charge(length * (1 + len(hidden)), read=length) as charge:
+    with quota.charge(length * (1 + len(hidden)), read=occlusion.read) as charge:
         [whole] = await _vectors(model, [item], deadline, priority)
         for begin in range(0, len(hidden), step):
             if charge is not None:
@@ -98,7 +100,7 @@ async def compute(model: ServedModel, occlusion: Occlusion, deadline: float) -> 
 async def _vectors(
     model: ServedModel, items: Sequence[EncodeItem], deadline: float, priority: Priority
 ) -> list[Floats]:
-    answer = await model.run(items, deadline, priority=priority, paid=True)
+    answer = await model.run(items, deadline, priority=priority)
     return [result.pooled for result in answer.results if result.pooled is not None]
 
 
@@ -128,7 +130,11 @@ def _check_counts(request: pb.OccludeRequest, model: ServedModel) -> None:
 async def _tokenised(model: ServedModel, request: pb.OccludeRequest, deadline: float) -> Prepared:
     outputs = pb.Outputs(pooled=pb.PooledOutput(), token_info=pb.TokenInfoOutput())
     encode = pb.EncodeRequest(
-        inputs=[request.input], truncation=request.truncation, outputs=outputs, priority=request.priority
+        inputs=[request.input],
+        truncation=request.truncation,
+        outputs=outputs,
+        priority=request.priority,
+        special_tokens=request.special_tokens,
     )
     set_prompt(encode, prompt_wish(request))
     try:

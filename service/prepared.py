@@ -31,6 +31,7 @@ class Prepared:
         architecture: of the model.
         arrived_ns: on time.monotonic_ns.
         priority: how soon it is wanted.
+        read: the tokens read that were charged for; see `quota.has_read`.
     """
 
     inputs: list[Tokenized]
@@ -41,6 +42,7 @@ class Prepared:
     architecture: Architecture
     arrived_ns: int
     priority: Priority = "interactive"
+    read: float = 0.0
 
     @property
     def selection(self) -> Selection:

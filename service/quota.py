@@ -24,6 +24,9 @@ from service.admission import SHORTEST_RETRY_SECONDS, Shed, Shortage
 from service.config import Config
 
 READING = 16  # tokens that are read for the price of one that is computed, in which reading it is contained
+# Characters that are read, prompts included, for the price of one token that is read. Usual text has 3 to 6 a token and costs
+# what its tokens cost; 131,072 line breaks, 3 tokens, cost as much CPU time as 16,384 tokens.
+READ_CHARACTERS = 8
 MOST_BUCKETS = 10_000  # of names that certificates bring, of which there may be any number
 OLDEST = 8  # clients that have not called for longest: among so many it is looked for whom to forget
 SLACK = 1e-6  # tokens, for the rounding of sums
@@ -168,15 +171,15 @@ def on_account_of(bucket: Bucket) -> None:
     _bucket.set(bucket)
 
 
-def charge(tokens: float, read: int = 0) -> AbstractContextManager[Charge | None]:
+def charge(tokens: float, read: float = 0.0) -> AbstractContextManager[Charge | None]:
     """Around work on so many tokens, for whoever called. Entering raises Shed where the quota has not so many; None: it has none.
 
     Args:
         tokens: to be computed.
-        read: for how many `has_read` has charged.
+        read: for how many `has_read` has charged; reading alone may have cost more than what is computed of it.
     """
-    bucket = _bucket.get()
-    return FREE if bucket is None else bucket.charge(tokens, read / READING)
+    bucket, paid = _bucket.get(), read / READING
+    return FREE if bucket is None else bucket.charge(max(tokens, paid), paid)
 
 
 def applies() -> bool:
@@ -191,8 +194,28 @@ def look_ahead(about: float) -> None:
         bucket.look_ahead(about / 2)
 
 
-def has_read(tokens: int) -> None:
-    """Charge whoever called for tokens that were read, whatever comes of them."""
+def least_tokens(characters: int) -> int:
+    """Return the tokens, of those that are computed, that reading so many characters costs at least."""
+    return characters // (READ_CHARACTERS * READING)
+
+
+def will_read(characters: int) -> None:
+    """Charge the caller for characters that are about to be read, before they keep a thread busy."""
+    _spend_reading(characters / READ_CHARACTERS)
+
+
+def has_read(tokens: int, characters: int = 0) -> float:
+    """Charge the caller for tokens that were read, beyond the characters that `will_read` charged for.
+
+    Returns:
+        The tokens read for which both have charged.
+    """
+    charged = characters / READ_CHARACTERS
+    _spend_reading(max(0.0, tokens - charged))
+    return max(charged, tokens)
+
+
+def _spend_reading(tokens: float) -> None:
     bucket = _bucket.get()
     if bucket is not None:
         bucket.spend(tokens / READING)

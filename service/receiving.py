@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
-import grpc
-
+from service.call import CallerGone
 from service.metrics import ModelMetrics
 from service.permits import Permit
 from service.status import reason_of
@@ -25,5 +24,5 @@ class Receiving:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._permit.give_back()
-        if isinstance(error, Exception) and not isinstance(error, grpc.aio.BaseError):
+        if isinstance(error, Exception) and not isinstance(error, CallerGone):
             self._metrics.rejected[reason_of(error)].inc()

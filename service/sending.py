@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
 
 import grpc
 
+from service.call import Call
 from service.connections import bytes_taken, close_connection
 from service.identity import given_id
 from service.permits import Permit
@@ -24,31 +24,6 @@ MOST_NAMED = 16  # calls of one connection in one line of the log
 def allowance(stall_seconds: float, size: int) -> float:
     """Seconds within which so many bytes must be taken: not one after another, or a byte now and then would be enough."""
     return stall_seconds * (1 + size / PACE_BYTES)
-
-
-def when_sent(act: Callable[[], None]) -> None:
-    """Call once this call's answer is out: gRPC runs handler and sending in one task, which is that of the caller of this.
-
-    Not context.add_done_callback: gRPC's callback refers to the context and the context to it, so every call, with its buffers,
-    would wait for the garbage collector, who counts objects and not their bytes.
-    """
-    task = asyncio.current_task()
-    assert task is not None  # a handler is run by nothing else
-    acts = _acts.get(task)
-    if acts is None:
-        _acts[task] = [act]
-        task.add_done_callback(_sent)
-    else:
-        acts.append(act)
-
-
-# Of each call: the event loop takes as long to run a callback as most of these take.
-_acts: dict[asyncio.Task[Any], list[Callable[[], None]]] = {}
-
-
-def _sent(task: asyncio.Task[Any]) -> None:
-    for act in _acts.pop(task):
-        act()
 
 
 def _nothing() -> None:
@@ -100,14 +75,14 @@ class Sending:
     A handler that has returned has sent nothing yet: its answer is in the transport's memory until the caller takes it.
     """
 
-    def __init__(self, context: grpc.aio.ServicerContext[Any, Any], others: set[Sending]) -> None:
-        """For the call of this context, from its handler.
+    def __init__(self, call: Call, others: set[Sending]) -> None:
+        """Begin with the call's handler.
 
         Args:
-            context: of the call.
+            call: whose answer is sent.
             others: all calls of this server that are in this stage.
         """
-        self._context = context
+        self._call = call
         self._others = others
         self._permits: list[Permit] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -115,7 +90,7 @@ class Sending:
         self._stall_seconds, self._begun, self._size = 0.0, 0.0, 0
         self._on_cut: Callable[[], None] = _nothing
         self._spans = CURRENT.get()
-        when_sent(self._done)
+        call.when_over(self._done)
 
     def hold(self, permit: Permit) -> None:
         """Keep a permit until the call is over."""
@@ -151,7 +126,7 @@ class Sending:
         size = sum(each._size for each in fresh)
         for known in {each._together for each in companions if each._together is not None}:
             known.size += size
-        together = Together(self._context.peer(), sum(each._size for each in companions))
+        together = Together(self._call.peer(), sum(each._size for each in companions))
         for each in fresh:
             each._together = together
             each._wait(each._size)
@@ -174,17 +149,17 @@ class Sending:
 
     def _companions(self) -> list[Sending]:
         """All that is under way on the same connection, this included."""
-        peer = self._context.peer()
-        return [each for each in self._others if each._context.peer() == peer]
+        peer = self._call.peer()
+        return [each for each in self._others if each._call.peer() == peer]
 
     def _cut(self) -> None:
         lost = self._companions()
         for each in lost:
             each._unlimited()  # gRPC notices one after another that they have ended, and they are to be counted once
             each._on_cut()
-            each._context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)  # what it is counted as; nobody will read it
-        found = close_connection(self._context.peer())
-        ids = [given_id(each._context.invocation_metadata()) for each in lost[:MOST_NAMED]]
+            each._call.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)  # what it is counted as; nobody will read it
+        found = close_connection(self._call.peer())
+        ids = [given_id(each._call.invocation_metadata()) for each in lost[:MOST_NAMED]]
         about: dict[str, object] = {"event": "reader_cut", "calls": len(lost), "found": found}
         about["request_ids"] = [given for given in ids if given]
         if self._spans is not None:

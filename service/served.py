@@ -10,18 +10,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-import grpc
-
 from headlight.pb import headlight_pb2 as pb
 from headlight.priority import Priority
 from headlight.runtime import Runtime
 from headlight.runtime.items import EncodeItem, ItemResult
 from headlight.runtime.tokenizer import SHORT_CHARACTERS
 from headlight.runtime.values import Tokenized
+from headlight.spec import SpecialTokens
 from service import quota
 from service.admission import Admission, Shed, Shortage, largest_output
 from service.answers import describe, header, model_ref, token_info, tokenize_answer
 from service.batcher import Batcher
+from service.call import CallerGone
 from service.convert import TokenizeJob, encode_job, tokenize_job
 from service.cutting import has_left
 from service.groups import Answer
@@ -53,6 +53,7 @@ class ServedModel:
         tokenizers: Threads,
         metrics: ModelMetrics,
         max_characters: int,
+        special_tokens: SpecialTokens = "parse",
     ) -> None:
         """Join the parts; `batcher` has an engine and lanes under the model's name."""
         manifest = runtime.bundle.manifest
@@ -76,6 +77,7 @@ class ServedModel:
             max_length=manifest.max_length,
             max_tokens=limits.max_request_tokens,
             max_tokenized=limits.max_unary_response_bytes // LEAST_TOKEN_INFO_BYTES,
+            special_tokens=special_tokens,
         )
         self._batcher = batcher
         self._admission = admission
@@ -103,16 +105,19 @@ class ServedModel:
         arrived_ns = time.monotonic_ns()
         stage("tokenize")
         job = encode_job(request, self._interface)
+        size = size_of(job.tokenize)
         only_read = request.dry_run or not job.selection.computes  # and never queued
         if only_read:
             quota.look_ahead(0)  # what reading costs may be owed, but no more while it is
         elif deadline < math.inf or quota.applies():
             # Tokenising is most of what a refusal costs.
             tokens = self._density.tokens(job.tokenize, self._interface.max_length)
+            tokens = max(tokens, quota.least_tokens(size))
             quota.look_ahead(tokens)
             self._admission.look_ahead(deadline - time.monotonic(), job.priority, tokens)
 
         inputs: list[Tokenized] = []
+        quota.will_read(size)
 
         def tokenize(left: threading.Event) -> tuple[list[EncodeItem], pb.EncodeResponse]:
             inputs.extend(tokenized(job.tokenize, self._runtime, left))
@@ -125,12 +130,14 @@ class ServedModel:
         try:
             items, response = await self._off_the_loop(job.tokenize, tokenize, job.priority)
         finally:  # refused now, later or never, and were it that the caller has left: that much was read
-            quota.has_read(sum(len(each.ids) for each in inputs))
+            read = quota.has_read(sum(len(each.ids) for each in inputs), size)
         response.timings.tokenize_ns = time.monotonic_ns() - arrived_ns
         self._density.learn(job.tokenize, inputs)
         sizes = output_bytes(items, self._architecture)
         data_bytes = response.data_bytes = sum(sizes.values())
-        prepared = Prepared(inputs, items, response, sizes, data_bytes, self._architecture, arrived_ns, job.priority)
+        prepared = Prepared(
+            inputs, items, response, sizes, data_bytes, self._architecture, arrived_ns, job.priority, read
+        )
         spans = CURRENT.get()
         if spans is not None:
             spans.stage("")
@@ -182,7 +189,9 @@ class ServedModel:
         if not prepared.data_bytes:  # token_info alone
             stage("reply")
             return [ItemResult() for _ in prepared.items]
-        results, timings.queue_ns, timings.infer_ns = await self.run(prepared.items, deadline, held, prepared.priority)
+        results, timings.queue_ns, timings.infer_ns = await self.run(
+            prepared.items, deadline, held, prepared.priority, read=prepared.read
+        )
         stage("reply")
         for name, size in prepared.output_bytes.items():
             if size:
@@ -196,12 +205,15 @@ class ServedModel:
         held: Permit | None = None,
         priority: Priority = "interactive",
         *,
-        paid: bool = False,
+        read: float | None = None,
     ) -> Answer:
-        """Run items of one role, read by `prepare`; see `compute`. Where they are `paid`, whoever calls has charged for them."""
+        """Run items of one role, read by `prepare`; see `compute`.
+
+        `read`: the tokens read that were charged for; None: the caller has charged for the whole work.
+        """
         tokens = sum(len(item.ids) for item in items)
         with (
-            quota.FREE if paid else quota.charge(tokens, read=tokens),
+            quota.FREE if read is None else quota.charge(tokens, read=read),
             self._waiting(tokens, deadline, priority),
             self._admission.admit(tokens, deadline - time.monotonic(), priority) as permit,
         ):
@@ -243,7 +255,8 @@ class ServedModel:
         stage("tokenize")
         job = tokenize_job(request, self._interface)
         quota.look_ahead(0)
-        read = 0
+        size, read = size_of(job), 0
+        quota.will_read(size)
 
         def infos(left: threading.Event) -> Iterator[pb.TokenInfo]:
             nonlocal read
@@ -258,12 +271,12 @@ class ServedModel:
         try:
             return await self._off_the_loop(job, tokenize)
         finally:  # refused or not, and were it that the caller has left
-            quota.has_read(read)
+            quota.has_read(read, size)
 
     def receive(self, size: int) -> Receiving:
         """Around everything that is done for one request: a permit for its bytes, and a count of how it fails.
 
-        A caller who leaves while being written to shows as an error of gRPC's: counted by `stage`, and no failure.
+        A caller who leaves while being written to shows as CallerGone: counted by `stage`, and no failure.
 
         Raises:
             Shed: there is no room for so many bytes.
@@ -280,7 +293,7 @@ class ServedModel:
         """Count a caller who leaves meanwhile."""
         try:
             yield
-        except (asyncio.CancelledError, grpc.aio.BaseError):
+        except (asyncio.CancelledError, CallerGone):
             if has_left():
                 self._metrics.cancelled[name].inc()
             raise

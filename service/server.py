@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
 
@@ -19,6 +19,7 @@ from headlight.runtime import Runtime
 from service.addresses import PortTaken, Reserved, bind, refused
 from service.commandline import ConfigError
 from service.config import Config
+from service.grpc_server import GrpcServer
 from service.health import Readiness
 from service.http import Router, routes, serve_http
 from service.inflight import InFlight
@@ -31,7 +32,7 @@ from service.models import Models
 from service.security import security_of
 from service.servicer import HeadlightServicer
 from service.threads import Threads, stand_behind
-from service.transport import build_health_server, build_server
+from service.transport import GRPC, build_health_server, build_server
 from service.working import memory_limit, warn_if_short
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ class Server:
         self._in_flight = InFlight()
         self._models = Models()
         self._servicer = HeadlightServicer(self._models, config.stall_seconds)
-        self._grpc: grpc.aio.Server  # from `_listen` on
+        self._grpc: GrpcServer  # from `_listen` on
+        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._reserved: Reserved | None = None
         self._probes = build_health_server(self._readiness)
         # The library reads it at each batch. Requests are tokenised side by side already: more threads for one were no faster on two
@@ -146,7 +148,7 @@ class Server:
         ports = {"grpc_port": self._reserved.address.port, "http_port": http.server_port}
         if config.health is not None:
             ports["health_port"] = bind(self._probes, config.health, option="--health")
-            await self._probes.start()
+            await self._probes.start(self)
         log.info("listening; to gRPC once the model is loaded", extra={"event": "listening", **ports})
         return security.credentials
 
@@ -158,7 +160,7 @@ class Server:
         """
         assert self._reserved is not None  # since `_listen`
         self._reserved.bind(self._grpc, credentials)
-        await self._grpc.start()
+        await self._grpc.start(self)
         self._readiness.set(serving=True)
 
     async def _load(self) -> Runtime | None:
@@ -187,9 +189,11 @@ class Server:
 
     async def _until_stopped(self, batcher: asyncio.Task[None]) -> int:
         stopped = asyncio.create_task(self._stop.wait())
-        await asyncio.wait({batcher, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        if batcher.done():
-            told_dead(batcher)
+        ended: set[asyncio.Future[Any]] = {batcher, stopped, self._lost}
+        await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
+        if batcher.done() or self._lost.done():
+            if batcher.done():
+                told_dead(batcher)
             self._readiness.set(serving=False)
             await asyncio.sleep(TOLD_SECONDS)  # or who watches our health hears nothing but that the connection ends
             await self._grpc.stop(None)
@@ -206,6 +210,22 @@ class Server:
             return EXIT_FAILED
         log.info("stopped", extra={"event": "stopped"})
         return EXIT_OK
+
+    def lost(self, name: str) -> None:
+        """A gRPC server ended by itself: health fails until another takes its place."""
+        self._metrics.grpc_restarts.inc()
+        if name == GRPC:
+            self._readiness.set_lost(True)
+
+    def restored(self, name: str) -> None:
+        """Another took its place."""
+        if name == GRPC:
+            self._readiness.set_lost(False)
+
+    def given_up(self, name: str) -> None:
+        """It ended too often: so does the process."""
+        if not self._lost.done():
+            self._lost.set_result(None)
 
     async def _drain(self) -> int:
         """Stop taking calls and finish those in flight; returns how many outlasted the grace time."""

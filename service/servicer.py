@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
-
-import grpc
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from service import occlusion
 from service.answers import fill
-from service.deadline import deadline_of
+from service.call import Call
 from service.models import Models
 from service.permits import Permit
 from service.prepared import check_header, check_max_bytes, check_unary
 from service.sending import Sending
 from service.served import ServedModel
-from service.stream import Context, StreamCall
+from service.stream import StreamCall
 from service.tracing import stage
-
-AnyContext = grpc.aio.ServicerContext[Any, Any]
 
 
 class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
@@ -39,10 +34,10 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         self._sending: set[Sending] = set()
         self._draining = False
 
-    async def Encode(self, request: pb.EncodeRequest, context: AnyContext) -> pb.EncodeResponse:
-        model, sending = self._models.get(request.model), Sending(context, self._sending)
+    async def Encode(self, request: pb.EncodeRequest, call: Call) -> pb.EncodeResponse:
+        model, sending = self._models.get(request.model), Sending(call, self._sending)
         with model.receive(request.ByteSize()) as received:
-            deadline = deadline_of(context)
+            deadline = call.deadline
             prepared = await model.prepare(request, deadline)
             if request.dry_run:
                 check_header(prepared, model.limits.max_unary_response_bytes)
@@ -58,39 +53,39 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
                 self._leave_to(sending, model, received, held)
         return prepared.header
 
-    async def EncodeStream(self, requests: AsyncIterator[pb.EncodeStreamRequest], context: Context) -> None:
-        sending, limits = Sending(context, self._sending), self._models.limits
-        call = StreamCall(self._models, limits, context, deadline_of(context), self._stall_seconds, sending)
+    async def EncodeStream(self, requests: AsyncIterator[pb.EncodeStreamRequest], call: Call) -> None:
+        sending, limits = Sending(call, self._sending), self._models.limits
+        stream = StreamCall(self._models, limits, call, self._stall_seconds, sending)
         if self._draining:
-            call.drain()
-        self._streams.add(call)
+            stream.drain()
+        self._streams.add(stream)
         try:
-            await call.serve(requests)
+            await stream.serve(requests)
         finally:
-            self._streams.discard(call)
+            self._streams.discard(stream)
             sending.linger(self._stall_seconds)
 
-    async def Tokenize(self, request: pb.TokenizeRequest, context: AnyContext) -> bytes:
-        model, sending = self._models.get(request.model), Sending(context, self._sending)
+    async def Tokenize(self, request: pb.TokenizeRequest, call: Call) -> bytes:
+        model, sending = self._models.get(request.model), Sending(call, self._sending)
         with model.receive(request.ByteSize()) as received:
             response = await model.tokenize(request)
             with model.hold_info(len(response)) as held:
                 self._leave_to(sending, model, received, held)
         return response
 
-    async def Occlude(self, request: pb.OccludeRequest, context: AnyContext) -> pb.OccludeResponse:
-        model, sending = self._models.get(request.model), Sending(context, self._sending)
+    async def Occlude(self, request: pb.OccludeRequest, call: Call) -> pb.OccludeResponse:
+        model, sending = self._models.get(request.model), Sending(call, self._sending)
         with model.receive(request.ByteSize()) as received:
-            deadline = deadline_of(context)
+            deadline = call.deadline
             wanted = await occlusion.prepare(model, request, deadline)
             with model.hold_info(wanted.response.ByteSize(), "input") as held:
                 await occlusion.compute(model, wanted, deadline)
                 self._leave_to(sending, model, received, held)
         return wanted.response
 
-    async def GetModel(self, request: pb.GetModelRequest, context: AnyContext) -> pb.GetModelResponse:
+    async def GetModel(self, request: pb.GetModelRequest, call: Call) -> pb.GetModelResponse:
         model = self._models.get(request.model)
-        self._leave_to(Sending(context, self._sending), model)
+        self._leave_to(Sending(call, self._sending), model)
         return model.description
 
     def _leave_to(self, sending: Sending, model: ServedModel, *permits: Permit) -> None:

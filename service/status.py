@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RequestInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from headlight.errors import Code, DeviceFull, HeadlightError, InvalidInput, Overloaded
+from headlight.errors import Code, DeviceFull, HeadlightError, HostFull, InvalidInput, Overloaded
 from headlight.pb import headlight_pb2 as pb
 from service.admission import Shed, Shortage
 from service.identity import REQUEST_ID, about
@@ -101,6 +101,8 @@ def reason_of(error: Exception) -> str:
     """Why a request failed: one of a closed set of names, for metrics and ErrorInfo."""
     if isinstance(error, Shed):
         return error.shortage.value
+    if isinstance(error, MemoryError | HostFull):
+        return Shortage.MEMORY.value
     if isinstance(error, DeviceFull):
         return Shortage.DEVICE_MEMORY.value
     return (error.code if isinstance(error, HeadlightError) else Code.INTERNAL).value
@@ -134,6 +136,9 @@ def _refusal(error: Exception, context: Any) -> Refusal:
     ):
         # How the code that gRPC generates answers for a method that nobody has written.
         return Refusal(grpc.StatusCode.UNIMPLEMENTED, NOT_IMPLEMENTED, None, "unimplemented", "")
+    if isinstance(error, MemoryError):  # outside of the engine, as where an answer is put together
+        log.warning("memory is short for an answer", extra={"event": "batch_memory_short", **about(context)})
+        error = HostFull()
     if not isinstance(error, HeadlightError):
         error_id, known = uuid.uuid4().hex[:12], about(context)
         extra = {"event": "unexpected_failure", "error_id": error_id, **known, **describe(error)}

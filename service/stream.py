@@ -15,6 +15,7 @@ from headlight.errors import HeadlightError, InvalidInput, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from service.admission import Shed, Shortage
 from service.arriving import no_more
+from service.call import Call, CallerGone
 from service.cutting import can_be_cut
 from service.frames import CHUNK_BYTES, HEADER_LIMIT_BYTES, frames
 from service.models import Models
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 MAX_ID_BYTES = 128
 LAST_FRAMES = ("response", "end", "error")  # of an answer
-Context = grpc.aio.ServicerContext[pb.EncodeStreamRequest, pb.EncodeStreamResponse]
 
 
 class ReaderStalled(Shed):
@@ -80,8 +80,7 @@ class StreamCall:
         self,
         models: Models,
         limits: pb.Limits,
-        context: Context,
-        deadline: float,
+        call: Call,
         stall_seconds: float,
         sending: Sending,
     ) -> None:
@@ -90,14 +89,13 @@ class StreamCall:
         Args:
             models: those served.
             limits: on requests read and not yet answered, and on bytes of results held, computed or being sent.
-            context: of the call; this object alone writes to it.
-            deadline: of the whole call, on time.monotonic.
+            call: answered by the stream; this object alone writes to it.
             stall_seconds: how long one frame may wait for its reader, and again for each PACE_BYTES of an answer.
             sending: holds what a reader who was cut leaves in the transport.
         """
         self._models = models
-        self._context = context
-        self._deadline = deadline
+        self._call = call
+        self._deadline = call.deadline
         self._stall_seconds = stall_seconds
         self._sending = sending
         self._slots = asyncio.Semaphore(limits.max_stream_in_flight)
@@ -109,7 +107,7 @@ class StreamCall:
         self._read_all = False  # the caller has no more requests, or sent one that ends the stream
         self._was_idle = False  # the caller had no more when all were answered
         self._reader: asyncio.Task[None] | None = None
-        self._ending: HeadlightError | grpc.aio.BaseError | None = None
+        self._ending: HeadlightError | CallerGone | None = None
 
     async def serve(self, requests: AsyncIterator[pb.EncodeStreamRequest]) -> None:
         """Answer requests until the caller has no more.
@@ -118,7 +116,7 @@ class StreamCall:
             Unavailable: `drain` was called; what had been read is answered.
             InvalidInput: a request came that no frame could be addressed to; those before it are answered.
             Shed: the caller stopped reading; everything held for it has been let go.
-            grpc.aio.BaseError: the caller has gone.
+            CallerGone: nobody reads any more.
         """
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -169,6 +167,7 @@ class StreamCall:
             self._open += 1
             spans = CURRENT.get()
             start(self._answer(request) if spans is None else self._traced(request, spans))
+            del request  # an idle stream holds none
 
     def _check_id(self, request_id: str) -> None:
         """Refuse an id that no answer could be told apart by."""
@@ -185,17 +184,15 @@ class StreamCall:
         """All frames of one request."""
         try:
             await self._encode(request)
-        except (
-            grpc.aio.BaseError
-        ) as error:  # the caller has gone; the call is cancelled, now or a moment after it has ended
+        except CallerGone as error:  # the call is cancelled, now or a moment after it has ended
             self._ending = self._ending or error.with_traceback(None)
             if (spans := CURRENT.get()) is not None:
                 spans.refused(grpc.StatusCode.CANCELLED, "cancelled")
         except ReaderStalled:
             raise  # ends the stream, and with it whatever else waits for this reader
         except Exception as error:
-            refused = refusal(error, self._context)
-            with contextlib.suppress(grpc.aio.BaseError):
+            refused = refusal(error, self._call)
+            with contextlib.suppress(CallerGone):
                 frame = pb.EncodeStreamResponse(id=request.id, error=refused.frame)
                 await self._write(frame, Patience(self._stall_seconds))
         finally:
@@ -249,7 +246,7 @@ class StreamCall:
             begun = time.monotonic()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience.left):
-                    await self._context.write(frame)
+                    await self._call.write(frame)
                 patience.took(frame.ByteSize(), time.monotonic() - begun)
                 return
             # Out here it has no context, whose frames would hold the results.

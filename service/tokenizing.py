@@ -121,7 +121,12 @@ def _read(together: Sequence[EncodeInput], job: TokenizeJob, runtime: Runtime) -
         raise RuntimeError("text was accepted without a tokenizer. This is a bug.")
     texts = [value for value in together if not isinstance(value, TokenIds)]
     return runtime.tokenizer.encode_each(
-        texts, prompt=job.prompt, truncation=job.truncation, limit=job.limit, with_info=job.with_info
+        texts,
+        prompt=job.prompt,
+        truncation=job.truncation,
+        limit=job.limit,
+        with_info=job.with_info,
+        special_tokens=job.special_tokens,
     )
 
 

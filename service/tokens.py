@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 
 
 class AuthTokens:
-    """The tokens alive now. For the event loop's thread alone."""
+    """The tokens alive now, for any thread."""
 
     def __init__(self, path: Path, on_refused: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> None:
         """Read the file.

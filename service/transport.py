@@ -6,20 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from headlight.pb.headlight_pb2_grpc import add_HeadlightServiceServicer_to_server
 from service.arriving import Arrivals
+from service.calls import Bridge
 from service.config import Config
 from service.gate import Gate
+from service.grpc_server import GrpcServer
 from service.health import SERVICE, Readiness
 from service.inflight import InFlight
-from service.interceptor import Interceptor
+from service.interceptor import PROBE_BYTES, PROBE_SECONDS, Interceptor
 from service.metrics import Metrics
 from service.servicer import HeadlightServicer
 
 if TYPE_CHECKING:
     from service.telemetry import Tracing
+
+GRPC, HEALTH = "grpc", "health"  # names of the two servers
 
 
 def options(config: Config) -> list[tuple[str, Any]]:
@@ -48,27 +52,39 @@ def build_server(
     in_flight: InFlight,
     gate: Gate | None = None,
     tracing: Tracing | None = None,
-) -> grpc.aio.Server:
-    """A server with all services, not started."""
+) -> GrpcServer:
+    """A server with all services, not started. Within the event loop that is to serve it."""
     arrivals = Arrivals(config.stall_seconds, config.max_request_bytes)
-    interceptor = Interceptor(metrics, in_flight, arrivals, gate, tracing)
-    server = grpc.aio.server(interceptors=[interceptor], options=options(config))
-    add_HeadlightServiceServicer_to_server(servicer, server)
-    health_pb2_grpc.add_HealthServicer_to_server(readiness.servicer, server)
-    reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
-    return server
+
+    def make(bridge: Bridge) -> grpc.Server:
+        interceptor = Interceptor(bridge, metrics, in_flight, arrivals, gate, tracing)
+        server = grpc.server(bridge.threads, interceptors=[interceptor], options=options(config))  # type: ignore[arg-type]
+        add_HeadlightServiceServicer_to_server(servicer, server)
+        health_pb2_grpc.add_HealthServicer_to_server(readiness.servicer, server)
+        names = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflected = reflection.aio.ReflectionServicer(names)  # type: ignore[attr-defined]
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflected, server)
+        return server
+
+    return GrpcServer(GRPC, make)
 
 
-def build_health_server(readiness: Readiness) -> grpc.aio.Server:
-    """A server with grpc.health.v1 alone, not started."""
+def build_health_server(readiness: Readiness) -> GrpcServer:
+    """A server with grpc.health.v1 alone, not started. Within the event loop that is to serve it."""
     limits = {
         "grpc.so_reuseport": 0,
-        "grpc.max_receive_message_length": 1024,
+        "grpc.max_receive_message_length": PROBE_BYTES,
         # Whoever reaches the port may ask: of those who do not read what they are told, few are kept, and not for long.
         "grpc.max_concurrent_streams": 16,
         "grpc.max_connection_age_ms": 300_000,
         "grpc.max_connection_age_grace_ms": 10_000,
     }
-    server = grpc.aio.server(options=[*limits.items()])
-    health_pb2_grpc.add_HealthServicer_to_server(readiness.servicer, server)
-    return server
+    arrivals, metrics = Arrivals(PROBE_SECONDS, PROBE_BYTES), Metrics()  # which nobody reads
+
+    def make(bridge: Bridge) -> grpc.Server:
+        interceptor = Interceptor(bridge, metrics, InFlight(), arrivals)
+        server = grpc.server(bridge.threads, interceptors=[interceptor], options=[*limits.items()])  # type: ignore[arg-type]
+        health_pb2_grpc.add_HealthServicer_to_server(readiness.servicer, server)
+        return server
+
+    return GrpcServer(HEALTH, make)

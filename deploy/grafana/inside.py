@@ -180,6 +180,18 @@ PROCESSES = Row(
             unit="percentunit",
             width=6,
         ),
+        Panel(
+            title="gRPC servers replaced",
+            about="gRPC ended by itself and a new server took its place. Report it, with the log's grpc_lost.",
+            queries=[Query(rate("headlight_grpc_restarts_total", PLACE, "pod"), "{{pod}}")],
+            unit="ops",
+        ),
+        Panel(
+            title="Lines left out of the log",
+            about="rate: too many of one kind. queue_full: nobody reads the log. failed: no space, or no reader.",
+            queries=[Query(rate("headlight_log_lines_dropped_total", PLACE, "pod, reason"), "{{pod}} {{reason}}")],
+            unit="ops",
+        ),
     ],
 )
 

@@ -155,8 +155,8 @@ ERRORS = Row(
         ),
         Panel(
             title="Requests without an answer, by reason",
-            about="queue_tokens, request_bytes, output_bytes, wait_beyond_deadline, device_memory: overload. invalid_input, quota,"
-            " stalled_reader: the caller's. internal, unavailable, deadline_exceeded: failures.",
+            about="queue_tokens, request_bytes, output_bytes, wait_beyond_deadline, device_memory, memory: overload. invalid_input,"
+            " quota, stalled_reader: the caller's. internal, unavailable, deadline_exceeded: failures.",
             queries=[Query(rate("headlight_rejected_total", OURS, "reason"), "{{reason}}")],
             unit="reqps",
             stacked=True,

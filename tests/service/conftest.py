@@ -20,6 +20,7 @@ from headlight.runtime.workers import Workers
 from service.addresses import bind
 from service.config import Config
 from service.gate import Gate
+from service.grpc_server import GrpcServer
 from service.health import Readiness
 from service.inflight import InFlight
 from service.loading import assemble
@@ -50,6 +51,7 @@ class Service:
     in_flight: InFlight
     servicer: HeadlightServicer
     models: Models
+    server: GrpcServer
 
     def sample(self, name: str, **labels: str) -> float | None:
         """The value of a metric."""
@@ -89,7 +91,7 @@ async def serving(
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=NARROW) as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)
         yield Service(
-            f"127.0.0.1:{port}", channel, stub, runtime.engine, metrics, readiness, in_flight, servicer, models
+            f"127.0.0.1:{port}", channel, stub, runtime.engine, metrics, readiness, in_flight, servicer, models, server
         )
     runtime.engine.gate.set()
     await server.stop(None)

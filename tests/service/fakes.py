@@ -70,7 +70,9 @@ def result(item: EncodeItem) -> ItemResult:
         attention=None if choice is None else narrow(fill(*shape), choice.spec.dtype),
         hidden=None if states is None else narrow(fill(len(states.layers), n, DIM), states.spec.dtype),
         indices=narrow(fill(*shape), "uint16") if choice is not None and choice.spec.top_k else None,
-        scales=fill(*shape[:-1]) if choice is not None and choice.spec.dtype == "uint8" else None,
+        scales=fill(*shape[:-1]) % 251 / np.float32(251 * 255)
+        if choice is not None and choice.spec.dtype == "uint8"
+        else None,
     )
 
 
@@ -135,6 +137,7 @@ class FakeTokenizer:
         truncation: str = "refuse",
         limit: bool = True,
         with_info: bool = False,
+        special_tokens: str = "parse",
     ) -> Tokenized:
         text, prompted = prompt + text, len(prompt.split())
         self.texts.append(text)

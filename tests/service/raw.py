@@ -7,28 +7,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import struct
 from collections.abc import AsyncIterator, Mapping
 
-DATA, HEADERS, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 4, 6, 8
-ACK, END_STREAM, END_HEADERS = 1, 1, 4
-INITIAL_WINDOW_SIZE = 4
-
-
-def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
-
-
-def header(name: str, value: str) -> bytes:
-    """HPACK: a literal, never indexed, of less than 127 bytes each."""
-    return b"\x00" + b"".join(bytes([len(text)]) + text.encode("ascii") for text in (name, value))
+from tests.http2 import hpack
+from tests.http2.frames import (
+    ACK,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    INITIAL_WINDOW_SIZE,
+    PING,
+    PREFACE,
+    SETTINGS,
+    frame,
+    message,
+    settings,
+    window_update,
+)
 
 
 def headers(method: str, more: Mapping[str, str]) -> bytes:
     path = method if method.startswith("/") else f"/headlight.v1.HeadlightService/{method}"
-    fields = {":method": "POST", ":scheme": "http", ":path": path}
-    fields |= {":authority": "test", "te": "trailers", "content-type": "application/grpc"}
-    return b"".join(header(name, value) for name, value in (*fields.items(), *more.items()))
+    metadata = [(name.encode("ascii"), value.encode("ascii")) for name, value in more.items()]
+    return hpack.block(hpack.request(path.encode("ascii"), metadata))
 
 
 class ClosedWindow:
@@ -42,29 +44,25 @@ class ClosedWindow:
         self._reader, self._writer = reader, writer
         self._next = 1
         self.hung_up = asyncio.Event()
-        settings = frame(SETTINGS, 0, 0, struct.pack(">HI", INITIAL_WINDOW_SIZE, 0))
         # The connection's window is wide open: what stalls are its streams alone.
-        writer.write(
-            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings + frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1 << 30))
-        )
+        writer.write(PREFACE + bytes(settings({INITIAL_WINDOW_SIZE: 0})) + bytes(window_update(0, 1 << 30)))
 
-    def ask(self, method: str, message: bytes, metadata: Mapping[str, str] | None = None) -> None:
+    def ask(self, method: str, data: bytes, metadata: Mapping[str, str] | None = None) -> None:
         """Start a call with one message: of a method of ours, or of any by its whole path."""
         stream, self._next = self._next, self._next + 2
-        prefixed = b"\x00" + struct.pack(">I", len(message)) + message
         self._writer.write(frame(HEADERS, END_HEADERS, stream, headers(method, metadata or {})))
-        self._writer.write(frame(DATA, END_STREAM, stream, prefixed))
+        self._writer.write(frame(DATA, END_STREAM, stream, message(data)))
 
     def begin(self, method: str, size: int, sent: int) -> None:
         """Start a call with a message of which some is never sent."""
         stream, self._next = self._next, self._next + 2
         self._writer.write(frame(HEADERS, END_HEADERS, stream, headers(method, {})))
-        self._writer.write(frame(DATA, 0, stream, b"\x00" + struct.pack(">I", size) + bytes(sent)))
+        self._writer.write(frame(DATA, 0, stream, message(bytes(sent), length=size)))
 
     def make_room(self, size: int) -> None:
         """Take so many bytes more of each answer."""
         for stream in range(1, self._next, 2):
-            self._writer.write(frame(WINDOW_UPDATE, 0, stream, struct.pack(">I", size)))
+            self._writer.write(bytes(window_update(stream, size)))
 
     async def live(self) -> None:
         """Be a living peer, who answers pings, until the server hangs up."""

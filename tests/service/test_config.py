@@ -47,6 +47,7 @@ TEXTS = {
     "warm_up_lengths": ("8, 16", (8, 16)),
     "otlp_endpoint": ("http://localhost:4317", "http://localhost:4317"),
     "log_level": ("debug", "debug"),
+    "special_tokens": ("text", "text"),
     "check": ("true", True),
     "health": ("0.0.0.0:50052", Address("0.0.0.0", 50052)),
     **{name: ("file", Path("file")) for name in ("tls_cert", "tls_key", "tls_ca", "tls_client_ca", "auth_tokens")},

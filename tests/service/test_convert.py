@@ -71,6 +71,21 @@ def test_every_truncation_is_understood() -> None:
     assert set(TRUNCATIONS) == set(pb.Truncation.values())
 
 
+def test_special_tokens_are_read_as_the_request_says_else_as_the_service_does() -> None:
+    for asked, of_service, expected in (
+        (pb.SPECIAL_TOKENS_UNSPECIFIED, "parse", "parse"),
+        (pb.SPECIAL_TOKENS_UNSPECIFIED, "text", "text"),
+        (pb.SPECIAL_TOKENS_PARSE, "text", "parse"),
+        (pb.SPECIAL_TOKENS_TEXT, "parse", "text"),
+    ):
+        served = interface(special_tokens=of_service)
+        encode = encode_job(pb.EncodeRequest(inputs=[TEXT], special_tokens=asked), served).tokenize
+        tokenize = tokenize_job(pb.TokenizeRequest(inputs=[TEXT], special_tokens=asked), served)
+        assert (encode.special_tokens, tokenize.special_tokens) == (expected, expected)
+    with pytest.raises(InvalidInput, match=r"^special_tokens: 9 is none that this server knows"):
+        encode_job(pb.EncodeRequest(inputs=[TEXT], special_tokens=9), INTERFACE)  # type: ignore[arg-type]
+
+
 def test_tokenising_has_no_limit_on_the_length_of_a_text() -> None:
     job = tokenize_job(pb.TokenizeRequest(inputs=[TEXT]), INTERFACE)
     assert (job.with_info, job.limit, job.max_tokens) == (True, False, 15)

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import logging
 import math
+import shutil
 from pathlib import Path
 
 import pytest
 
+from headlight.errors import BundleError
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import Runtime, providers
+from headlight.runtime.tokenizer_limit import TokenizerLimit
 from service import loading
 from service.admission import largest_output
 from service.config import Config
 from service.effort import processors
-from service.loading import assemble, limits, make_admission
+from service.loading import assemble, limits, make_admission, max_characters
 from service.metrics import Metrics
 from service.threads import Threads
 from tests.service.fakes import ARCHITECTURE, manifest
 from tests.service.logged import logged
+from tests.tampering import relist, rewrite
 
 MIB = 1 << 20
 
@@ -105,3 +110,50 @@ async def test_what_a_dry_run_tells_is_never_too_large_to_be_held(runtime: Runti
     pool = model._admission.outputs
     with model.hold_info(1 << 40):
         assert pool.held == largest_output(pool.limit)
+
+
+LIMIT = TokenizerLimit(max_characters=50_000, worst="tabs", worst_ms_per_1000_characters=4.0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "limit", "held"),
+    [(None, None, 64 * 2000), (None, LIMIT, 50_000), (60_000, LIMIT, 50_000), (40_000, LIMIT, 40_000)],
+)
+def test_a_text_is_as_long_as_both_the_options_and_the_tokenizer_allow(
+    asked: int | None, limit: TokenizerLimit | None, held: int
+) -> None:
+    described = manifest(max_length=2000, tokenizer_limit=limit)
+    assert max_characters(Config(bundle=Path("b"), max_text_characters=asked), described) == held
+
+
+@pytest.mark.parametrize(("asked", "warned"), [(None, 0), (64, 0), (1 << 30, 1)])
+def test_an_option_beyond_the_tokenizers_limit_is_warned_of(
+    asked: int | None, warned: int, bundle_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="service"):
+        loading.load(Config(bundle=bundle_path, provider="cpu", max_text_characters=asked))
+    assert [vars(record)["event"] for record in logged(caplog)] == ["text_limit_lowered"] * warned
+
+
+def older(bundle: Path, copy: Path) -> Path:
+    """A bundle as it was exported before tokenizers were measured."""
+    shutil.copytree(bundle, copy)
+    rewrite(copy, lambda values: values.pop("tokenizer_limit"))
+    return copy
+
+
+def test_the_tokenizer_of_an_older_bundle_is_measured_at_start(bundle_path: Path, tmp_path: Path) -> None:
+    runtime = loading.load(Config(bundle=older(bundle_path, tmp_path / "older"), provider="cpu"))
+    limit = runtime.bundle.manifest.tokenizer_limit
+    assert limit is not None
+    assert max_characters(Config(bundle=Path("b")), runtime.bundle.manifest) <= limit.max_characters
+
+
+def test_an_older_bundle_with_the_quadratic_pattern_is_refused(bundle_path: Path, tmp_path: Path) -> None:
+    copy = older(bundle_path, tmp_path / "older")
+    values = json.loads((copy / "tokenizer.json").read_text())
+    values["normalizer"] = {"type": "Replace", "pattern": {"Regex": r"\n(?!\s*\n)"}, "content": "x"}
+    (copy / "tokenizer.json").write_text(json.dumps(values))
+    relist(copy, "tokenizer.json")
+    with pytest.raises(BundleError, match=r"has the pattern .* square of a run of line breaks.* export again"):
+        loading.load(Config(bundle=copy, provider="cpu"))

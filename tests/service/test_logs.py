@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from service import logs
+from service.logwriter import DROPPED
 
 
 @pytest.fixture
@@ -67,17 +68,62 @@ def test_warnings_of_libraries_are_logged(stream: io.StringIO) -> None:
     assert entries(stream)[0]["logger"] == "py.warnings"
 
 
-def test_a_caller_who_left_is_no_error_and_other_failures_of_grpc_are(stream: io.StringIO) -> None:
-    """gRPC's own words for it, where the caller leaves between the handler's end and the sending of its status."""
-    from grpc._cython.cygrpc import ExecuteBatchError  # type: ignore[import-not-found]  # the stubs leave it out
+@pytest.mark.parametrize(
+    "name",
+    ["grpc", "grpc._server", "grpc._cython.cygrpc", "asyncio", "concurrent.futures", "root"],
+)
+def test_of_a_library_only_the_place_is_logged(stream: io.StringIO, name: str) -> None:
+    """gRPC: `Invalid encoding on b'Bearer ...'`; asyncio: the repr of a task, and of its exception."""
+    log = logging.getLogger(None if name == "root" else name)
+    try:
+        raise ValueError("secret")
+    except ValueError as error:
+        log.exception("Invalid encoding on %s", b"secret", extra={"more": "secret", "event": "secret"})
+        log.error(f"secret {error}", exc_info=(KeyError, KeyError("secret"), None), stack_info=True)
+        log.warning(["secret"])
+    found = [entry for entry in map(json.loads, stream.getvalue().splitlines()) if entry["logger"] == name]
+    assert [entry.get("kind") for entry in found] == ["builtins.ValueError", "builtins.KeyError", None]
+    assert all("test_logs.py" in entry["place"] for entry in found)
+    assert "secret" not in str(found)
 
-    for error in (ExecuteBatchError(), ValueError()):
-        try:
-            raise error
-        except (ExecuteBatchError, ValueError):
-            logging.getLogger("grpc._cython.cygrpc").exception("raised in core by servicer method")
-    [entry] = entries(stream)
-    assert entry["kind"] == "builtins.ValueError"
+
+def test_the_exporters_and_our_own_words_are_kept(stream: io.StringIO) -> None:
+    for name in ("opentelemetry.exporter.otlp.proto.grpc.exporter", "headlight.runtime.faults", "service"):
+        logging.getLogger(name).error("kept by %s", name)
+        assert entries(stream)[-1]["message"] == f"kept by {name}"
+    for name in ("services", "opentelemetry.trace.propagation"):  # which quotes a caller's tracestate
+        logging.getLogger(name).error("secret")
+    assert "secret" not in stream.getvalue()
+
+
+def test_a_flood_of_one_kind_is_cut_and_other_kinds_pass(stream: io.StringIO) -> None:
+    log = logging.getLogger("service.flooded")
+    before = DROPPED.labels("rate")._value.get()
+    for _ in range(1000):
+        log.error("a failure", extra={"event": "flood"})
+    for event in ("draining", "stopped"):
+        log.info(event, extra={"event": event})
+    found = [entry["event"] for entry in entries(stream)]
+    passed = found.count("flood")
+    assert logs.BURST <= passed < 500
+    assert found[-2:] == ["draining", "stopped"]
+    assert DROPPED.labels("rate")._value.get() - before == 1000 - passed
+
+
+def test_after_a_burst_one_line_passes_in_each_pause() -> None:
+    now = 0.0
+    seldom = logs.Seldom("", 0.5, burst=3, clock=lambda: now)
+
+    def passes(event: str) -> object:
+        record = logging.makeLogRecord({"name": "service", "event": event})
+        return seldom.filter(record) and getattr(record, "left_out", True)
+
+    assert [passes("a") for _ in range(5)] == [True, True, True, False, False]
+    assert passes("b") is True
+    now = 0.5
+    assert [passes("a"), passes("a")] == [2, False]
+    now = 10.0
+    assert [passes("a") for _ in range(4)] == [1, True, True, False]
 
 
 def test_a_collector_that_is_away_is_told_of_once_a_minute() -> None:

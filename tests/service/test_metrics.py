@@ -9,7 +9,7 @@ from service.admission import Shortage
 from service.config import Config
 from service.metrics import CANCEL_STAGES, GAUGES, OUTPUTS, REASONS, STAGES, Metrics
 
-OF_THE_PROCESS = {"headlight_ready", "headlight_stuck"}  # which is there before a model
+OF_THE_PROCESS = {"headlight_ready", "headlight_stuck", "headlight_grpc_restarts"}  # which is there before a model
 
 
 def families(metrics: Metrics) -> dict[str, Metric]:
@@ -31,6 +31,10 @@ def test_names_carry_their_unit_and_all_of_ours_their_model() -> None:
         assert family.samples
         if name in OF_THE_PROCESS:
             assert [sample.labels for sample in family.samples] == [{}], name
+            continue
+        if name == "headlight_log_lines_dropped":  # of the process, too
+            assert {sample.labels["reason"] for sample in family.samples} == {"rate", "queue_full", "failed"}
+            assert all(set(sample.labels) == {"reason"} for sample in family.samples)
             continue
         assert all(sample.labels["model"] == "m" for sample in family.samples), name
         assert "_ms" not in name

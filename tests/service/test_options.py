@@ -87,8 +87,9 @@ def test_pairs_and_ids_are_taken_as_they_are(value: pb.Input, kind: str) -> None
 
 def test_a_prompt_counts_among_the_characters_of_a_text() -> None:
     request = pb.EncodeRequest(inputs=[TEXT], prompt_text="x" * LONGEST_PROMPT)
-    with pytest.raises(InvalidInput, match=r"inputs\[0\]\.text: has 4097 characters"):
+    with pytest.raises(InvalidInput, match=r"inputs\[0\]\.text: has 4097 characters") as caught:
         encode_job(request, INTERFACE)
+    assert "4096 of them its prompt; at most 4096 are read; shorten it" in caught.value.problem
 
 
 async def test_prompts_usage_and_types_over_the_wire(serve: Serve) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from headlight.pb import headlight_pb2 as pb
 from service import sending
+from service.call import CallerGone
 from service.frames import CHUNK_BYTES
 from service.health import SERVICE
 from service.metrics import CANCEL_STAGES
@@ -229,7 +230,7 @@ async def test_who_leaves_while_a_request_waits_for_room_on_its_stream_is_counte
 
 async def test_however_grpc_tells_of_one_who_left_it_is_no_failure_of_ours(serve: Serve) -> None:
     """A cancelled task, or a write that fails: which comes first is chance."""
-    errors = (asyncio.CancelledError(), grpc.aio.InternalError("gone"))
+    errors = (asyncio.CancelledError(), CallerGone())
     async with serve() as service:
         model = service.models.get("fake")
         for error in errors:

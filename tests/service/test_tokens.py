@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,16 @@ def test_at_start_a_broken_file_is_an_error_that_names_the_line(tmp_path: Path, 
 def test_at_start_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--auth-tokens: .*nowhere cannot be read: No such file"):
         AuthTokens(tmp_path / "nowhere", lambda: None)
+
+
+def test_at_start_a_pipe_is_an_error() -> None:
+    """As of `--auth-tokens <(command)` in a shell."""
+    reader, writer = os.pipe()
+    try:
+        with pytest.raises(
+            ConfigError, match=r"--auth-tokens: /dev/fd/\d+ is a FIFO \(pipe\); it must be a regular file"
+        ):
+            AuthTokens(Path(f"/dev/fd/{reader}"), lambda: None)
+    finally:
+        os.close(reader)
+        os.close(writer)

@@ -1,0 +1,57 @@
+"""Messages that callers send, from the threads that read them to the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import threading
+from collections import deque
+from collections.abc import AsyncIterator
+
+
+class Missing(enum.Enum):
+    """Why a call has no message."""
+
+    EMPTY = "the caller sent none"
+    GONE = "the caller left before it came"
+    LATE = "it did not come in time"
+    UNREAD = "the call is refused without it"
+
+
+class Messages(AsyncIterator[bytes]):
+    """The messages of a stream. Its thread reads one when it is asked for: the rest waits at the caller's end."""
+
+    def __init__(self) -> None:
+        self._came: deque[bytes | None] = deque()  # None: there are no more
+        self._waiter: asyncio.Future[None] | None = None
+        self._wanted = threading.Semaphore(0)
+        self._asked = False
+        self._closed = False
+
+    def put(self, message: bytes | None) -> None:
+        """Add what came. On the loop."""
+        self._came.append(message)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def __anext__(self) -> bytes:
+        if not self._came and not self._asked:
+            self._asked = True
+            self._wanted.release()
+        while not self._came:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        if self._came[0] is None:
+            raise StopAsyncIteration
+        self._asked = False
+        return self._came.popleft() or b""
+
+    def close(self) -> None:
+        """Let the thread end that reads."""
+        self._closed = True
+        self._wanted.release()
+
+    def wanted(self) -> bool:
+        """Wait until one more message is wanted; False: none is any more. On the thread."""
+        self._wanted.acquire()
+        return not self._closed

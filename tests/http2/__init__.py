@@ -1,0 +1,1 @@
+"""HTTP/2 by hand, for requests that no gRPC client sends."""

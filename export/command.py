@@ -31,6 +31,11 @@ def main() -> int:
         return 1
     if result.tokens is not None:
         print(f"\n{result.tokens}")
+    if (limit := result.tokenizer_limit) is not None:
+        cost = f"{limit.worst_ms_per_1000_characters:g} ms for 1,000 characters"
+        print(
+            f"\ntexts of up to {limit.max_characters:,} characters are read; the slowest kind is {limit.worst}: {cost}"
+        )
     _tell_of_peer(result.transformers)
     print("\nlargest distance from PyTorch (tokens and hidden: over max(1, RMS of the row))\n")
     print(table(result.rows, result.own_error))

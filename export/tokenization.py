@@ -17,6 +17,8 @@ from export.length import TOKENIZER_CONFIG
 from export.tokenizer_class import class_of
 from export.unigram import split_at_white_space
 from export.wordpiece import CONVERT, VOCAB, apply_settings, build
+from headlight.runtime.tokenizer_limit import TokenizerLimit
+from headlight.runtime.tokenizer_probe import limit_of
 from headlight.runtime.vocabulary import open_tokenizer
 from model.config import EncoderConfig
 
@@ -67,6 +69,11 @@ def check_tokenizer(text: str, config: EncoderConfig) -> None:
         path.write_text(text, encoding="utf-8")
         pairs = takes_pairs(config)
         open_tokenizer(path, config.max_length, vocabulary=config.vocab_size, segments=config.segments, pairs=pairs)
+
+
+def measure_tokenizer(text: str, max_length: int) -> TokenizerLimit:
+    """Return the longest text that a tokenizer.json reads at a bounded cost. Raises BundleError as `limit_of` does."""
+    return limit_of(tokenizers.Tokenizer.from_str(text), TOKENIZER, max_length)
 
 
 def takes_pairs(config: EncoderConfig) -> bool:

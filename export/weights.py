@@ -11,13 +11,13 @@ import onnx
 from onnx.external_data_helper import set_external_data
 
 SMALLEST = 1024  # bytes; smaller constants stay in the graph, where the optimiser can fold them
-ALIGNMENT = 4096  # bytes; a page, so that the file can be mapped
+ALIGNMENT = 4096  # bytes; a page, so that the memory of each tensor can be given back by itself
 
 
 class WeightFile:
     """A file of weights that is being written. Use it in a `with`.
 
-    Equal bytes are written once: shared bytes mean shared pages between sessions that map the file.
+    Equal bytes are written once, and are in memory once when they are served.
     """
 
     def __init__(self, path: Path) -> None:

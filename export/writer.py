@@ -13,7 +13,7 @@ from typing import Any
 import onnx
 import torch
 
-from export.draft import put_in_place, save
+from export.draft import earlier_limit, put_in_place, save
 from export.golden import write_golden
 from export.graphs import GRAPHS, OPSET, trace
 from export.origin import Origin, read_origin
@@ -24,12 +24,13 @@ from export.ranges import read_texts, write_ranges
 from export.reference import Reference, tolerances
 from export.report import SEED, Row, measure, summary
 from export.token_peers import tokens_against_transformers
-from export.tokenization import check_tokenizer, takes_pairs
+from export.tokenization import check_tokenizer, measure_tokenizer, takes_pairs
 from export.variants import CUDA, OPENVINO, SLACK, add_variants, known_variants
 from export.weights import WeightFile
 from headlight.runtime import Runtime
 from headlight.runtime.fields import MANIFEST
 from headlight.runtime.manifest import Architecture, Graph, Manifest, Tolerance
+from headlight.runtime.tokenizer_limit import TokenizerLimit
 from model.checkpoint import TOKENIZER
 from model.config import EncoderConfig
 from model.encoder import Encoder
@@ -57,6 +58,7 @@ class Exported:
     tokens: str | None = None  # of our token ids and theirs; see `export.token_peers`
     variants: tuple[Row, ...] = ()  # the same in other precisions, where they were asked for
     quality: tuple[Quality, ...] = ()  # of each, fp32 first
+    tokenizer_limit: TokenizerLimit | None = None  # of its tokenizer, if it has one
 
 
 def export_checkpoint(checkpoint: Path, out: Path, **options: Any) -> Exported:
@@ -92,15 +94,20 @@ def export_origin(
         ValueError: a precision or a provider is unknown or does not suit the model, or the texts are none, or token ids or outputs
             are not those of transformers, or what the model computes overflows float32; `out` is untouched.
         OSError: `out` is something other than a bundle, or cannot be written.
-        BundleError: the tokenizer is none, or does not fit the model, or a provider is not here; `out` is untouched.
+        BundleError: the tokenizer is none, or is too slow on some texts, or does not fit the model, or a provider is not here;
+            `out` is untouched.
         ParityError: outside the tolerance; `out` is untouched.
     """
     if out.exists() and not (out / MANIFEST).is_file():
         raise FileExistsError(f"{out} exists and is not a bundle; choose another --out or remove it")
     variants = known_variants(precisions, providers, texts)
     calibrating = _calibrating(calibration, origin)
+    limit = None
     if origin.tokenizer is not None:
         check_tokenizer(origin.tokenizer, origin.encoder.config)
+        progress("the tokenizer on adversarial texts")
+        measured = measure_tokenizer(origin.tokenizer, origin.encoder.config.max_length)
+        limit = earlier_limit(out, origin.tokenizer, measured, origin.encoder.config.max_length)
     reference = Reference(origin.encoder)
     progress("PyTorch against its float64")
     own_error = reference.own_error(SEED)
@@ -113,9 +120,11 @@ def export_origin(
         draft.mkdir()
         manifest = write_parts(draft, origin, reference, own_error, progress)
         manifest = dataclasses.replace(manifest, name=name or out.name, version=version or origin.weights_sha256[:12])
+        manifest = dataclasses.replace(manifest, tokenizer_limit=limit)
         save(draft, manifest)
         runtime = Runtime(draft, provider=PROVIDER, precision=PRECISION)
         result = Exported(measure(runtime, reference, progress), own_error, peer, origin.recipe.truncate_dim, tokens)
+        result = dataclasses.replace(result, tokenizer_limit=limit)
         _check_passed(result)
         if calibrating is not None:
             progress("calibrating int8 vectors")

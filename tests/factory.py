@@ -121,6 +121,20 @@ def with_options(bundle: Path, target: Path, ranges: dict[str, Any] | None = Non
     return target
 
 
+def declaring(bundle: Path, target: Path) -> Path:
+    """A copy of a bundle whose tokenizer declares its special tokens: those that a text spells out are parsed."""
+    shutil.copytree(bundle, target)
+    tokenizer = small_tokenizer()
+    tokenizer.add_special_tokens(SPECIALS)
+    data = tokenizer.to_str().encode()
+    (target / "tokenizer.json").write_bytes(data)
+    path = target / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["files"]["tokenizer.json"] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    path.write_text(json.dumps(manifest))
+    return target
+
+
 def write_checkpoint(folder: Path, config: EncoderConfig) -> Path:
     """A checkpoint folder of a sharpened encoder and the small tokenizer."""
     save_checkpoint(folder, sharpened(config), small_tokenizer().to_str())

@@ -140,6 +140,13 @@ NO_OPTIONS: list[tuple[str, object]] = [
     ("similarity", "cos"),
     ("ranges", 1),
     ("ranges", "a\nb"),
+    ("tokenizer_limit", 65536),
+    ("tokenizer_limit.max_characters", 0),
+    ("tokenizer_limit.max_characters", 1 << 40),
+    ("tokenizer_limit.max_characters", None),
+    ("tokenizer_limit.worst", "a\nb"),
+    ("tokenizer_limit.worst_ms_per_1000_characters", -1.0),
+    ("tokenizer_limit.worst_ms_per_1000_characters", "1"),
 ]
 TAMPERINGS = [
     *(Tampering(f"a changed bit in {name}", name, partial(flip, name=name)) for name in LISTED),

@@ -6,13 +6,13 @@ import contextlib
 import functools
 import io
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from headlight.errors import BundleError
+from headlight.runtime.contents import OnnxGraph
 from headlight.runtime.gpu import Gpu, devices
+from headlight.runtime.onnx_session import give_weights, run_into, session_options
 from headlight.runtime.onnx_session import library as onnxruntime
-from headlight.runtime.onnx_session import run_into, session_options
 from headlight.runtime.session import Outputs, Shape
 from headlight.runtime.workers import Workers
 
@@ -50,18 +50,20 @@ def check_cuda(precision: str, gpu: Gpu) -> None:
 class CudaSession:
     """See headlight.runtime.session.Session. Outputs are arrays of their own, in the memory of the host."""
 
-    def __init__(self, path: Path, workers: Workers, gpu: Gpu) -> None:
-        """Open a graph; its weights are looked for beside it.
+    def __init__(self, graph: OnnxGraph, workers: Workers, gpu: Gpu) -> None:
+        """Open a graph.
 
         Raises:
             BundleError: CUDA's libraries are not here, or do not fit the device.
         """
         said = load_libraries()
+        options = session_options(workers.threads, spin=False)
+        give_weights(options, graph, in_place=False)
         # What CUDA has no kernel for runs on the CPU, within the graph. Without `enable_fallback=0` all of it would, where CUDA fails,
         # then and later, and lines about that would go to standard output.
         self._session = onnxruntime.InferenceSession(
-            str(path),
-            session_options(workers.threads, spin=False),
+            graph.data,
+            options,
             providers=[(CUDA, provider_options(gpu)), CPU],
             enable_fallback=0,
         )

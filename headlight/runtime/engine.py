@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.errors import BundleError, HeadlightError, NotFinite
+from headlight.errors import BundleError, HeadlightError, HostFull, NotFinite
 from headlight.runtime.bundle import Bundle
 from headlight.runtime.cutting import cut_out
 from headlight.runtime.faults import Faults, told
@@ -89,7 +89,7 @@ class Engine:
             graph = bundle.manifest.graph(role, provider, precision)
             own = workers if role == "embed" else _for_attention(workers)
             try:
-                self._sessions[role] = open_session(bundle.file(graph.file), provider, precision, own, gpu)
+                self._sessions[role] = open_session(bundle.graph(graph.file), provider, precision, own, gpu)
             except BundleError:
                 raise
             except Exception as error:  # libraries raise many types; at start-up their words reach the operator alone
@@ -123,8 +123,30 @@ class Engine:
             NotFinite: results of some items are not finite; it has those of the others.
             DeviceLost: a GPU failed, and is not to be asked again; from then on, always.
             DeviceFull: a GPU has not the memory for so large a batch; it can go on with smaller ones.
+            HostFull: nor has the process.
         """
         self._faults.check()
+        try:
+            results = self._run(items, wide=wide)
+        except NotFinite:
+            self._faults.check()  # the results of the others are answers too
+            raise
+        except HeadlightError:
+            raise
+        except Exception as error:  # libraries raise many types, none of them a base of the others
+            raise self._failed(error) from error
+        self._faults.check()  # another batch may have found out meanwhile
+        return results
+
+    def _failed(self, error: Exception) -> HeadlightError:
+        """What to raise for a failure. If memory is short, what the batch could get of it is given back."""
+        failure = self._faults.of(error)
+        if isinstance(failure, HostFull):
+            with contextlib.suppress(Exception):
+                self.shrink()
+        return failure
+
+    def _run(self, items: Sequence[EncodeItem], *, wide: bool) -> list[ItemResult]:
         role, architecture = self.graph(items[0].role, wide=wide), self.architecture
         feeds, names, wanted = self._feeds(role, items), output_names(items), None
         if role == "attend":
@@ -134,18 +156,8 @@ class Engine:
         self._faults.check_feeds(feeds)
         unreduced = wanted.unreduced() if wanted is not None else None
         buffers = wanted.buffers(unreduced) if wanted is not None and unreduced is not None else {}
-        try:
-            with self._sessions[role].run(names, feeds, buffers, wide=wide) as outputs:
-                results = self._results(items, outputs, wanted, unreduced)
-        except NotFinite:
-            self._faults.check()  # the results of the others are answers too
-            raise
-        except HeadlightError:
-            raise
-        except Exception as error:  # libraries raise many types, none of them a base of the others
-            raise self._faults.of(error) from error
-        self._faults.check()  # another batch may have found out meanwhile
-        return results
+        with self._sessions[role].run(names, feeds, buffers, wide=wide) as outputs:
+            return self._results(items, outputs, wanted, unreduced)
 
     def _results(
         self,

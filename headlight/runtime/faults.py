@@ -1,4 +1,4 @@
-"""What a failure means: nothing beyond its batch or, on a GPU, that its memory was full, that it is lost, or that it may be."""
+"""What a failure means: nothing beyond its batch, that memory was short or, on a GPU, that it is lost, or that it may be."""
 
 from __future__ import annotations
 
@@ -10,15 +10,24 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-from headlight.errors import DeviceFull, DeviceLost, EngineError, HeadlightError
+from headlight.errors import DeviceFull, DeviceLost, EngineError, HeadlightError, HostFull
 from headlight.runtime.session import Outputs
 
 log = logging.getLogger("headlight.engine")
 
-# ONNX Runtime has no exception types for these, only words: of its arena (a limit, or the device, is reached), of CUDA and of cuBLAS.
+# There are no exception types for these, only words: of ONNX Runtime's arena (a limit, or the device, is reached), of CUDA, of
+# cuBLAS, and of OpenVINO, whose kernels are null where there was no memory to make them in.
 FULL = re.compile(
-    r"Failed to allocate memory for requested buffer|is smaller than requested bytes of|CUDA failure 2\b"
-    r"|out of memory|cudaErrorMemoryAllocation|(CUBLAS|CUDNN)_STATUS_ALLOC_FAILED|std::bad_alloc",
+    r"Failed to allocate memory for requested buffer|is smaller than requested bytes of"
+    r"|((CUDA|CUBLAS|CUDNN) (failure|error)( \d+)?:? )?"
+    r"(out of memory|cudaErrorMemoryAllocation|(CUBLAS|CUDNN)_STATUS_ALLOC_FAILED)|CUDA failure 2\b",
+    re.IGNORECASE,
+)
+# Of the process, which says nothing of a GPU that it uses.
+HOST_FULL = re.compile(
+    r"std::bad_alloc|Cannot allocate memory|Resource temporarily unavailable"
+    r"|Failed to allocate \d+ bytes of memory|\bcan't alloc\b"
+    r"|Check '\(?ker(nel)?\)?' failed at src/plugins/intel_cpu",
     re.IGNORECASE,
 )
 # Of what CUDA reports, much stays: every later call of the process fails then.
@@ -39,15 +48,19 @@ LOST_TYPES = frozenset(("EPFail", "DeviceReset"))  # of ONNX Runtime: the provid
 FULL_MESSAGE = "the memory of the GPU is full; ask for less at once: fewer outputs, shorter texts"
 
 
-def fault(error: BaseException) -> Literal["full", "lost", "refused"] | None:
-    """What an exception from a session on a GPU says of the device; None where it concerns the batch alone.
+def fault(error: BaseException) -> Literal["full", "host", "lost", "refused"] | None:
+    """What an exception from a session says of the device; None where it concerns the batch alone.
 
-    "refused": it may be the batch alone, and whether it is only the device can tell.
+    "host": the memory of the process is short. "refused": it may be the batch alone, and whether it is only the device can tell.
     """
     words = str(error)
-    if isinstance(error, MemoryError) or FULL.search(words):
+    if LOST.search(REFUSED.sub("", FULL.sub("", words))):  # whatever else it says
+        return "lost"
+    if FULL.search(words):
         return "full"
-    if type(error).__name__ in LOST_TYPES or LOST.search(REFUSED.sub("", words)):  # whatever else it says
+    if isinstance(error, MemoryError) or HOST_FULL.search(words):
+        return "host"
+    if type(error).__name__ in LOST_TYPES:
         return "lost"
     return "refused" if REFUSED.search(words) else None
 
@@ -150,7 +163,13 @@ class Faults:
 
     def of(self, error: Exception) -> HeadlightError:
         """What to raise for what a library raised. The details are logged."""
-        kind = fault(error) if self._gpu else None
+        kind = fault(error)
+        if kind == "host" or (kind == "full" and not self._gpu):
+            details = " ".join(str(error).split())
+            log.warning("memory is short for a batch", extra={"event": "batch_memory_short", "details": details})
+            return HostFull()
+        if not self._gpu:
+            return EngineError(told("the engine failed", str(error)))
         if kind == "full":
             log.warning(
                 "the GPU's memory is full", extra={"event": "gpu_memory_full", "details": " ".join(str(error).split())}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -48,7 +49,7 @@ def load_golden(bundle: Bundle) -> tuple[Golden, ...]:
     """The bundle's golden inputs. Raises BundleError where they are none, or not those of such a model."""
     name = bundle.manifest.golden
     try:
-        with bundle.file(name).open("rb") as file, np.load(file, allow_pickle=False) as golden:
+        with np.load(io.BytesIO(bundle.contents(name).data), allow_pickle=False) as golden:
             arrays: dict[str, NDArray[Any]] = {key: golden[key] for key in golden.files}
     except Exception:  # NumPy and zipfile raise many types for bytes that are not theirs
         raise BundleError("is not an archive of plain arrays", name) from None

@@ -10,6 +10,7 @@ from headlight.errors import BundleError
 from headlight.runtime.fields import MANIFEST, Fields
 from headlight.runtime.prompts import LONGEST_PROMPT
 from headlight.runtime.quality import QualityEntry, quality_entry
+from headlight.runtime.tokenizer_limit import TokenizerLimit, tokenizer_limit
 
 # 1: the graph `attend` gave whole maps of attention alone; 2: graphs normalised pooled vectors, and there were no prompts
 FORMAT_VERSION = 3
@@ -113,6 +114,7 @@ class Manifest:
     similarity: str | None = None  # one of SIMILARITIES; informative
     ranges: str | None = None  # file of the ranges of int8
     quality: tuple[QualityEntry, ...] = ()  # of each precision, where there is one beside fp32
+    tokenizer_limit: TokenizerLimit | None = None  # None: no tokenizer, or an export from before it was measured
     format_version: int = FORMAT_VERSION
 
     @property
@@ -188,6 +190,9 @@ class Manifest:
             similarity=top.one_of_or_null("similarity", SIMILARITIES),
             ranges=top.text_or_null("ranges"),
             quality=tuple(quality_entry(fields) for fields in top.children("quality")),
+            tokenizer_limit=None
+            if top.values.get("tokenizer_limit") is None
+            else tokenizer_limit(top.child("tokenizer_limit")),
         )
 
 

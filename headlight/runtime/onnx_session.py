@@ -6,9 +6,10 @@ import contextlib
 import functools
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
+from headlight.runtime.contents import BFLOAT16, OnnxGraph
+from headlight.runtime.onnxfile import ExternalData
 from headlight.runtime.session import Outputs, Shape
 from headlight.runtime.workers import Workers
 
@@ -30,11 +31,12 @@ def gpu_installed() -> bool:
 class OnnxSession:
     """See headlight.runtime.session.Session. Outputs are arrays of their own."""
 
-    def __init__(self, path: Path, workers: Workers) -> None:
-        """Open a graph; its weights are looked for beside it."""
-        self._session = _open(path, workers.threads, workers.spin)
+    def __init__(self, graph: OnnxGraph, workers: Workers) -> None:
+        """Open a graph."""
+        self._session = _open(graph, workers.threads, workers.spin)
         # All callers share the one session, each with the threads of a stream.
-        self._wide = _open(path, workers.all, workers.spin) if workers.apart else self._session
+        self._wide = _open(graph, workers.all, workers.spin) if workers.apart else self._session
+        self._weights = tuple(graph.weights.values())  # read in place: to be let go after the sessions
         self.inputs = frozenset(value.name for value in self._session.get_inputs())
         self.outputs: dict[str, Shape] = {value.name: tuple(value.shape) for value in self._session.get_outputs()}
 
@@ -83,13 +85,44 @@ def session_options(threads: int, spin: bool) -> Any:
     return options
 
 
-def _open(path: Path, threads: int, spin: bool) -> Any:
+def give_weights(options: Any, graph: OnnxGraph, *, in_place: bool) -> None:
+    """Provide a graph's weights for a session that is to be created from its bytes.
+
+    Args:
+        options: of the session.
+        graph: whose weights.
+        in_place: let the session read tables of embeddings where they are, and keep those. It copies the rest while it is
+            created, and lets go of a copy once it has packed it for multiplication: to read that in place would hold it twice.
+    """
+    kept = [tensor for tensor in graph.references if in_place and tensor.table]
+    for tensor in kept:
+        graph.keep(tensor)
+    copied = {tensor.name: value for tensor, value in _values(graph) if tensor not in kept}
+    options.add_external_initializers(list(copied), list(copied.values()))
+    if kept:
+        names = sorted({tensor.location for tensor in kept})
+        buffers = [graph.weights[name].memory for name in names]
+        options.add_session_config_entry("session.use_external_initializer_file_buffers_directly", "1")
+        options.add_external_initializers_from_files_in_memory(names, buffers, [len(buffer) for buffer in buffers])
+
+
+def _values(graph: OnnxGraph) -> Iterator[tuple[ExternalData, Any]]:
+    for tensor, array in graph.arrays():
+        value = onnxruntime.OrtValue
+        if tensor.type == BFLOAT16:
+            yield tensor, value.ortvalue_from_numpy_with_onnx_type(array, BFLOAT16)
+        else:
+            yield tensor, value.ortvalue_from_numpy(array)
+
+
+def _open(graph: OnnxGraph, threads: int, spin: bool) -> Any:
     options = session_options(threads, spin)
     _share_arena()
+    give_weights(options, graph, in_place=True)
     options.add_session_config_entry("session.use_env_allocators", "1")
     # The fused SkipLayerNormalization is 4-9 % slower on CPU than the operations it replaces (bench/results).
     return onnxruntime.InferenceSession(
-        str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=["SkipLayerNormFusion"]
+        graph.data, options, providers=["CPUExecutionProvider"], disabled_optimizers=["SkipLayerNormFusion"]
     )
 
 

@@ -1,15 +1,14 @@
 """Which files an ONNX graph would make its reader open: read without the onnx package, which a serving install does not have.
 
 Only the handful of fields on the way to `TensorProto.external_data` are declared (field numbers from onnx/onnx.proto); protobuf skips
-the rest. The messages live in a pool of their own, so they never clash with onnx where that is installed too.
+the rest, and writes it as it was. The messages live in a pool of their own, so they never clash with onnx where that is installed too.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
@@ -18,10 +17,22 @@ from headlight.errors import BundleError
 
 NUMBER = re.compile(r"-?[0-9]{1,19}")
 EXTERNAL = 1  # TensorProto.DataLocation.EXTERNAL
-# message -> field -> (number, type of the field: a message's name, "string" or "int32"); all repeated where the name ends in "*"
+SCALARS = {"string": "TYPE_STRING", "int32": "TYPE_INT32", "int64": "TYPE_INT64"}
+# message -> field -> (number, type of the field: a message's name or one of SCALARS); all repeated where the name ends in "*"
 SCHEMA = {
     "Entry": {"key": (1, "string"), "value": (2, "string")},
-    "Tensor": {"external_data*": (13, "Entry"), "data_location": (14, "int32")},
+    "Tensor": {
+        "dims*": (1, "int64"),
+        "data_type": (2, "int32"),
+        "name": (8, "string"),
+        "external_data*": (13, "Entry"),
+        "data_location": (14, "int32"),
+    },
+    "Dimension": {"dim_value": (1, "int64")},
+    "Shape": {"dim*": (1, "Dimension")},
+    "TensorType": {"elem_type": (1, "int32"), "shape": (2, "Shape")},
+    "Type": {"tensor_type": (1, "TensorType")},
+    "ValueInfo": {"name": (1, "string"), "type": (2, "Type")},
     "SparseTensor": {"values": (1, "Tensor"), "indices": (2, "Tensor")},
     "Attribute": {
         "t": (5, "Tensor"),
@@ -31,8 +42,13 @@ SCHEMA = {
         "sparse_tensor": (22, "SparseTensor"),
         "sparse_tensors*": (23, "SparseTensor"),
     },
-    "Node": {"attribute*": (5, "Attribute")},
-    "Graph": {"node*": (1, "Node"), "initializer*": (5, "Tensor"), "sparse_initializer*": (15, "SparseTensor")},
+    "Node": {"input*": (1, "string"), "op_type": (4, "string"), "attribute*": (5, "Attribute")},
+    "Graph": {
+        "node*": (1, "Node"),
+        "initializer*": (5, "Tensor"),
+        "input*": (11, "ValueInfo"),
+        "sparse_initializer*": (15, "SparseTensor"),
+    },
     "Function": {"node*": (7, "Node"), "attribute_proto*": (11, "Attribute")},
     "Model": {"graph": (7, "Graph"), "functions*": (25, "Function")},
 }
@@ -45,6 +61,11 @@ class ExternalData:
     location: str
     offset: int
     length: int | None  # None: to the end of the file
+    name: str = ""
+    type: int = 0  # TensorProto.DataType
+    shape: tuple[int, ...] = ()
+    initializer: bool = False  # of the graph itself, not of a node or a nested graph
+    table: bool = False  # rows are gathered from it: no engine packs it into a form of its own
 
 
 def _model_class() -> type[message.Message]:
@@ -59,28 +80,58 @@ def _model_class() -> type[message.Message]:
             if kind in SCHEMA:
                 field.type, field.type_name = field.TYPE_MESSAGE, f".headlight.onnx_subset.{kind}"
             else:
-                field.type = field.TYPE_STRING if kind == "string" else field.TYPE_INT32
+                field.type = getattr(field, SCALARS[kind])
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("headlight.onnx_subset.Model"))
 
 
-def external_data(path: Path, name: str) -> list[ExternalData]:
+def external_data(data: bytes, name: str) -> list[ExternalData]:
     """Every reference of a graph to another file.
 
     Args:
-        path: the .onnx file; read whole (weights live outside it, so it is small).
+        data: of the .onnx file (weights live outside it, so it is small).
         name: what to call it in errors.
 
     Raises:
         BundleError: it is not an ONNX file, or a reference is malformed.
     """
+    model = _parsed(data, name)
+    tables = {node.input[0] for node in model.graph.node if node.op_type == "Gather" and node.input}
+    found = [
+        _reference(tensor, name, initializer=True, table=tensor.name in tables)
+        for tensor in model.graph.initializer
+        if tensor.data_location == EXTERNAL
+    ]
+    del model.graph.initializer[:]
+    return found + [_reference(tensor, name) for tensor in _tensors(model) if tensor.data_location == EXTERNAL]
+
+
+def with_inputs(data: bytes, names: Collection[str]) -> bytes:
+    """Return the graph with these initialisers turned into inputs."""
+    model = _parsed(data, "the graph")
+    graph = model.graph
+    known = {value.name for value in graph.input}
+    for tensor in graph.initializer:
+        if tensor.name in names and tensor.name not in known:
+            value = graph.input.add(name=tensor.name)
+            value.type.tensor_type.elem_type = tensor.data_type
+            value.type.tensor_type.shape.SetInParent()  # so that a scalar has one, too
+            for size in tensor.dims:
+                value.type.tensor_type.shape.dim.add(dim_value=size)
+    for place in reversed(range(len(graph.initializer))):
+        if graph.initializer[place].name in names:
+            del graph.initializer[place]
+    return bytes(model.SerializeToString())
+
+
+def _parsed(data: bytes, name: str) -> Any:
     model = _model_class()()
     try:
-        model.ParseFromString(path.read_bytes())
+        model.ParseFromString(data)
     except message.DecodeError:
         raise BundleError("is not an ONNX file", name) from None
-    return [_reference(tensor, name) for tensor in _tensors(model) if tensor.data_location == EXTERNAL]
+    return model
 
 
 def _tensors(node: Any) -> Iterator[Any]:
@@ -95,7 +146,7 @@ def _tensors(node: Any) -> Iterator[Any]:
                 yield from _tensors(child)
 
 
-def _reference(tensor: Any, name: str) -> ExternalData:
+def _reference(tensor: Any, name: str, *, initializer: bool = False, table: bool = False) -> ExternalData:
     entries = {entry.key: entry.value for entry in tensor.external_data}
     # int() would also read "1_0", " 1" and digits of other scripts, and ONNX Runtime something else there, or nothing.
     numbers = {key: entries.get(key, "0") for key in ("offset", "length")}
@@ -103,7 +154,16 @@ def _reference(tensor: Any, name: str) -> ExternalData:
         if not all(NUMBER.fullmatch(text) for text in numbers.values()):
             raise ValueError
         length = int(numbers["length"]) if "length" in entries else None
-        return ExternalData(entries["location"], int(numbers["offset"]), length)
+        return ExternalData(
+            entries["location"],
+            int(numbers["offset"]),
+            length,
+            tensor.name,
+            tensor.data_type,
+            tuple(tensor.dims),
+            initializer,
+            table,
+        )
     except (KeyError, ValueError):
         raise BundleError(
             "refers to external data without a location, or with an offset that is no number", name

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
+import logging
 import queue
 import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from headlight.errors import BundleError
+from headlight.runtime.contents import OnnxGraph
 from headlight.runtime.session import Outputs, Shape
 from headlight.runtime.workers import Workers
+
+log = logging.getLogger("headlight.engine")
 
 DEVICE = "CPU"
 PRECISIONS = {"fp32": "f32", "bf16": "bf16"}  # ours to theirs
@@ -64,16 +69,23 @@ def check_precision(precision: str) -> None:
 class OpenVinoSession:
     """See headlight.runtime.session.Session. Outputs belong to a request, and are overwritten by its next batch."""
 
-    def __init__(self, path: Path, workers: Workers, precision: str) -> None:
-        """Compile a graph; its weights are looked for beside it.
+    def __init__(self, graph: OnnxGraph, workers: Workers, precision: str) -> None:
+        """Compile a graph.
 
         Raises:
             BundleError: OpenVINO does not compute in this precision here.
         """
         check_precision(precision)
-        compiled = _compile(path, precision, workers.streams, workers.all)
-        self._requests = _requests(compiled, workers.streams)
-        self._wide = _requests(_compile(path, precision, 1, workers.all), 1) if workers.apart else self._requests
+        for tensor in graph.references:
+            graph.keep(tensor)
+        self._narrow = _Graph(
+            functools.partial(_compile, graph, precision, workers.streams, workers.all), workers.streams
+        )
+        self._wide = self._narrow
+        if workers.apart:
+            self._wide = _Graph(functools.partial(_compile, graph, precision, 1, workers.all), 1)
+        compiled = self._narrow.present.compiled
+        self._weights = tuple(graph.weights.values())  # read in place: to be let go after the sessions
         self.inputs = frozenset(value.get_any_name() for value in compiled.inputs)
         self.outputs: dict[str, Shape] = {
             value.get_any_name(): _shape(value.partial_shape) for value in compiled.outputs
@@ -81,17 +93,12 @@ class OpenVinoSession:
 
     @contextlib.contextmanager
     def run(self, names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False) -> Iterator[Outputs]:
-        requests = self._wide if wide else self._requests
-        request = requests.get()
-        try:
-            request.infer(_without_zeros(feeds), share_inputs=True)
+        with (self._wide if wide else self._narrow).run(_without_zeros(feeds)) as request:
             found = {name: request.get_tensor(name).data for name in names}
             for name, buffer in buffers.items():
                 np.copyto(buffer, found[name])
                 found[name] = buffer
             yield found
-        finally:
-            requests.put(request)
 
     def shrink(self, feeds: Outputs) -> None:
         """Nothing: it keeps what its largest batch needed."""
@@ -102,10 +109,87 @@ def _without_zeros(feeds: Outputs) -> Outputs:
     return {name: np.maximum(value, 1) if name.startswith("top_") else value for name, value in feeds.items()}
 
 
-def _compile(path: Path, precision: str, streams: int, threads: int) -> Any:
+def _model(graph: OnnxGraph) -> Any:
+    """Read a graph from memory.
+
+    OpenVINO finds external data by path alone, so weights are read as inputs, and become constants over our memory.
+    """
+    model = _core().read_model(io.BytesIO(graph.with_weights_as_inputs()))
+    for tensor, array in graph.arrays():
+        output = model.input(tensor.name)
+        constant = library().op.Constant(array, shared_memory=True)
+        for user in output.get_target_inputs():
+            user.replace_source_output(constant.output(0))
+        model.remove_parameter(output.get_node())
+    model.validate_nodes_and_infer_types()
+    return model
+
+
+class _Compiled:
+    """A compiled graph, its free requests, and whether a batch of it failed."""
+
+    def __init__(self, compiled: Any, requests: int) -> None:
+        self.compiled = compiled
+        self.free = _requests(compiled, requests)
+        self.failed = threading.Event()
+
+
+class _Graph:
+    """A graph that is compiled anew after a failure.
+
+    OpenVINO keeps what it has half done for one batch (shapes, buffers, kernels that it had no memory for), and fails for later
+    batches, or could compute them wrongly.
+    """
+
+    def __init__(self, compile_graph: Callable[[], Any], requests: int) -> None:
+        """Compile. `requests`: how many may run at once."""
+        self._compile, self._count = compile_graph, requests
+        self._lock = threading.Lock()
+        self._present: _Compiled | None = _Compiled(compile_graph(), requests)
+
+    @property
+    def present(self) -> _Compiled:
+        """What batches run on. Raises the library's errors where it cannot be compiled again; the next batch tries once more."""
+        present = self._present
+        if present is not None and not present.failed.is_set():
+            return present
+        with self._lock:
+            if self._present is None or self._present.failed.is_set():
+                log.warning("compiling a graph anew, as a batch failed", extra={"event": "graph_recompiled"})
+                self._present = present = None  # its memory is wanted
+                self._present = _Compiled(self._compile(), self._count)
+            return self._present
+
+    @contextlib.contextmanager
+    def run(self, feeds: Outputs) -> Iterator[Any]:
+        """The request that has computed a batch; its own until the context is left."""
+        while True:
+            present = self.present
+            request = present.free.get()
+            try:
+                if present.failed.is_set():
+                    continue
+                try:
+                    # `infer` of the Python package drops errors, and leaves the outputs of the batch before.
+                    request.start_async(feeds, share_inputs=True)
+                    request.wait()
+                except Exception:
+                    present.failed.set()
+                    with contextlib.suppress(RuntimeError):  # others run
+                        present.compiled.release_memory()
+                    raise
+                if present.failed.is_set():  # by a batch beside it: it may have run on what that left
+                    continue
+                yield request
+                return
+            finally:
+                present.free.put(request)
+
+
+def _compile(graph: OnnxGraph, precision: str, streams: int, threads: int) -> Any:
     hint = PRECISIONS[precision]
     compiled = _core().compile_model(
-        str(path),
+        _model(graph),
         DEVICE,
         {
             "INFERENCE_PRECISION_HINT": hint,  # its own choice is bfloat16 wherever the processor has it

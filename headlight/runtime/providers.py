@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from headlight.errors import BundleError
+from headlight.runtime.contents import OnnxGraph
 from headlight.runtime.cuda_session import CudaSession, check_cuda, device_exists
 from headlight.runtime.gpu import Gpu
 from headlight.runtime.onnx_session import OnnxSession
@@ -19,19 +19,19 @@ PRECISIONS = ("fp32", "bf16", "fp16", "int8")
 ANY_GPU = Gpu()
 
 
-def _by_onnx(path: Path, _precision: str, workers: Workers, _gpu: Gpu) -> Session:
-    return OnnxSession(path, workers)  # the graph itself is of its precision
+def _by_onnx(graph: OnnxGraph, _precision: str, workers: Workers, _gpu: Gpu) -> Session:
+    return OnnxSession(graph, workers)  # the graph itself is of its precision
 
 
-def _by_openvino(path: Path, precision: str, workers: Workers, _gpu: Gpu) -> Session:
-    return OpenVinoSession(path, workers, precision)
+def _by_openvino(graph: OnnxGraph, precision: str, workers: Workers, _gpu: Gpu) -> Session:
+    return OpenVinoSession(graph, workers, precision)
 
 
-def _by_cuda(path: Path, _precision: str, workers: Workers, gpu: Gpu) -> Session:
-    return CudaSession(path, workers, gpu)  # as on the CPU
+def _by_cuda(graph: OnnxGraph, _precision: str, workers: Workers, gpu: Gpu) -> Session:
+    return CudaSession(graph, workers, gpu)  # as on the CPU
 
 
-_OPEN: dict[str, Callable[[Path, str, Workers, Gpu], Session]] = {
+_OPEN: dict[str, Callable[[OnnxGraph, str, Workers, Gpu], Session]] = {
     "cpu": _by_onnx,
     "openvino": _by_openvino,
     "cuda": _by_cuda,
@@ -63,11 +63,11 @@ def choose_provider(name: str, precision: str, gpu: Gpu = ANY_GPU) -> str:
     return name
 
 
-def open_session(path: Path, provider: str, precision: str, workers: Workers, gpu: Gpu = ANY_GPU) -> Session:
+def open_session(graph: OnnxGraph, provider: str, precision: str, workers: Workers, gpu: Gpu = ANY_GPU) -> Session:
     """Open a graph.
 
     Args:
-        path: of the file.
+        graph: in memory.
         provider: of PROVIDERS.
         precision: of the graph on this provider.
         workers: see there.
@@ -76,4 +76,4 @@ def open_session(path: Path, provider: str, precision: str, workers: Workers, gp
     Raises:
         Exception: of many types, the library's own.
     """
-    return _OPEN[provider](path, precision, workers, gpu)
+    return _OPEN[provider](graph, precision, workers, gpu)

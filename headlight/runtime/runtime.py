@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from headlight.runtime.golden import Golden, load_golden, vectors_alone
 from headlight.runtime.gpu import Gpu
 from headlight.runtime.inputs import Input, checked_head_mask, checked_ids, is_pair
 from headlight.runtime.items import EncodeItem, ItemResult, Selection, everything, item_of
+from headlight.runtime.manifest import Graph
 from headlight.runtime.plan import plan
 from headlight.runtime.prompts import Prompt, Prompts
 from headlight.runtime.providers import ANY_GPU, choose_provider
@@ -31,7 +33,15 @@ from headlight.runtime.values import Floats, Ids, Tokenized
 from headlight.runtime.vectors import Offer, as_types, load_ranges, resolve_pooled, resolve_rows
 from headlight.runtime.vocabulary import open_tokenizer
 from headlight.runtime.workers import Workers, choose_wide
-from headlight.spec import AttentionSpec, HiddenSpec, PooledSpec, TokensSpec
+from headlight.spec import (
+    SPECIAL_TOKENS,
+    AttentionSpec,
+    HiddenSpec,
+    PooledSpec,
+    SpecialTokens,
+    TokensSpec,
+    check_name,
+)
 
 
 class Runtime:
@@ -78,8 +88,8 @@ class Runtime:
         Raises:
             BundleError: the bundle is damaged, altered, or has nothing for the provider and precision; or the provider is not here.
         """
-        self.bundle = Bundle(Path(bundle), sha256)
         self.provider = choose_provider(provider, precision, gpu)
+        self.bundle = Bundle(Path(bundle), sha256, opens=functools.partial(_opens, self.provider, precision, attend))
         self.precision = precision
         if streams is None and self.provider == "cuda":
             streams = 1
@@ -98,6 +108,7 @@ class Runtime:
         self.prompts = Prompts(manifest.prompts, manifest.default_prompt)
         self.offer = Offer(manifest.architecture.pooled_dim, manifest.normalize, self._ranges())
         self.tokenizer = self._tokenizer()
+        self.bundle.release()
         self._golden: tuple[Golden, ...] = ()  # what `probe` needs, from `check_golden` on
         alive = weakref.WeakMethod(self.probe)  # else the memory of both would wait for the garbage collector
         self.engine.judge_by(lambda: _probe(alive()))
@@ -106,14 +117,14 @@ class Runtime:
         manifest = self.bundle.manifest
         if manifest.ranges is None:
             return {}
-        return load_ranges(self.bundle.file(manifest.ranges), manifest.ranges, manifest.architecture.pooled_dim)
+        return load_ranges(self.bundle.contents(manifest.ranges), manifest.ranges, manifest.architecture.pooled_dim)
 
     def _tokenizer(self) -> Tokenizer | None:
         manifest = self.bundle.manifest
         if manifest.tokenizer is None:
             return None
         return open_tokenizer(
-            self.bundle.file(manifest.tokenizer),
+            self.bundle.contents(manifest.tokenizer),
             manifest.max_length,
             vocabulary=manifest.architecture.vocab_size,
             segments=manifest.architecture.segments,
@@ -207,6 +218,7 @@ class Runtime:
         prompt: str | None = None,
         head_mask: ArrayLike | None = None,
         truncation: Truncation = "refuse",
+        special_tokens: SpecialTokens = "parse",
     ) -> list[ItemResult]:
         """Encode texts, pairs of texts, or sequences of ids, in batches of near lengths.
 
@@ -217,6 +229,7 @@ class Runtime:
             prompt: the text itself; empty: none.
             head_mask: [L, H] from 0 to 1, by which what each head contributes is multiplied: 0 removes it. None: ones.
             truncation: what to do with a text of more than max_length tokens.
+            special_tokens: see `Tokenizer.encode`.
 
         Returns:
             One result per input, in their order.
@@ -226,13 +239,16 @@ class Runtime:
             EngineError, DeviceFull: see Engine.run.
         """
         selection = self.select(pooled=pooled, tokens=tokens, attention=attention, hidden=hidden)
+        check_name("special_tokens", special_tokens, SPECIAL_TOKENS)
         before = self.prompts.choose(prompt_name, prompt)
         mask = None
         if head_mask is not None:
             self._check_attends("head_mask")
             mask = checked_head_mask(self.bundle.manifest, head_mask)
         items = [
-            self.item(self._tokenize(i, value, truncation, selection.needs_tokens, before), selection, mask)
+            self.item(
+                self._tokenize(i, value, truncation, selection.needs_tokens, before, special_tokens), selection, mask
+            )
             for i, value in enumerate(inputs)
         ]
         ordered = self._run(items)
@@ -278,16 +294,31 @@ class Runtime:
                     self.engine.run([EncodeItem(ids, selection)], wide=wide)
         self.engine.shrink()  # what warming up needed, most requests will not
 
-    def _tokenize(self, index: int, value: Input, truncation: Truncation, with_info: bool, prompt: Prompt) -> Tokenized:
+    def _tokenize(
+        self,
+        index: int,
+        value: Input,
+        truncation: Truncation,
+        with_info: bool,
+        prompt: Prompt,
+        special_tokens: SpecialTokens,
+    ) -> Tokenized:
         try:
             if isinstance(value, str):
-                tokenizer = self._texts()
-                return tokenizer.encode(value, prompt=prompt.text, truncation=truncation, with_info=with_info)
+                return self._texts().encode(
+                    value,
+                    prompt=prompt.text,
+                    truncation=truncation,
+                    with_info=with_info,
+                    special_tokens=special_tokens,
+                )
             prompt.check_kind("pairs" if is_pair(value) else "ids")
             if is_pair(value):
                 if "pair" not in self.bundle.manifest.accepts:
                     raise InvalidInput("", "is a pair of texts, which the model was not trained on; send one text")
-                return self._texts().encode(*value, truncation=truncation, with_info=with_info)
+                return self._texts().encode(
+                    *value, truncation=truncation, with_info=with_info, special_tokens=special_tokens
+                )
             return self.check_ids(cast(Sequence[int], value), with_info=with_info)
         except InvalidInput as error:
             field = f"inputs[{index}].{error.field}".rstrip(".")
@@ -304,6 +335,10 @@ class Runtime:
         return TokenList(
             values, pieces, zeros, zeros, (False,) * len(ids), zeros if segments is None else tuple(segments.tolist())
         )
+
+
+def _opens(provider: str, precision: str, attend: bool, graph: Graph) -> bool:
+    return provider in graph.providers and graph.precision == precision and (attend or graph.role == "embed")
 
 
 def _probe(probe: Callable[[], None] | None) -> None:

@@ -13,8 +13,13 @@ import tokenizers
 
 from headlight.errors import BundleError, InvalidInput
 from headlight.results import TokenList
+from headlight.runtime.contents import File
+from headlight.runtime.special import Spelled, as_plain_text
+from headlight.runtime.tokenizer_limit import TokenizerLimit
+from headlight.runtime.tokenizer_probe import is_panic, limit_of
 from headlight.runtime.truncation import Truncation, cut
 from headlight.runtime.values import Ids, Tokenized
+from headlight.spec import SpecialTokens
 
 T = TypeVar("T")
 # Some 50 µs to read: to let other threads run meanwhile, and to have one's turn back, takes longer.
@@ -24,7 +29,9 @@ SHORT_CHARACTERS = 512
 class Tokenizer:
     """A bundle's tokenizer.json. Thread-safe; lets other threads run while it works, but for a short text alone."""
 
-    def __init__(self, path: Path, max_length: int, *, include_prompt: bool = True, segments: bool = True) -> None:
+    def __init__(
+        self, path: File | Path, max_length: int, *, include_prompt: bool = True, segments: bool = True
+    ) -> None:
         """Load.
 
         Args:
@@ -37,20 +44,26 @@ class Tokenizer:
             BundleError: the file is not one the tokenizers library reads, or `max_length` leaves no room beside special tokens.
         """
         self.max_length = max_length
+        self._file = path.name
         self._plain = self._load(path)
         self._plain.no_truncation()
         special = self._plain.num_special_tokens_to_add(is_pair=False)
         if special >= max_length:  # the library would not truncate at all
             problem = f"puts {special} special tokens around a text, and the model takes {max_length}; allow more"
             raise BundleError(problem, path.name)
+        self._spelled = Spelled(self._plain)
+        self._readers: dict[SpecialTokens, tokenizers.Tokenizer] = {
+            "parse": self._plain,
+            "text": as_plain_text(self._plain, self._spelled.spellings),
+        }
         self._include_prompt = include_prompt
         self._segments = segments
         self._prompt_ids = functools.lru_cache(maxsize=64)(self._count_prompt)
 
     @staticmethod
-    def _load(path: Path) -> tokenizers.Tokenizer:
+    def _load(path: File | Path) -> tokenizers.Tokenizer:
         try:
-            tokenizer = tokenizers.Tokenizer.from_file(str(path))
+            tokenizer = tokenizers.Tokenizer.from_buffer(path.read_bytes())
         except Exception:  # the library raises bare Exception
             raise BundleError("is not a tokenizer that the tokenizers library can read", path.name) from None
         tokenizer.no_padding()
@@ -65,6 +78,7 @@ class Tokenizer:
         truncation: Truncation = "refuse",
         limit: bool = True,
         with_info: bool = False,
+        special_tokens: SpecialTokens = "parse",
     ) -> Tokenized:
         """Tokenise one text, or two that are seen together, special tokens included.
 
@@ -75,13 +89,22 @@ class Tokenizer:
             truncation: what to do beyond max_length tokens.
             limit: False to accept any length and never truncate.
             with_info: also return pieces and offsets.
+            special_tokens: "parse" makes special tokens of those spelled out in the text or the prompt; "text" reads plain text.
 
         Raises:
             InvalidInput: empty, without a single token of its own, or too long; `field` is empty, or "first" or "second" of a
                 pair, for the caller to complete.
         """
         value = text if second is None else (text, second)
-        return next(self.encode_each([value], prompt=prompt, truncation=truncation, limit=limit, with_info=with_info))
+        found = self.encode_each(
+            [value],
+            prompt=prompt,
+            truncation=truncation,
+            limit=limit,
+            with_info=with_info,
+            special_tokens=special_tokens,
+        )
+        return next(found)
 
     def encode_each(
         self,
@@ -91,12 +114,13 @@ class Tokenizer:
         truncation: Truncation = "refuse",
         limit: bool = True,
         with_info: bool = False,
+        special_tokens: SpecialTokens = "parse",
     ) -> Iterator[Tokenized]:
         """The same of many, in one call of the library: other threads need not wait for each in turn.
 
         Args:
             values: texts, and pairs of texts.
-            prompt, truncation, limit, with_info: see `encode`; pairs have no prompt before them.
+            prompt, truncation, limit, with_info, special_tokens: see `encode`; pairs have no prompt before them.
 
         Yields:
             One result for each, in their order.
@@ -106,68 +130,104 @@ class Tokenizer:
         """
         bare = not (prompt or with_info)  # nobody asks where in the text the tokens are, which is a quarter of the work
         read = [prompt + value if isinstance(value, str) else value for value in values]
-        if len(read) == 1 and isinstance(read[0], str) and len(read[0]) <= SHORT_CHARACTERS:
-            encodings = [self._plain.encode(read[0])]  # alone of all these it keeps other threads waiting
-        else:
-            encodings = (self._plain.encode_batch_fast if bare else self._plain.encode_batch)(read)
-        kept = truncation if limit else None
-        for value, encoding in zip(values, encodings, strict=True):
-            _check_characters(value)
-            if prompt and isinstance(value, str):
-                yield self._with_prompt(prompt, encoding, kept, with_info)
+        reader = self._readers[special_tokens]
+        try:
+            if len(read) == 1 and isinstance(read[0], str) and len(read[0]) <= SHORT_CHARACTERS:
+                encodings = [reader.encode(read[0])]  # alone of all these it keeps other threads waiting
             else:
-                yield self._without_prompt(value, encoding, kept, with_info)
+                encodings = (reader.encode_batch_fast if bare else reader.encode_batch)(read)
+        except BaseException as error:
+            if not is_panic(error):
+                raise
+            if len(read) == 1:
+                raise InvalidInput("", "is more than the tokenizer's patterns can read; shorten it") from None
+            for value in values:  # one by one, to tell which it was
+                yield from self.encode_each(
+                    [value],
+                    prompt=prompt,
+                    truncation=truncation,
+                    limit=limit,
+                    with_info=with_info,
+                    special_tokens=special_tokens,
+                )
+            return
+        kept = truncation if limit else None
+        for value, whole, encoding in zip(values, read, encodings, strict=True):
+            _check_characters(value)
+            special = self._special(encoding, whole, special_tokens) if with_info else None
+            if prompt and isinstance(value, str):
+                left_out = 0 if self._include_prompt else self._prompt_ids(prompt, special_tokens)
+                yield self._with_prompt(prompt, encoding, kept, special, left_out)
+            else:
+                yield self._without_prompt(value, encoding, kept, special)
+
+    def _special(
+        self, encoding: tokenizers.Encoding, value: str | tuple[str, str], special_tokens: SpecialTokens
+    ) -> tuple[bool, ...]:
+        """Whether each token is special. In plain text, those around it alone are."""
+        if special_tokens == "parse":
+            return self._spelled.marks(encoding, value)
+        return tuple(map(bool, encoding.special_tokens_mask))
 
     def _without_prompt(
         self,
         value: str | tuple[str, str],
         encoding: tokenizers.Encoding,
         truncation: Truncation | None,
-        with_info: bool,
+        special: Sequence[bool] | None,
     ) -> Tokenized:
-        """What was read of one input; `truncation` None: any length."""
+        """What was read of one input; `truncation` None: any length; `special` None: ids alone are wanted."""
         length, kept = len(encoding), None
         if truncation is not None and length > self.max_length:
-            special = np.array(encoding.special_tokens_mask, dtype=np.bool_)
+            around = np.array(encoding.special_tokens_mask, dtype=np.bool_)
             second = np.zeros(length, dtype=np.bool_)
             if not isinstance(value, str):
                 second = np.array([text == 1 for text in encoding.sequence_ids])
-            kept = cut(special, second, self.max_length, truncation)
+            kept = cut(around, second, self.max_length, truncation)
         ids = _ids(encoding, kept)
         segments = self._segments_of(encoding, kept)
-        if not with_info:
+        if special is None:
             return Tokenized(ids, length, None, segments)
-        return Tokenized(ids, length, _info(encoding, kept), segments, _words(encoding, kept))
+        return Tokenized(ids, length, _info(encoding, kept, special), segments, _words(encoding, kept))
 
     def _with_prompt(
-        self, prompt: str, encoding: tokenizers.Encoding, truncation: Truncation | None, with_info: bool
+        self,
+        prompt: str,
+        encoding: tokenizers.Encoding,
+        truncation: Truncation | None,
+        special: Sequence[bool] | None,
+        left_out: int,
     ) -> Tokenized:
-        """The same of a text and a prompt before it."""
+        """The same of a text and a prompt before it, of which pooling leaves so many tokens out."""
         length = len(encoding)
-        special = np.array(encoding.special_tokens_mask, dtype=np.bool_)
+        around = np.array(encoding.special_tokens_mask, dtype=np.bool_)
         ends = np.array([end for _, end in encoding.offsets], dtype=np.int64)
         # A token that has characters of both belongs to the text.
-        beyond = np.flatnonzero(~special & (ends > len(prompt)))
-        of_prompt = ~special & (np.arange(length) < (beyond[0] if len(beyond) else length))
+        beyond = np.flatnonzero(~around & (ends > len(prompt)))
+        of_prompt = ~around & (np.arange(length) < (beyond[0] if len(beyond) else length))
         kept = None
         if truncation is not None and length > self.max_length:
             none = np.zeros(length, dtype=np.bool_)
-            kept = cut(special | of_prompt, none, self.max_length, truncation, prompt=True)
+            kept = cut(around | of_prompt, none, self.max_length, truncation, prompt=True)
         ids = _ids(encoding, kept)
         info = words = None
-        if with_info:
-            info = _without_prompt(_info(encoding, kept), len(prompt), _at(of_prompt.tolist(), kept))
+        if special is not None:
+            info = _without_prompt(_info(encoding, kept, special), len(prompt), _at(of_prompt.tolist(), kept))
             words = _words(encoding, kept)
-        left_out = 0 if self._include_prompt else min(self._prompt_ids(prompt), len(ids) - 1)
+        left_out = min(left_out, len(ids) - 1)
         return Tokenized(ids, length, info, self._segments_of(encoding, kept), words, int(of_prompt.sum()), left_out)
 
     def _segments_of(self, encoding: tokenizers.Encoding, kept: Ids | None) -> Ids | None:
         return np.asarray(_at(encoding.type_ids, kept), dtype=np.int64) if self._segments else None
 
-    def _count_prompt(self, prompt: str) -> int:
+    def _count_prompt(self, prompt: str, special_tokens: SpecialTokens) -> int:
         """How many tokens sentence-transformers takes a prompt for: all of it tokenised alone, less a special one at its end."""
-        special = self._plain.encode(prompt).special_tokens_mask
-        return len(special) - int(bool(special) and special[-1] == 1)
+        around = self._readers[special_tokens].encode(prompt).special_tokens_mask
+        return len(around) - int(bool(around) and around[-1] == 1)
+
+    def measure(self, most: int) -> TokenizerLimit:
+        """Return the longest text, of up to `most` characters, that is read at a bounded cost. Raises as `limit_of` does."""
+        return limit_of(self._plain, self._file, self.max_length, most)
 
     @property
     def ids(self) -> int:
@@ -206,16 +266,15 @@ def _ids(encoding: tokenizers.Encoding, kept: Ids | None) -> Ids:
     return ids
 
 
-def _info(encoding: tokenizers.Encoding, kept: Ids | None) -> TokenList:
-    special = tuple(bool(flag) for flag in _at(encoding.special_tokens_mask, kept))
-    spans = _at(encoding.offsets, kept)
-    offsets = [(0, 0) if added else span for span, added in zip(spans, special, strict=True)]
+def _info(encoding: tokenizers.Encoding, kept: Ids | None, special: Sequence[bool]) -> TokenList:
+    around, spans = _at(encoding.special_tokens_mask, kept), _at(encoding.offsets, kept)
+    offsets = [(0, 0) if added else span for span, added in zip(spans, around, strict=True)]
     return TokenList(
         ids=tuple(_at(encoding.ids, kept)),
         pieces=tuple(_at(encoding.tokens, kept)),
         starts=tuple(start for start, _ in offsets),
         ends=tuple(end for _, end in offsets),
-        special=special,
+        special=tuple(_at(special, kept)),
         segments=tuple(_at(encoding.type_ids, kept)),
     )
 

@@ -159,13 +159,13 @@ def select(field: str, wanted: TokenChoice, length: int, info: TokenList | None,
 
 
 class Characters:
-    """Which characters each token stands for."""
+    """Which characters each token stands for: none, where it was put around a text."""
 
     def __init__(self, info: TokenList | None) -> None:
         if info is None:
             raise RuntimeError("a span was placed without tokens. This is a bug.")
         self.starts, self.ends = np.array(info.starts), np.array(info.ends)
-        self.texts = np.where(info.special, -1, info.segments)
+        self.texts = np.array(info.segments)
 
 
 def within(field: str, span: Span, characters: Characters) -> Ids:

@@ -6,6 +6,7 @@ The engine cuts and scales, in float32; numbers become other types where the ans
 from __future__ import annotations
 
 import dataclasses
+import io
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.errors import BundleError, InvalidInput
+from headlight.runtime.contents import File
 from headlight.runtime.numbers import halve
 from headlight.runtime.values import Floats
 from headlight.spec import VECTOR_BITS, PooledSpec, RowType, TokensSpec, VectorType, check_dimensions
@@ -218,11 +220,11 @@ def _in_steps(vectors: Floats, ranges: Floats | None) -> NDArray[np.int8]:
     return (counted - 128).astype(np.int8)
 
 
-def load_ranges(path: Path, name: str, pooled_dim: int) -> dict[int, Floats]:
+def load_ranges(file: File | Path, name: str, pooled_dim: int) -> dict[int, Floats]:
     """The ranges of int8 that a bundle has, by width: float32 [2, width].
 
     Args:
-        path: an .npz with `int8_d` of each width d.
+        file: an .npz with `int8_d` of each width d.
         name: what to call it in errors.
         pooled_dim: the largest width.
 
@@ -230,7 +232,7 @@ def load_ranges(path: Path, name: str, pooled_dim: int) -> dict[int, Floats]:
         BundleError: it is something else.
     """
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as archive:
             arrays: dict[str, NDArray[Any]] = {key: archive[key] for key in archive.files}
     except Exception:  # NumPy and zipfile raise many types for bytes that are not theirs
         raise BundleError("is not an archive of plain arrays", name) from None

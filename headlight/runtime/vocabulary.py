@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from headlight.errors import BundleError
+from headlight.runtime.contents import File
 from headlight.runtime.tokenizer import Tokenizer
 
 
 def open_tokenizer(
-    path: Path, max_length: int, *, vocabulary: int, segments: int, pairs: bool, include_prompt: bool = True
+    path: File | Path, max_length: int, *, vocabulary: int, segments: int, pairs: bool, include_prompt: bool = True
 ) -> Tokenizer:
     """Load a tokenizer.json.
 

@@ -20,6 +20,9 @@ PAD_ID, UNK_ID, CLS_ID, SEP_ID, MASK_ID = range(5)
 LINE_END = "⏎"
 VOCAB_SIZE = 6144
 ALPHABET = 256  # characters that have a piece of their own; rarer ones are unknown
+# A line break with no other in the white space behind it. `\s*` in place of `[^\S\n]*` finds the same ones, but runs
+# to the end of all blank lines from each of them: 131,072 line breaks took 25 s.
+LAST_BREAK = r"\n(?![^\S\n]*\n)"
 PIECES = rf"{LINE_END}|_+|[^\W_]+|([^\w\s])\1*"
 
 
@@ -31,7 +34,7 @@ def shell(model: WordPiece) -> Tokenizer:
             normalizers.NFD(),
             normalizers.StripAccents(),
             normalizers.Lowercase(),
-            normalizers.Replace(Regex(r"\n(?!\s*\n)"), LINE_END),  # of blank lines the last stands for all
+            normalizers.Replace(Regex(LAST_BREAK), LINE_END),  # of blank lines the last stands for all
         ]
     )
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), behavior="removed", invert=True)

@@ -13,8 +13,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from export.precision import PRECISIONS, convert
 from export.variants import known_variants
+from headlight.runtime.contents import OnnxGraph
 from headlight.runtime.providers import open_session
 from headlight.runtime.workers import Workers
+from tests.processor import SATURATES, saturates
 
 
 def test_a_weight_that_float16_has_not_is_refused() -> None:
@@ -50,15 +52,18 @@ def product_of(weight: np.ndarray[Any, Any]) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_product_is_what_its_formula_says(precision: str, tmp_path: Path) -> None:
+def test_a_product_is_what_its_formula_says(precision: str) -> None:
+    if precision == "int8" and saturates():
+        pytest.skip(SATURATES)
     random = np.random.default_rng(0)
     x = random.standard_normal((2, 5, 64)).astype(np.float32)
     x[0, 1], x[1, 2] = 0, 1000 * x[1, 2]  # a row of zeros has no largest; a large one costs the others nothing
     weight = random.standard_normal((64, 7)).astype(np.float32)
     model = product_of(weight)
     convert(model, precision, ())
-    onnx.save(model, tmp_path / "g.onnx")
-    with open_session(tmp_path / "g.onnx", "cpu", precision, Workers()).run(["y"], {"x": x}, {}) as outputs:
+    with open_session(OnnxGraph(model.SerializeToString()), "cpu", precision, Workers()).run(
+        ["y"], {"x": x}, {}
+    ) as outputs:
         y = outputs["y"]
     if precision == "int8":
         s, t = np.abs(x).max(-1, keepdims=True) / 127, np.abs(weight).max(0) / 127

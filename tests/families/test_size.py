@@ -24,9 +24,9 @@ def minilm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def resident(service: Service) -> int:
-    """Bytes that are the process's own.
+    """Bytes that are the process's own, the weights among them.
 
-    Pages of files, the weights' among them, are the kernel's to take back; how many it maps at once depends on how it keeps the file.
+    Pages of files are the kernel's to take back; how many it maps at once depends on how it keeps the file.
     """
     lines = Path(f"/proc/{service.process.pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Anonymous:"))
@@ -40,4 +40,5 @@ def test_its_service_needs_little_more_than_the_weights(minilm: Path, tmp_path: 
         for service in (bare, full):
             with Client(service.target) as client:
                 client.encode(["one text", "and another"])
-        assert resident(full) - resident(bare) <= 1.4 * weights  # twice what it multiplies with would be 1.5
+        # The table of embeddings once and, for each graph, what it multiplies with: a second copy of either would be 2.
+        assert resident(full) - resident(bare) <= 1.6 * weights

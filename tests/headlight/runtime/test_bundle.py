@@ -136,7 +136,7 @@ def test_references_are_found_in_the_attributes_of_nested_graphs_too(tmp_path: P
     branch = onnx.helper.make_node("If", ["x"], ["y"], then_branch=inner, else_branch=inner)
     model = onnx.helper.make_model(onnx.helper.make_graph([branch], "outer", [], []))
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
-    found = external_data(tmp_path / "m.onnx", "m.onnx")
+    found = external_data((tmp_path / "m.onnx").read_bytes(), "m.onnx")
     assert [(reference.location, reference.offset, reference.length) for reference in found] == [
         ("hidden.bin", 4, 4)
     ] * 2

@@ -15,7 +15,7 @@ import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import EPFail, Fail, InvalidArgument, RuntimeException
 
 from headlight import AttentionSpec
-from headlight.errors import BundleError, DeviceFull, DeviceLost, EngineError
+from headlight.errors import BundleError, DeviceFull, DeviceLost, EngineError, HostFull
 from headlight.runtime import EncodeItem, Runtime, Selection, cuda_session
 from headlight.runtime.faults import fault
 from headlight.runtime.gpu import Gpu
@@ -33,12 +33,19 @@ FULL = [
     Fail(NODE + "Available memory of 1024 is smaller than requested bytes of 4096"),
     Fail("[ONNXRuntimeError] : 1 : FAIL : CUDA failure 2: out of memory" + WHERE),
     Fail("CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED" + WHERE),
+    Fail("CUDA error cudaErrorMemoryAllocation:out of memory"),
+]
+HOST = [
     MemoryError("std::bad_alloc"),
+    RuntimeException(NODE + "std::bad_alloc"),
+    RuntimeError("Cannot allocate memory"),
+    RuntimeError("thread: Resource temporarily unavailable"),
 ]
 LOST = [
     Fail("[ONNXRuntimeError] : 1 : FAIL : CUDA failure 700: an illegal memory access was encountered" + WHERE),
     RuntimeException(NODE + "CUDA failure 719: unspecified launch failure" + WHERE),
     RuntimeException(NODE + "CUDA failure 710: device-side assert triggered" + WHERE),
+    RuntimeException(NODE + "CUDA failure 700: an illegal memory access was encountered: std::bad_alloc"),
     Fail("CUBLAS failure 13: CUBLAS_STATUS_EXECUTION_FAILED" + WHERE),
     Fail("CUDA error executing cudaMemcpy(dst_data, src_data, bytes, cudaMemcpyDeviceToHost)"),
     EPFail("[ONNXRuntimeError] : 11 : EP_FAIL : the provider failed"),
@@ -137,7 +144,9 @@ def test_nothing_that_is_loaded_writes_to_standard_output(
     assert cuda_session.load_libraries.__wrapped__() == ""
 
 
-@pytest.mark.parametrize(("errors", "expected"), [(FULL, "full"), (LOST, "lost"), (REFUSED, "refused"), (OTHER, None)])
+@pytest.mark.parametrize(
+    ("errors", "expected"), [(FULL, "full"), (HOST, "host"), (LOST, "lost"), (REFUSED, "refused"), (OTHER, None)]
+)
 def test_what_is_said_is_understood(errors: list[Exception], expected: str | None) -> None:
     assert [fault(error) for error in errors] == [expected] * len(errors)
 
@@ -154,6 +163,18 @@ def test_a_full_memory_is_told_and_the_engine_goes_on(
     assert "onnxruntime" not in str(caught.value)
     break_(None)
     np.testing.assert_array_equal(engine.run(items(5))[0].pooled, expected.pooled)
+
+
+@pytest.mark.parametrize("error", HOST, ids=str)
+def test_a_process_without_memory_is_not_a_gpu_without(
+    error: Exception, device: type[OnCpu], bundle_path: Path, break_: Break
+) -> None:
+    engine = Runtime(bundle_path, provider="cuda").engine
+    break_(error)
+    with pytest.raises(HostFull, match="there is not enough memory"):
+        engine.run(items(5, 9))
+    break_(None)
+    engine.run(items(5))
 
 
 @pytest.mark.parametrize("error", LOST, ids=str)

@@ -18,6 +18,7 @@ from headlight import AttentionSpec
 from headlight.errors import BundleError
 from headlight.runtime import EncodeItem, ItemResult, Runtime, Selection
 from headlight.runtime import openvino_session as ours
+from headlight.runtime.contents import OnnxGraph
 from headlight.runtime.values import Floats
 from headlight.runtime.workers import Workers
 from tests.tampering import change_golden
@@ -129,10 +130,13 @@ def test_a_processor_without_bfloat16_is_told(bundle_path: Path, monkeypatch: py
 
 def test_a_library_that_computes_in_another_precision_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = SimpleNamespace(get_property=lambda _: SimpleNamespace(to_string=lambda: "f16"))
-    core = SimpleNamespace(get_property=lambda *_: ["BF16"], compile_model=lambda *_: compiled)
+    model = SimpleNamespace(validate_nodes_and_infer_types=lambda: None)
+    core = SimpleNamespace(
+        get_property=lambda *_: ["BF16"], read_model=lambda _: model, compile_model=lambda *_: compiled
+    )
     monkeypatch.setattr(ours, "_core", lambda: core)
     with pytest.raises(BundleError, match="OpenVINO computes in f16 where bf16 was asked for"):
-        ours.OpenVinoSession(Path("graph"), Workers(), "bf16")
+        ours.OpenVinoSession(OnnxGraph(b""), Workers(), "bf16")
 
 
 def test_without_the_package_the_remedy_is_told(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,107 @@
+"""Special tokens that a text spells out, as "[SEP]": found where they are parsed, or read as plain text.
+
+`encode_special_tokens` of the tokenizers library keeps its table of added tokens away from a text. The model behind it may still
+know a spelling: Unigram finds any piece, WordLevel and WordPiece find whole words. Such spellings are cut after their first
+character before the model sees them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Collection, Mapping
+
+import tokenizers
+from tokenizers import pre_tokenizers
+
+# A noncharacter, which no vocabulary has: what a model makes of it, it makes of all that it does not know.
+UNKNOWN = "\U0010ffff"
+
+
+class Spelled:
+    """The special tokens of a tokenizer, by id, with their spellings."""
+
+    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
+        """Collect those declared special, and those that are put around texts."""
+        added = tokenizer.get_added_tokens_decoder()
+        around = tokenizer.post_process(tokenizers.Encoding(), tokenizers.Encoding())
+        self.spellings = {number: token.content for number, token in added.items() if token.special}
+        self.spellings |= {
+            number: tokenizer.id_to_token(number) or ""
+            for number, special in zip(around.ids, around.special_tokens_mask, strict=True)
+            if special
+        }
+        # An unknown word becomes one of these too; only its characters tell them apart.
+        self._unknown = self.spellings.keys() & set(_ids(tokenizer, UNKNOWN))
+
+    def marks(self, encoding: tokenizers.Encoding, value: str | tuple[str, str]) -> tuple[bool, ...]:
+        """Whether each token is special: put around the text, or spelled out in it.
+
+        Args:
+            encoding: of a tokenizer that parses them.
+            value: the text or the pair that was read.
+        """
+        texts, marks = (value,) if isinstance(value, str) else value, list[bool]()
+        tokens = zip(encoding.ids, encoding.special_tokens_mask, encoding.offsets, encoding.sequence_ids, strict=True)
+        for number, added, (start, end), text in tokens:
+            special = bool(added) or number in self.spellings
+            if special and not added and number in self._unknown:
+                special = texts[text or 0][start:end].strip() == self.spellings[number]
+            marks.append(special)
+        return tuple(marks)
+
+
+def as_plain_text(tokenizer: tokenizers.Tokenizer, spellings: Mapping[int, str]) -> tokenizers.Tokenizer:
+    """A tokenizer that shares the model of another, and takes special tokens in a text for plain characters.
+
+    The property could be set and reset on one tokenizer, but threads share it.
+    """
+    plain = tokenizers.Tokenizer(tokenizer.model)
+    for part in ("normalizer", "pre_tokenizer", "post_processor"):
+        if (value := getattr(tokenizer, part)) is not None:
+            setattr(plain, part, value)
+    plain.encode_special_tokens = True
+    # In their order, so that those outside of the model's vocabulary get the same ids.
+    added = sorted(tokenizer.get_added_tokens_decoder().items())
+    for special, group in itertools.groupby((token for _, token in added), key=lambda token: token.special):
+        (plain.add_special_tokens if special else plain.add_tokens)(list(group))
+    known = [text for number, text in spellings.items() if len(text) > 1 and number in _ids(tokenizer, text)]
+    if known:
+        cuts = _cuts(known)
+        before = tokenizer.pre_tokenizer
+        plain.pre_tokenizer = cuts if before is None else pre_tokenizers.Sequence([before, cuts])
+    return plain
+
+
+def _ids(tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
+    """What the model alone makes of a text."""
+    try:
+        return [token.id for token in tokenizer.model.tokenize(text)]
+    except Exception:  # the library raises bare Exception where there is no token for unknown words
+        return []
+
+
+def _cuts(spellings: Collection[str]) -> pre_tokenizers.PreTokenizer:
+    """Cut each spelling after its first character, wherever it stands."""
+    rests: dict[str, list[str]] = {}
+    for text in spellings:
+        rests.setdefault(text[0], []).append(text[1:])
+    pattern = "|".join(f"{re.escape(first)}(?={_any_of(rest)})" for first, rest in rests.items())
+    return pre_tokenizers.Split(tokenizers.Regex(pattern), "merged_with_previous")
+
+
+def _any_of(texts: Collection[str]) -> str:
+    """Return a pattern that matches if one of these stands here.
+
+    Common beginnings are written once: with a branch for each of a thousand texts, every place where
+    they may begin would cost a thousand comparisons.
+    """
+    common = os.path.commonprefix(list(texts))  # noqa: RUF071  # of characters, not of folders
+    if common in texts:  # longer ones say nothing more
+        return re.escape(common)
+    rests: dict[str, list[str]] = {}
+    for text in texts:
+        rest = text[len(common) :]
+        rests.setdefault(rest[0], []).append(rest)
+    return f"{re.escape(common)}(?:{'|'.join(map(_any_of, rests.values()))})"

@@ -5,6 +5,7 @@ from headlight.client import Client
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings, TokenVectors, Usage
 from headlight.errors import (
+    BadAnswer,
     BundleError,
     DeadlineExceeded,
     EngineError,
@@ -25,6 +26,7 @@ __all__ = [
     "Attention",
     "AttentionMaps",
     "AttentionSpec",
+    "BadAnswer",
     "BundleError",
     "Client",
     "DeadlineExceeded",

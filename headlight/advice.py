@@ -25,6 +25,7 @@ OPTIONS = {
     "outputs.pooled.dtypes": "--dtype",
     "prompt": "--prompt",
     "prompt_name": "--prompt-name",
+    "special_tokens": "--special-tokens",
     "target": "--target",
     "timeout": "--timeout",
 }

@@ -110,12 +110,14 @@ class AsyncClient(AsyncCaller):
     async def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
         """The bytes of data that `attention` of one text would have; see `Client.attention_bytes`."""
         request = single.dry_run(self._model, text, spec, reading)
-        return int((await self._ask(self._stub.Encode, request, self._deadline())).data_bytes)
+        answer = await self._ask(self._stub.Encode, request, self._deadline())
+        return single.data_bytes(answer, self._model)
 
     async def occlusion(self, text: Input, tokens: TokensLike | None = None, **reading: Unpack[Reading]) -> Occlusion:
         """How far the vector moves when each token is hidden; see `Client.occlusion`."""
         request = single.occlusion_request(self._model, text, tokens, reading)
-        return single.occlusion(await self._ask(self._stub.Occlude, request, self._deadline()))
+        answer = await self._ask(self._stub.Occlude, request, self._deadline())
+        return single.occlusion(answer, self._model, text)
 
     async def hidden(
         self,

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import grpc
 
+from headlight.answer_checks import check_description
 from headlight.channel import ClientBase, Options, Retries, WorkT
 from headlight.convert import from_model
 from headlight.description import ModelDescription
@@ -21,7 +22,7 @@ from headlight.errors import Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight.pieces import AttentionPiece, Pieces
 from headlight.renewing import CLOSED
-from headlight.status import is_to_be_repeated
+from headlight.status import is_to_be_repeated, readable
 from headlight.streamed import Streamed
 from headlight.verdict import status_now, true_status
 from headlight.work import RequestT, ResponseT, ResultT, UnaryWork
@@ -77,9 +78,9 @@ class AsyncCaller(ClientBase[grpc.aio.Channel]):
                     await self._ended.wait()
 
     @contextlib.contextmanager
-    def _errors(self, first_input: int = 0) -> Iterator[None]:
+    def _errors(self, first_input: int = 0, large: bool = False) -> Iterator[None]:
         """Also turns calls that were cancelled by no caller's wish into errors: else nobody hears of them."""
-        with super()._errors(first_input):
+        with super()._errors(first_input, large):
             try:
                 yield
             except asyncio.CancelledError:
@@ -95,7 +96,7 @@ class AsyncCaller(ClientBase[grpc.aio.Channel]):
 
     async def _learn(self, deadline: float | None) -> ModelDescription:
         response = await self._ask(self._stub.GetModel, pb.GetModelRequest(model=self._model), deadline)
-        self._description = description = from_model(response)
+        self._description = description = check_description(from_model(response), self._model)
         return description
 
     async def _ask(self, method: Any, request: Any, deadline: float | None) -> Any:
@@ -104,7 +105,7 @@ class AsyncCaller(ClientBase[grpc.aio.Channel]):
         while True:
             await self._pause(retries.pause())
             with retries, self._errors():
-                return await method(request, timeout=self._left(deadline))
+                return readable(await method(request, timeout=self._left(deadline)))
 
     async def _laid_out(self, make: Callable[[ModelDescription], WorkT], model: ModelDescription, inputs: int) -> WorkT:
         """What a method is to do with so many inputs; of many, the loop goes on while they are measured."""
@@ -130,8 +131,8 @@ class AsyncCaller(ClientBase[grpc.aio.Channel]):
 
         async def finish_first() -> None:
             part, _, first = pending[0]
-            with retries, self._errors(part.start):
-                work.receive(part, await first)
+            with retries, self._errors(part.start, work.may_be_large(part)):
+                work.receive(part, readable(await first))
                 pending.popleft()
                 retries.reset()
                 return
@@ -164,7 +165,7 @@ class AsyncCaller(ClientBase[grpc.aio.Channel]):
             try:
                 with retries, self._errors(), true_status(call):
                     async for frame in call:
-                        if work.receive(frame):
+                        if work.receive(readable(frame)):
                             retries.reset()
                     work.finish()
             finally:
@@ -172,6 +173,7 @@ class AsyncCaller(ClientBase[grpc.aio.Channel]):
         return work.result()
 
     async def _pieces(self, pieces: Pieces, deadline: float | None) -> AsyncIterator[AttentionPiece]:
+        pieces.expect(await self._describe(deadline))
         retries = Retries(deadline, Overloaded, Unavailable)
         while not pieces.complete:
             await self._pause(retries.pause(last=pieces.begun))
@@ -179,7 +181,7 @@ class AsyncCaller(ClientBase[grpc.aio.Channel]):
             try:
                 with retries, self._errors(), true_status(call):
                     async for frame in call:
-                        for piece in pieces.receive(frame):
+                        for piece in pieces.receive(readable(frame)):
                             yield piece
                     pieces.finish()
                     return

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import grpc
 
+from headlight.answer_checks import check_description
 from headlight.channel import BLOCKING_CONFIG, ClientBase, Options, Retries
 from headlight.convert import from_model
 from headlight.description import ModelDescription
@@ -57,7 +58,7 @@ class Caller(ClientBase[grpc.Channel]):
 
     def _learn(self, deadline: float | None) -> ModelDescription:
         response = self._ask(self._stub.GetModel, pb.GetModelRequest(model=self._model), deadline)
-        self._description = description = from_model(response)
+        self._description = description = check_description(from_model(response), self._model)
         return description
 
     def _ask(self, method: Any, request: Any, deadline: float | None) -> Any:
@@ -81,7 +82,7 @@ class Caller(ClientBase[grpc.Channel]):
 
         def finish_first() -> None:
             part, _, first = pending[0]  # which stays there until it is done: whatever comes between ends it
-            with retries, self._errors(part.start):
+            with retries, self._errors(part.start, work.may_be_large(part)):
                 work.receive(part, response_of(first))
                 pending.popleft()
                 retries.reset()
@@ -121,6 +122,7 @@ class Caller(ClientBase[grpc.Channel]):
         return work.result()
 
     def _pieces(self, pieces: Pieces, deadline: float | None) -> Iterator[AttentionPiece]:
+        pieces.expect(self._describe(deadline))
         retries = Retries(deadline, Overloaded, Unavailable)
         while not pieces.complete:
             self._pause(retries.pause(last=pieces.begun))

@@ -28,6 +28,7 @@ from headlight.errors import (
     Unavailable,
 )
 from headlight.pb.headlight_pb2_grpc import HeadlightServiceStub
+from headlight.plan import STOCK_MESSAGE_BYTES
 from headlight.renewing import CLOSED, Renewing
 from headlight.status import error_of_call, is_cancelled
 
@@ -71,15 +72,23 @@ DEFAULT_OPTIONS: Options = (
     # Where replicas are is asked again when a connection ends, and gRPC's default is to wait 30 s from the last time:
     # meanwhile a rolling update can have replaced every replica that this client knows.
     ("grpc.dns_min_time_between_resolutions_ms", 2_000),
+    # gRPC's default of 1 s is longer than all tries of the retry policy take together: a server that
+    # is back within 200 ms would fail them all.
+    ("grpc.initial_reconnect_backoff_ms", 100),
     # A stock server closes connections that ping more often than every 5 minutes. Between pings, unacknowledged data is
     # noticed after the keepalive timeout (gRPC sets TCP_USER_TIMEOUT to it).
     ("grpc.keepalive_time_ms", 310_000),
     ("grpc.keepalive_timeout_ms", 20_000),
+    # Every request is laid out so that an answer, or each frame of it, fits: nothing larger is read into memory.
+    ("grpc.max_receive_message_length", STOCK_MESSAGE_BYTES),
 )
 
 
 MOST_RETRIES = 8  # in a row, without an answer between them
 FIRST_BACKOFF_SECONDS = 0.1
+LONGEST_PUSHBACK_SECONDS = (
+    60.0  # that a server can have this client wait before a retry; of `MOST_RETRIES`, eight minutes
+)
 MOST_SECONDS = 1e8  # three years; gRPC takes a deadline centuries away, or infinity, for one that has passed
 
 
@@ -136,6 +145,8 @@ class Retries:
     def delay(self, error: HeadlightError) -> float:
         """Seconds to wait: what the server named, else twice as long each time; a little more, so that callers spread.
 
+        Never more than `LONGEST_PUSHBACK_SECONDS`, whatever the server named.
+
         Raises:
             HeadlightError: `error` itself, where waiting cannot help, was tried often enough, or would outlast the timeout.
         """
@@ -148,7 +159,7 @@ class Retries:
         seconds *= random.uniform(1.0, 1.25)
         if self._deadline is not None and seconds >= self._deadline - time.monotonic():
             raise error
-        return seconds
+        return min(seconds, LONGEST_PUSHBACK_SECONDS)
 
 
 class ClientBase(abc.ABC, Generic[ChannelT]):
@@ -215,8 +226,8 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         return self._channel.end() if isinstance(self._channel, Renewing) else [self._channel]
 
     @contextlib.contextmanager
-    def _errors(self, first_input: int = 0) -> Iterator[None]:
-        """Turns gRPC's errors into Headlight's. Named inputs are counted from `first_input`.
+    def _errors(self, first_input: int = 0, large: bool = False) -> Iterator[None]:
+        """Turns gRPC's errors into Headlight's. Arguments as those of `headlight.status.error_of_call`.
 
         Raises:
             HeadlightError: what failed.
@@ -228,7 +239,7 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
             except grpc.RpcError as error:
                 if self._closed.is_set() and is_cancelled(error):
                     raise ValueError(CLOSED) from None
-                raise self._explained(error_of_call(error, first_input)) from None
+                raise self._explained(error_of_call(error, first_input, large)) from None
 
     def _explained(self, error: HeadlightError) -> HeadlightError:
         """The error, with what is wrong with the files of TLS and tokens where that may be its cause."""

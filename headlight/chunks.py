@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from headlight.convert import dtype_of, from_bytes, malformed, native
 from headlight.coverage import Coverage
+from headlight.errors import BadAnswer
 from headlight.pb import headlight_pb2 as pb
 from headlight.wire import OUTPUT_KINDS, axes_of, grid
 
@@ -48,7 +49,7 @@ class Layout:
         return self.elements * self.dtype.itemsize
 
     def locate(self, chunk: pb.Chunk, part: int) -> int:
-        """The byte at which a chunk of some part begins. Raises EngineError where its meaning, offset and size disagree."""
+        """The byte at which a chunk of some part begins. Raises BadAnswer where its meaning, offset and size disagree."""
         if part >= len(self.shapes):
             raise malformed(f"a chunk of input {part}, of {len(self.shapes)}")
         layers, heads, rows, width = grid(self.axes, self.shapes[part])
@@ -70,7 +71,7 @@ class Layout:
 
 
 def layouts_of(response: pb.EncodeResponse) -> dict[str, Layout]:
-    """The layout of each output that a response holds or announces. Raises EngineError for one that cannot be."""
+    """The layout of each output that a response holds or announces. Raises BadAnswer for one that cannot be."""
     counts = [item.token_count for item in response.items]
     layouts = {}
     for at, tensor in enumerate(response.pooled):
@@ -138,6 +139,14 @@ def _expected(output: str, response: pb.EncodeResponse, at: int, count: int, lay
     return expected
 
 
+# Compares what an answer holds, or announces, with what was asked for, before memory is reserved.
+Check = Callable[[pb.EncodeResponse, dict[str, Layout]], None]
+
+
+def unchecked(response: pb.EncodeResponse, layouts: dict[str, Layout]) -> None:
+    """A `Check` of an answer that is looked at by itself."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
     """A complete answer: the response, and the numbers of each output wherever they came from."""
@@ -150,7 +159,7 @@ class Answer:
         """A view: pooled [N, D] in the type asked for in this place; of each input: tokens, hidden, attention in the axes told.
 
         Raises:
-            EngineError: the answer lacks it.
+            BadAnswer: the answer lacks it.
         """
         if output == "pooled":
             output, index = pooled_key(index), 0
@@ -160,10 +169,11 @@ class Answer:
         return self.data[output][layout.offsets[index] : layout.offsets[index + 1]].reshape(layout.shapes[index])
 
 
-def whole_answer(response: pb.EncodeResponse, inputs: int) -> Answer:
-    """The answer that one message holds, to so many inputs. Raises EngineError where it breaks the contract."""
+def whole_answer(response: pb.EncodeResponse, inputs: int, check: Check = unchecked) -> Answer:
+    """The answer that one message holds, to so many inputs. Raises BadAnswer where it breaks the contract."""
     check_items(response, inputs)
     layouts = layouts_of(response)
+    check(response, layouts)
     data = {
         output: from_bytes(layout.dtype, data_of(response, output), layout.elements)
         for output, layout in layouts.items()
@@ -177,17 +187,30 @@ def check_items(response: pb.EncodeResponse, inputs: int) -> None:
         raise malformed(f"{len(response.items)} entries for {inputs} inputs")
 
 
+def reserved(output: str, layout: Layout) -> NDArray[Any]:
+    """Return memory for one output. Raises BadAnswer if there is not so much."""
+    try:
+        return np.empty(layout.elements, layout.dtype)
+    except (MemoryError, ValueError, OverflowError):  # the latter two: more than an address can name
+        raise BadAnswer(
+            f"the server's answer announces {layout.size_bytes} bytes of {output}, and this process has no memory for "
+            "them; ask for less at once, and check that the server is the right one"
+        ) from None
+
+
 class Assembly:
     """The answer to one request of a stream, frame by frame.
 
     Args:
         inputs: number of inputs of the request.
         max_bytes: refuses a header that announces more; 0: no bound.
+        check: refuses a header that does not fit the request.
     """
 
-    def __init__(self, inputs: int, max_bytes: int = 0) -> None:
+    def __init__(self, inputs: int, max_bytes: int = 0, check: Check = unchecked) -> None:
         self._inputs = inputs
         self._max_bytes = max_bytes
+        self._check = check
         self._header: pb.EncodeResponse | None = None
         self._layouts: dict[str, Layout] = {}
         self._buffers: dict[str, NDArray[Any]] = {}
@@ -198,7 +221,7 @@ class Assembly:
         """Takes the next frame; the complete answer with the last one, else None.
 
         Raises:
-            EngineError: the frame does not follow from those before it.
+            BadAnswer: the frame does not follow from those before it.
         """
         kind = frame.WhichOneof("frame")
         if kind == "chunk" and self._header is not None:
@@ -208,7 +231,7 @@ class Assembly:
         elif kind == "header" and self._header is None:
             self._begin(frame.header)
         elif kind == "response" and self._header is None:
-            return whole_answer(frame.response, self._inputs)
+            return whole_answer(frame.response, self._inputs, self._check)
         else:
             raise malformed(f"a frame of kind {kind!r} {'before' if self._header is None else 'after'} the header")
         return None
@@ -219,8 +242,9 @@ class Assembly:
         size = sum(layout.size_bytes for layout in self._layouts.values())
         if 0 < self._max_bytes < size:
             raise malformed(f"{size} bytes announced, more than the server's own limit of {self._max_bytes}")
+        self._check(header, self._layouts)
         for output, layout in self._layouts.items():
-            self._buffers[output] = np.empty(layout.elements, layout.dtype)
+            self._buffers[output] = reserved(output, layout)
             self._covered[output] = Coverage()
         self._header = header
 

@@ -174,7 +174,12 @@ def run_tokens(arguments: argparse.Namespace) -> None:
     """`headlight tokens`."""
     texts = texts_of(arguments)
     with connect(arguments) as client:
-        lists = client.tokenize(texts, prompt=arguments.prompt, prompt_name=arguments.prompt_name)
+        lists = client.tokenize(
+            texts,
+            prompt=arguments.prompt,
+            prompt_name=arguments.prompt_name,
+            special_tokens=arguments.special_tokens,
+        )
     shown = output.tokens_json(lists) if arguments.format == "json" else output.tokens_text(lists, texts)
     write_text(shown, arguments.out, arguments.format)
 

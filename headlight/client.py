@@ -36,7 +36,7 @@ class Client(Caller):
     (integers, a list or a NumPy array). Every method may raise what `headlight.errors` lists: InvalidInput and NotFound
     for what the caller can mend, Overloaded (with a delay, where the server named one), Unavailable (where nobody
     answers: after some attempts within a second; in the middle of a list, and for streams, after half a minute, for what came is not to
-    be lost), DeadlineExceeded, EngineError.
+    be lost), DeadlineExceeded, EngineError, BadAnswer (where what the server sent is not what was asked for).
 
     Args:
         target: "host:port", or a target of gRPC's with its scheme, as "dns:///name:port" or "unix:path". All addresses of the name
@@ -162,7 +162,7 @@ class Client(Caller):
     def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
         """The bytes of data that `attention` of one text would have. Nothing is computed. Arguments as `attention`."""
         request = single.dry_run(self._model, text, spec, reading)
-        return int(self._ask(self._stub.Encode, request, self._deadline()).data_bytes)
+        return single.data_bytes(self._ask(self._stub.Encode, request, self._deadline()), self._model)
 
     def occlusion(self, text: Input, tokens: TokensLike | None = None, **reading: Unpack[Reading]) -> Occlusion:
         """How far the pooled vector of one text moves when each token is hidden: what it rests on, without looking at attention.
@@ -175,7 +175,8 @@ class Client(Caller):
             reading: as in `encode`.
         """
         request = single.occlusion_request(self._model, text, tokens, reading)
-        return single.occlusion(self._ask(self._stub.Occlude, request, self._deadline()))
+        answer = self._ask(self._stub.Occlude, request, self._deadline())
+        return single.occlusion(answer, self._model, text)
 
     def hidden(
         self,
@@ -199,7 +200,10 @@ class Client(Caller):
         return self._stream(lambda model: stream.hidden(model, self._model, text, spec, reading))[0]
 
     def tokenize(self, texts: Iterable[Input] | str, **prompting: Unpack[Prompting]) -> list[TokenList]:
-        """The tokens of each input, without running the model. Nothing is cut off. `prompt` and `prompt_name` as in `encode`."""
+        """The tokens of each input, without running the model. Nothing is cut off.
+
+        `prompt`, `prompt_name` and `special_tokens` as in `encode`.
+        """
         return self._call(self._stub.Tokenize, lambda model: Tokenized(model, self._model, as_list(texts), prompting))
 
     def model(self) -> ModelDescription:

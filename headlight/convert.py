@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from headlight.description import Limits, ModelDescription, Parity, Quality
-from headlight.errors import EngineError, InvalidInput
+from headlight.errors import BadAnswer, InvalidInput
 from headlight.pb import headlight_pb2 as pb
+from headlight.printable import escaped, shortened
 from headlight.priority import Priority, to_priority
 from headlight.results import ModelRef, TokenList
-from headlight.wire_vectors import VECTOR_NAMES, PromptWish, set_prompt
+from headlight.spec import SpecialTokens
+from headlight.wire_vectors import VECTOR_NAMES, PromptWish, set_prompt, to_special_tokens
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int] | NDArray[np.integer]
@@ -23,15 +25,18 @@ Truncate = Literal["end", "start"] | None
 
 
 class Prompting(TypedDict, total=False):
-    """What is put before each text.
+    """What is put before each text, and how its special tokens are read.
 
     Keys:
         prompt: any text; empty: nothing, not even the model's default.
         prompt_name: one of the model's prompts, instead. Neither: its default, where it has one.
+        special_tokens: of those that a text or its prompt spells out, as "[SEP]": "parse" makes the special token of each, "text"
+            reads plain characters; None: as the service does (`ModelDescription.special_tokens`).
     """
 
     prompt: str | None
     prompt_name: str | None
+    special_tokens: SpecialTokens | None
 
 
 class Reading(Prompting, total=False):
@@ -61,10 +66,13 @@ TRUNCATIONS: dict[str | None, pb.Truncation] = {
     "start": pb.TRUNCATION_CUT_START,
 }
 
+REMEDY = "is the server the right one, and of a compatible version?"
+LONGEST_PROBLEM = 500  # characters: shapes and axes in it may be as long as the answer
 
-def malformed(problem: str) -> EngineError:
-    """The error for an answer that breaks the contract: a bug of the server, or not a Headlight server."""
-    return EngineError(f"the server's answer is malformed: {problem}")
+
+def malformed(problem: str) -> BadAnswer:
+    """Return the error for an answer that breaks the contract: a bug of the server, or not a Headlight server."""
+    return BadAnswer(f"the server's answer is malformed: {shortened(escaped(problem), LONGEST_PROBLEM)}; {REMEDY}")
 
 
 def as_list(texts: Iterable[Input] | str) -> list[Input]:
@@ -129,7 +137,7 @@ def set_reading(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeReque
         InvalidInput: a value is none that can be sent.
         TypeError: a keyword is none of `Reading`.
     """
-    wish, known = cast("Reading", reading), ("truncate", "prompt", "prompt_name", "priority")
+    wish, known = cast("Reading", reading), ("truncate", "prompt", "prompt_name", "special_tokens", "priority")
     for name in wish.keys() - known:
         raise TypeError(
             f"unexpected keyword argument {name!r}: there are {', '.join(known)}; what holds for all calls, as a timeout, is "
@@ -142,6 +150,7 @@ def set_reading(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeReque
     elif said := "truncate" if truncate is not None else "priority" if priority is not None else "":
         raise InvalidInput(said, "means nothing where texts are only tokenised; leave it out")
     set_prompt(request, PromptWish(wish.get("prompt_name"), wish.get("prompt")))
+    request.special_tokens = to_special_tokens(wish.get("special_tokens"))
 
 
 def to_truncation(truncate: Truncate) -> pb.Truncation:
@@ -167,7 +176,7 @@ def from_model_ref(ref: pb.ModelRef) -> ModelRef:
 
 
 def from_token_info(info: pb.TokenInfo) -> TokenList:
-    """The tokens of one input. Raises EngineError where the parallel lists differ in length."""
+    """The tokens of one input. Raises BadAnswer where the parallel lists differ in length."""
     count = len(info.ids)
     tokens = TokenList(
         ids=tuple(info.ids),
@@ -185,7 +194,7 @@ def from_token_info(info: pb.TokenInfo) -> TokenList:
 
 
 def dtype_of(number: pb.DataType) -> np.dtype[Any]:
-    """The type that numbers have on the wire. Raises EngineError for one that this client does not know."""
+    """The type that numbers have on the wire. Raises BadAnswer for one that this client does not know."""
     if number not in DTYPES:
         raise malformed(f"element type {number} is not known to this client; a newer one may know it")
     return np.dtype(DTYPES[number])
@@ -200,7 +209,7 @@ def from_bytes(dtype: np.dtype[Any], data: bytes, elements: int) -> NDArray[Any]
     """Numbers off the wire: writable, flat.
 
     Raises:
-        EngineError: there are more or fewer bytes than these elements take.
+        BadAnswer: there are more or fewer bytes than these elements take.
     """
     if len(data) != dtype.itemsize * elements:
         raise malformed(f"{len(data)} bytes of data where {dtype.itemsize * elements} were announced")
@@ -243,6 +252,7 @@ def from_model(response: pb.GetModelResponse) -> ModelDescription:
         int8_dimensions=tuple(info.int8_dimensions),
         pooled_types=tuple(VECTOR_NAMES[number] for number in info.pooled_dtypes if number in VECTOR_NAMES),
         similarity=info.similarity or None,
+        special_tokens="text" if info.special_tokens == pb.SPECIAL_TOKENS_TEXT else "parse",
         variants=tuple((variant.provider, variant.precision) for variant in response.variants),
         parity=tuple(
             Parity(row.output, row.provider, row.precision, row.max_error, row.tolerance) for row in response.parity

@@ -15,7 +15,7 @@ class Coverage:
         self._ends: list[int] = []
 
     def add(self, begin: int, end: int) -> None:
-        """Marks begin .. end-1. Raises EngineError where one of them is marked already."""
+        """Marks begin .. end-1. Raises BadAnswer where one of them is marked already."""
         at = bisect.bisect_right(self._begins, begin)
         if (at > 0 and self._ends[at - 1] > begin) or (at < len(self._begins) and self._begins[at] < end):
             raise malformed(f"two chunks overlap in bytes {begin} to {end}")

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from headlight.results import ModelRef
-from headlight.spec import VectorType
+from headlight.spec import SpecialTokens, VectorType
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,6 +77,7 @@ class ModelDescription:
         pooled_types: of the numbers of pooled vectors: "float32", "int8", ...
         int8_dimensions: widths in which vectors can be had as int8.
         similarity: how vectors are meant to be compared: "cosine", "dot", ...; None: not said.
+        special_tokens: how special tokens that texts spell out are read where a call does not say it: "parse" or "text".
     """
 
     name: str
@@ -107,6 +108,7 @@ class ModelDescription:
     pooled_types: tuple[VectorType, ...] = ("float32",)
     int8_dimensions: tuple[int, ...] = ()
     similarity: str | None = None
+    special_tokens: SpecialTokens = "parse"
 
     def prompt_text(self, prompt: str | None = None, prompt_name: str | None = None) -> str:
         """What is put before each text, given what the caller says of it. A name that is unknown here stands for nothing."""

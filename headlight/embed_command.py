@@ -150,6 +150,7 @@ def made_with(arguments: argparse.Namespace, nothing: Embeddings) -> dict[str, o
         "--normalize": arguments.normalize,
         "--truncate": arguments.truncate,
         "--prompt": [arguments.prompt_name, arguments.prompt],
+        "--special-tokens": arguments.special_tokens,
         "--text-field": arguments.text_field,
         "--id-field": arguments.id_field,
     }

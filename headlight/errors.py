@@ -6,12 +6,15 @@
     ├── NotFound            the caller named a model that is not served            model name -> engine
     ├── Overloaded          shed before any work; may carry a retry delay          item -> queue
     │   └── DeviceFull      a GPU has not the memory for the batch                 engine -> result
+    │       └── HostFull    nor has the process, for a batch or an answer          engine -> result, result -> wire
     ├── Unavailable         starting, draining, connection or device lost          any arrow
     │   └── MixedWeights    replicas with different weights answered one call      client only
     ├── DeadlineExceeded    the caller's time ran out before the work was started  queue -> engine
     ├── EngineError         the model failed on a batch: our bug, or the device's  engine -> result
     │   ├── NotFinite       on some of its inputs alone: they overflow             engine -> result
-    │   └── DeviceLost      and the GPU is not to be asked again                   engine -> the end of the process
+    │   ├── DeviceLost      and the GPU is not to be asked again                   engine -> the end of the process
+    │   └── BadAnswer       an answer that breaks the contract or does not fit     client only
+    │                       the request: no data of it is returned
     └── BundleError         a bundle is incomplete, altered or does not fit        files -> engine (start-up only)
 
 The service adds leaves of its own: Shed below Overloaded, which knows what there was too little of, and EngineLost, never sent.
@@ -113,6 +116,17 @@ class DeviceFull(Overloaded):
     """A GPU has not the memory that a batch needs. With smaller ones it goes on."""
 
 
+class HostFull(DeviceFull):
+    """An allocation failed: the process has not the memory for a batch or an answer. With smaller ones it goes on."""
+
+    def __init__(
+        self,
+        message: str = "there is not enough memory for this request; ask for less at once: fewer texts, shorter texts or less"
+        " attention, or allow the service more memory",
+    ) -> None:
+        super().__init__(message)
+
+
 class Unavailable(HeadlightError):
     """The service cannot answer now; another replica, or this one later, can."""
 
@@ -149,6 +163,14 @@ class NotFinite(EngineError):
 
 class DeviceLost(EngineError):
     """A GPU failed: nothing that it computes for this process can be believed any more."""
+
+
+class BadAnswer(EngineError):
+    """The server's answer breaks the contract or does not fit the request; nothing of it is returned, and nothing is repeated.
+
+    The message names the field, what was expected and what came. Text of the server is in it only with control
+    characters escaped.
+    """
 
 
 class BundleError(HeadlightError):

@@ -16,6 +16,7 @@ from typing import IO, Any
 from numpy.typing import NDArray
 
 from headlight.output import write_arrays
+from headlight.printable import escaped
 
 STANDARD_INPUT = "standard input"
 
@@ -32,7 +33,7 @@ def say(message: str) -> None:
     """One line on standard error, where there is one that can be written."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
-            sys.stderr.write(f"headlight: {message}\n")
+            sys.stderr.write(f"headlight: {escaped(message)}\n")
 
 
 def say_here(message: str) -> None:
@@ -40,7 +41,7 @@ def say_here(message: str) -> None:
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             width = shutil.get_terminal_size().columns - 1
-            sys.stderr.write(f"\r\x1b[K{f'headlight: {message}'[:width] if message else ''}")
+            sys.stderr.write(f"\r\x1b[K{f'headlight: {escaped(message)}'[:width] if message else ''}")
             sys.stderr.flush()
 
 

@@ -11,12 +11,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from headlight.advice import misdirected
-from headlight.channel import MOST_SECONDS
+from headlight.channel import LONGEST_PUSHBACK_SECONDS, MOST_SECONDS
 from headlight.client import Client
 from headlight.convert import Input, Reading
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings
 from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, MixedWeights, Overloaded, Unavailable
+from headlight.printable import escaped
 from headlight.results import ModelRef
 from headlight.rows import Rows
 from headlight.signals import result_of, undisturbed
@@ -83,7 +84,7 @@ class Patience:
             self._tell(f"{' '.join(error.message.split())}; waiting for it, for {self._seconds:g} s at most")
             self._since = now
         self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
-        time.sleep(pause)
+        time.sleep(min(pause, LONGEST_PUSHBACK_SECONDS))
 
     def persist(self, action: Callable[[], T]) -> T:
         """The result of what is done again until the service answers. Raises as the action does."""
@@ -228,7 +229,7 @@ def parts_around(block: range, error: InvalidInput, problems: dict[int, str], sk
 
 def changed(before: ModelRef, now: ModelRef) -> MixedWeights:
     """The error for a service whose weights were replaced meanwhile."""
-    names = (f"{ref.name} {ref.version} {ref.precision}" for ref in (before, now))
+    names = (escaped(f"{ref.name} {ref.version} {ref.precision}") for ref in (before, now))
     return MixedWeights(
         f"the service's weights were replaced meanwhile ({', now '.join(names)}): vectors would not compare"
     )

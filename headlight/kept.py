@@ -78,8 +78,8 @@ def check(folder: Path, made_with: Mapping[str, object]) -> None:
     """Raises UsageError where the rows of a folder were made with something else."""
     try:
         before = json.loads((folder / JOB).read_text(encoding="utf-8"))
-        other = [name for name, value in made_with.items() if before[name] != value]
-    except (OSError, ValueError, LookupError, TypeError):
+        other = [name for name, value in made_with.items() if before.get(name) != value]
+    except (OSError, ValueError, AttributeError):
         other = ["version of this command"]
     if other:
         raise UsageError(

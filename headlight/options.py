@@ -13,7 +13,7 @@ from headlight.convert import Reading
 from headlight.files import STANDARD_INPUT, UsageError, check_writable, is_same_file, source
 from headlight.priority import PRIORITIES, Priority
 from headlight.signals import undisturbed
-from headlight.spec import VECTOR_BITS, PooledSpec
+from headlight.spec import SPECIAL_TOKENS, VECTOR_BITS, PooledSpec
 
 DEFAULT_TARGET = "127.0.0.1:50051"
 WRITTEN = ("--out", "--png", "--html")
@@ -82,11 +82,16 @@ def add_truncate(made: argparse.ArgumentParser) -> None:
 
 
 def add_prompt(made: argparse.ArgumentParser) -> None:
-    """What to put before texts."""
+    """What to put before texts, and how special tokens in them are read."""
     either = made.add_mutually_exclusive_group()
     either.add_argument("--prompt-name", metavar="NAME", help="put a prompt of the model before each text: see info")
     either.add_argument(
         "--prompt", metavar="TEXT", help="put this before each text; '' for nothing, not even the model's default"
+    )
+    made.add_argument(
+        "--special-tokens",
+        choices=SPECIAL_TOKENS,
+        help="special tokens that a text spells out, as [SEP]: parse them, or read plain text; default: as the service does",
     )
 
 
@@ -104,6 +109,7 @@ def reading(arguments: argparse.Namespace) -> Reading:
         truncate=arguments.truncate,
         prompt=arguments.prompt,
         prompt_name=arguments.prompt_name,
+        special_tokens=arguments.special_tokens,
         priority=_priority(arguments),
     )
 

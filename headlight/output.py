@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.description import ModelDescription
+from headlight.printable import escaped, json_escaped
 from headlight.results import Attention, Floats, Hidden, TokenList
 from headlight.terminal import attention_map, cells, fit, heads_table, strongest_links, visible
 
@@ -26,8 +27,8 @@ def numbers(array: NDArray[Any]) -> list[Any]:
 
 
 def to_json(value: Mapping[str, object]) -> str:
-    """JSON on one line."""
-    return json.dumps(value, ensure_ascii=False)
+    """JSON on one line, without control characters."""
+    return json_escaped(json.dumps(value, ensure_ascii=False))
 
 
 def attention_text(attention: Attention, text: str, head: int | None, overview: bool, width: int, colour: bool) -> str:
@@ -146,6 +147,7 @@ def info_text(model: ModelDescription) -> str:
         ("pooling", model.pooling + (", normalised" if model.normalized else "")),
         ("vectors", vectors_line(model)),
         ("prompts", prompts_line(model)),
+        ("special tokens", "parsed in texts" if model.special_tokens == "parse" else "read as text"),
         ("accepts", ", ".join(model.accepts)),
         ("gives", ", ".join(model.outputs)),
         *((name.replace("_", " "), f"{value:,}" if value else "not said") for name, value in limits.items()),
@@ -165,7 +167,7 @@ def info_text(model: ModelDescription) -> str:
             f"{100 * found.nearest_kept:8.1f}% {100 * found.ten_nearest_kept:8.1f}%" if found.real_text else "not said"
         )
         lines.append(f"{where:<14} {found.cosine_mean:9.6f} {found.cosine_min:9.6f} {kept}")
-    return "\n".join(lines)
+    return "\n".join(map(escaped, lines))
 
 
 def vectors_line(model: ModelDescription) -> str:

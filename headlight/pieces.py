@@ -8,9 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from headlight.answer_checks import Expected
+from headlight.answer_numbers import check_numbers, kind_of_attention
 from headlight.chunks import OUTPUTS, Layout, check_items, layouts_of, whole_answer
 from headlight.convert import Input, Reading, encode_request, malformed, native, to_input
 from headlight.coverage import Coverage
+from headlight.description import ModelDescription
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.spec import AttentionSpec
@@ -52,10 +55,18 @@ class Pieces:
             )
         encode = encode_request(name, [to_input(text, "text")], outputs, reading)
         self.request = pb.EncodeStreamRequest(id=REQUEST_ID, encode=encode)
+        self._name, self._text, self._reading = name, text, reading
+        self._kind = kind_of_attention(spec)
+        self._expected: Expected | None = None
+        self._precision = ""
         self._layout: Layout | None = None
         self._covered = Coverage()
         self.complete = False  # whether everything has come, whatever becomes of the stream
         self.over = False  # whether nothing more comes on the stream: the request was refused
+
+    def expect(self, model: ModelDescription) -> None:
+        """Compare what comes with the model's description, too; to be called before a frame is received."""
+        self._expected = Expected(model, self._name, self.request.encode.outputs, self._reading)
 
     @property
     def begun(self) -> bool:
@@ -72,13 +83,15 @@ class Pieces:
         self.over = kind == "error"
         if self.over:
             raise error_of_status(frame.error, 0)
-        if self.complete:
-            raise malformed(f"a frame of kind {kind!r} behind the last")
+        if self.complete or frame.id != REQUEST_ID:
+            raise malformed(f"a frame of kind {kind!r} behind the last, or of another request")
         if kind == "response" and self._layout is None:
             yield from self._whole(frame.response)
         elif kind == "header" and self._layout is None:
             check_items(frame.header, 1)
-            self._layout = self._announced(layouts_of(frame.header))
+            layouts = layouts_of(frame.header)
+            self._check(frame.header, layouts)
+            self._layout = self._announced(layouts)
         elif kind == "chunk" and self._layout is not None:
             yield self._piece(self._layout, frame.chunk)
         elif kind == "end" and self._layout is not None:
@@ -87,7 +100,7 @@ class Pieces:
             raise malformed(f"a frame of kind {kind!r} out of its turn")
 
     def finish(self) -> None:
-        """Raises EngineError unless everything has come."""
+        """Raises BadAnswer unless everything has come."""
         if not self.complete:
             raise malformed("the stream ended before all attention had come")
 
@@ -96,11 +109,17 @@ class Pieces:
             raise malformed("it lacks attention, which was asked for")
         return layouts["attention"]
 
+    def _check(self, response: pb.EncodeResponse, layouts: dict[str, Layout]) -> None:
+        self._precision = response.model.precision
+        if self._expected is not None:
+            self._expected.check(response, layouts, [self._text])
+
     def _whole(self, response: pb.EncodeResponse) -> Iterator[AttentionPiece]:
-        answer = whole_answer(response, 1)
+        answer = whole_answer(response, 1, self._check)
         layout = self._announced(answer.layouts)
         layers, heads, rows, width = grid(layout.axes, layout.shapes[0])
         values = answer.part("attention", 0).reshape(layers, heads, rows, width)
+        check_numbers("attention", values, self._kind, self._precision)
         values.flags.writeable = False  # as those of chunks, which lie in the messages that brought them
         for place in range(layers):
             yield AttentionPiece(layout.layers[place], range(heads), range(rows), values[place])
@@ -113,4 +132,5 @@ class Pieces:
         self._covered.add(begin, begin + len(chunk.data))
         heads, rows = range(chunk.head_begin, chunk.head_end), range(chunk.row_begin, chunk.row_end)
         values = native(np.frombuffer(chunk.data, layout.dtype)).reshape(len(heads), len(rows), -1)
+        check_numbers("attention", values, self._kind, self._precision)
         return AttentionPiece(layout.layers[chunk.layer], heads, rows, values)

@@ -65,7 +65,7 @@ def plot_attention(
     rows = [[attention.head(each, other) for other in heads] for each in layers]
     figure = single(rows[0][0], labels) if len(layers) == len(heads) == 1 else grid(rows, layers, heads, labels)
     what = f"layer {layers[0]}, head {heads[0]}" if len(layers) == len(heads) == 1 else "each head"
-    figure.suptitle(f"{attention.model.name}: attention weights of {what}")
+    figure.suptitle(f"{visible(attention.model.name)}: attention weights of {what}", parse_math=False)
     with warnings.catch_warnings():
         # A label in a script that the font lacks is drawn as boxes; the weights are what the picture is for.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")

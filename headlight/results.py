@@ -35,10 +35,10 @@ class TokenList:
     Attributes:
         ids: ids in the model's vocabulary.
         pieces: the vocabulary's spelling; empty strings for ids given to a model without a tokenizer.
-        starts: code point of the text at which each begins, the prompt not counted; 0 for special tokens, tokens of the
-            prompt, and inputs given as ids.
+        starts: code point of the text at which each begins, the prompt not counted; 0 for special tokens put around
+            it, tokens of the prompt, and inputs given as ids.
         ends: code point behind its last.
-        special: whether the tokenizer added it ([CLS], [SEP], ...) rather than found it in the text.
+        special: whether it is a special token: put around the text ([CLS], [SEP], ...), or spelled out in it and parsed.
         segments: 0 for the first text, 1 for the second of a pair.
         prompt: whether it stands for the prompt alone, and for no character of the text. Given none: False for each.
     """

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from headlight.answer_checks import check_name, check_token_list
+from headlight.answer_layouts import check_tokens
+from headlight.answer_numbers import check_numbers
+from headlight.chunks import check_items
 from headlight.convert import (
     Input,
     Reading,
@@ -41,10 +45,25 @@ def occlusion_request(name: str, text: Input, tokens: TokensLike | None, reading
     return request
 
 
-def occlusion(response: pb.OccludeResponse) -> Occlusion:
-    """What a response says. Raises EngineError where it does not hold together."""
+def data_bytes(response: pb.EncodeResponse, name: str) -> int:
+    """The size that a dry run tells. Raises BadAnswer where it is another model's, or not of one input."""
+    check_name(response.model.name, name)
+    check_items(response, 1)
+    return response.data_bytes
+
+
+def occlusion(response: pb.OccludeResponse, name: str, text: Input) -> Occlusion:
+    """What a response says. Raises BadAnswer where it does not hold together, or not with what was asked."""
+    check_name(response.model.name, name)
     tokens, places = from_token_info(response.item.tokens), tuple(response.tokens)
-    if list(response.moved.shape) != [len(places)] or not places or max(places) >= len(tokens):
+    check_token_list(tokens, text, 0, "item.tokens")
+    check_tokens("tokens", places, len(tokens), None)
+    if list(response.moved.shape) != [len(places)]:
         raise malformed(f"distances of the shape {list(response.moved.shape)} for {len(places)} tokens")
+    if response.moved.dtype != pb.DATA_TYPE_FLOAT32:
+        raise malformed(f"moved has the element type {response.moved.dtype}, and {pb.DATA_TYPE_FLOAT32} was promised")
     moved = from_bytes(dtype_of(response.moved.dtype), response.moved.data, len(places))
+    check_numbers("moved", moved, "finite", response.model.precision)
+    if moved.min() < 0:
+        raise malformed(f"moved has the distance {moved.min():.4g}, and none is below 0")
     return Occlusion(moved, places, tokens, from_model_ref(response.model))

@@ -43,6 +43,9 @@ NUMBER_BYTES: dict[str, int] = {"float32": 4, "float16": 2, "uint8": 1}
 VectorType = Literal["float32", "float16", "int8", "binary", "ubinary"]
 VECTOR_BITS: dict[VectorType, int] = {"float32": 32, "float16": 16, "int8": 8, "binary": 1, "ubinary": 1}
 RowType = Literal["float32", "float16"]
+# Special tokens spelled out in a text, as "[SEP]": made special tokens, as Hugging Face does it, or read as plain characters.
+SpecialTokens = Literal["parse", "text"]
+SPECIAL_TOKENS: tuple[SpecialTokens, ...] = ("parse", "text")
 
 
 class Run(NamedTuple):

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 import grpc
 
+from headlight.convert import malformed
 from headlight.errors import (
     DeadlineExceeded,
     EngineError,
@@ -23,7 +24,9 @@ from headlight.errors import (
     Unavailable,
 )
 from headlight.pb import headlight_pb2 as pb
+from headlight.printable import escaped, shortened
 
+MessageT = TypeVar("MessageT")
 PUSHBACK_KEY = "grpc-retry-pushback-ms"  # gRPC A6: when to try again; negative: never
 
 # What is not here has no class of its own and becomes the root, with the name of its status in front (UNIMPLEMENTED:
@@ -45,6 +48,11 @@ ERROR_CLASSES: dict[grpc.StatusCode, type[HeadlightError]] = {
 TOO_LATE = "the deadline is in"
 # gRPC's own words, and its own use of RESOURCE_EXHAUSTED, for what no waiting makes smaller.
 TOO_LARGE = "message larger than max"
+ANSWER_TOO_LARGE = "CLIENT: Received message larger than max"  # by this side
+NOT_OF_THE_CONTRACT = "its bytes are no message of the contract"
+UNREADABLE = "Exception deserializing response!"
+LONGEST_DELAY_SECONDS = 86_400.0  # a day; what a server names beyond is no advice that a caller could follow
+MOST_DIGITS = 18  # of a delay in milliseconds
 BY_NUMBER = {cast("tuple[int, str]", code.value)[0]: code for code in grpc.StatusCode}
 FIELD = re.compile(r"(?P<field>[a-z_]+(?:\[\d+\])?(?:\.[a-z_]+(?:\[\d+\])?)*): (?P<problem>.+)", re.DOTALL)
 INPUT_INDEX = re.compile(r"(?<=^inputs\[)\d+(?=\])")
@@ -63,15 +71,28 @@ class FailedCall(Protocol):
         """What the server sent behind it."""
 
 
-def error_of_call(error: grpc.RpcError, first_input: int = 0) -> HeadlightError:
+def error_of_call(error: grpc.RpcError, first_input: int = 0, large: bool = False) -> HeadlightError:
     """The error that a failed call stands for.
 
     Args:
         error: what the stub raised.
         first_input: index, in the caller's list, of the first input of this call; named fields are counted from there.
+        large: whether an answer to this call may rightly be larger than a message.
     """
     call = cast("FailedCall", error)
-    return make_error(call.code(), call.details() or "", retry_after_seconds(call.trailing_metadata()), first_input)
+    code, message = call.code(), call.details() or ""
+    if UNREADABLE in message:
+        return malformed(NOT_OF_THE_CONTRACT)
+    if ANSWER_TOO_LARGE in message and not large:
+        return malformed(f"it is larger than what was asked for can be ({message})")
+    return make_error(code, message, retry_after_seconds(call.trailing_metadata()), first_input)
+
+
+def readable(message: MessageT | None) -> MessageT:
+    """A message that arrived. Raises BadAnswer for None, which grpc.aio gives for bytes that it cannot read."""
+    if message is None:
+        raise malformed(NOT_OF_THE_CONTRACT)
+    return message
 
 
 def is_cancelled(error: grpc.RpcError) -> bool:
@@ -92,12 +113,17 @@ def is_shed(error: HeadlightError) -> bool:
 
 def error_of_status(status: pb.Status, first_input: int = 0) -> HeadlightError:
     """The error that one request of a stream failed with. `first_input` as in `error_of_call`."""
-    retry_after = status.retry_after_ms / 1000 if status.HasField("retry_after_ms") else None
+    if status.code == 0:
+        return malformed("error.code is 0, which is no error")
+    retry_after = (
+        min(status.retry_after_ms / 1000, LONGEST_DELAY_SECONDS) if status.HasField("retry_after_ms") else None
+    )
     return make_error(BY_NUMBER.get(status.code, grpc.StatusCode.UNKNOWN), status.message, retry_after, first_input)
 
 
 def make_error(code: grpc.StatusCode, message: str, retry_after: float | None, first_input: int) -> HeadlightError:
-    """The error of a status, its message kept."""
+    """The error of a status, its message kept, on one line and without control characters."""
+    message = shortened(escaped(message))
     error_class = ERROR_CLASSES.get(code)
     if error_class is InvalidInput:
         return invalid_input(message, first_input)
@@ -127,5 +153,9 @@ def retry_after_seconds(metadata: Iterable[tuple[str, str | bytes]] | None) -> f
     for key, value in metadata or ():
         if key == PUSHBACK_KEY:
             text = value.decode("ascii", "replace") if isinstance(value, bytes) else value
-            return int(text) / 1000 if text.isdecimal() else None
+            if not (text.isascii() and text.isdecimal()):
+                return None
+            # Python makes no integer of more than 4,300 digits, and no float of more than 309.
+            seconds = int(text) / 1000 if len(text) <= MOST_DIGITS else LONGEST_DELAY_SECONDS
+            return min(seconds, LONGEST_DELAY_SECONDS)
     return None

@@ -81,7 +81,7 @@ def attention_maps(
 
 
 def maps_of(answer: Answer, index: int) -> AttentionMaps:
-    """The attention of one input. Raises EngineError where the answer does not hold together."""
+    """The attention of one input. Raises BadAnswer where the answer does not hold together."""
     told, tokens = answer.response.attention_map, tokens_of(answer, index)
     values = answer.part("attention", index)
     places = told.places[index] if index < len(told.places) else pb.AttentionPlaces()
@@ -108,7 +108,7 @@ def maps_of(answer: Answer, index: int) -> AttentionMaps:
 
 
 def _units(units: pb.Units | None, count: int) -> Units:
-    """What the wire says of an axis. Raises EngineError where it names tokens that are not there."""
+    """What the wire says of an axis. Raises BadAnswer where it names tokens that are not there."""
     if units is None:
         return Units(tuple((token,) for token in range(count)))
     tokens = tuple(units.tokens)
@@ -138,7 +138,7 @@ def hidden(model: ModelDescription, name: str, text: Input, spec: HiddenSpec, re
 
 
 def tokens_of(answer: Answer, index: int) -> TokenList:
-    """The tokens of one input. Raises EngineError where they do not match its count."""
+    """The tokens of one input. Raises BadAnswer where they do not match its count."""
     item = answer.response.items[index]
     tokens = from_token_info(item.tokens)
     if len(tokens) != item.token_count:

@@ -15,7 +15,8 @@ from typing import Generic, TypeVar
 
 from numpy.typing import ArrayLike
 
-from headlight.chunks import Answer, Assembly
+from headlight.answer_checks import Expected
+from headlight.chunks import Answer, Assembly, Check, Layout
 from headlight.convert import Input, Reading, encode_request, malformed, to_head_mask, to_input
 from headlight.description import ModelDescription
 from headlight.errors import HeadlightError, Overloaded
@@ -65,8 +66,9 @@ class Streamed(Generic[ResultT]):
         budget = Cost(max_items, request, limits.max_request_tokens or most, output_bytes)
         self._parts = list(split(costs, budget))
         self._max_bytes = limits.max_stream_output_bytes
-        self._assemblies = self._assembled(range(len(self._parts)))  # what has come of each request, by its id
+        self._expected = Expected(model, name, outputs, reading)
         self._inputs = inputs
+        self._assemblies = self._assembled(range(len(self._parts)))  # what has come of each request, by its id
         self._take = take
         self._head_mask = to_head_mask(model, head_mask)
         self._origin = Origin()
@@ -94,7 +96,16 @@ class Streamed(Generic[ResultT]):
         return self._drawn(left, self._sent, self._shed)
 
     def _assembled(self, left: Sequence[int]) -> dict[str, Assembly]:
-        return {str(at): Assembly(len(self._parts[at]), self._max_bytes) for at in left}
+        return {str(at): Assembly(len(self._parts[at]), self._max_bytes, self._check_of(at)) for at in left}
+
+    def _check_of(self, at: int) -> Check:
+        """Compare the answer to one request with its inputs."""
+        part = self._parts[at]
+
+        def check(response: pb.EncodeResponse, layouts: dict[str, Layout]) -> None:
+            self._expected.check(response, layouts, [self._inputs[index] for index in part])
+
+        return check
 
     def _drawn(self, left: Sequence[int], sent: list[str], shed: Sequence[str]) -> Iterator[pb.EncodeStreamRequest]:
         for at in left:
@@ -125,6 +136,7 @@ class Streamed(Generic[ResultT]):
             return False
         answer = assembly.receive(frame)
         if answer is not None:
+            self._expected.check_numbers(answer)
             self._origin.check(answer.response.model)
             self._results.update((index, self._take(answer, at)) for at, index in enumerate(part))
             del self._assemblies[frame.id]
@@ -142,7 +154,7 @@ class Streamed(Generic[ResultT]):
         """The stream has ended well.
 
         Raises:
-            EngineError: it left requests unanswered.
+            BadAnswer: it left requests unanswered.
             Overloaded: some were shed; another stream is to be begun for them when the error says.
         """
         waiting = [each for each in (self._sent if self._shed else self._assemblies) if each in self._assemblies]

@@ -25,7 +25,7 @@ def true_status(call: Any) -> Iterator[None]:
     Raises:
         grpc.aio.AioRpcError: the status that was not OK.
         DeadlineExceeded, Unavailable: there is none but gRPC's own, and the call's time has, or has not, passed.
-        EngineError: it was OK, with requests yet to be written.
+        BadAnswer: it was OK, with requests yet to be written.
     """
     seen: list[grpc.aio.AioRpcError | None] = []
     call.add_done_callback(lambda done: seen.append(status_now(done)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +12,15 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 READS = 3  # of files that change while they are being read; then they are left alone until somebody asks again
+MOST_BYTES = 1 << 20  # of one file; a thousand tokens, or hundreds of certificates, have less
 AGAIN_SECONDS = 60.0  # what was refused is looked at again, unchanged, for a certificate may only not be valid yet
+KINDS = (
+    (stat.S_ISFIFO, "a FIFO (pipe)"),
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISSOCK, "a socket"),
+)
 State = tuple[object, ...]
 
 
@@ -102,7 +111,26 @@ def _state(path: Path) -> State:
 
 
 def _content(path: Path) -> bytes:
+    """Return the content of a regular file; refuse anything that may block or never end."""
     try:
-        return path.read_bytes()
+        _check_kind(path, os.stat(path).st_mode)  # opening alone may act on a device or a FIFO
+        with open(path, "rb", opener=_open_at_once) as file:
+            _check_kind(path, os.fstat(file.fileno()).st_mode)  # it may have been replaced since
+            content = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"{path} has more than {MOST_BYTES} bytes; is it the right file?")
+    return content
+
+
+def _check_kind(path: Path, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        kind = next((name for is_kind, name in KINDS if is_kind(mode)), "not a file")
+        remedy = "write the content to a file and name that"
+        raise ValueError(f"{path} is {kind}; it must be a regular file or a link to one; {remedy}")
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open without waiting for a writer, which a FIFO would (Windows has neither)."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

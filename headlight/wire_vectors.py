@@ -1,4 +1,4 @@
-"""Wishes about vectors and prompts, between values (`headlight.spec`) and messages; see `headlight.wire`."""
+"""Wishes about vectors, prompts and special tokens, between values (`headlight.spec`) and messages; see `headlight.wire`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
-from headlight.spec import PooledSpec, RowType, TokensSpec, VectorType, check_kind
+from headlight.spec import SPECIAL_TOKENS, PooledSpec, RowType, SpecialTokens, TokensSpec, VectorType, check_kind
 from headlight.wire import known, must, number_of
 
 VECTOR_TYPES: Mapping[VectorType, pb.DataType] = {
@@ -22,6 +22,11 @@ VECTOR_NAMES: dict[int, VectorType] = {number: name for name, number in VECTOR_T
 _ROW_NAMES: dict[int, RowType] = {
     pb.DATA_TYPE_UNSPECIFIED: "float32",
     **{number: name for name, number in ROW_TYPES.items()},
+}
+_SPECIAL_TOKENS: Mapping[str | None, pb.SpecialTokens] = {
+    None: pb.SPECIAL_TOKENS_UNSPECIFIED,
+    "parse": pb.SPECIAL_TOKENS_PARSE,
+    "text": pb.SPECIAL_TOKENS_TEXT,
 }
 
 
@@ -131,3 +136,17 @@ def set_prompt(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeReques
             request.prompt_text = wish.text
     except (TypeError, ValueError):  # a lone surrogate among the latter
         raise InvalidInput("prompt", "and prompt_name must be texts that UTF-8 can express") from None
+
+
+def to_special_tokens(name: SpecialTokens | None) -> pb.SpecialTokens:
+    """The contract's number; None: what the service does unless told otherwise. Raises InvalidInput for any other value."""
+    given: object = name
+    if not isinstance(given, str | None) or given not in _SPECIAL_TOKENS:  # a list cannot be looked up
+        raise InvalidInput("special_tokens", 'must be None, "parse" or "text"')
+    return _SPECIAL_TOKENS[given]
+
+
+def special_tokens_of(number: int, default: SpecialTokens) -> SpecialTokens:
+    """What a number that came stands for. Raises InvalidInput for one that this side does not know."""
+    names: dict[int, SpecialTokens] = {_SPECIAL_TOKENS[name]: name for name in SPECIAL_TOKENS}
+    return known("special_tokens", {pb.SPECIAL_TOKENS_UNSPECIFIED: default} | names, number)

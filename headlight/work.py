@@ -16,7 +16,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from headlight.chunks import whole_answer
+from headlight.answer_checks import Expected, check_model, check_token_list
+from headlight.chunks import Layout, whole_answer
 from headlight.convert import (
     DTYPES,
     Input,
@@ -35,6 +36,7 @@ from headlight.embeddings import Embeddings
 from headlight.errors import MixedWeights
 from headlight.pb import headlight_pb2 as pb
 from headlight.plan import Cost, measure, request_bytes, response_bytes, rest_of, split
+from headlight.printable import escaped
 from headlight.results import ModelRef, TokenList
 from headlight.spec import VECTOR_BITS, PooledSpec, VectorType, check_dimensions
 from headlight.wire_vectors import VECTOR_TYPES, pooled_output
@@ -60,7 +62,7 @@ class Origin:
         ref = from_model_ref(message)
         first = self.ref = self.ref or ref
         if not ref.compares_with(first):
-            met = sorted(f"{each.name} {each.version} {each.precision}" for each in (first, ref))
+            met = sorted(escaped(f"{each.name} {each.version} {each.precision}") for each in (first, ref))
             raise MixedWeights(f"replicas answered one call with different weights ({', '.join(met)}){WHEN_MIXED}")
         return ref
 
@@ -79,6 +81,12 @@ class UnaryWork(abc.ABC, Generic[RequestT, ResponseT, ResultT]):
         self._inputs = inputs
         self._head_mask = head_mask
         self._parts = list(split(costs, budget))
+        budgeted = budget.response_bytes
+        self._large = {part.start for part in self._parts if costs[part.start].response_bytes > budgeted}
+
+    def may_be_large(self, part: range) -> bool:
+        """Whether the answer to a part may rightly be larger than a message: it holds one input, which may be so alone."""
+        return part.start in self._large
 
     def requests(self) -> Iterator[tuple[range, RequestT]]:
         """The inputs that each call carries, by index, and its request, built when drawn: texts are not held twice."""
@@ -94,7 +102,7 @@ class UnaryWork(abc.ABC, Generic[RequestT, ResponseT, ResultT]):
 
     @abc.abstractmethod
     def receive(self, part: range, response: ResponseT) -> None:
-        """Takes the answer to one request. Raises EngineError where it breaks the contract."""
+        """Takes the answer to one request. Raises BadAnswer where it breaks the contract."""
 
     @abc.abstractmethod
     def result(self) -> ResultT:
@@ -134,6 +142,7 @@ class Pooled(UnaryWork[pb.EncodeRequest, pb.EncodeResponse, Embeddings]):
             inputs, costs, Cost(limits.max_items or most, request, limits.max_request_tokens or most, response), mask
         )
         self._model = model
+        self._expected = Expected(model, name, self._base.outputs, reading)
         self._origin = Origin()
         self._vectors: dict[VectorType, NDArray[Any]] = {}
         self._counts = np.zeros((3, len(inputs)), np.int64)
@@ -145,18 +154,21 @@ class Pooled(UnaryWork[pb.EncodeRequest, pb.EncodeResponse, Embeddings]):
         return request
 
     def receive(self, part: range, response: pb.EncodeResponse) -> None:
-        answer = whole_answer(response, len(part))
-        self._origin.check(response.model)
-        place = slice(part.start, part.stop)
         told = [tensor.dtype for tensor in response.pooled]
         if told != [VECTOR_TYPES[dtype] for dtype in self._dtypes]:
-            raise malformed(f"vectors of the types {told}, and {', '.join(self._dtypes)} were asked for")
+            raise malformed(f"vectors of the types {told[:8]}, and {', '.join(self._dtypes)} were asked for")
+
+        def check(response: pb.EncodeResponse, layouts: dict[str, Layout]) -> None:
+            self._expected.check(response, layouts, self._inputs[part.start : part.stop])
+
+        answer = whole_answer(response, len(part), check)
+        self._expected.check_numbers(answer)
+        self._origin.check(response.model)
+        place = slice(part.start, part.stop)
         for at, dtype in enumerate(self._dtypes):
             vectors = answer.part("pooled", at)
             if dtype not in self._vectors:
                 self._vectors[dtype] = np.empty((len(self._inputs), vectors.shape[1]), vectors.dtype)
-            if vectors.shape[1] != self._vectors[dtype].shape[1]:
-                raise malformed(f"vectors of {self._vectors[dtype].shape[1]} and of {vectors.shape[1]} numbers")
             self._vectors[dtype][place] = vectors
         self._counts[0, place] = [item.token_count for item in response.items]
         self._counts[1, place] = [item.prompt_token_count for item in response.items]
@@ -184,6 +196,7 @@ class Tokenized(UnaryWork[pb.TokenizeRequest, pb.TokenizeResponse, list[TokenLis
         ]
         request = rest_of(request_bytes(model), self._base)
         super().__init__(inputs, costs, Cost(model.limits.max_items or sys.maxsize, request, 0, response_bytes(model)))
+        self._model, self._name = model, name
         self._origin = Origin()
         self._tokens: dict[int, TokenList] = {}
 
@@ -196,8 +209,12 @@ class Tokenized(UnaryWork[pb.TokenizeRequest, pb.TokenizeResponse, list[TokenLis
     def receive(self, part: range, response: pb.TokenizeResponse) -> None:
         if len(response.items) != len(part):
             raise malformed(f"{len(response.items)} entries for {len(part)} inputs")
+        check_model(response.model, self._model, self._name)
         self._origin.check(response.model)
-        self._tokens.update(zip(part, map(from_token_info, response.items), strict=True))
+        for index, info in zip(part, response.items, strict=True):
+            tokens = from_token_info(info)
+            check_token_list(tokens, self._inputs[index], self._model.vocab_size, f"items[{index - part.start}]")
+            self._tokens[index] = tokens
 
     def result(self) -> list[TokenList]:
         return [self._tokens[index] for index in range(len(self._inputs))]

@@ -94,6 +94,8 @@ def answer(request: pb.EncodeRequest, max_length: int, ref: pb.ModelRef = REF) -
         masks = [list(item.head_mask.values) for item in request.inputs]
         pooled = np.stack([pooled_of(ids, mask) for ids, mask in zip(ids_of, masks, strict=True)])
         pooled = pooled[:, : outputs.pooled.dimensions or DIM]
+        if outputs.pooled.normalize:
+            pooled /= np.linalg.norm(pooled, axis=1, keepdims=True)
         for dtype in outputs.pooled.dtypes or [pb.DATA_TYPE_FLOAT32]:
             made = as_type(pooled, VECTOR_NAMES[dtype], np.stack([np.zeros(DIM), np.ones(DIM)]).astype(np.float32))
             response.pooled.add(dtype=dtype, shape=made.shape, data=made.tobytes())
@@ -104,20 +106,32 @@ def answer(request: pb.EncodeRequest, max_length: int, ref: pb.ModelRef = REF) -
             vectors = [vector[1:-1] for vector in vectors]
         response.tokens.CopyFrom(ragged(vectors, []))
     if outputs.HasField("attention"):
-        layers = [layer % LAYERS for layer in outputs.attention.layers] or list(range(LAYERS))
-        maps = [attention_of(ids, layers) for ids in ids_of]
-        if outputs.attention.reduce:
-            summarise(response, maps, [list(tokens_of(item).special) for item in request.inputs])
-        elif outputs.attention.top_k:
-            keep_largest(response, maps, outputs.attention.top_k)
-        else:
-            response.attention.CopyFrom(ragged(maps, layers))
-            response.attention_map.axes.extend(("layer", "head", "query", "key"))
-        response.attention_map.heads.extend(range(HEADS))
+        attend(response, outputs.attention, ids_of, [list(tokens_of(item).special) for item in request.inputs])
     if outputs.HasField("hidden"):
         layers = [layer % (LAYERS + 1) for layer in outputs.hidden.layers] or list(range(LAYERS + 1))
         response.hidden.CopyFrom(ragged([hidden_of(ids, layers) for ids in ids_of], layers))
     return response
+
+
+def attend(
+    response: pb.EncodeResponse, wanted: pb.AttentionOutput, ids_of: list[list[int]], specials: list[list[bool]]
+) -> None:
+    """Attention in the form wanted: of some layers, reduced to statistics, the largest, or some rows."""
+    layers = [layer % LAYERS for layer in wanted.layers] or list(range(LAYERS))
+    maps = [attention_of(ids, layers) for ids in ids_of]
+    if wanted.reduce:
+        summarise(response, maps, specials)
+    elif wanted.top_k:
+        keep_largest(response, maps, wanted.top_k)
+    else:
+        if rows := list(wanted.queries.indices.indices):
+            chosen = [[row % len(ids) for row in rows] for ids in ids_of]
+            maps = [weights[:, :, tokens] for weights, tokens in zip(maps, chosen, strict=True)]
+            for tokens in chosen:
+                response.attention_map.places.add(queries=pb.Units(tokens=tokens))
+        response.attention.CopyFrom(ragged(maps, layers))
+        response.attention_map.axes.extend(("layer", "head", "query", "key"))
+    response.attention_map.heads.extend(range(HEADS))
 
 
 def summarise(response: pb.EncodeResponse, maps: list[Floats], specials: list[list[bool]]) -> None:
@@ -146,7 +160,8 @@ def keep_largest(response: pb.EncodeResponse, maps: list[Floats], count: int) ->
 
 def frames_of(request_id: str, response: pb.EncodeResponse, rows_per_chunk: int = 3) -> list[pb.EncodeStreamResponse]:
     """header, chunks (the last rows first: no order is promised), end; of maps that are not whole, one frame with all."""
-    if response.HasField("attention") and list(response.attention_map.axes[-1:]) != ["key"]:
+    told = response.attention_map
+    if response.HasField("attention") and (list(told.axes[-1:]) != ["key"] or told.places):
         return [pb.EncodeStreamResponse(id=request_id, response=response)]
     header = pb.EncodeResponse()
     header.CopyFrom(response)
@@ -184,7 +199,7 @@ def chunks_of(response: pb.EncodeResponse, rows_per_chunk: int) -> Iterator[pb.C
                 if field == "tokens" and response.kept_tokens:
                     count = len(response.kept_tokens[item].indices)
                 heads = HEADS if field == "attention" else 1
-                width = count if field == "attention" else DIM
+                width = count if field == "attention" else tensor.shapes[item].sizes[-1]
                 assert end - begin == max(1, len(tensor.layers)) * heads * count * width
                 for at, (layer, head) in enumerate(itertools.product(range(len(tensor.layers) or 1), range(heads))):
                     base = pb.Chunk(output=kind, item=item, layer=layer, head_begin=head, head_end=head + 1)

@@ -1,4 +1,4 @@
-"""A servicer that keeps the contract: limits enforced, refusals on demand, everything recorded."""
+"""A servicer that keeps the contract, or breaks it on demand: limits enforced, refusals drawn, everything recorded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from typing import Any, NoReturn
 
@@ -32,9 +32,15 @@ class FakeServicer(HeadlightServiceServicer):
 
     limits: pb.Limits
     max_length: int = 32
+    normalized: bool = False  # whether GetModel says so; vectors are made so only where a request says it
     accepts: tuple[str, ...] = ("text", "pair", "ids")
     ref: Callable[[int], pb.ModelRef] = lambda call: REF  # by number of Encode calls before
-    change_frames: Callable[[list[pb.EncodeStreamResponse]], list[pb.EncodeStreamResponse]] = lambda frames: frames
+    # What makes of honest answers those of a server that misbehaves; unary and streamed alike.
+    change_model: Callable[[pb.GetModelResponse], object] = lambda response: None
+    change_answer: Callable[[pb.EncodeResponse], object] = lambda response: None
+    change_tokens: Callable[[pb.TokenizeResponse], object] = lambda response: None
+    change_occlusion: Callable[[pb.OccludeResponse], object] = lambda response: None
+    change_frames: Callable[[list[pb.EncodeStreamResponse]], Iterable[pb.EncodeStreamResponse]] = lambda frames: frames
     refusals: deque[Refusal] = dataclasses.field(default_factory=deque)  # one is drawn by each call
     numbers: Iterator[int] = dataclasses.field(default_factory=itertools.count)  # of Encode calls
     encoded: list[pb.EncodeRequest] = dataclasses.field(default_factory=list)
@@ -56,13 +62,15 @@ class FakeServicer(HeadlightServiceServicer):
             trained_length=16,
             max_length=self.max_length,
             pooling="mean",
-            normalized=True,
+            normalized=self.normalized,
             accepts=self.accepts,
             outputs=["pooled", "tokens", "attention", "hidden", "token_info"],
         )
         parity = pb.Parity(output="pooled", provider="cpu", precision="fp32", max_error=1.25e-7, tolerance=1e-5)
         variants = [pb.Variant(provider="cpu", precision="fp32")]
-        return pb.GetModelResponse(model=REF, info=info, limits=self.limits, variants=variants, parity=[parity])
+        response = pb.GetModelResponse(model=REF, info=info, limits=self.limits, variants=variants, parity=[parity])
+        self.change_model(response)
+        return response
 
     def Encode(self, request: pb.EncodeRequest, context: Any) -> pb.EncodeResponse:
         try:
@@ -85,7 +93,15 @@ class FakeServicer(HeadlightServiceServicer):
         self.tokenized.append(request)
         if refusal := self.draw():
             abort(context, refusal)
-        return pb.TokenizeResponse(model=REF, items=[tokens_of(item) for item in request.inputs])
+        response = pb.TokenizeResponse(model=REF, items=[tokens_of(item) for item in request.inputs])
+        self.change_tokens(response)
+        return response
+
+    def Occlude(self, request: pb.OccludeRequest, context: Any) -> pb.OccludeResponse:
+        moved = pb.Tensor(dtype=pb.DATA_TYPE_FLOAT32, shape=[1], data=bytes(4))
+        response = pb.OccludeResponse(model=REF, item=pb.Item(tokens=tokens_of(request.input)), tokens=[1], moved=moved)
+        self.change_occlusion(response)
+        return response
 
     def frames(self, request: pb.EncodeStreamRequest) -> list[pb.EncodeStreamResponse]:
         try:
@@ -103,7 +119,9 @@ class FakeServicer(HeadlightServiceServicer):
         if refusal := self.draw():
             raise refusal
         self.check(request)
-        return answer(request, self.max_length, self.ref(number))
+        response = answer(request, self.max_length, self.ref(number))
+        self.change_answer(response)
+        return response
 
     def draw(self) -> Refusal | None:
         """The next refusal, in one step: threads serve calls at once."""

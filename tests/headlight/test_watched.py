@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+import socket
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from headlight import watched
-from headlight.watched import AGAIN_SECONDS, Watched
+from headlight.watched import AGAIN_SECONDS, MOST_BYTES, Watched
 
 
 class Pair:
@@ -123,7 +125,7 @@ def test_a_folder_of_links_is_followed_when_it_is_swapped(tmp_path: Path) -> Non
 def test_files_swapped_while_they_are_read_are_never_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = Pair(tmp_path)
     pair.write("three", "three")
-    read, swapped = Path.read_bytes, list[Path]()
+    read, swapped = watched._content, list[Path]()
 
     def read_bytes(path: Path) -> bytes:
         content = read(path)
@@ -132,7 +134,7 @@ def test_files_swapped_while_they_are_read_are_never_mixed(tmp_path: Path, monke
             pair.write("second", "second")
         return content
 
-    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    monkeypatch.setattr(watched, "_content", read_bytes)
     assert pair.watched.latest() == "second"
     assert pair.refused == []
 
@@ -140,14 +142,14 @@ def test_files_swapped_while_they_are_read_are_never_mixed(tmp_path: Path, monke
 def test_files_that_never_rest_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = Pair(tmp_path)
     pair.write("three", "three")
-    read = Path.read_bytes
+    read = watched._content
 
     def read_bytes(path: Path) -> bytes:
         content = read(path)
         pair.write(pair.second.read_text() + "x", pair.second.read_text() + "x")
         return content
 
-    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    monkeypatch.setattr(watched, "_content", read_bytes)
     assert pair.watched.latest() == "one"
     assert "keeps changing" in pair.refused[0]
 
@@ -161,3 +163,77 @@ def test_why_files_are_not_used_is_told_until_they_are(pair: Pair) -> None:
     pair.second.write_text("three", encoding="ascii")
     assert pair.watched.latest() == "three"
     assert pair.watched.problem is None
+
+
+def make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+
+
+NOT_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "fifo": (os.mkfifo, "is a FIFO (pipe)"),
+    "directory": (Path.mkdir, "is a directory"),
+    "device": (lambda path: path.symlink_to("/dev/null"), "is a device"),
+    "socket": (make_socket, "is a socket"),
+    "too large": (lambda path: path.write_bytes(bytes(MOST_BYTES + 1)), f"has more than {MOST_BYTES} bytes"),
+}
+
+
+@pytest.fixture(params=list(NOT_FILES))
+def not_a_file(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
+    make, problem = NOT_FILES[request.param]
+    path = tmp_path / "not a file"
+    make(path)
+    return path, f"{path} {problem}"
+
+
+def within_seconds(call: Callable[[], object]) -> object:
+    """Call in a thread, so that a call that blocks fails; return the result or the exception."""
+    results: list[object] = []
+
+    def run() -> None:
+        try:
+            results.append(call())
+        except ValueError as error:
+            results.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert results, "it blocks"
+    return results[0]
+
+
+def test_a_path_that_is_no_regular_file_is_refused_at_start(not_a_file: tuple[Path, str]) -> None:
+    path, problem = not_a_file
+    error = within_seconds(lambda: Watched([path], b"".join))
+    assert isinstance(error, ValueError)
+    assert str(error).startswith(problem)
+
+
+def test_a_path_that_becomes_no_regular_file_changes_nothing(pair: Pair, not_a_file: tuple[Path, str]) -> None:
+    path, problem = not_a_file
+    os.replace(pair.second, pair.second.with_name("old"))
+    pair.second.symlink_to(path)
+    assert [within_seconds(pair.watched.latest) for _ in range(2)] == ["one"] * 2
+    [refused] = pair.refused
+    assert refused.startswith(problem.replace(str(path), str(pair.second)))
+    pair.second.unlink()
+    pair.write("three", "three")
+    assert pair.watched.latest() == "three"
+
+
+def test_a_fifo_that_takes_the_place_of_a_file_between_two_looks_does_not_block(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair.write("three", "three")
+    opened = watched._open_at_once
+
+    def swap(path: str, flags: int) -> int:
+        os.unlink(path)
+        os.mkfifo(path)
+        return opened(path, flags)
+
+    monkeypatch.setattr(watched, "_open_at_once", swap)
+    assert within_seconds(pair.watched.latest) == "one"
+    assert "is a FIFO (pipe)" in pair.refused[0]

@@ -68,7 +68,14 @@ def test_texts_that_are_not_done_may_be_mended_and_added(
 
 
 @pytest.mark.parametrize(
-    "options", [["--dimensions", "4"], ["--truncate", "end"], ["--prompt", "x"], ["--no-normalize"]]
+    "options",
+    [
+        ["--dimensions", "4"],
+        ["--truncate", "end"],
+        ["--prompt", "x"],
+        ["--special-tokens", "text"],
+        ["--no-normalize"],
+    ],
 )
 def test_vectors_made_otherwise_are_refused(embed: Embed, servicer: Failing, path: Path, options: list[str]) -> None:
     servicer.fail()

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from tests.soak.flat import MIB, Sample, flatness
+from tests.soak.frames import REACHED, Framed
 from tests.soak.ledger import Ledger, Wrong
+from tests.soak.probes import Ports, Probes
 from tests.soak.reference import check
+from tests.soak.scripts import script
 from tests.soak.watch import Quiet, held_of, problems
 
 
@@ -134,3 +138,59 @@ def test_calls_that_were_not_handled_are_held_and_health_checks_are_not_counted(
     lines += [line("started", "grpc.health.v1.Health", 3), 'headlight_queue_tokens{model="m"} 12\n']
     held = held_of("".join(lines))
     assert (held["calls"], held["headlight_queue_tokens"], held["headlight_held_output_bytes"]) == (2.0, 12.0, 0.0)
+
+
+class SaidProbes(Probes):
+    """Probes and calls that answer as a test says."""
+
+    def __init__(self, before: bool, ended: str, after: bool) -> None:
+        super().__init__(Ports("", ""), "", np.zeros(1, np.float32))
+        self._before_and_after, self._ended = [before, after], ended
+
+    async def _ask(self) -> dict[str, bool]:
+        return {"/readyz": self._before_and_after.pop(0)}
+
+    async def _call(self) -> str:
+        return self._ended
+
+
+@pytest.mark.parametrize(
+    ("before", "ended", "after", "problems"),
+    [
+        (True, "OK", True, []),
+        (False, "UNAVAILABLE", False, []),
+        (True, "UNAVAILABLE", False, []),  # it changed meanwhile
+        (True, "UNAVAILABLE", True, ["/readyz says ready, a call ends as UNAVAILABLE"]),
+        (True, "WRONG", True, ["/readyz says ready, a call ends as WRONG"]),
+        (False, "OK", False, ["/readyz says not ready, a call ends as OK"]),
+    ],
+)
+async def test_a_probe_lies_if_a_call_contradicts_it(
+    before: bool, ended: str, after: bool, problems: list[str]
+) -> None:
+    probes = SaidProbes(before, ended, after)
+    assert await probes.look() == ended
+    assert probes.problems() == problems
+
+
+def test_a_seed_of_the_frame_fuzzer_sends_the_same_bytes_again() -> None:
+    scripts = [script(seed) for seed in range(200)]
+    assert scripts == [script(seed) for seed in range(200)]
+    assert len({each.data for each in scripts}) > 150
+    assert len({name for each in scripts for name in each.changed}) > 30
+
+
+def test_frames_that_reach_nothing_and_processes_that_keep_something_are_problems() -> None:
+    quiet = [Quiet(1.0, 100 * MIB, 16, 18, {"calls": 0.0}), Quiet(2.0, 100 * MIB, 17, 18, {"calls": 1.0})]
+    found = Framed(outcomes=Counter(dict.fromkeys(REACHED, 100)), quiet=[quiet[0]] * 2)
+    found.memory = samples(lambda share: 100.0, count=40)
+    assert found.problems() == []
+    found.quiet = quiet
+    found.outcomes = Counter({"left": 990, "answered": 100, "hung up": 100})
+    assert found.problems() == [
+        "after 2 s, with nobody calling, there are left: {'calls': 1.0}",
+        "file descriptors grew from 16 to 17",
+        "0 of 1190 connections were refused: this fuzzing is too coarse or too fine",
+    ]
+    found.logged, found.broken = ["a line"], ["a call was lost"]
+    assert found.problems() == ["a call was lost", "a line"]

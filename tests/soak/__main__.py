@@ -1,4 +1,4 @@
-"""A service under mixed load with faults, and then under mutated messages; exit 1 where anything is not as it should be.
+"""A service under mixed load with faults, then under mutated messages and mutated HTTP/2 frames; exit 1 if anything is wrong.
 
 The load comes in stretches with a pause after each, in which nothing may be held: no call, no token, no byte, no socket.
 """
@@ -12,8 +12,12 @@ import sys
 import time
 from pathlib import Path
 
+from tests.soak.frames import Framed, frames
 from tests.soak.ledger import Ledger
 from tests.soak.mix import OPTIONS, Mix
+from tests.soak.neighbours import answers
+from tests.soak.path_bytes import Endured, endure
+from tests.soak.probes import ports_of
 from tests.soak.reference import reference
 from tests.soak.report import Found
 from tests.soak.watch import Watch
@@ -43,13 +47,31 @@ async def soak(options: argparse.Namespace) -> Found:
     if options.fuzz:
         print(f"{options.fuzz} mutated messages", flush=True)
         fuzzed = await fuzz(options.bundle, options.fuzz, options.seed)
-    return Found(options.command, time.monotonic() - begun, ledger, watch, failures, fuzzed)
+    endured: Endured | None = None
+    if options.path_seconds:
+        print(f"a path that is not UTF-8, each second for {options.path_seconds} s", flush=True)
+        with Service(options.bundle, "--health", "127.0.0.1:0") as service:
+            endured = await endure(ports_of(service), options.path_seconds, answers(options.bundle))
+    framed: Framed | None = None
+    if options.frames:
+        print(f"{options.frames} connections with mutated frames", flush=True)
+        framed = await frames(options.bundle, options.frames, options.frames_seed)
+    return Found(options.command, time.monotonic() - begun, ledger, watch, failures, fuzzed, endured, framed)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30, help="of mixed load")
     parser.add_argument("--fuzz", type=int, default=0, metavar="MESSAGES", help="mutated messages after that")
+    parser.add_argument(
+        "--path-seconds",
+        type=int,
+        default=0,
+        metavar="SECONDS",
+        help="of one path a second that is not UTF-8, after that",
+    )
+    parser.add_argument("--frames", type=int, default=0, metavar="CONNECTIONS", help="mutated HTTP/2, after that")
+    parser.add_argument("--frames-seed", type=int, default=1, metavar="SEED", help="of the first of those connections")
     parser.add_argument("--callers", type=int, default=12, help="calls at once")
     parser.add_argument("--seed", type=int, default=1, help="of what is called when, and of the mutations")
     parser.add_argument("--bundle", type=Path, default=bundle_of("docs-rope"))

@@ -34,8 +34,8 @@ class Ledger:
         self.outcomes: Counter[tuple[str, str]] = Counter()
         self._problems: list[str] = []
 
-    async def call(self, kind: str, attempt: Coroutine[Any, Any, str], allowed: Collection[str]) -> None:
-        """Make a call and note its end.
+    async def call(self, kind: str, attempt: Coroutine[Any, Any, str], allowed: Collection[str]) -> str:
+        """Make a call and note its end, which is returned.
 
         Args:
             kind: of call, for the report.
@@ -53,12 +53,13 @@ class Ledger:
             self.ended += 1
             self.outcomes[kind, "WRONG"] += 1
             self._problems.append(f"{kind}: {wrong}")
-            return
+            return "WRONG"
         else:
             self.ended += 1
         self.outcomes[kind, outcome] += 1
         if outcome not in allowed:
             self._problems.append(f"{kind} ended as {outcome}, not as {' or '.join(sorted(allowed))}")
+        return outcome
 
     def problems(self) -> list[str]:
         """Everything that should not have been; empty: nothing."""

@@ -12,7 +12,9 @@ import onnxruntime
 
 from tests.soak import watch
 from tests.soak.flat import MIB, Flatness, flatness
+from tests.soak.frames import Framed
 from tests.soak.ledger import Ledger
+from tests.soak.path_bytes import Endured
 from tests.system.fuzz import Fuzzed
 
 
@@ -26,6 +28,8 @@ class Found:
     watched: watch.Watch
     failures: list[str]  # of the service's log
     fuzzed: Fuzzed | None
+    endured: Endured | None
+    framed: Framed | None
 
     def problems(self) -> list[str]:
         """Whatever fails the run; empty: nothing."""
@@ -33,6 +37,10 @@ class Found:
         found += flatness(self.watched.samples).problems()
         if self.fuzzed is not None:
             found += [f"fuzzing: {problem}" for problem in self.fuzzed.problems()]
+        if self.endured is not None:
+            found += [f"paths that are not UTF-8: {problem}" for problem in self.endured.problems]
+        if self.framed is not None:
+            found += [f"frames: {problem}" for problem in self.framed.problems()]
         return found
 
     def lines(self) -> list[str]:
@@ -53,6 +61,18 @@ class Found:
         ]
         if self.fuzzed is not None:
             lines += ["", f"{self.fuzzed.codes.total()} mutated messages to a service of their own: {self.fuzzed}."]
+        if self.endured is not None:
+            lines += [
+                "",
+                f"{self.endured.requests} requests whose path is not UTF-8, one a second, to a service of their own on each "
+                f"port that speaks gRPC: {self.endured}.",
+            ]
+        if self.framed is not None:
+            lines += [
+                "",
+                f"{self.framed.outcomes.total()} connections with mutated HTTP/2 frames and HPACK, to a service of their "
+                f"own: {self.framed}.",
+            ]
         return lines
 
     def _calls(self) -> list[str]:

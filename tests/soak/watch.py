@@ -40,9 +40,14 @@ class Quiet:
 
 
 class Watch:
-    """Looks at a service from its start on."""
+    """Looks at a service from its start on.
 
-    def __init__(self, service: Service) -> None:
+    Attributes:
+        threads_allowed: more than at the first quiet look.
+    """
+
+    def __init__(self, service: Service, threads_allowed: int = THREADS_ALLOWED) -> None:
+        self.threads_allowed = threads_allowed
         self.samples: list[Sample] = []
         self.quiet: list[Quiet] = []
         self._service = service
@@ -62,6 +67,7 @@ class Watch:
             found = await asyncio.to_thread(self._look)
             first = self.quiet[0] if self.quiet else found
             settled = not any(found.held.values()) and found.descriptors <= first.descriptors
+            settled = settled and found.threads <= first.threads + self.threads_allowed  # idle ones end after a while
             if settled or time.monotonic() > give_up:
                 self.quiet.append(found)
                 return found
@@ -89,7 +95,7 @@ def held_of(exposition: str) -> dict[str, float]:
     return values
 
 
-def problems(quiet: list[Quiet]) -> list[str]:
+def problems(quiet: list[Quiet], threads_allowed: int = THREADS_ALLOWED) -> list[str]:
     """What was not given back by a time when nobody called; empty: nothing."""
     found = []
     for look in quiet:
@@ -99,6 +105,6 @@ def problems(quiet: list[Quiet]) -> list[str]:
     first, last = quiet[0], quiet[-1]
     if last.descriptors > first.descriptors:
         found.append(f"file descriptors grew from {first.descriptors} to {last.descriptors}")
-    if last.threads > first.threads + THREADS_ALLOWED:
+    if last.threads > first.threads + threads_allowed:
         found.append(f"threads grew from {first.threads} to {last.threads}")
     return found

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,7 +21,7 @@ STOP_SECONDS = 60
 
 
 class Service:
-    """`python -m service` on loopback. Use as a context manager.
+    """`python -m service` on loopback, or another module that runs it. Use as a context manager.
 
     Attributes:
         target: host:port of gRPC.
@@ -28,11 +29,30 @@ class Service:
         log: the parsed lines of its log so far.
     """
 
-    def __init__(self, bundle: Path, *options: str, grpc_at: str = "127.0.0.1:0") -> None:
+    def __init__(
+        self,
+        bundle: Path,
+        *options: str,
+        grpc_at: str = "127.0.0.1:0",
+        module: str = "service",
+        before: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start it and wait until it serves.
+
+        Args:
+            bundle: what it serves.
+            options: of the command line.
+            grpc_at: where it listens.
+            module: what to run in place of the service.
+            before: a command that runs the command behind it in its place, as setpriv does.
+            environment: variables to add.
+        """
         ports = ("--grpc", grpc_at, "--http", "127.0.0.1:0")
-        command = [sys.executable, "-W", "error", "-m", "service", "--bundle", str(bundle), *ports, *options]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADLIGHT_")}
-        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+        command = [*before, sys.executable, "-W", "error", "-m", module, "--bundle", str(bundle), *ports, *options]
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("HEADLIGHT_")}
+        variables = inherited | dict(environment or {})
+        self.process = subprocess.Popen(command, cwd=ROOT, env=variables, stderr=subprocess.PIPE, text=True)
         self.log: list[dict[str, Any]] = []
         self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)

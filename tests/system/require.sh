@@ -14,6 +14,7 @@ present() {
 package_of() {
   case "$1" in
     chromium | make | nginx | npm | openssl | prometheus) echo "$1" ;;
+    cc) echo gcc ;;
     node) echo nodejs ;;
     promtool) echo prometheus ;;
     venv) echo python3-venv ;;

@@ -13,6 +13,9 @@ import pytest
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
+from headlight.runtime.bundle import Bundle
+from service.config import Config
+from service.loading import max_characters
 from tests.service.calls import details_of
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
@@ -20,6 +23,7 @@ from tests.system.processes import Service
 SERVICE = "/headlight.v1.HeadlightService"
 SECRET = "zebra"  # in texts that are refused; no message may quote it
 CODE = grpc.StatusCode
+READ = max_characters(Config(bundle=bundle_of("docs-rope")), Bundle(bundle_of("docs-rope")).manifest)
 SENDERS = 16
 UNLIMITED = [("grpc.max_send_message_length", -1)]
 
@@ -58,7 +62,7 @@ BAD = [
     Bad("an input of no kind", encode(pb.Input()), CODE.INVALID_ARGUMENT, "inputs[0]: is empty; set text or ids"),
     Bad("empty text", text(""), CODE.INVALID_ARGUMENT, "inputs[0].text: is empty"),
     Bad("a text over the limit", text(f"{SECRET} " * 3000), CODE.INVALID_ARGUMENT, "the model takes 2048; shorten it"),
-    Bad("4 MB of one word", text("z" * 4_000_000), CODE.INVALID_ARGUMENT, "has 4000000 characters; at most 131072"),
+    Bad("4 MB of one word", text("z" * 4_000_000), CODE.INVALID_ARGUMENT, f"has 4000000 characters; at most {READ}"),
     Bad("10 MB of one word", text("z" * 10_000_000), CODE.RESOURCE_EXHAUSTED, "larger than max"),
     Bad("invalid UTF-8", b"\x12\x04\x0a\x02\xc3\x28", CODE.INVALID_ARGUMENT, UNDECODABLE),
     Bad("malformed protobuf", b"\xff\xff\xff", CODE.INVALID_ARGUMENT, UNDECODABLE),

@@ -1,0 +1,266 @@
+"""Rows that tests of the repository show: node ids, and what they assert. Add a row here for each."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+from tests.faults.matrix import Row
+from tests.faults.record import Outcome
+from tests.system.processes import ROOT
+
+FAKED = "a device that fails is faked (tests/service/fakes.py, headlight/runtime/faults.py); this is a CPU"
+
+DRIVEN: tuple[Row, ...] = (
+    Row(
+        "F2b",
+        "Deadline passed in the queue",
+        "requests whose time runs out before their batch is taken",
+        "never run; their place is free at once",
+        tests=(
+            "tests/service/test_leaving.py::test_what_expired_in_the_queue_is_never_run",
+            "tests/service/test_leaving.py::test_what_expires_leaves_at_once_though_no_batch_is_taken",
+        ),
+        asserts="0 expired requests run",
+    ),
+    Row(
+        "F3",
+        "Callers who leave",
+        "cancelled while queued, in a batch and in a stream; a client killed",
+        "what is queued never runs; batch-mates are answered; everything held comes back",
+        tests=(
+            "tests/service/test_leaving.py",
+            "tests/service/test_hung_up.py",
+            "tests/service/test_stream.py::test_a_caller_who_leaves_frees_everything",
+            "tests/system/test_hung_up.py",
+        ),
+        asserts="0 cancelled requests run from the queue, 0 batch-mates harmed, nothing held afterwards",
+    ),
+    Row(
+        "F4a",
+        "Slow readers, half messages",
+        "callers that read nothing, little, or send half a request",
+        "memory bounded; cut after --stall-seconds; others served",
+        tests=("tests/system/test_readers.py", "tests/service/test_readers.py", "tests/service/test_silent_callers.py"),
+        asserts="memory within its limits, every such caller cut, 0 others refused",
+    ),
+    Row(
+        "F4d",
+        "A crowd that does nothing",
+        "2,000 idle streams, 1,000 Health.Watch and 300 callers who read nothing, together",
+        "no new call waits; one watcher more is refused",
+        tests=("tests/system/test_transport.py::test_a_crowd_of_callers_who_do_nothing_keeps_no_new_call_waiting",),
+        asserts="every new call answered beside each part of the crowd",
+    ),
+    Row(
+        "F6",
+        "SIGTERM under load",
+        "rolling restarts in place and replacements under load, 24 in all (a short form of 100), behind round_robin and nginx",
+        "no call fails; exit 0",
+        tests=(
+            "tests/system/test_rollout.py::test_restarts_in_place_under_load_fail_no_call",
+            "tests/system/test_rollout.py::test_restarts_in_place_fail_none_of_many_calls_at_once",
+            "tests/system/test_rollout.py::test_replicas_replaced_by_others_under_load_fail_no_call",
+            "tests/system/test_shutdown.py",
+        ),
+        asserts="0 calls failed, 0 admitted requests lost, every replica ended with 0",
+        limit_seconds=400,
+    ),
+    Row(
+        "F7",
+        "SIGTERM, and a call that does not end",
+        "a call that outlasts --grace-seconds",
+        "the process ends when the time is over, with an exit code that is not 0",
+        tests=("tests/service/test_main.py::test_a_call_that_outlasts_the_grace_time_makes_the_end_a_failure",),
+        asserts="ended in time, exit code 1, the call counted in the log",
+    ),
+    Row(
+        "F8",
+        "kill -9 of the service",
+        "the process is killed while six clients wait for it",
+        "every waiting call ends as Unavailable or DeadlineExceeded; none waits for ever",
+        tests=("tests/system/test_killed.py",),
+        asserts="all callers told, unary and streamed",
+        reason="the engine runs in the service's process: there is no worker to kill by itself",
+    ),
+    Row(
+        "F8b",
+        "The gRPC server ends by itself",
+        "a fault put into its serving thread, once a second, and three times within a second",
+        "health fails at once; a new server listens; no call of the shipped clients fails",
+        tests=(
+            "tests/system/test_transport.py::test_a_server_that_ends_once_a_second_fails_no_call",
+            "tests/system/test_transport.py::test_a_health_port_that_ends_comes_back",
+            "tests/system/test_transport.py::test_a_server_that_ends_three_times_within_a_second_ends_the_process",
+            "tests/service/test_grpc_server.py",
+        ),
+        asserts="0 calls failed, 0 wrong answers, 0 false answers of a probe",
+        state="injected",
+        reason="no request is known that ends the server",
+    ),
+    Row(
+        "F9a",
+        "An engine that hangs",
+        "an engine and a tokenizer that never return; an event loop that stands still; saturation beside",
+        "liveness lost after --stuck-seconds; never by saturation",
+        tests=("tests/service/test_stuck.py", "tests/service/test_liveness.py"),
+        asserts="every hang found, 0 false alarms when saturated or idle",
+        state="injected",
+        reason="the engine is a fake that blocks",
+    ),
+    Row(
+        "F10",
+        "Out of device memory",
+        "an engine whose memory holds only so many tokens",
+        "the batch is halved; what does not fit is refused; the service lives on",
+        tests=("tests/service/test_device.py",),
+        asserts="halves that fit answered, others RESOURCE_EXHAUSTED, 0 restarts",
+        state="injected",
+        reason=FAKED,
+    ),
+    Row(
+        "F11a",
+        "A device that fails for good",
+        "sticky CUDA errors, numbers that are none, a lost GPU",
+        "nothing answered after the error; the process ends within 2 s",
+        tests=("tests/service/test_device.py", "tests/headlight/runtime/test_suspicion.py"),
+        asserts="0 answers after the error, the process ended within 2 s",
+        state="injected",
+        reason=FAKED,
+    ),
+    Row(
+        "F14a",
+        "Mutated messages",
+        "mutations of good messages of every kind, to every method",
+        "no crash, no UNKNOWN, no INTERNAL, no text in any message; memory flat",
+        tests=("tests/system/test_fuzz.py",),
+        asserts="0 crashes, 0 UNKNOWN or INTERNAL, 0 leaks. 10 million of them: bench/results/soak.md",
+    ),
+    Row(
+        "F14b",
+        "Mutated HTTP/2 frames",
+        "frames, HPACK and message prefixes of good calls changed in 51 ways; paths that are not UTF-8",
+        "no neighbour loses a call; every probe tells the truth",
+        tests=("tests/system/test_frame_fuzz.py", "tests/system/test_path_bytes.py"),
+        asserts="0 neighbours harmed, 0 wrong answers. 100,000 connections: bench/results/soak.md",
+        limit_seconds=400,
+    ),
+    Row(
+        "F15",
+        "Texts and ids at the edge",
+        "empty, huge, not UTF-8, ids out of range, half a hundred more",
+        "the documented status, neighbours unharmed",
+        tests=("tests/system/test_bad_input.py",),
+        asserts="every status as documented, neighbours answered right",
+    ),
+    Row(
+        "F15b",
+        "Texts made to be slow",
+        "runs of line breaks, marks, emoji and more, at the tokenizer's limit; SIGTERM meanwhile",
+        "at most 0.2 s of one core for a text; SIGTERM ends with 0",
+        tests=("tests/system/test_slow_texts.py", "tests/headlight/runtime/test_tokenizer_probe.py"),
+        asserts="every tokenizer that is slow found at export, longer texts refused unread",
+    ),
+    Row(
+        "F17",
+        "A bundle that was tampered with",
+        "bits flipped, files missing, added, linked, swapped, with paths outside",
+        "refused before anything is opened, the file named, exit code 2",
+        tests=("tests/system/test_tamper.py", "tests/headlight/runtime/test_tampering.py"),
+        asserts="all refused",
+    ),
+    Row(
+        "F17b",
+        "Files of a bundle that change while served",
+        "each file overwritten, cut, replaced and removed under load, on ONNX Runtime and OpenVINO",
+        "0 wrong answers, 0 crashes",
+        tests=("tests/system/test_changed_files.py", "tests/headlight/runtime/test_contents.py"),
+        asserts="every answer as before the change",
+    ),
+    Row(
+        "F18b",
+        "Disk full under a job",
+        "a disk that fills while `headlight embed` writes",
+        "told in one line; what came stays, the job can go on",
+        tests=("tests/headlight/job/test_end.py::test_a_disk_that_fills_meanwhile_is_said_and_what_came_stays",),
+        asserts="the job went on where it was",
+        state="injected",
+        reason="writing fails as on a full disk",
+    ),
+    Row(
+        "F18c",
+        "A log that nobody reads; FIFOs for files",
+        "standard error that is a full pipe; token and certificate files that become FIFOs",
+        "calls are answered; the files before stay in use; SIGTERM ends with 0",
+        tests=("tests/system/test_log_safety.py",),
+        asserts="0 calls failed, nothing that callers send in the log, drops counted",
+    ),
+    Row(
+        "F19",
+        "Certificates replaced and broken",
+        "10 rotations under load; expired, half written, mixed, foreign ones",
+        "no handshake and no call fails; what cannot be used is not taken",
+        tests=("tests/system/test_tls.py",),
+        asserts="0 failed handshakes, 0 failed calls, the pair before stays",
+    ),
+    Row(
+        "F22b",
+        "Silent connections to the operational HTTP",
+        "3,000 of them, and with `ulimit -n 128`",
+        "probes are answered within 1 s; no spinning",
+        tests=("tests/system/test_silent_connections.py",),
+        asserts="every probe answered in time",
+    ),
+    Row(
+        "F24",
+        "Older and newer peers",
+        "the messages of 0.1.0, recorded, against today's stubs, client and service; fields of a later version both ways",
+        "the same meaning, the same numbers; unknown fields ignored, unknown wishes refused",
+        tests=("tests/wire", "tests/system/test_wire.py"),
+        asserts="every method and output of 0.1.0 as it was; the contract only adds",
+    ),
+    Row(
+        "F25",
+        "Bulk jobs interrupted",
+        "workers side by side, a service that goes away, Ctrl-C, a record cut off",
+        "every line once; nothing done twice but what was under way",
+        tests=("tests/system/test_bulk_job.py", "tests/system/test_embed_job.py", "tests/headlight/job/test_kept.py"),
+        asserts="0 lines lost, 0 twice",
+    ),
+    Row(
+        "F26",
+        "A replica joins",
+        "connections live 5 s; one more replica under load",
+        "no call fails; each replica has 80 % of its share",
+        tests=(
+            "tests/system/test_rollout.py::test_load_evens_out_after_one_joins",
+            "tests/service/test_connection_age.py",
+        ),
+        asserts="0 calls failed, every share of 80 % reached",
+    ),
+)
+
+
+def run_tests(nodes: tuple[str, ...], asserts: str) -> Outcome:
+    """Run the tests and count them. Figures that they record as properties are taken over."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "junit.xml"
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={file}", *nodes]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if not file.exists():
+            return Outcome("", problems=[f"pytest ended with {done.returncode}: {done.stdout[-300:]}"])
+        cases = list(ElementTree.parse(file).getroot().iter("testcase"))
+    failed = [f"{case.get('name')} failed" for case in cases if case.find("failure") is not None]
+    failed += [f"{case.get('name')} broke" for case in cases if case.find("error") is not None]
+    skipped = sum(case.find("skipped") is not None for case in cases)
+    if skipped:
+        failed.append(f"{skipped} tests were skipped")
+    if not cases or done.returncode not in (0, 1):
+        failed.append(f"pytest ended with {done.returncode}")
+    properties = {str(found.get("name")): found.get("value") for case in cases for found in case.iter("property")}
+    count = f"{len(cases)} tests" if len(cases) > 1 else "1 test"
+    told = "".join(f"; {name}: {value}" for name, value in properties.items())
+    return Outcome(f"{count}: {asserts}{told}", {"tests": len(cases), "failed": len(failed), **properties}, failed)

@@ -1,0 +1,99 @@
+"""A slow, lossy network between clients and service: F13e."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from types import TracebackType
+
+from tests.faults.record import Outcome
+from tests.faults.traffic import Traffic, milliseconds, said
+from tests.soak.reference import reference
+from tests.system.conftest import bundle_of
+from tests.system.processes import Service
+
+DELAY_SECONDS = 0.05  # each way: a round trip of 100 ms
+LOSS = 0.05  # of pieces, each of which then comes after a retransmission
+AGAIN_SECONDS = 0.3  # TCP's least wait for it, and a round trip
+PIECE = 1460  # bytes: a segment
+SECONDS = 20.0
+
+
+class SlowRelay:
+    """Passes bytes on late and in order, as TCP does over such a network. An async context manager.
+
+    Attributes:
+        target: host:port for clients.
+        lost: pieces that had to be sent again.
+    """
+
+    def __init__(self, upstream: str) -> None:
+        self.target, self.lost, self.passed = "", 0, 0
+        self._upstream = upstream
+        self._chance = random.Random(1)
+        self._pipes: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> SlowRelay:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self.target = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+        for pipe in self._pipes:
+            pipe.cancel()
+        await asyncio.gather(*self._pipes, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, _, port = self._upstream.rpartition(":")
+        up_reader, up_writer = await asyncio.open_connection(host, int(port))
+        for source, sink in ((reader, up_writer), (up_reader, writer)):
+            self._pipes.add(asyncio.create_task(self._pipe(source, sink)))
+
+    async def _pipe(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        loop, due = asyncio.get_running_loop(), 0.0
+        waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+
+        async def send() -> None:
+            while True:
+                when, piece = await waiting.get()
+                await asyncio.sleep(when - loop.time())
+                sink.write(piece)
+                await sink.drain()
+                if not piece:
+                    sink.close()
+                    return
+
+        sending = asyncio.create_task(send())
+        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
+            piece = b"-"
+            while piece:
+                piece = await source.read(PIECE)
+                lost = self._chance.random() < LOSS
+                self.lost, self.passed = self.lost + lost, self.passed + 1
+                due = max(due, loop.time() + DELAY_SECONDS + lost * AGAIN_SECONDS)
+                waiting.put_nowait((due, piece))
+            await sending
+        sending.cancel()
+        sink.close()
+
+
+async def slow() -> Outcome:
+    """Calls of all kinds over it."""
+    known = await asyncio.to_thread(reference, bundle_of("docs-rope"))
+    with Service(bundle_of("docs-rope")) as service:
+        async with SlowRelay(service.target) as relay, Traffic(relay.target, known, callers=6, timeout=30) as traffic:
+            await traffic.run(SECONDS)
+            await traffic.__aexit__(None, None, None)
+    problems = traffic.problems()
+    if len(traffic.calls) < 50 or relay.lost < 20:
+        problems.append(f"{len(traffic.calls)} calls and {relay.lost} lost pieces: this shows nothing")
+    return Outcome(
+        f"{said(traffic.outcomes())}, none wrong; {milliseconds(traffic.calls)}; {relay.lost:,} of {relay.passed:,} "
+        "segments sent again",
+        {"outcomes": dict(traffic.outcomes()), "lost": relay.lost, "segments": relay.passed},
+        problems,
+    )

@@ -1,0 +1,65 @@
+"""A service that is stopped and goes on: F9b."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+from tests.faults.record import Outcome
+from tests.faults.traffic import Traffic, said
+from tests.soak.reference import reference
+from tests.system.conftest import bundle_of
+from tests.system.processes import Service
+
+PAUSES = (0.5, 1.0, 4.0)  # seconds
+TIMEOUT = 1.5
+BACK_SECONDS = 5.0
+
+
+async def stopped() -> Outcome:
+    """SIGSTOP and SIGCONT under load: calls end at their timeout, and right answers come again afterwards."""
+    known = await asyncio.to_thread(reference, bundle_of("docs-rope"))
+    back, problems = list[float](), list[str]()
+    with Service(bundle_of("docs-rope")) as service:
+        late = {"DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED"}
+        async with Traffic(service.target, known, callers=3, timeout=TIMEOUT, allowed=late) as traffic:
+            before = await traffic.run(3)
+            for seconds in PAUSES:
+                with paused(service.process.pid):
+                    await traffic.run(seconds)
+                on = time.monotonic()
+                while not any(call.outcome == "OK" and call.begun > on for call in traffic.calls):
+                    if time.monotonic() - on > BACK_SECONDS:
+                        problems.append(f"no answer {BACK_SECONDS:.0f} s after a pause of {seconds} s")
+                        break
+                    await asyncio.sleep(0.02)
+                back.append(time.monotonic() - on)
+                await traffic.run(3)
+            after = await traffic.run(3)
+        stuck = service.counted("headlight_stuck")
+        left = service.counted("headlight_queue_tokens")
+    problems += traffic.problems()
+    problems += [f"{call.outcome} without a pause" for call in (*before, *after) if call.outcome != "OK"]
+    if stuck or left:
+        problems.append(f"stuck {stuck:.0f}, tokens left in the queue {left:.0f}")
+    outcomes = Counter(traffic.outcomes())
+    return Outcome(
+        f"{said(outcomes)}, none wrong; calls of {TIMEOUT} s ended {max(0.0, traffic.latest_seconds()):.2f} s late at most; "
+        f"first right answer {max(back):.2f} s after a pause at most; liveness kept, queue empty",
+        {"outcomes": dict(outcomes), "late_seconds": traffic.latest_seconds(), "back_seconds": back},
+        problems,
+    )
+
+
+@contextlib.contextmanager
+def paused(process: int) -> Iterator[None]:
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process, signal.SIGCONT)

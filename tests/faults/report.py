@@ -1,0 +1,99 @@
+"""docs/reliability.md from build/faults/*.json: `python -m tests.faults.report`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from tests.faults.matrix import Row, rows
+from tests.faults.record import FOLDER, read
+from tests.soak.report import processor
+from tests.system.processes import ROOT
+
+PAGE = ROOT / "docs" / "reliability.md"
+HEAD = "| fault | how it is made | promised | seen | state | command |"
+INTRODUCTION = """\
+# Reliability under faults
+
+This page says which faults were made, what was promised, and what was seen. `make faults` makes them all, one after the
+other, and writes this page from `build/faults/*.json`. One fault alone: `python -m tests.faults --only F13b`, then
+`python -m tests.faults.report`; the last column has the option. Each run starts the real service as a process and calls it
+with the real clients. Answers are compared with the same text encoded alone, without a server. "Wrong" is an answer that came
+as OK and is not that.
+
+| state | meaning |
+|---|---|
+| measured | the fault itself was made |
+| injected | something that behaves like the fault; the notes say what |
+| not possible here | this machine does not let it be made; the notes say why |
+| not measured | there is no result |
+
+Times include the callers, which share the cores with the service. Where a fault calls for hours, a short form is run, and
+its row says so. Results of `make soak`, which takes hours, are in [soak.md](../bench/results/soak.md).
+"""
+
+
+def page(folder: Path) -> str:
+    """The page, as Markdown."""
+    found = {row.fault: read(folder, row.fault) for row in rows()}
+    lines = [
+        INTRODUCTION,
+        *_summary(found),
+        "",
+        HEAD,
+        "|---" * 6 + "|",
+    ]
+    lines += [_line(row, found[row.fault]) for row in rows()]
+    notes = [note for row in rows() for note in _notes(row, found[row.fault])]
+    if notes:
+        lines += ["", "## Notes", "", *notes]
+    return "\n".join(lines) + "\n"
+
+
+def _summary(found: dict[str, dict[str, Any] | None]) -> list[str]:
+    records = [record for record in found.values() if record is not None]
+    if not records:
+        return ["Nothing was measured yet."]
+    kept = sum(record["ok"] for record in records)
+    broken = [record["fault"] for record in records if record["problems"]]
+    names = {f"{name} {text}" for record in records for name, text in record["versions"].items()}
+    commits = sorted({record["commit"] for record in records})
+    minutes = sum(record["seconds"] for record in records) / 60
+    verdict = f"Broken: {', '.join(broken)}." if broken else "None was broken."
+    return [
+        f"{len(records)} of {len(found)} rows were run, in {minutes:.0f} minutes; {kept} promises were kept. {verdict} "
+        f"{len(os.sched_getaffinity(0))} cores of {processor()}; {', '.join(sorted(names))}; commit {', '.join(commits)}."
+    ]
+
+
+def _line(row: Row, record: dict[str, Any] | None) -> str:
+    seen = "" if record is None else record["seen"]
+    state = "not measured" if record is None else record["state"]
+    if record is not None and record["problems"]:
+        seen, state = f"**broken**, see the notes. {seen}".strip(), f"**{state}**"
+    cells = (f"{row.fault} {row.title}", row.made, row.promise, seen, state, f"`--only {row.fault}`")
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _notes(row: Row, record: dict[str, Any] | None) -> list[str]:
+    said = [] if record is None else [f"Broken: {problem}." for problem in record["problems"]]
+    reason = row.reason if record is None else record["reason"]
+    said += [f"{reason[:1].upper()}{reason[1:]}."] if reason else []
+    if row.tests:
+        files = dict.fromkeys(node.partition("::")[0] for node in row.tests)
+        said.append(f"Shown by {', '.join(f'`{file}`' for file in files)}.")
+    return [f"- **{row.fault}** {' '.join(said)}"] if said else []
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.report", description=__doc__)
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="with the JSON files")
+    parser.add_argument("--out", type=Path, default=PAGE, help="the page")
+    options = parser.parse_args()
+    options.out.write_text(page(options.folder), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

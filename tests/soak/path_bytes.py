@@ -1,0 +1,127 @@
+"""Requests whose `:path` is not UTF-8, which stopped grpc.aio servers (docs/decisions)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import ssl
+from collections import Counter
+from collections.abc import Mapping
+
+from headlight.results import Floats
+from tests.http2 import hpack
+from tests.http2.connection import START, Connection, connect
+from tests.http2.frames import END_HEADERS, END_STREAM, HEADERS, frame
+from tests.soak.neighbours import Neighbours
+from tests.soak.probes import Ports, Probes
+
+BLOCK = hpack.block(hpack.request(hpack.POISON_PATH))
+SECONDS = 60.0  # for one request to be answered; the test machine may be busy
+AT_ONCE = 10  # streams of a connection: the health port takes 16
+PROBE_SECONDS = 0.1
+
+
+class Offender:
+    """One connection that sends nothing else. An async context manager.
+
+    Attributes:
+        statuses: how many requests ended in which grpc-status; -1 if it could not be read.
+    """
+
+    def __init__(self, target: str, context: ssl.SSLContext | None = None) -> None:
+        self._target, self._context = target, context
+        self._connection: Connection
+        self._sent = 0
+
+    async def __aenter__(self) -> Offender:
+        self._connection = await connect(self._target, self._context)
+        self._connection.writer.write(START)
+        return self
+
+    async def __aexit__(self, *ending: object) -> None:
+        await self._connection.__aexit__(None, None, None)
+
+    @property
+    def statuses(self) -> Counter[int]:
+        return self._connection.statuses
+
+    async def send(self, count: int) -> None:
+        """Send so many requests and wait until each has ended, or the server has hung up."""
+        last, connection = self._sent + count, self._connection
+        while self._sent < last and not connection.hung_up.is_set():
+            for _ in range(min(AT_ONCE, last - self._sent)):
+                stream, self._sent = 2 * self._sent + 1, self._sent + 1
+                connection.writer.write(frame(HEADERS, END_STREAM | END_HEADERS, stream, BLOCK))
+            async with asyncio.timeout(SECONDS):
+                await connection.until_ended(self._sent)
+
+
+async def burst(target: str, count: int, connections: int, context: ssl.SSLContext | None = None) -> Counter[int]:
+    """Send `count` requests over so many connections, at most 64 of them open at once; returns the statuses.
+
+    There are fewer statuses than requests if the server hung up, or let nobody in.
+    """
+    statuses, opening = Counter[int](), asyncio.Semaphore(64)
+
+    async def one() -> None:
+        with contextlib.suppress(OSError):
+            async with opening, Offender(target, context) as offender:
+                await offender.send(count // connections)
+                statuses.update(offender.statuses)
+
+    async with asyncio.TaskGroup() as offenders:
+        for _ in range(connections):
+            offenders.create_task(one())
+    return statuses
+
+
+async def steadily(target: str, count: int, every_seconds: float) -> Counter[int]:
+    """Send a request each so many seconds, over one connection; returns the statuses."""
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    async with Offender(target) as offender:
+        for number in range(count):
+            await asyncio.sleep(begun + number * every_seconds - loop.time())
+            await offender.send(1)
+        return offender.statuses
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Endured:
+    """A run of one request a second.
+
+    Attributes:
+        requests: how many there were, on each port.
+        problems: whatever should not have been.
+    """
+
+    requests: int
+    neighbours: Neighbours
+    probes: Probes
+    problems: list[str]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.neighbours.calls} calls of shipped clients were answered and right, the slowest in "
+            f"{1000 * self.neighbours.slowest:.0f} ms, {len(self.neighbours.lost)} not; every probe was compared with "
+            f"a call {self.probes.looks} times, {len(self.probes.lies)} of them lied"
+        )
+
+
+async def endure(ports: Ports, seconds: int, expected: Mapping[str, Floats]) -> Endured:
+    """Send one request a second to each port that speaks gRPC, while shipped clients call and probes are watched."""
+    text, vector = next(iter(expected.items()))
+    probes, problems = Probes(ports, text, vector), list[str]()
+    targets = [target for target in (ports.target, ports.health) if target is not None]
+    async with Neighbours(ports.target, expected, options=[]) as neighbours:
+        watching = asyncio.create_task(probes.run(PROBE_SECONDS))
+        for statuses in await asyncio.gather(*(steadily(target, seconds, 1.0) for target in targets)):
+            if statuses.total() < seconds:
+                problems.append(f"{statuses.total()} of {seconds} requests were answered before the server hung up")
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+    if probes.failed:
+        problems.append(f"{probes.failed} of {probes.looks} calls on fresh connections failed")
+    return Endured(seconds, neighbours, probes, problems + neighbours.problems() + probes.problems())

@@ -1,0 +1,132 @@
+"""A request whose `:path` is not UTF-8 gets a status; no call on another connection is lost.
+
+One such request stops a server of grpc.aio (docs/decisions/grpc-aio-path-report.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from headlight.results import Floats
+from tests.certificates import Authority
+from tests.soak.neighbours import Neighbours, answers
+from tests.soak.path_bytes import burst, endure, steadily
+from tests.soak.probes import Ports, Probes, ports_of
+from tests.system.conftest import bundle_of
+from tests.system.nginx import Nginx, of_addresses
+from tests.system.processes import Service
+
+BUNDLE = bundle_of("docs-rope")
+HEALTH = ("--health", "127.0.0.1:0")
+TOKEN = "the-token-of-a-neighbour"
+UNIMPLEMENTED, UNAUTHENTICATED = (
+    code.value[0] for code in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNAUTHENTICATED)
+)
+STEADY, EVERY_SECONDS = 100, 0.1
+BURST, SOME = 10_000, 500
+FEW, MANY = 4, 1000  # connections
+TRUTH_SECONDS = 5  # `make soak` has 60
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, Floats]:
+    return answers(BUNDLE)
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with Service(BUNDLE, *HEALTH) as running:
+        yield running
+    log_is_clean(running)
+
+
+def log_is_clean(ended: Service) -> None:
+    """Of a service that has ended: until then its last lines may not have been read."""
+    assert [entry for entry in ended.log if entry.get("level") in ("error", "critical")] == []
+    assert "a.b" not in str(ended.log)
+
+
+async def serves(ports: Ports, expected: dict[str, Floats]) -> None:
+    """Every probe says ready, and a call is answered."""
+    probes = Probes(ports, *next(iter(expected.items())))
+    assert await probes.look() == "OK"
+    assert probes.problems() == []
+
+
+async def test_one_request_each_100_ms_costs_no_neighbour_a_call(service: Service, expected: dict[str, Floats]) -> None:
+    ports = ports_of(service)
+    assert ports.health is not None
+    async with Neighbours(ports.target, expected) as neighbours:
+        ends = await asyncio.gather(*(steadily(port, STEADY, EVERY_SECONDS) for port in (ports.target, ports.health)))
+    assert neighbours.problems() == []
+    assert ends == [{UNIMPLEMENTED: STEADY}] * 2
+    await serves(ports, expected)
+
+
+@pytest.mark.parametrize("connections", [FEW, MANY])
+@pytest.mark.parametrize("port", ["target", "health"])
+async def test_a_burst_costs_no_neighbour_a_call(
+    service: Service, expected: dict[str, Floats], port: str, connections: int
+) -> None:
+    ports = ports_of(service)
+    async with Neighbours(ports.target, expected) as neighbours:
+        statuses = await burst(getattr(ports, port), BURST, connections)
+    assert neighbours.problems() == []
+    assert statuses == {UNIMPLEMENTED: BURST}
+    await serves(ports, expected)
+
+
+async def test_probes_tell_the_truth(service: Service, expected: dict[str, Floats]) -> None:
+    endured = await endure(ports_of(service), TRUTH_SECONDS, expected)
+    assert endured.problems == []
+    assert endured.probes.looks >= TRUTH_SECONDS
+    assert service.process.poll() is None
+
+
+async def test_a_client_without_a_token_costs_no_other_a_call(tmp_path: Path, expected: dict[str, Floats]) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"neighbour {TOKEN}\n", encoding="ascii")
+    with Service(BUNDLE, *HEALTH, "--auth-tokens", str(tokens)) as service:
+        ports = ports_of(service, token=TOKEN)
+        async with Neighbours(ports.target, expected, token=TOKEN) as neighbours:
+            statuses = await burst(ports.target, SOME, FEW)
+        assert neighbours.problems() == []
+        assert statuses.keys() <= {UNIMPLEMENTED, UNAUTHENTICATED}
+        assert statuses.total() == SOME
+        await serves(ports, expected)
+    log_is_clean(service)
+
+
+async def test_over_tls(tmp_path: Path, expected: dict[str, Floats]) -> None:
+    authority = Authority(tmp_path / "authority")
+    pair = authority.sign("service")
+    context = ssl.create_default_context(cafile=str(authority.cert))
+    context.set_alpn_protocols(["h2"])
+    credentials = grpc.ssl_channel_credentials(authority.cert.read_bytes())
+    tls = ("--tls-cert", str(pair.cert), "--tls-key", str(pair.key))
+    with Service(BUNDLE, *HEALTH, *tls) as service:
+        ports = ports_of(service, credentials=credentials)
+        async with Neighbours(ports.target, expected, tls_ca=authority.cert) as neighbours:
+            statuses = await burst(ports.target, SOME, FEW, context)
+        assert neighbours.problems() == []
+        assert statuses == {UNIMPLEMENTED: SOME}
+        await serves(ports, expected)
+    log_is_clean(service)
+
+
+async def test_through_nginx(service: Service, tmp_path: Path, expected: dict[str, Floats]) -> None:
+    """nginx hands the path on as it is; clients of its port and of the service's lose no call."""
+    ports = ports_of(service)
+    with Nginx(tmp_path, *of_addresses([ports.target])) as nginx:
+        async with Neighbours(nginx.target, expected) as behind, Neighbours(ports.target, expected) as beside:
+            statuses: Counter[int] = await burst(nginx.target, SOME, FEW)
+        assert behind.problems() + beside.problems() == []
+        assert statuses.total() == SOME
+        await serves(ports, expected)

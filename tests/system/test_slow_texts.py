@@ -1,0 +1,74 @@
+"""Texts that cost most for their size: what they cost the service, and a shutdown meanwhile."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import pytest
+
+from headlight.pb import headlight_pb2 as pb
+from headlight.pb import headlight_pb2_grpc as pb_grpc
+from headlight.runtime.bundle import Bundle
+from headlight.runtime.tokenizer_limit import TokenizerLimit
+from tests.system.conftest import bundle_of
+from tests.system.processes import Service
+
+GRACE_SECONDS = 20
+MESSAGE_BYTES = 4_000_000
+SECONDS = 250  # for anything to come: a slow machine is no failure
+
+
+def limit_of(model: str) -> TokenizerLimit:
+    limit = Bundle(bundle_of(model)).manifest.tokenizer_limit
+    assert limit is not None
+    return limit
+
+
+def cpu_seconds(process: int) -> float:
+    """Of all threads of a process."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize("unit", ["\n", "\r\n", "\n "])
+def test_sigterm_while_a_whole_message_of_the_longest_texts_is_tokenised_ends_well(unit: str) -> None:
+    characters = limit_of("docs-rope").max_characters
+    longest = pb.Input(text=(unit * characters)[:characters])
+    worst = pb.TokenizeRequest(inputs=[longest] * max(1, MESSAGE_BYTES // len(longest.text.encode())))
+    with Service(bundle_of("docs-rope"), "--grace-seconds", str(GRACE_SECONDS)) as service:
+        with grpc.insecure_channel(service.target) as channel, ThreadPoolExecutor(1) as pool:
+            stub = pb_grpc.HeadlightServiceStub(channel)
+            answer = pool.submit(stub.Tokenize, worst, timeout=SECONDS)
+            while not service.counted("headlight_held_request_bytes") and not answer.done():
+                pass
+            service.terminate()
+            assert len(answer.result(SECONDS).items) == len(worst.inputs)
+        assert service.wait() == 0
+
+
+def test_a_small_request_with_a_long_prompt_of_line_breaks_costs_little() -> None:
+    """6.6 kB: 13 s before, for the pattern of the tokenizer."""
+    with Service(bundle_of("docs-rope")) as service, grpc.insecure_channel(service.target) as channel:
+        stub = pb_grpc.HeadlightServiceStub(channel)
+        before = cpu_seconds(service.process.pid)
+        request = pb.TokenizeRequest(inputs=[pb.Input(text="x")] * 512, prompt_text="\n" * 4096)
+        assert len(stub.Tokenize(request, timeout=SECONDS).items) == 512
+        assert cpu_seconds(service.process.pid) - before < 6
+
+
+def test_a_text_beyond_the_tokenizers_limit_is_refused_unread() -> None:
+    limit = limit_of("docs-rope").max_characters
+    with Service(bundle_of("docs-rope"), "--max-text-characters", "4000000") as service:
+        assert any(entry.get("event") == "text_limit_lowered" for entry in service.log)
+        with grpc.insecure_channel(service.target) as channel:
+            stub = pb_grpc.HeadlightServiceStub(channel)
+            request = pb.TokenizeRequest(inputs=[pb.Input(text="\n" * limit)], prompt_text="q")
+            with pytest.raises(grpc.RpcError) as caught:
+                stub.Tokenize(request, timeout=SECONDS)
+    error = caught.value
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    told = f"inputs[0].text: has {limit + 1} characters, 1 of them its prompt; at most {limit} are read; shorten it"
+    assert told in (error.details() or "")

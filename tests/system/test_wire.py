@@ -1,0 +1,115 @@
+"""The service of today, asked as clients of published versions asked: the answers mean the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from headlight.pb import headlight_pb2 as pb
+from headlight.pb import headlight_pb2_grpc as pb_grpc
+from tests.system.processes import Service
+from tests.wire.golden import Recorded, as_known_to, meaning, parts, recorded
+
+RECORDED = recorded()
+UNKNOWN = b"\xfa\xff\x01\x03new"  # field 4095 of type bytes
+TOLERANCES = {"FLOAT32": 1e-4, "FLOAT16": 2e-2, "UINT8": 1.0, "UINT16": 0.0}
+NUMBERS = {"FLOAT32": "<f4", "FLOAT16": "<f2", "UINT8": "u1", "UINT16": "<u2", "BINARY": "u1", "UBINARY": "u1"}
+# Which weights answered, and how long it took, are no part of the meaning; nor the words of an error.
+VOLATILE = ("model", "timings", "message", "data")
+BITS = 4  # of a vector's signs: values next to 0 may fall on either side
+
+
+def check(found: list[Any], expected: list[Any]) -> None:
+    """The same messages, but for VOLATILE; the same numbers within tolerance."""
+    assert [without(meaning(each)) for each in found] == [without(meaning(each)) for each in expected]
+    for now, then in zip(found, expected, strict=True):
+        tensors = [
+            [part for part in parts(each) if isinstance(part, pb.Tensor | pb.RaggedTensor) and part.data]
+            for each in (now, then)
+        ]
+        for one, other in zip(*tensors, strict=True):
+            check_numbers(one, other)
+
+
+def check_numbers(found: Any, expected: Any) -> None:
+    name = pb.DataType.Name(expected.dtype).removeprefix("DATA_TYPE_")
+    now, then = (np.frombuffer(each.data, NUMBERS[name]) for each in (found, expected))
+    if name in ("BINARY", "UBINARY"):
+        assert int(np.unpackbits(now ^ then).sum()) <= BITS
+        return
+    np.testing.assert_allclose(now.astype("f8"), then.astype("f8"), atol=TOLERANCES[name], rtol=0)
+
+
+def without(said: Any) -> Any:
+    if isinstance(said, dict):
+        return {name: without(value) for name, value in said.items() if name not in VOLATILE}
+    return [without(each) for each in said] if isinstance(said, list) else said
+
+
+def whole(frames: list[Any]) -> list[Any]:
+    """Answers of a stream by id, put together from their chunks as the contract says: by offset, blindly."""
+    outputs = {pb.OUTPUT_KIND_TOKENS: "tokens", pb.OUTPUT_KIND_ATTENTION: "attention", pb.OUTPUT_KIND_HIDDEN: "hidden"}
+    outputs |= {pb.OUTPUT_KIND_ATTENTION_INDICES: "attention_indices"}
+    outputs |= {pb.OUTPUT_KIND_ATTENTION_SCALES: "attention_scales"}
+    answers: dict[str, Any] = {}
+    for frame in frames:
+        kind = frame.WhichOneof("frame")
+        if kind in ("response", "error", "header"):
+            answers[frame.id] = getattr(frame, kind)
+        elif kind == "chunk":
+            answer, chunk = answers[frame.id], frame.chunk
+            pooled = chunk.output == pb.OUTPUT_KIND_POOLED
+            tensor = answer.pooled[chunk.item] if pooled else getattr(answer, outputs[chunk.output])
+            assert len(tensor.data) == chunk.offset_bytes
+            tensor.data += chunk.data
+    return [answers[name] for name in sorted(answers)]
+
+
+def ask(stub: Any, call: Recorded, more: bytes = b"") -> list[Any]:
+    requests = [
+        type(each).FromString(raw + more) for each, raw in zip(call.parsed("requests"), call.requests, strict=True)
+    ]
+    if call.method != "EncodeStream":
+        return [getattr(stub, call.method)(requests[0], timeout=60)]
+    return whole(list(stub.EncodeStream(iter(requests), timeout=60)))
+
+
+def answers_of(call: Recorded) -> list[Any]:
+    found = call.parsed("responses")
+    return whole(found) if call.method == "EncodeStream" else found
+
+
+def described(answers: list[Any]) -> list[Any]:
+    """Of a model's description what the model is: limits and measurements may change."""
+    return [answer.info if isinstance(answer, pb.GetModelResponse) else answer for answer in answers]
+
+
+@pytest.mark.parametrize("call", RECORDED, ids=[f"{call.version}-{call.name}" for call in RECORDED])
+def test_an_old_request_is_answered_as_it_was(rope: Service, call: Recorded) -> None:
+    with grpc.insecure_channel(rope.target) as channel:
+        found = ask(pb_grpc.HeadlightServiceStub(channel), call)
+    check(described([as_known_to(call.version, each) for each in found]), described(answers_of(call)))
+
+
+@pytest.mark.parametrize("call", [call for call in RECORDED if call.name in ("pooled", "tokenize", "model")])
+def test_a_field_of_a_newer_client_that_refines_nothing_is_ignored(rope: Service, call: Recorded) -> None:
+    with grpc.insecure_channel(rope.target) as channel:
+        found = ask(pb_grpc.HeadlightServiceStub(channel), call, UNKNOWN)
+    check(described([as_known_to(call.version, each) for each in found]), described(answers_of(call)))
+
+
+def test_a_wish_of_a_newer_client_is_refused_by_name(rope: Service) -> None:
+    """Else it would be answered with something else than it asked for."""
+    newer = pb.EncodeRequest(inputs=[pb.Input(text="open")], outputs=pb.Outputs.FromString(UNKNOWN))
+    occlude = pb.OccludeRequest.FromString(pb.OccludeRequest(input=pb.Input(text="open")).SerializeToString() + UNKNOWN)
+    with grpc.insecure_channel(rope.target) as channel:
+        stub = pb_grpc.HeadlightServiceStub(channel)
+        for ask_for, request in ((stub.Encode, newer), (stub.Occlude, occlude)):
+            with pytest.raises(grpc.RpcError) as refused:
+                ask_for(request, timeout=60)
+            error: Any = refused.value
+            assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert "asks for something" in error.details()

@@ -1,0 +1,108 @@
+"""The fault matrix: every fault of the list has a row, and the page says no more than the files do."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.__main__ import named
+from tests.faults.matrix import Row, rows
+from tests.faults.one import outcome_of
+from tests.faults.record import NotPossible, write
+from tests.faults.report import page
+from tests.system.processes import ROOT
+
+FAULTS = 26
+RESULT: dict[str, Any] = {
+    "title": "",
+    "made": "",
+    "promise": "",
+    "seen": "7 calls | 0 wrong",
+    "figures": {},
+    "state": "measured",
+    "reason": "",
+    "note": "",
+    "problems": [],
+    "ok": True,
+    "seconds": 1.5,
+}
+
+
+def number(row: Row) -> int:
+    return int("".join(filter(str.isdigit, row.fault)))
+
+
+def line_of(text: str, fault: str) -> str:
+    [found] = [line for line in text.splitlines() if line.startswith(f"| {fault} ")]
+    return found
+
+
+def test_all_faults_of_the_list_have_a_row_of_their_own() -> None:
+    assert {number(row) for row in rows()} == set(range(1, FAULTS + 1))
+    assert len({row.fault for row in rows()}) == len(rows())
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.fault)
+def test_a_row_names_what_is_there(row: Row) -> None:
+    assert bool(row.measure) != bool(row.tests)
+    assert row.state != "injected" or row.reason
+    if row.measure:
+        module, _, name = row.measure.partition(":")
+        assert callable(getattr(importlib.import_module(f"tests.faults.{module}"), name))
+    for node in row.tests:
+        path, _, test = node.partition("::")
+        assert (ROOT / path).exists()
+        assert not test or f"def {test}(" in (ROOT / path).read_text(encoding="utf-8")
+
+
+def test_a_row_without_a_file_is_not_measured(tmp_path: Path) -> None:
+    write(tmp_path, "F5", **RESULT)
+    text = page(tmp_path)
+    assert "| 7 calls \\| 0 wrong | measured | `--only F5` |" in line_of(text, "F5")
+    assert line_of(text, "F12").endswith("|  | not measured | `--only F12` |")
+    assert f"1 of {len(rows())} rows were run" in text
+
+
+def test_a_broken_promise_is_on_the_page(tmp_path: Path) -> None:
+    write(tmp_path, "F5", **RESULT | {"problems": ["3 calls never ended"], "ok": False})
+    text = page(tmp_path)
+    assert "**broken**" in line_of(text, "F5")
+    assert "Broken: F5." in text
+    assert "- **F5** Broken: 3 calls never ended." in text
+
+
+def test_a_file_says_how_it_came_about(tmp_path: Path) -> None:
+    write(tmp_path, "F5", **RESULT)
+    found = json.loads((tmp_path / "F5.json").read_text(encoding="utf-8"))
+    assert found["command"] == "python -m tests.faults --only F5"
+    assert found["commit"]
+    assert found["versions"]["grpcio"]
+
+
+def test_what_cannot_be_made_here_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def impossible() -> None:
+        raise NotPossible("there is no GPU here")
+
+    monkeypatch.setattr("tests.faults.machine.device", impossible)
+    state, outcome = outcome_of(Row("F11b", "", "", "", measure="machine:device"))
+    assert (state, outcome.note, outcome.problems) == ("not possible here", "there is no GPU here", [])
+
+
+def test_a_run_that_fails_is_a_broken_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing() -> None:
+        raise OSError("no more files")
+
+    monkeypatch.setattr("tests.faults.machine.device", failing)
+    _, outcome = outcome_of(Row("F11b", "", "", "", measure="machine:device"))
+    assert outcome.problems == ["OSError: no more files"]
+
+
+def test_a_number_names_all_parts_of_a_fault_and_no_other() -> None:
+    assert named("F13b", ["F13"])
+    assert named("F1", ["F1"])
+    assert not named("F13b", ["F1"])
+    assert not named("F13b", ["F13a"])

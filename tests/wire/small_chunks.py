@@ -1,0 +1,26 @@
+"""Starts the service with chunks of 2 KiB: `small_chunks.py PYTHON -W error -m service OPTIONS`.
+
+Recorded streams then hold chunks of every kind without megabytes of data.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+
+BYTES = 2048
+
+
+def main() -> None:
+    from service import frames, stream
+
+    for module in (frames, stream):
+        assert hasattr(module, "CHUNK_BYTES")
+        vars(module)["CHUNK_BYTES"] = BYTES
+    sys.argv = ["service", *sys.argv[sys.argv.index("service") + 1 :]]
+    runpy.run_module("service", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, ".")
+    main()

@@ -47,7 +47,7 @@ EXPORT_SOURCES := $(filter-out model/demo.py,$(wildcard model/*.py)) $(wildcard 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup proto proto-check train evaluate lab export run demo test adapters families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak tune monitoring lint format bench gpu-bench serving clean
+.PHONY: help setup proto proto-check train evaluate lab export run demo test adapters families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak faults tune monitoring lint format bench gpu-bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -205,8 +205,13 @@ deploy-check: $(DEPLOY_SETUP) build/bundles/docs-rope/manifest.json ## everythin
 	$(DEPLOY_PY) -m deploy.check
 	$(DEPLOY_PY) -m pytest tests/deploy --timeout=600
 
-soak: $(SETUP) build/bundles/docs-rope/manifest.json ## 30 minutes of load and faults, then 10 million mutated messages (2 hours)
-	$(PY) -m tests.soak --minutes 30 --fuzz 10000000
+soak: $(SETUP) build/bundles/docs-rope/manifest.json ## 30 minutes of load and faults, then 10 million mutated messages and 100,000 connections with mutated frames (2.5 hours)
+	$(PY) -m tests.soak --minutes 30 --fuzz 10000000 --path-seconds 60 --frames 100000
+
+# A fault that breaks a promise is on the page too, and fails.
+faults: $(SETUP) $(MANIFESTS) ## make every fault of the matrix, twenty minutes on 2 idle cores; writes docs/reliability.md
+	tests/system/require.sh cc nginx openssl
+	$(PY) -m tests.faults; code=$$?; $(PY) -m tests.faults.report && exit $$code
 
 monitoring: $(SETUP) ## write the PrometheusRule and the Grafana dashboard anew, from the rules and the metrics
 	$(PY) -m deploy.prometheus

@@ -40,6 +40,7 @@ BUSY_SECONDS = 1.0
 PROBE_SECONDS, PROBE_BYTES = 2.0, 1024  # for the message of a call to the health service, and of its size
 OURS = "/headlight."
 ABORT_SECONDS = 1.0
+SENDING_SECONDS = 0.01  # for a message on its way: a client of grpc.aio takes a refusal meanwhile for INTERNAL
 TRANSIT_SECONDS = 0.05  # that a call may have been on its way; of a short one less
 
 
@@ -186,7 +187,10 @@ class _Guard:
             await stay.enter()
             await self._send(self._decoded(messages), call)
 
-        return await self._answer(respond, call)
+        refused = await self._answer(respond, call)
+        if refused is not None and self._handler.request_streaming:
+            await asyncio.sleep(SENDING_SECONDS)
+        return refused
 
     async def _decoded(self, messages: Messages) -> AsyncIterator[Any]:
         with contextlib.suppress(StopAsyncIteration):

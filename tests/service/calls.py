@@ -36,7 +36,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def refused(call: Any, status: grpc.StatusCode) -> grpc.aio.AioRpcError:
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await call
-    assert error.value.code() is status
+    assert error.value.code() is status, repr(error.value)
     return error.value
 
 

@@ -167,6 +167,7 @@ async def test_of_a_long_text_it_is_known_before_it_is_tokenised_that_it_would_b
     runtime = FakeRuntime()
     async with serve(runtime, streams=1) as service:
         await service.stub.Encode(request(pb.Input(text="a word is a token")))
+        await service.started()
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request(pb.Input(text="one"))))
         await service.started()

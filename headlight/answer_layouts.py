@@ -56,12 +56,14 @@ def check_places(
         increasing: whether they are in the order of the text.
 
     Raises:
-        BadAnswer: they are given though all were asked for, are no tokens of their input, or others than those named.
+        BadAnswer: they are given though all were asked for, or missing though some were; they are no tokens of their
+            input, or others than those named.
     """
-    if not places:
+    expected = 0 if choice == "all" else len(response.items)
+    if len(places) != expected:
+        raise malformed(f"{field} names tokens of {len(places)} inputs, and {expected} were expected")
+    if choice == "all":
         return
-    if choice == "all" or len(places) != len(response.items):
-        raise malformed(f"{field} names tokens of {len(places)} inputs, of {len(response.items)} that were asked for")
     for chosen, item in zip(places, response.items, strict=True):
         check_tokens(field, chosen.indices, item.token_count, choice)
         if increasing and list(chosen.indices) != sorted(chosen.indices):

@@ -135,9 +135,10 @@ def is_finite(numbers: NDArray[Any]) -> bool:
 def not_finite(output: str, numbers: NDArray[Any]) -> BadAnswer:
     """Return the error for NaN or infinity."""
     wrong = numbers[~np.isfinite(numbers)]
-    beyond = ", as values beyond 65504 are in float16 (ask for float32)" if numbers.dtype == np.float16 else ""
+    if numbers.dtype == np.float16 and not np.isnan(wrong).any():
+        return BadAnswer(f"{output} has {len(wrong)} values beyond 65504, the largest of float16; ask for float32")
     return malformed(
-        f"{output} has {len(wrong)} numbers that are NaN or infinite ({wrong[0] if len(wrong) else 'overflow'}){beyond}"
+        f"{output} has {len(wrong)} numbers that are NaN or infinite ({wrong[0] if len(wrong) else 'overflow'})"
     )
 
 

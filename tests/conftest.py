@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from tests.once import once
 
 MakeBundle = Callable[[str], Path]
 load_profiles()  # before any test is defined, which takes over what is true by then
+# A shell starts what runs in its background with SIGINT ignored, and processes inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -43,6 +43,8 @@ class Bundle:
         """
         self.path = path
         try:
+            if not (path / MANIFEST).is_file():  # a FIFO would be waited for
+                raise OSError
             raw = (path / MANIFEST).read_bytes()
         except OSError:
             raise BundleError(

@@ -116,14 +116,14 @@ def tensor_bytes(tensor: ExternalData) -> int | None:
 
 def read_file(path: Path, name: str, entry: FileEntry) -> File:
     """Read a file into memory. Raises BundleError as `check_file`."""
-    data = bytearray()
+    made: list[bytearray] = []
 
-    def grow(size: int) -> memoryview:
-        data.extend(bytes(size))
-        return memoryview(data)
+    def allocate(size: int) -> memoryview:
+        made.append(bytearray(size))
+        return memoryview(made[0])
 
-    _read(path, name, entry, grow)
-    return File(name, bytes(data))
+    _read(path, name, entry, allocate)
+    return File(name, bytes(made[0]))
 
 
 def read_weights(path: Path, name: str, entry: FileEntry) -> Weights:

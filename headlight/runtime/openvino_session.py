@@ -30,6 +30,7 @@ PRECISIONS = {"fp32": "f32", "bf16": "bf16"}  # ours to theirs
 # What is compiled for shapes of batches and kept, in pieces of which a shape has some tens. Its own 5,000 let memory grow for
 # hours; with 1,000 batches of any shapes take as long (docs/performance.md).
 KEPT_SHAPES = 1000
+REPEATS = 3  # of a batch beside which others failed; then memory is too short for it, too
 
 
 @functools.cache
@@ -162,28 +163,32 @@ class _Graph:
 
     @contextlib.contextmanager
     def run(self, feeds: Outputs) -> Iterator[Any]:
-        """The request that has computed a batch; its own until the context is left."""
-        while True:
+        """The request that has computed a batch; its own until the context is left. Raises MemoryError after REPEATS."""
+        for _ in range(1 + REPEATS):
             present = self.present
             request = present.free.get()
             try:
-                if present.failed.is_set():
-                    continue
-                try:
-                    # `infer` of the Python package drops errors, and leaves the outputs of the batch before.
-                    request.start_async(feeds, share_inputs=True)
-                    request.wait()
-                except Exception:
-                    present.failed.set()
-                    with contextlib.suppress(RuntimeError):  # others run
-                        present.compiled.release_memory()
-                    raise
-                if present.failed.is_set():  # by a batch beside it: it may have run on what that left
+                if present.failed.is_set() or not _computed(present, request, feeds):
                     continue
                 yield request
                 return
             finally:
                 present.free.put(request)
+        raise MemoryError("batches beside this one failed, and the graph was compiled anew, each time")
+
+
+def _computed(present: _Compiled, request: Any, feeds: Outputs) -> bool:
+    """Compute a batch; False: one beside it failed, and it may have run on what that left."""
+    try:
+        # `infer` of the Python package drops errors, and leaves the outputs of the batch before.
+        request.start_async(feeds, share_inputs=True)
+        request.wait()
+    except Exception:
+        present.failed.set()
+        with contextlib.suppress(RuntimeError):  # others run
+            present.compiled.release_memory()
+        raise
+    return not present.failed.is_set()
 
 
 def _compile(graph: OnnxGraph, precision: str, streams: int, threads: int) -> Any:

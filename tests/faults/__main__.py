@@ -1,4 +1,4 @@
-"""All faults, or some, each in a process of its own; then docs/reliability.md. Exit code 1 if a promise was broken."""
+"""All faults, or some, each in a process of its own. Exit code 1 if a promise was broken. `make faults` writes the page, too."""
 
 from __future__ import annotations
 

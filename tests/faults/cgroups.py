@@ -135,7 +135,7 @@ async def memory() -> Outcome:
     problems = [*ledger.problems(), *small.problems] + ([f"{kills} kills by the kernel"] if kills else [])
     listed = ", ".join(f"{count:,} {status}" for status, count in sorted(outcomes.items(), key=lambda each: -each[1]))
     return Outcome(
-        f"at 2 GiB: {ledger.ended:,} calls ({listed}), 0 kills, 0 wrong, at most {resident / MIB:.0f} MiB resident "
+        f"at 2 GiB: {ledger.ended:,} calls ({listed}), each answer compared, {kills} kills, at most {resident / MIB:.0f} MiB resident "
         f"({peak / MIB:.0f} MiB with file cache); {small.seen}",
         {"outcomes": outcomes, "oom_kills": kills, "peak_resident_mib": resident / MIB, **small.figures},
         problems,

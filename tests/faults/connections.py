@@ -133,7 +133,7 @@ def idle() -> Outcome:
     return Outcome(
         f"{held:,} open in {opened:.0f} s; {grown / IDLE / 1024:.0f} KiB each ({grown / MIB:.0f} MiB; {kept / MIB:.0f} "
         f"MiB kept afterwards); p99 of a call {p99['alone']} ms before, {p99['beside']} ms beside them, {p99['after']} "
-        f"ms after; a new client answered in {1e3 * first:.0f} ms; files back in {back:.1f} s; 0 wrong",
+        f"ms after; a new client answered in {1e3 * first:.0f} ms; files back in {back:.1f} s; {probe.wrong} wrong",
         {"connections": held, "kib_each": grown / IDLE / 1024, "p99_ms": p99, "files_back_seconds": back},
         problems,
     )
@@ -191,7 +191,7 @@ def aborted() -> Outcome:
         problems.append(f"calls took {p99[2]} ms afterwards")
     return Outcome(
         f"{ABORTED:,} in {flooded:.0f} s ({refused} refused by the kernel); p99 of calls {p99[0]} ms before, {p99[1]} "
-        f"ms meanwhile, {p99[2]} ms after; files back in {back:.1f} s; {grown / MIB:+.0f} MiB; 0 wrong",
+        f"ms meanwhile, {p99[2]} ms after; files back in {back:.1f} s; {grown / MIB:+.0f} MiB; {probe.wrong} wrong",
         {"aborted": ABORTED, "p99_ms": p99, "files_back_seconds": back, "grown_mib": grown / MIB},
         problems,
     )
@@ -222,7 +222,7 @@ async def resets() -> Outcome:
     return Outcome(
         f"{sent:,} streams in {flooded:.0f} s over {sent // RESETS_A_CONNECTION} connections ({cut} of which the service "
         f"closed), {cpu:.0f} s of its CPU; p99 of calls {p99[0]} ms before, {p99[1]} ms meanwhile, {p99[2]} ms after; "
-        f"CPU idle again in {quiet:.1f} s; calls left over {left:.0f}; 0 wrong",
+        f"CPU idle again in {quiet:.1f} s; calls left over {left:.0f}; {probe.wrong} wrong",
         {"streams": sent, "cpu_seconds": cpu, "p99_ms": p99, "idle_seconds": quiet, "left": left},
         problems,
     )

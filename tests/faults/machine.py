@@ -38,4 +38,4 @@ def told(report: Path, code: int) -> Outcome:
     memory = next(line for line in lines if line.startswith("Memory")).partition(";")[0]
     problems = [line.removeprefix("- ") for line in lines[lines.index("**FAILED.**") + 1 :]] if code else []
     problems = [line for line in problems if line][: problems.index("")] if "" in problems else problems
-    return Outcome(f"{calls}, 0 wrong. {memory}", {"report": lines}, problems)
+    return Outcome(f"{calls}, each answer compared. {memory}", {"report": lines}, problems)

@@ -109,7 +109,11 @@ def answer(request: pb.EncodeRequest, max_length: int, ref: pb.ModelRef = REF) -
         attend(response, outputs.attention, ids_of, [list(tokens_of(item).special) for item in request.inputs])
     if outputs.HasField("hidden"):
         layers = [layer % (LAYERS + 1) for layer in outputs.hidden.layers] or list(range(LAYERS + 1))
-        response.hidden.CopyFrom(ragged([hidden_of(ids, layers) for ids in ids_of], layers))
+        states = [hidden_of(ids, layers) for ids in ids_of]
+        if rows := list(outputs.hidden.tokens.indices.indices):
+            states = [state[:, rows] for state in states]
+            response.hidden_tokens.extend(pb.TokenIndices(indices=rows) for _ in ids_of)
+        response.hidden.CopyFrom(ragged(states, layers))
     return response
 
 

@@ -22,7 +22,7 @@ from headlight.answer_numbers import check_numbers, half_sums, kind_of_attention
 from headlight.chunks import Layout, reserved
 from headlight.errors import EngineError, MixedWeights
 from headlight.pb import headlight_pb2 as pb
-from tests.headlight.fake_model import DIM
+from tests.headlight.fake_model import DIM, ragged
 from tests.headlight.fake_server import FakeServicer, default_limits
 
 SECONDS = 60  # of a client's timeout, which no test comes near
@@ -188,7 +188,7 @@ BAD = [
     ("encode", lambda response: response.items.pop(), "1 entries for 2 inputs"),
     ("encode", with_number("pooled", 9, np.nan), "NaN or infinite"),
     ("encode", with_number("pooled", 9, -np.inf), "NaN or infinite"),
-    ("bytes", with_number("pooled", 3, np.inf, "<f2"), "float32"),
+    ("bytes", with_number("pooled", 3, np.nan, "<f2"), "NaN or infinite"),
     ("encode", of_another, "'another', and 'fake'"),
     ("encode", another_output, "hidden"),
     ("encode", with_tokens(33), r"token_count is 33, and 1 \.\. 32"),
@@ -439,6 +439,25 @@ def test_a_negative_zero_is_a_weight_of_zero() -> None:
     row = np.array([[0.5, -0.0, 0.5, -0.0]], np.float16)
     np.testing.assert_array_equal(half_sums(row), [1.0])
     check_numbers("attention", row, "rows", "fp32")
+
+
+def all_rows(response: Answer) -> None:
+    """Vectors of all tokens, though special ones were to be left out."""
+    response.tokens.CopyFrom(ragged([np.ones((item.token_count, DIM), np.float32) for item in response.items], []))
+    response.ClearField("kept_tokens")
+
+
+def test_all_rows_where_some_were_asked_for_are_a_bad_answer(ask: Ask, servicer: FakeServicer) -> None:
+    servicer.change_answer = all_rows
+    with pytest.raises(BadAnswer, match="kept_tokens names tokens of 0 inputs, and 1 were expected"):
+        ask(METHODS["token_vectors"])
+
+
+def test_what_float16_cannot_hold_is_no_fault_of_the_server() -> None:
+    with pytest.raises(BadAnswer, match=r"^hidden has 2 values beyond 65504, the largest of float16; ask for float32$"):
+        check_numbers("hidden", np.array([[1, np.inf, -np.inf]], np.float16), "finite", "fp32")
+    with pytest.raises(BadAnswer, match="malformed: hidden has 2 numbers that are NaN or infinite"):
+        check_numbers("hidden", np.array([[1, np.inf, np.nan]], np.float16), "finite", "fp32")
 
 
 @pytest.mark.parametrize(("choice", "found"), [("first", [1]), ("first", [0, 1]), ("pooled", [0, 1])])

@@ -13,7 +13,7 @@ from headlight.errors import DeviceFull, EngineError, HostFull
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime import engine as engines
 from headlight.runtime.items import everything
-from headlight.runtime.openvino_session import OpenVinoSession
+from headlight.runtime.openvino_session import REPEATS, OpenVinoSession
 
 PLACE = "Exception from src/plugins/intel_cpu/src/"
 SHORT = [
@@ -156,3 +156,37 @@ def test_what_ran_beside_a_failing_batch_is_computed_again(bundle_path: Path) ->
     with graph.run(feeds) as request:
         assert not isinstance(request, Beside)
     assert graph.present is not before
+
+
+def test_a_batch_beside_which_others_fail_again_and_again_is_given_up(bundle_path: Path) -> None:
+    runtime = Runtime(bundle_path, provider="openvino", threads=1)
+    session = runtime.engine._sessions["embed"]
+    assert isinstance(session, OpenVinoSession)
+    graph, compiled = session._narrow, list[object]()
+
+    def compile_graph() -> Any:
+        made = FailingBeside(graph)
+        compiled.append(made)
+        return made
+
+    graph._compile = compile_graph
+    graph.present.failed.set()
+    with pytest.raises(HostFull):
+        runtime.engine.run([EncodeItem(np.array([9]), Selection())])
+    assert len(compiled) == 1 + REPEATS
+
+
+class FailingBeside:
+    """A compiled graph: whatever runs on it, a batch beside that fails."""
+
+    def __init__(self, graph: Any) -> None:
+        self._graph = graph
+
+    def create_infer_request(self) -> Any:
+        return self
+
+    def start_async(self, feeds: Any, *, share_inputs: bool) -> None:
+        pass
+
+    def wait(self) -> None:
+        self._graph.present.failed.set()

@@ -275,17 +275,17 @@ def _info(encoding: tokenizers.Encoding, kept: Ids | None, special: Sequence[boo
         starts=tuple(start for start, _ in offsets),
         ends=tuple(end for _, end in offsets),
         special=tuple(_at(special, kept)),
-        segments=tuple(_at(_texts(encoding), kept)),
+        segments=tuple(_texts(_at(encoding.sequence_ids, kept))),
     )
 
 
-def _texts(encoding: tokenizers.Encoding) -> list[int]:
+def _texts(sequences: Sequence[int | None]) -> list[int]:
     """Which text of a pair each token is of: 0 or 1. A special token around texts goes with the text before it.
 
     Token types would not tell: RoBERTa has one for both texts.
     """
     texts, last = [], 0
-    for text in encoding.sequence_ids:
+    for text in sequences:
         last = last if text is None else text
         texts.append(last)
     return texts

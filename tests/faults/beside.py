@@ -109,8 +109,8 @@ async def scraped() -> Outcome:
     medians = [1e3 * statistics.median(call.seconds for call in calls) for calls in (alone, beside)]
     problems = [f"{grown} series more"] if grown else []
     problems += [f"calls: {said(counts(beside))}"] if counts(beside) != {"OK": len(beside)} else []
-    wrong, more = wrong_answers(alone, beside)
-    problems += more
+    wrong, found = wrong_answers(alone, beside)
+    problems += found
     problems += [f"{scrapes} scrapes in 6 s"] if scrapes < 30 else []
     return Outcome(
         f"{scrapes} scrapes and 2,000 hostile calls in 6 s beside a scraper that says nothing: {series} series, {grown:+} by "

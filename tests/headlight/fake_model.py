@@ -198,10 +198,9 @@ def chunks_of(response: pb.EncodeResponse, rows_per_chunk: int) -> Iterator[pb.C
         if response.HasField(field):
             tensor = getattr(response, field)
             for item, every in enumerate(counts):
-                count = every
                 begin, end = tensor.offsets[item : item + 2]
-                if field == "tokens" and response.kept_tokens:
-                    count = len(response.kept_tokens[item].indices)
+                places = {"tokens": response.kept_tokens, "hidden": response.hidden_tokens}.get(field)
+                count = len(places[item].indices) if places else every
                 heads = HEADS if field == "attention" else 1
                 width = count if field == "attention" else tensor.shapes[item].sizes[-1]
                 assert end - begin == max(1, len(tensor.layers)) * heads * count * width

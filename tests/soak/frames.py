@@ -31,7 +31,6 @@ NEIGHBOURS = 2
 BLOCK = 250  # connections between two looks at the probes, or fewer in a short run
 BLOCKS = 30  # at least, if there are so many connections: memory is judged by these samples
 SEGMENTS = 3  # with a pause after each, in which nothing may be held; the first is warm-up
-THREADS_ALLOWED = 64 + watch.THREADS_ALLOWED  # the service keeps up to 64 idle threads for calls
 CONNECTION_SECONDS = 20.0
 HEALTH_SHARE = 8  # one connection in so many goes to the health port
 # Of an exception or of a file; no answer may hold one.
@@ -71,7 +70,7 @@ class Framed:
         """Return everything that should not have been; empty: nothing."""
         if self.broken:
             return self.broken + self.logged
-        found, sent = self.logged + watch.problems(self.quiet, THREADS_ALLOWED), self.outcomes.total()
+        found, sent = self.logged + watch.problems(self.quiet), self.outcomes.total()
         if len(self.memory) >= BLOCKS:
             found += flatness(self.memory).problems()
             found += [
@@ -98,7 +97,7 @@ class _Run:
         self._service, self._ports, self._found = service, ports, found
         self._expected = answers(bundle)
         self._probes = Probes(ports, *next(iter(self._expected.items())))
-        self._watch = watch.Watch(service, THREADS_ALLOWED)
+        self._watch = watch.Watch(service)
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def run(self, first: int, count: int) -> None:

@@ -11,12 +11,14 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from service.call_threads import KEPT_THREADS
 from tests.soak.flat import MIB, Sample
 from tests.system.processes import Service
 
 QUIET_SECONDS = 30.0  # after the last call of the clients has ended; dead ones are found out by their sockets
 LOOK_SECONDS = 0.1
-THREADS_ALLOWED = 4  # gRPC's own pool takes on and lets go as it likes
+# gRPC's own pool takes on and lets go as it likes; of the threads of calls some stay when nothing is to be done.
+THREADS_ALLOWED = 4 + KEPT_THREADS
 CALLS = {"grpc_server_started_total": 1, "grpc_server_handled_total": -1}
 HELD = ("headlight_queue_tokens", "headlight_held_request_bytes", "headlight_held_output_bytes")
 
@@ -40,14 +42,9 @@ class Quiet:
 
 
 class Watch:
-    """Looks at a service from its start on.
+    """Looks at a service from its start on."""
 
-    Attributes:
-        threads_allowed: more than at the first quiet look.
-    """
-
-    def __init__(self, service: Service, threads_allowed: int = THREADS_ALLOWED) -> None:
-        self.threads_allowed = threads_allowed
+    def __init__(self, service: Service) -> None:
         self.samples: list[Sample] = []
         self.quiet: list[Quiet] = []
         self._service = service
@@ -67,7 +64,7 @@ class Watch:
             found = await asyncio.to_thread(self._look)
             first = self.quiet[0] if self.quiet else found
             settled = not any(found.held.values()) and found.descriptors <= first.descriptors
-            settled = settled and found.threads <= first.threads + self.threads_allowed  # idle ones end after a while
+            settled = settled and found.threads <= first.threads + THREADS_ALLOWED  # idle ones end after a while
             if settled or time.monotonic() > give_up:
                 self.quiet.append(found)
                 return found
@@ -95,7 +92,7 @@ def held_of(exposition: str) -> dict[str, float]:
     return values
 
 
-def problems(quiet: list[Quiet], threads_allowed: int = THREADS_ALLOWED) -> list[str]:
+def problems(quiet: list[Quiet]) -> list[str]:
     """What was not given back by a time when nobody called; empty: nothing."""
     found = []
     for look in quiet:
@@ -105,6 +102,6 @@ def problems(quiet: list[Quiet], threads_allowed: int = THREADS_ALLOWED) -> list
     first, last = quiet[0], quiet[-1]
     if last.descriptors > first.descriptors:
         found.append(f"file descriptors grew from {first.descriptors} to {last.descriptors}")
-    if last.threads > first.threads + threads_allowed:
+    if last.threads > first.threads + THREADS_ALLOWED:
         found.append(f"threads grew from {first.threads} to {last.threads}")
     return found

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from types import TracebackType
 
 from tests.faults.record import Outcome
 from tests.faults.traffic import Traffic, milliseconds, said
+from tests.soak.cut import Relay
 from tests.soak.reference import reference
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
@@ -20,38 +20,18 @@ PIECE = 1460  # bytes: a segment
 SECONDS = 20.0
 
 
-class SlowRelay:
+class SlowRelay(Relay):
     """Passes bytes on late and in order, as TCP does over such a network. An async context manager.
 
     Attributes:
-        target: host:port for clients.
         lost: pieces that had to be sent again.
+        passed: all pieces.
     """
 
     def __init__(self, upstream: str) -> None:
-        self.target, self.lost, self.passed = "", 0, 0
-        self._upstream = upstream
+        super().__init__(upstream)
+        self.lost, self.passed = 0, 0
         self._chance = random.Random(1)
-        self._pipes: set[asyncio.Task[None]] = set()
-
-    async def __aenter__(self) -> SlowRelay:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
-        self.target = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.close()
-        for pipe in self._pipes:
-            pipe.cancel()
-        await asyncio.gather(*self._pipes, return_exceptions=True)
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        host, _, port = self._upstream.rpartition(":")
-        up_reader, up_writer = await asyncio.open_connection(host, int(port))
-        for source, sink in ((reader, up_writer), (up_reader, writer)):
-            self._pipes.add(asyncio.create_task(self._pipe(source, sink)))
 
     async def _pipe(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         loop, due = asyncio.get_running_loop(), 0.0

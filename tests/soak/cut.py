@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from types import TracebackType
+from typing import Self
 
 from tests.system.processes import ROOT
 
@@ -27,7 +28,7 @@ class Relay:
         self._writers: list[asyncio.StreamWriter] = []
         self._pipes: set[asyncio.Task[None]] = set()
 
-    async def __aenter__(self) -> Relay:
+    async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         self.target = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
@@ -53,8 +54,7 @@ class Relay:
         for source, sink in ((reader, up_writer), (up_reader, writer)):
             self._pipes.add(asyncio.create_task(self._pipe(source, sink)))
 
-    @staticmethod
-    async def _pipe(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _pipe(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
             while piece := await source.read(PIECE):
                 sink.write(piece)

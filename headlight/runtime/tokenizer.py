@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -130,29 +131,8 @@ class Tokenizer:
         """
         bare = not (prompt or with_info)  # nobody asks where in the text the tokens are, which is a quarter of the work
         read = [prompt + value if isinstance(value, str) else value for value in values]
-        reader = self._readers[special_tokens]
-        try:
-            if len(read) == 1 and isinstance(read[0], str) and len(read[0]) <= SHORT_CHARACTERS:
-                encodings = [reader.encode(read[0])]  # alone of all these it keeps other threads waiting
-            else:
-                encodings = (reader.encode_batch_fast if bare else reader.encode_batch)(read)
-        except BaseException as error:
-            if not is_panic(error):
-                raise
-            if len(read) == 1:
-                raise InvalidInput("", "is more than the tokenizer's patterns can read; shorten it") from None
-            for value in values:  # one by one, to tell which it was
-                yield from self.encode_each(
-                    [value],
-                    prompt=prompt,
-                    truncation=truncation,
-                    limit=limit,
-                    with_info=with_info,
-                    special_tokens=special_tokens,
-                )
-            return
         kept = truncation if limit else None
-        for value, whole, encoding in zip(values, read, encodings, strict=True):
+        for value, whole, encoding in zip(values, read, self._read(read, special_tokens, bare=bare), strict=True):
             _check_characters(value)
             special = self._special(encoding, whole, special_tokens) if with_info else None
             if prompt and isinstance(value, str):
@@ -160,6 +140,23 @@ class Tokenizer:
                 yield self._with_prompt(prompt, encoding, kept, special, left_out)
             else:
                 yield self._without_prompt(value, encoding, kept, special)
+
+    def _read(
+        self, values: Sequence[str | tuple[str, str]], special_tokens: SpecialTokens, *, bare: bool
+    ) -> Iterable[tokenizers.Encoding]:
+        reader = self._readers[special_tokens]
+        try:
+            if len(values) == 1 and isinstance(values[0], str) and len(values[0]) <= SHORT_CHARACTERS:
+                return [reader.encode(values[0])]  # alone of all these it keeps other threads waiting
+            found: list[tokenizers.Encoding] = (reader.encode_batch_fast if bare else reader.encode_batch)(values)
+            return found
+        except BaseException as error:
+            if not is_panic(error):
+                raise
+            if len(values) == 1:
+                raise InvalidInput("", "is more than the tokenizer's patterns can read; shorten it") from None
+        alone = (self._read([value], special_tokens, bare=bare) for value in values)  # to tell which it was
+        return itertools.chain.from_iterable(alone)
 
     def _special(
         self, encoding: tokenizers.Encoding, value: str | tuple[str, str], special_tokens: SpecialTokens

@@ -47,7 +47,7 @@ EXPORT_SOURCES := $(filter-out model/demo.py,$(wildcard model/*.py)) $(wildcard 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup proto proto-check train evaluate lab export run demo test adapters families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak faults tune monitoring lint format bench gpu-bench serving clean
+.PHONY: help setup proto proto-check train evaluate lab export run demo test adapters families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring lint format bench gpu-bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -205,8 +205,12 @@ deploy-check: $(DEPLOY_SETUP) build/bundles/docs-rope/manifest.json ## everythin
 	$(DEPLOY_PY) -m deploy.check
 	$(DEPLOY_PY) -m pytest tests/deploy --timeout=600
 
-soak: $(SETUP) build/bundles/docs-rope/manifest.json ## 30 minutes of load and faults, then 10 million mutated messages and 100,000 connections with mutated frames (2.5 hours)
-	$(PY) -m tests.soak --minutes 30 --fuzz 10000000 --path-seconds 60 --frames 100000
+soak: $(SETUP) build/bundles/docs-rope/manifest.json ## 30 minutes of load and faults, then 100,000 connections with mutated frames (an hour)
+	$(PY) -m tests.soak --minutes 30 --path-seconds 60 --frames 100000
+
+# Of the load there is as little as can be judged.
+soak-messages: $(SETUP) build/bundles/docs-rope/manifest.json ## 10 million mutated messages (100 minutes)
+	$(PY) -m tests.soak --minutes 0.5 --fuzz 10000000 --out bench/results/soak-messages.md
 
 # A fault that breaks a promise is on the page too, and fails.
 faults: $(SETUP) $(MANIFESTS) ## make every fault of the matrix, twenty minutes on 2 idle cores; writes docs/reliability.md

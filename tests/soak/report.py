@@ -10,6 +10,7 @@ from pathlib import Path
 import grpc
 import onnxruntime
 
+from tests.faults.record import commit
 from tests.soak import watch
 from tests.soak.flat import MIB, Flatness, flatness
 from tests.soak.frames import Framed
@@ -50,7 +51,8 @@ class Found:
             "# Soak",
             "",
             f"`{self.command}` on {len(os.sched_getaffinity(0))} cores of {processor()}; Python {platform.python_version()}, "
-            f"grpcio {grpc.__version__}, onnxruntime {onnxruntime.__version__}. {self.seconds / 60:.1f} minutes in all.",
+            f"grpcio {grpc.__version__}, onnxruntime {onnxruntime.__version__}; commit {commit()}. "
+            f"{self.seconds / 60:.1f} minutes in all.",
             "",
             f"**{'FAILED' if problems else 'Passed'}.**",
             *(f"- {problem}" for problem in problems),

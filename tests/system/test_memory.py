@@ -10,7 +10,7 @@ from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 
 TOKENS = 1024  # 18 maps of 4 MiB: as 6 layers of 12 heads have at 512 tokens
-REPEATS = 60
+REPEATS = 40
 CHUNK = 1 << 20
 
 
@@ -55,4 +55,4 @@ def test_whole_maps_of_a_long_text_cost_twice_their_size_and_a_half_every_time()
             peaks.append(service.peak_bytes() - base)
     assert max(peaks) <= 2.5 * item + 3 * CHUNK, [round(peak / item, 2) for peak in peaks]
     # How many pieces are on their way at once varies; what is never freed would show in every later call.
-    assert min(peaks[-20:]) <= max(peaks[:20]) + CHUNK, peaks
+    assert min(peaks[-15:]) <= max(peaks[:15]) + CHUNK, peaks

@@ -17,7 +17,7 @@ import grpc
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
-from tests.faults.load import TOKENS, Load, counts, p99_ms, paced, statuses_but, wrong_answers
+from tests.faults.load import LARGE_TOKENS, Load, counts, p99_ms, paced, statuses_but, wrong_answers
 from tests.faults.record import Outcome
 from tests.faults.traffic import said
 from tests.soak.flat import MIB
@@ -31,15 +31,15 @@ async def neighbour() -> Outcome:
         tokens = Path(folder) / "tokens"
         tokens.write_text("quiet quiet-token-of-16\nnoisy noisy-token-of-16\n", encoding="ascii")
         with Service(bundle_of("docs-rope")) as service:
-            async with Load(service.target) as load:
+            async with Load(service.target, tokens=LARGE_TOKENS) as load:
                 capacity = counts(await load.closed(4, 3, 10))["OK"] / 3
-        quota = int(0.4 * capacity * TOKENS)  # so that two can have theirs at once
+        quota = int(0.4 * capacity * LARGE_TOKENS)  # so that two can have theirs at once
         options = ("--auth-tokens", str(tokens), "--quota-tokens-per-second", str(quota), "--quota-burst-seconds", "2")
         with Service(bundle_of("docs-rope"), *options) as service:
             async with loads(service.target, load.vectors) as (quiet, noisy):
                 alone = await paced(quiet, 0.25 * capacity, 8)
                 await asyncio.sleep(3)
-                flood = asyncio.create_task(noisy.open(40 * capacity * 0.4, 8))
+                flood = asyncio.create_task(noisy.open(40 * capacity * 0.4, 8, 2.0))
                 beside = await paced(quiet, 0.25 * capacity, 8)
                 noise = await flood
             waste = service.counted('headlight_rejected_total{model="docs-rope",reason="quota"}')
@@ -61,8 +61,8 @@ async def loads(target: str, vectors: Any) -> AsyncIterator[tuple[Load, Load]]:
     """Of the quiet client and of the noisy one."""
     both = [(("authorization", f"Bearer {name}-token-of-16"),) for name in ("quiet", "noisy")]
     async with (
-        Load(target, both[0], [("headlight.fault", 1)], vectors=vectors) as quiet,
-        Load(target, both[1], [("headlight.fault", 2)], vectors=vectors) as noisy,
+        Load(target, both[0], [("headlight.fault", 1)], LARGE_TOKENS, vectors) as quiet,
+        Load(target, both[1], [("headlight.fault", 2)], LARGE_TOKENS, vectors) as noisy,
     ):
         yield quiet, noisy
 

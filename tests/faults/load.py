@@ -16,6 +16,7 @@ from headlight.pb import headlight_pb2_grpc as pb_grpc
 from tests.faults.traffic import percentile
 
 TOKENS = 384  # of a request: some tens of milliseconds, so that this process needs little of the CPU
+LARGE_TOKENS = 800  # few of these a second are all there is capacity for: many times as many cost their callers little
 KINDS = 8  # different requests, whose vectors are known
 DEADLINE = 1.0
 

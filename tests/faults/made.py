@@ -117,7 +117,7 @@ MADE: tuple[Row, ...] = (
     Row(
         "F20",
         "Noisy neighbour",
-        "a client that asks 40 times its quota beside one that keeps to it",
+        "a client that asks 40 times its quota, in texts of 800 tokens, beside one that keeps to it",
         "the quiet one is never refused",
         measure="beside:neighbour",
     ),

@@ -7,7 +7,7 @@ import random
 import statistics
 import time
 
-from tests.faults.load import TOKENS, Ended, Load, counts, p99_ms, statuses_but, wrong_answers
+from tests.faults.load import LARGE_TOKENS, TOKENS, Ended, Load, counts, p99_ms, statuses_but, wrong_answers
 from tests.faults.record import Outcome
 from tests.faults.traffic import percentile, said
 from tests.system.conftest import bundle_of
@@ -15,8 +15,7 @@ from tests.system.processes import Service
 
 MULTIPLES = (0.8, 1.0, 2.0, 5.0, 10.0)
 STEP_SECONDS = 10.0
-# Few of them a second are all there is capacity for, and ten times as many cost their callers little.
-LARGE_TOKENS, LARGE_DEADLINE = 800, 2.0
+LARGE_DEADLINE = 2.0
 GOODPUT_SHARE, GOODPUT_SHARE_AT_TEN = 0.85, 0.75  # of the peak: callers and service share the cores here
 LATE_SECONDS = 0.25  # that a status may come after its deadline: callers and service share the cores here
 STATUSES = {"OK", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED"}

@@ -137,7 +137,7 @@ DRIVEN: tuple[Row, ...] = (
         "mutations of good messages of every kind, to every method",
         "no crash, no UNKNOWN, no INTERNAL, no text in any message; memory flat",
         tests=("tests/system/test_fuzz.py",),
-        asserts="0 crashes, 0 UNKNOWN or INTERNAL, 0 leaks. 10 million of them: bench/results/soak.md",
+        asserts="0 crashes, 0 UNKNOWN or INTERNAL, 0 leaks. 10 million of them: bench/results/soak-messages.md",
     ),
     Row(
         "F14b",
@@ -168,7 +168,7 @@ DRIVEN: tuple[Row, ...] = (
         "F17",
         "A bundle that was tampered with",
         "bits flipped, files missing, added, linked, swapped, with paths outside",
-        "refused before anything is opened, the file named, exit code 2",
+        "refused before anything is opened, the file named, exit code 3",
         tests=("tests/system/test_tamper.py", "tests/headlight/runtime/test_tampering.py"),
         asserts="all refused",
     ),

@@ -31,7 +31,8 @@ as OK and is not that.
 | not measured | there is no result |
 
 Times include the callers, which share the cores with the service. Where a fault calls for hours, a short form is run, and
-its row says so. Results of `make soak`, which takes hours, are in [soak.md](../bench/results/soak.md).
+its row says so. The long runs have reports of their own: [soak.md](../bench/results/soak.md) and
+[soak-messages.md](../bench/results/soak-messages.md).
 """
 
 

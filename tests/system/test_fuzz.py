@@ -10,7 +10,7 @@ import os
 from tests.system.conftest import bundle_of
 from tests.system.fuzz import fuzz
 
-MESSAGES = int(os.environ.get("HEADLIGHT_FUZZ_MESSAGES", "40000"))
+MESSAGES = int(os.environ.get("HEADLIGHT_FUZZ_MESSAGES", "25000"))
 SEED = int(os.environ.get("HEADLIGHT_FUZZ_SEED", "1"))
 
 

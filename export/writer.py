@@ -119,20 +119,20 @@ def export_origin(
         draft = Path(folder) / "bundle"
         draft.mkdir()
         manifest = write_parts(draft, origin, reference, own_error, progress)
-        manifest = dataclasses.replace(manifest, name=name or out.name, version=version or origin.weights_sha256[:12])
-        manifest = dataclasses.replace(manifest, tokenizer_limit=limit)
+        version = version or origin.weights_sha256[:12]
+        manifest = dataclasses.replace(manifest, name=name or out.name, version=version, tokenizer_limit=limit)
         save(draft, manifest)
         runtime = Runtime(draft, provider=PROVIDER, precision=PRECISION)
-        result = Exported(measure(runtime, reference, progress), own_error, peer, origin.recipe.truncate_dim, tokens)
-        result = dataclasses.replace(result, tokenizer_limit=limit)
+        rows, cut = measure(runtime, reference, progress), origin.recipe.truncate_dim
+        result = Exported(rows, own_error, peer, cut, tokens, tokenizer_limit=limit)
         _check_passed(result)
         if calibrating is not None:
             progress("calibrating int8 vectors")
             manifest = _calibrated(draft, manifest, runtime, calibrating)
         if variants:
             saving = functools.partial(save, draft)
-            manifest, rows, quality = add_variants(draft, manifest, reference, variants, texts, saving, progress)
-            result = dataclasses.replace(result, variants=rows, quality=quality)
+            manifest, more, quality = add_variants(draft, manifest, reference, variants, texts, saving, progress)
+            result = dataclasses.replace(result, variants=more, quality=quality)
         _write_report(draft, result)
         save(draft, dataclasses.replace(manifest, parity=summary([*result.rows, *result.variants])))
         put_in_place(out, draft)

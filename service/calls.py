@@ -113,46 +113,44 @@ class Bridge:
     def unary_stream(self, method: Method) -> Handler:
         """A handler of one message for many; it holds no thread once the message has come."""
 
-        def answer(
-            requests: Iterator[bytes],
-            context: grpc.ServicerContext,
-            send: Callable[[bytes | None], None],
-        ) -> None:
-            call = Call(context, self)
-            call.set_sender(send)
-            try:
-                message = self._receive(call, method, requests)
-                self.post(lambda: self._start(call, lambda: method.stream(call, message), call.finish))
-            finally:
-                method.leave()
+        def take(call: Call, requests: Iterator[bytes]) -> None:
+            message = self._receive(call, method, requests)
+            self.post(lambda: self._start(call, lambda: method.stream(call, message), call.finish))
 
-        return _streaming(answer)
+        return self._streaming(method, take)
 
     def stream_stream(self, method: Method) -> Handler:
         """A handler of many messages for many; its thread reads them."""
 
-        def answer(
-            requests: Iterator[bytes],
-            context: grpc.ServicerContext,
-            send: Callable[[bytes | None], None],
-        ) -> None:
-            call = Call(context, self)
-            call.set_sender(send)
+        def take(call: Call, requests: Iterator[bytes]) -> None:
             messages = Messages()
 
             def then(ending: Refusal | Missing | None) -> None:
                 messages.close()
                 call.finish(ending)
 
+            given = messages if method.check(call) else Missing.UNREAD
+            self._attach(call)
+            self.post(lambda: self._start(call, lambda: method.stream(call, given), then))
+            self._read(call, requests, messages)
+
+        return self._streaming(method, take)
+
+    def _streaming(self, method: Method, take: Callable[[Call, Iterator[bytes]], None]) -> Handler:
+        """A handler that sends by callback: the mode that grpcio's own health service is built on."""
+
+        def answer(
+            requests: Iterator[bytes], context: grpc.ServicerContext, send: Callable[[bytes | None], None]
+        ) -> None:
+            call = Call(context, self)
+            call.set_sender(send)
             try:
-                given = messages if method.check(call) else Missing.UNREAD
-                self._attach(call)
-                self.post(lambda: self._start(call, lambda: method.stream(call, given), then))
-                self._read(call, requests, messages)
+                take(call, requests)
             finally:
                 method.leave()
 
-        return _streaming(answer)
+        answer.experimental_non_blocking = True  # type: ignore[attr-defined]
+        return grpc.stream_stream_rpc_method_handler(answer)
 
     def _read(self, call: Call, requests: Iterator[bytes], messages: Messages) -> None:
         """Read a stream as its messages are wanted, to its end."""
@@ -198,9 +196,3 @@ class Bridge:
             raise
         if self._abandoned:
             call.abandon()
-
-
-def _streaming(answer: Callable[..., None]) -> Handler:
-    """A handler that sends by callback: the mode that grpcio's own health service is built on."""
-    answer.experimental_non_blocking = True  # type: ignore[attr-defined]
-    return grpc.stream_stream_rpc_method_handler(answer)

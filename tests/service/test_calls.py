@@ -6,8 +6,8 @@ import asyncio
 import threading
 from typing import Any
 
-import grpc
 import pytest
+from grpc import _server
 
 from service.call import Call, CallerGone
 from service.calls import Bridge
@@ -136,6 +136,6 @@ async def test_a_transport_that_fails_does_not_keep_the_writer_waiting() -> None
 
 def test_what_waits_for_a_late_message_is_woken_by_a_detail_that_grpc_still_has() -> None:
     """`Call.interrupt` needs it; without it such callers are reset and not told why."""
-    context = grpc._server._Context(None, grpc._server._RPCState(), None)  # type: ignore[no-untyped-call]
+    context = _server._Context(None, _server._RPCState(), None)  # type: ignore[no-untyped-call]
     assert hasattr(context._state, "condition")
     assert hasattr(context._state, "request")

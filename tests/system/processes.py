@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -9,11 +10,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+from tests.ports import free_address
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60
@@ -138,3 +142,26 @@ def get(address: str, path: str) -> str:
     """A page over HTTP."""
     with urllib.request.urlopen(f"http://{address}{path}", timeout=60) as answer:
         return str(answer.read().decode())
+
+
+@contextlib.contextmanager
+def by_hand(
+    *options: str, bundle: Path, stderr: int, before: Sequence[str] = ()
+) -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
+    """A service whose log is not read, once it is ready: the process and its addresses for gRPC and HTTP."""
+    target, http = free_address(), free_address()
+    command = [*before, sys.executable, "-m", "service", "--bundle", str(bundle), "--grpc", target, "--http", http]
+    process = subprocess.Popen([*command, *options], cwd=ROOT, stderr=stderr)
+    try:
+        end = time.monotonic() + START_SECONDS
+        while True:
+            with contextlib.suppress(OSError):
+                get(http, "/readyz")
+                break
+            assert process.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        yield process, target, http
+    finally:
+        process.kill()
+        process.wait()

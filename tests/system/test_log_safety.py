@@ -7,9 +7,7 @@ import fcntl
 import os
 import signal
 import subprocess
-import sys
 import time
-import urllib.error
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,10 +17,9 @@ import pytest
 from headlight import Client, Unauthenticated
 from service.logs import BURST, PAUSE_SECONDS
 from tests.certificates import Authority
-from tests.ports import free_address
 from tests.system.bad_requests import CALLS, CONNECTIONS, SECRET, connection, send
 from tests.system.conftest import bundle_of
-from tests.system.processes import ROOT, Service, get
+from tests.system.processes import Service, by_hand, get
 
 TOKEN = "the-first-token-of-search"
 CALLS_AT_ONCE = 50  # of a kind on one connection, which is as many as the server allows
@@ -58,26 +55,13 @@ def test_nothing_that_callers_send_is_logged_and_a_flood_is_bounded(tmp_path: Pa
 @contextlib.contextmanager
 def unread(*options: str) -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
     """A service whose log nobody reads: the process and its addresses for gRPC and HTTP."""
-    target, http = free_address(), free_address()
-    command = [sys.executable, "-m", "service", "--bundle", str(bundle_of("docs-rope"))]
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-    process = subprocess.Popen([*command, "--grpc", target, "--http", http, *options], cwd=ROOT, stderr=writer)
-    os.close(writer)
     try:
-        end = time.monotonic() + 60
-        while True:
-            try:
-                get(http, "/readyz")
-                break
-            except (urllib.error.URLError, ConnectionError):
-                assert process.poll() is None
-                assert time.monotonic() < end
-                time.sleep(0.05)
-        yield process, target, http
+        with by_hand(*options, bundle=bundle_of("docs-rope"), stderr=writer) as service:
+            os.close(writer)
+            yield service
     finally:
-        process.kill()
-        process.wait()
         os.close(reader)
 
 

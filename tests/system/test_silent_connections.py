@@ -7,7 +7,6 @@ import os
 import resource
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from headlight import Client
-from tests.ports import free_address
 from tests.system.conftest import bundle_of
-from tests.system.processes import ROOT, get
+from tests.system.processes import by_hand, get
 
 DESCRIPTORS = 128
 SILENT = 3000
@@ -27,24 +25,9 @@ PROBE_SECONDS = 1.0
 @pytest.fixture
 def limited() -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
     """A service under `ulimit -n 128`: the process and its addresses for gRPC and HTTP."""
-    target, http = free_address(), free_address()
-    command = [sys.executable, "-m", "service", "--bundle", str(bundle_of("docs-rope"))]
-    command += ["--grpc", target, "--http", http]
-    limited = ["sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$@"', "sh", *command]
-    process = subprocess.Popen(limited, cwd=ROOT, stderr=subprocess.DEVNULL)
-    try:
-        end = time.monotonic() + 60
-        while True:
-            with contextlib.suppress(OSError):
-                get(http, "/readyz")
-                break
-            assert process.poll() is None
-            assert time.monotonic() < end
-            time.sleep(0.05)
-        yield process, target, http
-    finally:
-        process.kill()
-        process.wait()
+    limit = ("sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$@"', "sh")
+    with by_hand(bundle=bundle_of("docs-rope"), stderr=subprocess.DEVNULL, before=limit) as service:
+        yield service
 
 
 def seconds_of_cpu(process: int) -> float:

@@ -43,7 +43,9 @@ MODELS := docs-rope docs-sinusoidal
 REVERSING := reverse-learned
 MANIFESTS := $(MODELS:%=build/bundles/%/manifest.json) build/bundles/$(REVERSING)/manifest.json
 # Whatever can change a graph, its weights or what the parity report says about them.
-EXPORT_SOURCES := $(filter-out model/demo.py,$(wildcard model/*.py)) $(wildcard export/*.py headlight/runtime/*.py)
+ENCODER := model/headlight_model
+EXPORT_SOURCES := $(filter-out $(ENCODER)/demo.py,$(wildcard $(ENCODER)/*.py $(ENCODER)/layers/*.py $(ENCODER)/positions/*.py)) \
+	$(shell find export/headlight_export headlight/runtime -name '*.py')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -81,24 +83,24 @@ proto-check: $(PROTO_SETUP)
 	@for stub in $(STUBS); do diff -u headlight/pb/$$stub build/proto/headlight/pb/$$stub \
 		|| { echo "headlight/pb/$$stub is not what $(PROTO) generates: run 'make proto'" >&2; exit 1; }; done
 
-train: $(SETUP) ## train both models anew (twenty minutes each on one core), over model/checkpoints
-	$(PY) -m model.train --positions rope --out model/checkpoints/docs-rope
-	$(PY) -m model.train --positions sinusoidal --out model/checkpoints/docs-sinusoidal
+train: $(SETUP) ## train both models anew (twenty minutes each on one core), over model/headlight_model/checkpoints
+	$(PY) -m headlight_model.train --positions rope --out model/headlight_model/checkpoints/docs-rope
+	$(PY) -m headlight_model.train --positions sinusoidal --out model/headlight_model/checkpoints/docs-sinusoidal
 
 evaluate: $(SETUP) ## measure the shipped models on modules they never saw; writes bench/results/evaluation.md
-	$(PY) -m model.evaluate $(MODELS:%=model/checkpoints/%) --out bench/results/evaluation.md
+	$(PY) -m headlight_model.evaluate $(MODELS:%=model/headlight_model/checkpoints/%) --out bench/results/evaluation.md
 
 # QUICK=1 shows that all of it runs, and writes nothing that is committed. The checkpoint that is shipped is the one that the page describes.
 lab: $(SETUP) ## train small models with each scheme of positions, compare and draw them; writes docs/positions.md (an hour; QUICK=1: a minute)
-	$(PY) -m model.lab $(if $(QUICK),--quick)
-	$(if $(QUICK),,cp -rT build/lab/reverse-16-learned-seed0 model/checkpoints/$(REVERSING))
+	$(PY) -m headlight_model.lab $(if $(QUICK),--quick)
+	$(if $(QUICK),,cp -rT build/lab/reverse-16-learned-seed0 model/headlight_model/checkpoints/$(REVERSING))
 
 export: $(MANIFESTS) ## turn the checkpoints into bundles under build/bundles, proved equal to PyTorch
 
 $(MANIFESTS): build/bundles/%/manifest.json: \
-		model/checkpoints/%/config.json model/checkpoints/%/model.safetensors model/checkpoints/%/tokenizer.json \
+		model/headlight_model/checkpoints/%/config.json model/headlight_model/checkpoints/%/model.safetensors model/headlight_model/checkpoints/%/tokenizer.json \
 		$(EXPORT_SOURCES) | $(SETUP)
-	$(PY) -m export model/checkpoints/$* --out $(@D)
+	$(PY) -m headlight export model/headlight_model/checkpoints/$* --out $(@D)
 	@touch $@ # newer than its sources even where the exporter found nothing to change
 
 # What `make tune` found out, for the service that is started; nothing else is measured or tested with it.
@@ -108,7 +110,7 @@ BUNDLE ?= build/bundles/docs-rope
 PRECISION ?= fp32
 
 tune: $(SETUP) build/bundles/docs-rope/manifest.json ## find this machine's fastest options (a minute or two; BUNDLE=..., PRECISION=...)
-	$(PY) -m service.tune --bundle $(BUNDLE) --precision $(PRECISION) --out $(TUNED)
+	$(PY) -m headlight_service.app.tuning --bundle $(BUNDLE) --precision $(PRECISION) --out $(TUNED)
 
 # ONNX Runtime for CUDA installs the same files as the one for CPUs: an environment of its own, with the packages of the image, that
 # finds what is not among them in .venv.
@@ -120,7 +122,7 @@ $(GPU_SETUP): deploy/image/requirements-gpu.txt $(SETUP)
 	@touch $@
 
 # GPU=1 takes no options of `make tune`, which were found for the CPU.
-demonstrated = $(if $(GPU),HEADLIGHT_PROVIDER=cuda $(GPU_VENV)/bin/python,$(tuned) $(PY)) -m model.demo --bundle build/bundles/docs-rope \
+demonstrated = $(if $(GPU),HEADLIGHT_PROVIDER=cuda $(GPU_VENV)/bin/python,$(tuned) $(PY)) -m headlight_model.demo --bundle build/bundles/docs-rope \
 	$(GRPC:%=--grpc %) $(HTTP:%=--http %)
 DEMONSTRATED := $(if $(GPU),$(GPU_SETUP),$(SETUP)) build/bundles/docs-rope/manifest.json
 
@@ -171,7 +173,7 @@ bench-check: $(SETUP) $(MANIFESTS) ## the benchmarks of the service in small: th
 
 IMAGE := deploy/image
 # Whatever is in the image.
-IMAGE_SOURCES := $(IMAGE)/install.sh $(IMAGE)/requirements-cpu.txt LICENSE NOTICE $(shell find headlight service -type f -not -name '*.pyc')
+IMAGE_SOURCES := $(IMAGE)/install.sh $(IMAGE)/requirements-cpu.txt LICENSE NOTICE $(shell find headlight service/headlight_service -type f -not -name '*.pyc')
 
 $(RELEASE_SETUP): $(IMAGE)/tools.txt
 	@test -x $(RELEASE_VENV)/bin/python || $(PYTHON) -m venv $(RELEASE_VENV)
@@ -241,7 +243,7 @@ build/serving/model/modules.json: bench/minilm.py | $(FAMILIES_SETUP)
 	$(FAMILIES_PY) -m bench.minilm build/serving
 
 build/serving/bundle/manifest.json: build/serving/model/modules.json $(EXPORT_SOURCES) | $(SETUP)
-	$(PY) -m export build/serving/model --out $(@D) --provider openvino
+	$(PY) -m headlight export build/serving/model --out $(@D) --provider openvino
 	@touch $@
 
 serving: build/serving/bundle/manifest.json $(ALL_PEERS) ## Headlight beside sentence-transformers and infinity, in one run; writes bench/results/serving.md

@@ -26,10 +26,10 @@ from bench.measuring import Contestants, machine, medians, publish
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.runtime import EncodeItem, Runtime
-from headlight.runtime.choice import is_one_token
+from headlight.runtime.attention.resolved_spec import is_one_token
 from headlight.runtime.values import Ids, Tokenized
 from headlight.spec import AttentionSpec
-from headlight.wire import attention_output
+from headlight.wire.attention_codec import attention_output
 
 SHAPES = ((1, 128), (8, 128), (1, 512), (4, 512))
 LENGTHS = (32, 128, 512)
@@ -98,7 +98,9 @@ def random_ids(length: int, below: int = MOST_IDS) -> Ids:
 def served(bundle_path: Path) -> Iterator[tuple[str, str, int]]:
     """A service on loopback: its addresses of gRPC and of HTTP, and its process."""
     options = ("--bundle", str(bundle_path), "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
-    process = subprocess.Popen([sys.executable, "-m", "service", *options], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headlight", "serve", *options], stderr=subprocess.PIPE, text=True
+    )
     assert process.stderr is not None
     try:
         addresses = ("", "")

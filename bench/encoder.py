@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
-from export.writer import export_checkpoint
-from model.checkpoint import save_checkpoint
-from model.config import EncoderConfig
-from model.encoder import Encoder
+from headlight_export.writer.bundle_writer import export_checkpoint
+from headlight_model.checkpoint import save_checkpoint
+from headlight_model.config import EncoderConfig
+from headlight_model.encoder import Encoder
 
 CONFIG = EncoderConfig(
     vocab_size=8192,

@@ -23,12 +23,13 @@ import numpy as np
 
 from bench.front_messages import FLOOR, REPLY_BYTES
 from headlight.runtime import Runtime
-from headlight.runtime.items import EncodeItem, ItemResult
-from service import logs, server
-from service.config import Config
-from service.loading import assemble
-from service.memory import settle_allocator
-from service.parsing import Address
+from headlight.runtime.encode_items import EncodeItem, ItemResult
+from headlight_service.app import lifecycle
+from headlight_service.app.allocator import settle_allocator
+from headlight_service.app.assembly import assemble
+from headlight_service.config.option_types import Address
+from headlight_service.config.options import Config
+from headlight_service.telemetry import json_logs
 
 ANY_PORT = Address("127.0.0.1", 0)
 PROFILE_LINES = 45
@@ -75,8 +76,8 @@ async def headlight(bundle: Path, *, with_model: bool) -> None:
         return assemble(runtime, *rest)  # type: ignore[arg-type]  # passed on as they came
 
     config = Config(bundle=bundle, grpc=ANY_PORT, http=ANY_PORT)
-    with mock.patch.object(server, "assemble", assemble if with_model else without_model):
-        await server.Server(config).serve()
+    with mock.patch.object(lifecycle, "assemble", assemble if with_model else without_model):
+        await lifecycle.Server(config).serve()
 
 
 def main() -> None:
@@ -86,7 +87,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
     settle_allocator()
-    logs.configure("info")
+    json_logs.configure("info")
     life = floor() if options.kind == "floor" else headlight(options.bundle, with_model=options.kind == "real")
     if not options.profile:
         asyncio.run(life)

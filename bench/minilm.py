@@ -17,7 +17,7 @@ import transformers
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 
-TOKENIZER = Path("model/checkpoints/docs-rope/tokenizer.json")
+TOKENIZER = Path("model/headlight_model/checkpoints/docs-rope/tokenizer.json")
 LONGEST = 256
 
 

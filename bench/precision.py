@@ -16,13 +16,13 @@ from pathlib import Path
 from bench.embed_vs_attend import random_ids, run_all
 from bench.encoder import bundle
 from bench.measuring import Contestants, machine, medians, publish
-from export.passages import passages
-from export.precision import PRECISIONS
-from export.variants import usable_precisions
-from export.writer import export_checkpoint
 from headlight.runtime import EncodeItem, Runtime, Selection
-from headlight.runtime.plan import plan
-from model.checkpoint import load_checkpoint
+from headlight.runtime.engine.batch_plan import plan
+from headlight_export.precision.conversion import PRECISIONS
+from headlight_export.precision.sample_texts import passages
+from headlight_export.precision.variants import usable_precisions
+from headlight_export.writer.bundle_writer import export_checkpoint
+from headlight_model.checkpoint import load_checkpoint
 
 SHAPES = ((1, 16), (1, 128), (8, 32), (8, 128), (1, 512))
 ALL = [("cpu", precision) for precision in ("fp32", *PRECISIONS)]
@@ -127,7 +127,7 @@ def _timed(todo: Mapping[str, tuple[Runtime, list[list[EncodeItem]]]], rounds: i
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--checkpoint", type=Path, default=Path("model/checkpoints/docs-rope"))
+    parser.add_argument("--checkpoint", type=Path, default=Path("model/headlight_model/checkpoints/docs-rope"))
     parser.add_argument("--build", type=Path, default=Path("build/bench"), help="folder for the bundles")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--out", type=Path, default=Path("bench/results/precision.md"))

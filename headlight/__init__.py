@@ -1,7 +1,7 @@
 """Client of a Headlight service; `headlight.runtime` (extra [runtime]) is the same engine in one process, without a service."""
 
-from headlight.aio import AsyncClient
-from headlight.client import Client
+from headlight.client.async_client import AsyncClient
+from headlight.client.sync_client import Client
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings, TokenVectors, Usage
 from headlight.errors import (

@@ -2,7 +2,7 @@
 
 import sys
 
-from headlight.cli import main
+from headlight.cli.commands import main
 
 if __name__ == "__main__":
     sys.exit(main())

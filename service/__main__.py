@@ -1,72 +1,8 @@
-"""python -m service --bundle DIR: configuration, then one life of a server."""
+"""`python -m service`: the old name of `headlight serve`, kept for one release."""
 
-from __future__ import annotations
-
-import os
 import sys
 
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # must stand before ONNX Runtime is loaded
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else a line for each bad request, not JSON
-os.environ.setdefault("RUST_BACKTRACE", "0")  # before tokenizers is loaded: a panic prints less
+from headlight.cli.commands import main
 
-import asyncio
-import logging
-from typing import TYPE_CHECKING, NoReturn
-
-from headlight.errors import BundleError
-from service import logs, security, tracing, uncaught
-from service.commandline import ConfigError
-from service.config import Config
-from service.loading import load
-from service.memory import settle_allocator
-from service.server import EXIT_BUNDLE, EXIT_CONFIG, EXIT_FAILED, EXIT_OK, Server, end_at_once
-
-if TYPE_CHECKING:
-    from service.telemetry import Tracing
-
-log = logging.getLogger("service")
-
-
-def main() -> None:
-    """Read the options, check or serve, and end with the exit code."""
-    settle_allocator()
-    try:
-        config = Config.parse(sys.argv[1:], os.environ)
-        if config.check:
-            sys.exit(check(config))
-        spans = tracing.start(config.otlp_endpoint)
-    except ConfigError as error:
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(EXIT_CONFIG)
-    logs.configure(config.log_level)
-    uncaught.redirect()
-    asyncio.run(serve(config, spans))
-
-
-async def serve(config: Config, spans: Tracing | None) -> NoReturn:
-    """One life of a server. Ends the process itself: asyncio.run would wait for threads that may never return."""
-    try:
-        code = await Server(config, spans).serve()
-    except Exception:
-        log.critical("ended by a bug", exc_info=True, extra={"event": "crashed"})
-        code = EXIT_FAILED
-    end_at_once(code)
-
-
-def check(config: Config) -> int:
-    """Look at certificates and tokens, verify the bundle and run its golden inputs; one line says what came of it."""
-    logging.getLogger().addHandler(logging.NullHandler())  # else errors on the way would be printed too
-    security.check(config)
-    try:
-        runtime = load(config)
-    except BundleError as error:
-        sys.stderr.write(f"error: {error.message}\n")
-        return EXIT_BUNDLE
-    manifest = runtime.bundle.manifest
-    using = f"{runtime.provider}/{runtime.precision}"
-    sys.stdout.write(f"ok: {manifest.name} {manifest.version} sha256:{runtime.bundle.sha256} on {using}\n")
-    return EXIT_OK
-
-
-if __name__ == "__main__":
-    main()
+sys.stderr.write("python -m service is now: headlight serve\n")
+sys.exit(main(["serve", *sys.argv[1:]]))

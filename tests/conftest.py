@@ -32,7 +32,7 @@ def make_bundle(tmp_path_factory: pytest.TempPathFactory, make_checkpoint: MakeB
     """A key of KINDS -> a bundle directory, exported and proven by the real exporter. Not to be changed: copy it first."""
 
     def make(kind: str) -> Path:
-        from export.writer import export_checkpoint
+        from headlight_export.writer.bundle_writer import export_checkpoint
 
         return once(tmp_path_factory, f"small-{kind}", lambda out: export_checkpoint(make_checkpoint(kind), out))
 

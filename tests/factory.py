@@ -14,9 +14,9 @@ import tokenizers
 import torch
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
-from model.checkpoint import save_checkpoint
-from model.config import EncoderConfig
-from model.encoder import Encoder
+from headlight_model.checkpoint import save_checkpoint
+from headlight_model.config import EncoderConfig
+from headlight_model.encoder import Encoder
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 # Letters alone and as continuations, digits and signs: any ASCII text, a token a character.

@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from export.folder import Refused
-from export.sentence import read_recipe
+from headlight_export.folders.model_folder import Refused
+from headlight_export.folders.sentence_folder import read_recipe
 
 OLD, NEW = "sentence_transformers.models.", "sentence_transformers.sentence_transformer.modules."
 LINEAR = "torch.nn.modules.linear.Identity"

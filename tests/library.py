@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from unittest.mock import patch
 
-from model.train import corpus
+from headlight_model.train.data import corpus
 
 MODULES = ("base64", "fractions", "json", "quopri", "textwrap")  # base64 validates; fractions and quopri test
 

@@ -6,38 +6,91 @@ import ast
 import json
 import subprocess
 import sys
+from collections import Counter
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("headlight", "service", "model", "export", "bench", "deploy")
+PACKAGES = {
+    "headlight": ROOT / "headlight",
+    "headlight_service": ROOT / "service/headlight_service",
+    "headlight_export": ROOT / "export/headlight_export",
+    "headlight_model": ROOT / "model/headlight_model",
+    "bench": ROOT / "bench",
+    "deploy": ROOT / "deploy",
+}
+INSTALLED = [name for name in PACKAGES if name.startswith("headlight")]
 TRAINING_LIBRARIES = {"torch", "onnx", "onnxscript", "transformers", "safetensors"}
+FILES_IN_A_ROOM = 12
 
-# Which modules of this repository a module may import; the longest matching prefix decides.
+VALUES = tuple(f"headlight.{name}" for name in ("description", "embeddings", "errors", "results", "spec"))
+RUNTIME_VALUES = (
+    *("headlight.errors", "headlight.results", "headlight.spec"),
+    *("headlight.runtime.encode_items", "headlight.runtime.values", "headlight.runtime.bundle"),
+)
+# What the layers of the service share.
+SHARED = ("headlight.errors", "headlight.results", "headlight.spec", "headlight.wire.priority")
+CONFIG, CORE, GRPC = "headlight_service.config", "headlight_service.core", "headlight_service.frontends.grpc"
+SECURITY, TELEMETRY = "headlight_service.security", "headlight_service.telemetry"
+CODECS = ("headlight.pb", "headlight.wire.attention_codec", "headlight.wire.vector_codec")
+
+# Modules of this repository that each room may import; the longest matching prefix decides.
 ALLOWED = {
     "headlight": ("headlight",),
+    "headlight.wire": (*VALUES, "headlight.pb", "headlight.wire"),
+    "headlight.tls": ("headlight.tls",),
+    "headlight.client": (*VALUES, "headlight.pb", "headlight.wire", "headlight.tls", "headlight.client"),
+    "headlight.client.calls": (*VALUES, "headlight.pb", "headlight.wire", "headlight.client.calls"),
+    "headlight.analysis": (*VALUES, "headlight.wire", "headlight.client", "headlight.analysis"),
+    "headlight.web": (*VALUES, "headlight.analysis.terminal_view", "headlight.web"),
     # Inference without a server: plain values, and nothing of the client, the wire or the command line.
     "headlight.runtime": ("headlight.runtime", "headlight.errors", "headlight.results", "headlight.spec"),
-    "service": (
-        "service",
-        "headlight.runtime",
-        "headlight.pb",
-        "headlight.errors",
-        "headlight.results",
-        "headlight.pem",
-        "headlight.watched",
-        "headlight.priority",
-        "headlight.spec",
-        "headlight.wire",
-        "headlight.wire_vectors",
+    "headlight.runtime.bundle": ("headlight.runtime.bundle", "headlight.errors"),
+    "headlight.runtime.tokenization": (*RUNTIME_VALUES, "headlight.runtime.tokenization"),
+    "headlight.runtime.vectors": (*RUNTIME_VALUES, "headlight.runtime.vectors"),
+    "headlight.runtime.attention": (*RUNTIME_VALUES, "headlight.runtime.vectors", "headlight.runtime.attention"),
+    "headlight.runtime.providers": (
+        *RUNTIME_VALUES,
+        "headlight.runtime.attention.graph_selectors",
+        "headlight.runtime.providers",
     ),
-    "model": ("model",),
-    "model.demo": ("model", "headlight"),  # shows the running service, so it calls it as a client
-    "export": ("export", "model", "headlight.runtime", "headlight.errors", "headlight.spec"),
-    "bench": PACKAGES,
+    "headlight.runtime.engine": (
+        *RUNTIME_VALUES,
+        *(f"headlight.runtime.{room}" for room in ("attention", "vectors", "providers", "engine")),
+    ),
+    "headlight.runtime.parity": (
+        *RUNTIME_VALUES,
+        *(f"headlight.runtime.{room}" for room in ("attention", "engine", "parity")),
+    ),
+    "headlight_service": ("headlight_service", "headlight.runtime", "headlight.pb", *SHARED),
+    CONFIG: (*SHARED, CONFIG, "headlight.runtime.providers.provider_choice", f"{CORE}.admission", TELEMETRY),
+    # The core and the frontend still name each other: the pipeline will part them.
+    CORE: (*SHARED, *CODECS, "headlight.runtime", CONFIG, CORE, GRPC, TELEMETRY),
+    f"{CORE}.admission": (*SHARED, "headlight.runtime", f"{CORE}.admission", CONFIG, f"{GRPC}.answer_frames"),
+    f"{CORE}.scheduler": (*SHARED, "headlight.runtime", CORE, TELEMETRY),
+    GRPC: (*SHARED, *CODECS, "headlight.runtime", CORE, GRPC, SECURITY, TELEMETRY),
+    f"{GRPC}.transport": (f"{GRPC}.transport", f"{GRPC}.grpc_status", TELEMETRY),
+    SECURITY: (
+        *("headlight.errors", "headlight.tls", CONFIG, SECURITY, TELEMETRY),
+        *(f"{CORE}.admission.rate_limit", f"{GRPC}.transport.grpc_call"),
+    ),
+    TELEMETRY: (*SHARED, "headlight.pb", CONFIG, CORE, f"{GRPC}.grpc_status", TELEMETRY),
+    "headlight_model": ("headlight_model",),
+    "headlight_model.layers": ("headlight_model.config", "headlight_model.layers", "headlight_model.positions"),
+    "headlight_model.positions": (
+        *("headlight_model.config", "headlight_model.positions"),
+        "headlight_model.layers.masking",
+    ),
+    "headlight_model.demo": ("headlight_model", "headlight"),  # shows the running service, so it calls it as a client
+    "headlight_export": (
+        *("headlight_export", "headlight_model"),
+        *("headlight.runtime", "headlight.errors", "headlight.spec"),
+    ),
+    "bench": (*PACKAGES,),
     # Manifests, rules and dashboard are compared with what the service takes and tells.
-    "deploy": ("deploy", "service", "headlight.runtime", "headlight.priority"),
+    "deploy": ("deploy", "headlight_service", "headlight.runtime", "headlight.wire.priority"),
 }
 
 # Imports every module of a package except entry points, which would run; prints those and all that is loaded then.
@@ -66,13 +119,13 @@ def loaded_by(program: str, package: str) -> tuple[list[str], set[str]]:
 
 
 def python_files(package: str) -> list[Path]:
-    files = sorted((ROOT / package).rglob("*.py"))
-    assert files, f"no Python under {package}/: the architecture has lost a room"
+    files = sorted(PACKAGES[package].rglob("*.py"))
+    assert files, f"no Python in {PACKAGES[package]}: the architecture has lost a package"
     return files
 
 
-def module_name(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
+def module_name(package: str, path: Path) -> str:
+    parts = (package, *path.relative_to(PACKAGES[package]).with_suffix("").parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
@@ -85,7 +138,7 @@ def own_imports(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return {name for name in found if name.split(".")[0] in (*PACKAGES, "tests")}
+    return {name for name in found if name.split(".")[0] in (*PACKAGES, "service", "export", "model", "tests")}
 
 
 def under(name: str, prefix: str) -> bool:
@@ -98,16 +151,13 @@ def allowed_for(module: str) -> tuple[str, ...]:
 
 def test_importing_the_client_is_light() -> None:
     _, loaded = loaded_by(IMPORT, "headlight")
-    assert (
-        loaded & (TRAINING_LIBRARIES | {"onnxruntime", "tokenizers", "matplotlib", "service", "model", "export"})
-        == set()
-    )
+    assert loaded & (TRAINING_LIBRARIES | {"onnxruntime", "tokenizers", "matplotlib"} | set(INSTALLED[1:])) == set()
 
 
-@pytest.mark.parametrize("package", ["headlight", "service"])
+@pytest.mark.parametrize("package", ["headlight", "headlight_service"])
 def test_no_serving_module_loads_a_training_library(package: str) -> None:
     walked, loaded = loaded_by(WALK, package)
-    expected = {module_name(path) for path in python_files(package) if path.name != "__main__.py"}
+    expected = {module_name(package, path) for path in python_files(package) if path.name != "__main__.py"}
     assert set(walked) == expected, "a folder without __init__.py hides its modules from the installed package"
     assert loaded & TRAINING_LIBRARIES == set()
     assert "onnxruntime" in loaded  # else the walk has not been where it matters
@@ -116,10 +166,10 @@ def test_no_serving_module_loads_a_training_library(package: str) -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_imports_follow_the_arrows(package: str) -> None:
     wrong = {
-        f"{module_name(path)} -> {name}"
+        f"{module_name(package, path)} -> {name}"
         for path in python_files(package)
         for name in own_imports(path)
-        if not any(under(name, prefix) for prefix in allowed_for(module_name(path)))
+        if not any(under(name, prefix) for prefix in allowed_for(module_name(package, path)))
     }
     assert wrong == set()
 
@@ -132,5 +182,73 @@ def test_the_contract_holds_no_python() -> None:
 
 def test_there_is_one_copy_of_the_stubs() -> None:
     """Two in one process clash."""
-    copies = {path.parent for package in PACKAGES for path in (ROOT / package).rglob("*_pb2*.py")}
+    copies = {path.parent for folder in PACKAGES.values() for path in folder.rglob("*_pb2*.py")}
     assert copies == {ROOT / "headlight/pb"}
+
+
+def test_every_room_has_a_row() -> None:
+    rooms = {
+        module_name(package, path)
+        for package in ("headlight", "headlight_service")
+        for path in python_files(package)
+        if path.name == "__init__.py"
+    }
+    shared = {"headlight.pb", "headlight.cli", "headlight.cli.embed"}  # stubs, and what may import all of the library
+    shared |= {"headlight_service.app", "headlight_service.frontends"}  # and all of the service
+    assert rooms - set(ALLOWED) == shared
+
+
+def test_the_command_line_alone_reaches_upwards() -> None:
+    """`headlight serve` and `headlight export` load their package by name, when they are called."""
+    named = {
+        module_name("headlight", path)
+        for path in python_files("headlight")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant)
+        and str(node.value).split(".")[0] in INSTALLED[1:]
+        and " " not in str(node.value)
+    }
+    assert named == {"headlight.cli.parts"}
+
+
+@pytest.mark.parametrize("package", INSTALLED)
+def test_no_room_is_crowded(package: str) -> None:
+    counts = Counter(path.parent for path in python_files(package))
+    assert {str(room): count for room, count in counts.items() if count > FILES_IN_A_ROOM} == {}
+
+
+def test_a_file_name_stands_for_one_file() -> None:
+    names = Counter(path.name for package in ("headlight", "headlight_service") for path in python_files(package))
+    assert {name for name, count in names.items() if count > 1} == {"__init__.py", "__main__.py"}
+
+
+def test_the_top_of_the_service_holds_its_entry_alone() -> None:
+    assert {path.name for path in PACKAGES["headlight_service"].glob("*.py")} == {"__init__.py", "__main__.py"}
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    """Those for types alone included."""
+    modules = {module_name(package, path): path for package in INSTALLED for path in python_files(package)}
+    graph = {
+        module: {name if name in modules else name.rpartition(".")[0] for name in own_imports(path)} & set(modules)
+        for module, path in modules.items()
+        if path.name != "__init__.py"
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_no_module_has_two_names() -> None:
+    """`service.headlight_service` would be a second copy of every class and of every metric."""
+    folders = {path.parent.name for name, path in PACKAGES.items() if path.parent != ROOT}
+    files = [path for path in ROOT.rglob("*.py") if not set(path.relative_to(ROOT).parts) & {"build", ".git"}]
+    wrong = {
+        f"{path.relative_to(ROOT)} -> {name}"
+        for path in files
+        if not any(part.startswith(".venv") for part in path.relative_to(ROOT).parts)
+        for name in own_imports(path)
+        if name.split(".")[0] in folders
+    }
+    assert wrong == set()

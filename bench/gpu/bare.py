@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from bench.gpu.device import Device
-from headlight.runtime.cuda_session import CPU, CUDA, load_libraries, provider_options
-from headlight.runtime.onnx_session import library as onnxruntime
-from headlight.runtime.onnx_session import session_options
+from headlight.runtime.providers.cuda_session import CPU, CUDA, load_libraries, provider_options
+from headlight.runtime.providers.onnx_session import library as onnxruntime
+from headlight.runtime.providers.onnx_session import session_options
 from headlight.runtime.values import Floats, Ids
 
 NUMPY = {torch.float32: np.float32, torch.float16: np.float16, torch.int64: np.int64}

@@ -12,8 +12,8 @@ import torch
 
 from bench.measuring import machine
 from bench.serving.peak import best
-from headlight.runtime.gpu import Gpu
-from headlight.runtime.providers import choose_provider
+from headlight.runtime.providers.gpu_devices import Gpu
+from headlight.runtime.providers.provider_choice import choose_provider
 
 PACKAGES = ("onnxruntime-gpu", "onnxruntime", "torch", "triton", "onnx", "numpy", "grpcio")
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}

@@ -21,9 +21,9 @@ from bench.gpu.sizes import encoder_of
 from bench.gpu.turns import told
 from bench.measuring import Contestants
 from headlight.runtime import EncodeItem, Runtime, Selection
-from headlight.runtime.engine import pad
+from headlight.runtime.engine.engine import pad
 from headlight.runtime.values import Floats, Ids
-from model.encoder import Encoder
+from headlight_model.encoder import Encoder
 
 ENGINE, BARE = "Headlight's engine", "ONNX Runtime, bound on the device"
 COMPARED = 4  # texts of a batch whose vectors are compared with PyTorch's in float32

@@ -22,7 +22,7 @@ from bench.gpu.parity import distance
 from bench.gpu.peers import Unmasked
 from bench.gpu.turns import told
 from headlight.runtime.values import Floats
-from model.encoder import Encoder
+from headlight_model.encoder import Encoder
 
 OPSET = 23
 FOLDER = "forms"  # beside the bundles
@@ -73,9 +73,9 @@ def write_forms(encoder: Encoder, folder: Path) -> None:
     """The graph of each form, its weights beside it; those that are there already stay."""
     import onnx  # noqa: PLC0415  (not needed where the files are there)
 
-    from export.graphs import OPSET as PLAIN_OPSET  # noqa: PLC0415
-    from export.graphs import Embed, traced  # noqa: PLC0415
-    from export.weights import share_weights  # noqa: PLC0415
+    from headlight_export.writer.graphs import OPSET as PLAIN_OPSET  # noqa: PLC0415
+    from headlight_export.writer.graphs import Embed, traced  # noqa: PLC0415
+    from headlight_export.writer.weight_file import share_weights  # noqa: PLC0415
 
     class Formed(Embed):
         def __init__(self, encoder: Encoder, form: Form) -> None:

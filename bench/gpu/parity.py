@@ -17,11 +17,11 @@ from bench.gpu.sizes import encoder_of
 from bench.gpu.texts import read
 from bench.gpu.turns import told
 from headlight.runtime import EncodeItem, Runtime, Selection
-from headlight.runtime.items import everything
-from headlight.runtime.plan import plan
+from headlight.runtime.encode_items import everything
+from headlight.runtime.engine.batch_plan import plan
 from headlight.runtime.values import Floats, Ids
 from headlight.spec import AttentionSpec
-from model.encoder import Encoder
+from headlight_model.encoder import Encoder
 
 OUTPUTS = ("pooled", "tokens", "hidden", "attention", "scores")
 WHOLE = 16  # texts whose every output is compared

@@ -16,9 +16,9 @@ from torch import Tensor
 from bench.gpu.budget import Allowance
 from bench.gpu.device import DTYPES, Device
 from bench.gpu.turns import told
-from headlight.runtime.faults import fault
+from headlight.runtime.providers.device_faults import fault
 from headlight.runtime.values import Floats, Ids
-from model.encoder import Encoder
+from headlight_model.encoder import Encoder
 
 Forward = Callable[[Ids, Ids], Floats]
 PLAIN, FUSED, UNMASKED, COMPILED = "torch eager", "torch SDPA", "torch SDPA, no mask", "torch.compile"

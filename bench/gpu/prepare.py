@@ -1,6 +1,6 @@
 """The bundles that are measured, made where they are missing.
 
-The shipped models and MiniLM's size are exported and proven as by `python -m export`, in fp32, bf16 and fp16. The larger two are timed
+The shipped models and MiniLM's size are exported and proven as by `headlight export`, in fp32, bf16 and fp16. The larger two are timed
 and never served: their graphs are written without the proof, which would take minutes and say the same as the others'.
 """
 
@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from bench.gpu.sizes import BASE, CHECKPOINTS, LARGE, SIZES, TINY, TRAINED, encoder_of
-from headlight.runtime.fields import MANIFEST
+from headlight.runtime.bundle.manifest_fields import MANIFEST
 
 PRECISIONS = ("bf16", "fp16")
 UNPROVEN = (BASE, LARGE, TINY)
@@ -55,8 +55,8 @@ def size(bundle: Path) -> int:
 
 
 def _export(out: Path, name: str) -> None:
-    from export.origin import read_origin  # noqa: PLC0415  (the exporter's packages are not everywhere)
-    from export.writer import export_origin  # noqa: PLC0415
+    from headlight_export.folders.origin import read_origin  # noqa: PLC0415  (the exporter's packages are not everywhere)
+    from headlight_export.writer.bundle_writer import export_origin  # noqa: PLC0415
 
     if name in SIZES:
         export_origin(_origin(name), out, version="random", precisions=PRECISIONS)
@@ -65,8 +65,8 @@ def _export(out: Path, name: str) -> None:
 
 
 def _origin(name: str):  # type: ignore[no-untyped-def]  # of a package that is not everywhere
-    from export.origin import OURS, Origin  # noqa: PLC0415
-    from export.sentence import Recipe  # noqa: PLC0415
+    from headlight_export.folders.origin import OURS, Origin  # noqa: PLC0415
+    from headlight_export.folders.sentence_folder import Recipe  # noqa: PLC0415
 
     encoder = encoder_of(name)
     recipe = Recipe(transformer=TOKENIZER.parent, pooling=encoder.config.pooling, normalize=encoder.config.normalize)
@@ -74,11 +74,11 @@ def _origin(name: str):  # type: ignore[no-untyped-def]  # of a package that is 
 
 
 def _write_unproven(out: Path, name: str) -> None:
-    from export.draft import put_in_place, save  # noqa: PLC0415
-    from export.progress import silent  # noqa: PLC0415
-    from export.reference import BASE_TOLERANCE, Reference  # noqa: PLC0415
-    from export.variants import write_precision  # noqa: PLC0415
-    from export.writer import write_parts  # noqa: PLC0415
+    from headlight_export.parity.reference import BASE_TOLERANCE, Reference  # noqa: PLC0415
+    from headlight_export.precision.variants import write_precision  # noqa: PLC0415
+    from headlight_export.progress import silent  # noqa: PLC0415
+    from headlight_export.writer.bundle_writer import write_parts  # noqa: PLC0415
+    from headlight_export.writer.draft import put_in_place, save  # noqa: PLC0415
 
     origin = _origin(name)
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -6,11 +6,11 @@ import dataclasses
 from pathlib import Path
 
 from bench.encoder import random_encoder
-from model.checkpoint import load_checkpoint
-from model.config import EncoderConfig
-from model.encoder import Encoder
+from headlight_model.checkpoint import load_checkpoint
+from headlight_model.config import EncoderConfig
+from headlight_model.encoder import Encoder
 
-CHECKPOINTS = Path("model/checkpoints")
+CHECKPOINTS = Path("model/headlight_model/checkpoints")
 TRAINED = ("docs-rope", "docs-sinusoidal")
 LONGEST = 8192  # tokens
 

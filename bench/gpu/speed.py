@@ -19,10 +19,10 @@ from bench.gpu.sizes import BASE, LARGE, MINILM
 from bench.gpu.texts import read
 from bench.gpu.turns import Timing, one_by_one, take_turns, told
 from bench.measuring import flops
-from export.reference import random_ids
-from headlight.runtime.engine import pad
-from headlight.runtime.plan import plan
+from headlight.runtime.engine.batch_plan import plan
+from headlight.runtime.engine.engine import pad
 from headlight.runtime.values import Ids
+from headlight_export.parity.reference import random_ids
 
 SECTION = "speed"
 # The pair that the criteria are about, first: what there is no time for is cut from the end.

@@ -6,9 +6,9 @@ import functools
 from pathlib import Path
 
 from bench.serving.texts import SPARE
-from export.passages import LONGEST, docstrings
 from headlight.runtime import Tokenizer
 from headlight.runtime.values import Ids
+from headlight_export.precision.sample_texts import LONGEST, docstrings
 
 
 @functools.cache

@@ -23,11 +23,11 @@ from bench.gpu.sizes import encoder_of
 from bench.gpu.speed import PROMISING, log_normal
 from bench.gpu.turns import Timing, take_turns, told
 from bench.measuring import Contestants
-from export.reference import random_ids
 from headlight.runtime import Bundle
-from headlight.runtime.engine import pad
-from headlight.runtime.plan import plan
-from model.encoder import Encoder
+from headlight.runtime.engine.batch_plan import plan
+from headlight.runtime.engine.engine import pad
+from headlight_export.parity.reference import random_ids
+from headlight_model.encoder import Encoder
 
 SECTION = "experiments"
 ARENAS = ("kSameAsRequested", "kNextPowerOfTwo")

@@ -19,16 +19,16 @@ from typing import Any
 from bench.peers.bare import listen
 from bench.peers.worker import answer, groups, read_texts, save_vectors, timed
 from headlight.runtime import Runtime
-from headlight.runtime.cuda_session import CudaSession
-from headlight.runtime.items import EncodeItem
-from headlight.runtime.onnx_session import OnnxSession
-from headlight.runtime.openvino_session import OpenVinoSession
-from headlight.runtime.session import Outputs
-from service.config import Config
-from service.loading import assemble, load
-from service.memory import settle_allocator
-from service.metrics import Metrics
-from service.served import ServedModel
+from headlight.runtime.encode_items import EncodeItem
+from headlight.runtime.providers.cuda_session import CudaSession
+from headlight.runtime.providers.onnx_session import OnnxSession
+from headlight.runtime.providers.openvino_session import OpenVinoSession
+from headlight.runtime.providers.session import Outputs
+from headlight_service.app.allocator import settle_allocator
+from headlight_service.app.assembly import assemble, load
+from headlight_service.config.options import Config
+from headlight_service.core.served_model import ServedModel
+from headlight_service.telemetry.metrics import Metrics
 
 NO_THREADS: Any = None  # to tokenise on: that goes on in the callers
 

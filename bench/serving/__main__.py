@@ -69,7 +69,7 @@ def prepared(options: argparse.Namespace) -> tuple[Path, Path]:
         subprocess.run([python, "-m", "bench.minilm", str(WORK)], cwd=ROOT, check=True)
     if not (bundle / "manifest.json").is_file():
         measured_on = ["--provider", "openvino"] if find_spec("openvino") else []
-        command = [sys.executable, "-m", "export", str(model), "--out", str(bundle), *measured_on]
+        command = [sys.executable, "-m", "headlight", "export", str(model), "--out", str(bundle), *measured_on]
         subprocess.run(command, cwd=ROOT, check=True)
     return model.absolute(), bundle.absolute()
 

@@ -27,7 +27,7 @@ ONNX_FILE = "model.onnx"
 
 
 class Headlight(Contestant):
-    """`python -m service` in a process of its own, as anyone starts it."""
+    """`headlight serve` in a process of its own, as anyone starts it."""
 
     kind = "served"
     workloads = (ONE, SINGLES, BATCHES, BULK, LIST)
@@ -35,7 +35,7 @@ class Headlight(Contestant):
     def __init__(self, name: str, precision: str, setting: Setting, flags: Sequence[str]) -> None:
         super().__init__(name, precision, setting)
         self._flags = tuple(flags)
-        self._command = [setting.python, "-m", "service", "--bundle", str(setting.bundle), *flags]
+        self._command = [setting.python, "-m", "headlight", "serve", "--bundle", str(setting.bundle), *flags]
 
     def with_flags(self, name: str, *flags: str) -> Headlight:
         """Another of the same bundle, not yet started."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from export.passages import docstrings
 from headlight.runtime import Tokenizer
+from headlight_export.precision.sample_texts import docstrings
 
 COUNT = 1000
 LONGEST = 256  # tokens

@@ -10,10 +10,10 @@ from pathlib import Path
 from deploy.check import manifests as look
 from deploy.check import networking, settings
 from deploy.check.manifests import Manifest
-from headlight.runtime.cpus import share
-from headlight.runtime.manifest import Architecture
-from service.config import Config
-from service.working import batches_at_once, text_bytes
+from headlight.runtime.bundle.manifest import Architecture
+from headlight.runtime.providers.cpu_count import share
+from headlight_service.config.options import Config
+from headlight_service.core.admission.working_memory import batches_at_once, text_bytes
 
 Invariant = Callable[[list[Manifest]], Iterator[str]]
 
@@ -21,7 +21,7 @@ Invariant = Callable[[list[Manifest]], Iterator[str]]
 MARGIN_SECONDS = 5
 PROCESS_BYTES = 300 << 20  # of Python and the libraries, under load; deploy/README.md says so, too
 SHIPPED = (
-    Path(__file__).resolve().parents[2] / "model" / "checkpoints" / "docs-rope"
+    Path(__file__).resolve().parents[2] / "model" / "headlight_model" / "checkpoints" / "docs-rope"
 )  # the model that the overlays name
 WEIGHT_BYTES = 16 << 20  # its own, in a bundle
 SCALE_DOWN_SECONDS = range(300, 901)

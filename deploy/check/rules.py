@@ -16,7 +16,7 @@ from deploy.grafana import dashboard
 from deploy.prometheus import sources
 from deploy.prometheus.expressions import metric_names
 from deploy.prometheus.names import LABEL_VALUES, check_names, known_names
-from service.metrics import SECONDS
+from headlight_service.telemetry.metrics import SECONDS
 
 RUNBOOKS = sources.DEPLOY / "runbooks"
 HEADINGS = ("What it means", "What users feel", "How to look", "Likely causes", "What to do", "How to silence it")

@@ -9,9 +9,9 @@ from pathlib import PurePosixPath
 
 from deploy.check import manifests as look
 from deploy.check.manifests import Manifest
-from service.commandline import CLIENT_VARIABLES, PREFIX, ConfigError
-from service.config import Config
-from service.metrics import GAUGES
+from headlight_service.config.command_line import CLIENT_VARIABLES, PREFIX, ConfigError
+from headlight_service.config.options import Config
+from headlight_service.telemetry.metrics import GAUGES
 
 SECRET = re.compile(r"(?i)(password|passwd|secret|private|api.?key|token|credential)")
 METRIC = re.compile(r"\bheadlight_\w+")

@@ -1,4 +1,4 @@
-"""python -m deploy.grafana: write headlight.json from the rows of this folder and the metrics of service/metrics.py."""
+"""python -m deploy.grafana: write headlight.json from the rows of this folder and the metrics of the service."""
 
 from deploy.grafana.dashboard import FILE, text
 

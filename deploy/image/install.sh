@@ -31,10 +31,13 @@ $pip --python "$target/venv/bin/python" install --require-hashes --no-deps --onl
 # Commands of packages (f2py, ovc, ...) and what activates an environment in a shell: nobody runs them in an image.
 find "$target/venv/bin" ! -type d ! -name 'python*' -delete
 
-# Our own code is not installed as a package: `service` is no name for site-packages. A .pth makes it importable from any folder.
-(cd "$source" && find headlight service -type d -name __pycache__ -prune -o -type f -print) | while read -r file; do
-  mkdir -p "$target/headlight/$(dirname "$file")"
-  cp "$source/$file" "$target/headlight/$file"
+# Our own code is copied, not installed: neither pip nor setuptools is needed. A .pth makes it importable from any folder.
+for package in headlight service/headlight_service; do
+  root="$source/$(dirname "$package")"
+  (cd "$root" && find "$(basename "$package")" -type d -name __pycache__ -prune -o -type f -print) | while read -r file; do
+    mkdir -p "$target/headlight/$(dirname "$file")"
+    cp "$root/$file" "$target/headlight/$file"
+  done
 done
 cp "$source/LICENSE" "$source/NOTICE" "$target/headlight/"
 site="$("$target/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
@@ -46,6 +49,6 @@ chmod -R go-w,a+rX "$target/venv" "$target/headlight"
 
 # A tree that cannot start is found here and not in a cluster.
 cd / && "$target/venv/bin/python" -I -c '
-import importlib.util, service.server
+import importlib.util, headlight_service.app.lifecycle
 unwanted = [name for name in ("pip", "setuptools", "torch", "onnx", "transformers") if importlib.util.find_spec(name)]
 assert not unwanted, f"{unwanted} can be imported; the image must not hold them"'

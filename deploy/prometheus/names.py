@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry
 
-from headlight.priority import PRIORITIES
-from service.metrics import CANCEL_STAGES, OUTPUTS, REASONS, STAGES, Metrics
+from headlight.wire.priority import PRIORITIES
+from headlight_service.telemetry.metrics import CANCEL_STAGES, OUTPUTS, REASONS, STAGES, Metrics
 
 # Of kube-state-metrics, with a series as it has them for a replica that is well.
 KUBE_STATE = {

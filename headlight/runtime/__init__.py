@@ -1,11 +1,11 @@
 """The engine without a service: open a bundle and encode. Needs the extra [runtime]."""
 
-from headlight.runtime.bundle import Bundle
-from headlight.runtime.engine import Engine
-from headlight.runtime.items import EncodeItem, ItemResult, Selection
-from headlight.runtime.manifest import Manifest
+from headlight.runtime.bundle.bundle import Bundle
+from headlight.runtime.bundle.manifest import Manifest
+from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
+from headlight.runtime.engine.engine import Engine
 from headlight.runtime.runtime import Runtime
-from headlight.runtime.tokenizer import Tokenizer
+from headlight.runtime.tokenization.tokenizer import Tokenizer
 from headlight.runtime.values import Tokenized
 
 __all__ = [

@@ -14,25 +14,25 @@ from numpy.typing import ArrayLike
 
 from headlight.errors import InvalidInput
 from headlight.results import TokenList
-from headlight.runtime.bundle import Bundle
-from headlight.runtime.choice import ATTENTION, HIDDEN, resolve_attention, resolve_hidden
-from headlight.runtime.cpus import share, usable_cpus
-from headlight.runtime.engine import Engine
-from headlight.runtime.gate import check_golden, check_vocabulary
-from headlight.runtime.golden import Golden, load_golden, vectors_alone
-from headlight.runtime.gpu import Gpu
-from headlight.runtime.inputs import Input, checked_head_mask, checked_ids, is_pair
-from headlight.runtime.items import EncodeItem, ItemResult, Selection, everything, item_of
-from headlight.runtime.manifest import Graph
-from headlight.runtime.plan import plan
-from headlight.runtime.prompts import Prompt, Prompts
-from headlight.runtime.providers import ANY_GPU, choose_provider
-from headlight.runtime.tokenizer import Tokenizer
-from headlight.runtime.truncation import Truncation
+from headlight.runtime.attention.resolved_spec import ATTENTION, HIDDEN, resolve_attention, resolve_hidden
+from headlight.runtime.bundle.bundle import Bundle
+from headlight.runtime.bundle.manifest import Graph
+from headlight.runtime.bundle.prompts import Prompt, Prompts
+from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, everything, item_of
+from headlight.runtime.engine.batch_plan import plan
+from headlight.runtime.engine.engine import Engine
+from headlight.runtime.parity.golden_inputs import Golden, load_golden, vectors_alone
+from headlight.runtime.parity.self_test import check_golden, check_vocabulary
+from headlight.runtime.providers.cpu_count import share, usable_cpus
+from headlight.runtime.providers.gpu_devices import Gpu
+from headlight.runtime.providers.provider_choice import ANY_GPU, choose_provider
+from headlight.runtime.providers.worker_layout import Workers, choose_wide
+from headlight.runtime.tokenization.input_checks import Input, checked_head_mask, checked_ids, is_pair
+from headlight.runtime.tokenization.tokenizer import Tokenizer
+from headlight.runtime.tokenization.truncation import Truncation
+from headlight.runtime.tokenization.vocabulary_check import open_tokenizer
 from headlight.runtime.values import Floats, Ids, Tokenized
-from headlight.runtime.vectors import Offer, as_types, load_ranges, resolve_pooled, resolve_rows
-from headlight.runtime.vocabulary import open_tokenizer
-from headlight.runtime.workers import Workers, choose_wide
+from headlight.runtime.vectors.vector_forms import Offer, as_types, load_ranges, resolve_pooled, resolve_rows
 from headlight.spec import (
     SPECIAL_TOKENS,
     AttentionSpec,
@@ -79,7 +79,7 @@ class Runtime:
             streams: batches at once, of one call to `encode` or of several; None: one for each CPU, at most 8; on "cuda" 1.
             wide: whether a batch that is alone gets all threads, for a second copy of the weights; None: where that costs little,
                 see `choose_wide`.
-            spin: see headlight.runtime.workers.Workers.
+            spin: see headlight.runtime.providers.worker_layout.Workers.
             sha256: the digest that the manifest must have.
             attend: False to do without attention and hidden states, and without the memory of their graph.
             round_lengths: see Engine.

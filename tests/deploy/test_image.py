@@ -12,7 +12,7 @@ import pytest
 
 from deploy.image import licences
 from deploy.image.locked import IMAGE, ROOT, VARIANTS, canonical, read_lock, read_names, requirements_file
-from service.config import Config
+from headlight_service.config.options import Config
 from tests import dockerfile
 
 DOCKERFILE = IMAGE / "Dockerfile"
@@ -45,7 +45,7 @@ def test_it_runs_as_nobody_in_particular() -> None:
     assert set(words[words.index("USER") + 1 :]) == {"ENTRYPOINT"}, (
         "what follows USER could not be written, or is root's again"
     )
-    assert dockerfile.of(FINAL, "ENTRYPOINT")[0].words() == ["python", "-m", "service"]
+    assert dockerfile.of(FINAL, "ENTRYPOINT")[0].words() == ["python", "-m", "headlight", "serve"]
     assert [found.text for found in dockerfile.of(FINAL, "STOPSIGNAL")] == ["SIGTERM"]
     assert {"HEALTHCHECK", "VOLUME", "CMD"} & set(words) == set()
 

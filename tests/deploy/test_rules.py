@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-import service
+import headlight_service
 from deploy.check import rules as check
 from deploy.prometheus import sources
-from service.metrics import REASONS, SECONDS
+from headlight_service.telemetry.metrics import REASONS, SECONDS
 
 COMPONENT = yaml.safe_load((sources.OPERATOR.parent / "kustomization.yaml").read_text(encoding="utf-8"))
 BURNS = {
@@ -161,6 +161,6 @@ def test_events_that_runbooks_look_for_are_logged_by_that_name() -> None:
         for path in check.RUNBOOKS.glob("*.md")
         for name in re.findall(r'\.event == "(\w+)"', path.read_text(encoding="utf-8"))
     }
-    code = "".join(path.read_text(encoding="utf-8") for path in Path(service.__file__).parent.glob("*.py"))
+    code = "".join(path.read_text(encoding="utf-8") for path in Path(headlight_service.__file__).parent.rglob("*.py"))
     assert looked_for
     assert looked_for <= set(re.findall(r'"event": "(\w+)"', code))

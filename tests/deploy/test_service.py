@@ -8,7 +8,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from deploy.check import manifests as look
 from deploy.check.networking import PROBES
-from service.commandline import PREFIX
+from headlight_service.config.command_line import PREFIX
 from tests.deploy.conftest import Load
 from tests.system.processes import ROOT, Service
 

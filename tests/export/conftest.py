@@ -10,9 +10,9 @@ from typing import Any
 import onnx
 import pytest
 
-from export import writer
-from export.precision import PRECISIONS
-from export.writer import export_checkpoint
+from headlight_export.precision.conversion import PRECISIONS
+from headlight_export.writer import bundle_writer
+from headlight_export.writer.bundle_writer import export_checkpoint
 from tests.conftest import MakeBundle
 from tests.once import once
 
@@ -20,7 +20,7 @@ TEXTS = [
     f"{'abcdefghij'[i % 10] * (1 + i % 7)} {i} {'xyzuv'[: 1 + i % 5]} ({i * 37 % 101}) {'lm ' * (i % 9)}"
     for i in range(40)
 ]
-Export = Callable[..., writer.Exported]
+Export = Callable[..., bundle_writer.Exported]
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +41,7 @@ def make_variants(
 
         def export(out: Path) -> None:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(writer, "trace", lambda _, role: onnx.load(traced / f"{role}.onnx"))
+                patch.setattr(bundle_writer, "trace", lambda _, role: onnx.load(traced / f"{role}.onnx"))
                 export_checkpoint(make_checkpoint(kind), out, precisions=PRECISIONS, texts=texts)
 
         return once(tmp_path_factory, f"variants-{kind}", export)
@@ -55,9 +55,9 @@ def export(
 ) -> Export:
     """Export the rotary model once more, graphs taken from make_bundle."""
     traced = make_bundle("rope")
-    monkeypatch.setattr(writer, "trace", lambda _, role: onnx.load(traced / f"{role}.onnx"))
+    monkeypatch.setattr(bundle_writer, "trace", lambda _, role: onnx.load(traced / f"{role}.onnx"))
 
-    def run(out: Path, *precisions: str, **options: Any) -> writer.Exported:
+    def run(out: Path, *precisions: str, **options: Any) -> bundle_writer.Exported:
         return export_checkpoint(make_checkpoint("rope"), out, precisions=precisions, **{"texts": texts} | options)
 
     return run

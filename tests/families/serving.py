@@ -11,12 +11,12 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from export.origin import read_origin
-from export.reference import tolerances
-from export.writer import export_origin
 from headlight import Client
 from headlight.pb import headlight_pb2_grpc as pb_grpc
-from headlight.runtime.parity import distance
+from headlight.runtime.parity.distance import distance
+from headlight_export.folders.origin import read_origin
+from headlight_export.parity.reference import tolerances
+from headlight_export.writer.bundle_writer import export_origin
 from tests.families.expected import Expected, Transformers
 from tests.families.jina import Jina
 from tests.families.models import MODELS, VOCABULARY, make

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import transformers
 
-from export.command import main
-from export.origin import read_origin
-from export.peers import against_transformers
-from headlight.runtime.parity import OUTPUTS
-from model.encoder import Encoder
-from model.rope import RopeScaling
+from headlight.runtime.parity.distance import OUTPUTS
+from headlight_export.command import main
+from headlight_export.folders.origin import read_origin
+from headlight_export.parity.transformers_comparison import against_transformers
+from headlight_model.encoder import Encoder
+from headlight_model.positions.rope import RopeScaling
 from tests.families import models
 from tests.families.models import GROUPED, ROTARY, make, rope
 

@@ -10,8 +10,8 @@ import tokenizers
 from tokenizers import processors
 from transformers import AutoTokenizer
 
-from export.folder import Refused
-from export.tokenization import tokenizer_json
+from headlight_export.folders.model_folder import Refused
+from headlight_export.tokenizers.tokenizer_file import tokenizer_json
 from tests.families.test_tokenization_peers import agree, llama
 
 

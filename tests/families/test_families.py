@@ -11,12 +11,12 @@ import pytest
 import torch
 import transformers
 
-from export.folder import Refused
-from export.origin import read_origin
-from export.peers import against_transformers
-from export.reference import Reference
 from headlight import Client
-from headlight.runtime.parity import OUTPUTS
+from headlight.runtime.parity.distance import OUTPUTS
+from headlight_export.folders.model_folder import Refused
+from headlight_export.folders.origin import read_origin
+from headlight_export.parity.reference import Reference
+from headlight_export.parity.transformers_comparison import against_transformers
 from tests.families.models import MODELS, VOCABULARY, entropy_of, make, random_ids
 from tests.families.serving import LENGTHS, NAMES, Theirs, distances, imported, limits, moved_by_mates, sentence
 from tests.system.processes import Service

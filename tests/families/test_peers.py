@@ -14,11 +14,11 @@ import transformers
 from safetensors.torch import save_file
 from torch import Tensor
 
-from export.command import main
-from export.origin import read_origin
-from export.peers import against_transformers
-from headlight.runtime.parity import OUTPUTS
-from model.encoder import Encoder
+from headlight.runtime.parity.distance import OUTPUTS
+from headlight_export.command import main
+from headlight_export.folders.origin import read_origin
+from headlight_export.parity.transformers_comparison import against_transformers
+from headlight_model.encoder import Encoder
 from tests.families import models
 from tests.families.jina import Jina
 from tests.families.models import ROTARY, VOCABULARY, make

@@ -17,10 +17,10 @@ from tokenizers import models, pre_tokenizers
 from torch import Tensor
 from transformers import BertConfig, BertModel, BertTokenizer, PreTrainedTokenizerFast
 
-from export.folder import Refused, read_config, read_tensors
-from export.sentence import Recipe, read_recipe
-from export.tokenization import tokenizer_json
-from headlight.runtime.tokenizer import Tokenizer
+from headlight.runtime.tokenization.tokenizer import Tokenizer
+from headlight_export.folders.model_folder import Refused, read_config, read_tensors
+from headlight_export.folders.sentence_folder import Recipe, read_recipe
+from headlight_export.tokenizers.tokenizer_file import tokenizer_json
 
 WORDS = [
     "[PAD]",

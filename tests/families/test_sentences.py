@@ -11,9 +11,9 @@ import transformers
 from numpy.typing import NDArray
 from sentence_transformers.util.quantization import quantize_embeddings
 
-from export.origin import read_origin
-from export.writer import export_origin
 from headlight import Client, InvalidInput, PooledSpec
+from headlight_export.folders.origin import read_origin
+from headlight_export.writer.bundle_writer import export_origin
 from tests.families.sentences import DIM, POOLING, PROMPTS, WIDTH, write_sentences
 from tests.system.processes import Service
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from bench.minilm import make
-from export.origin import read_origin
-from export.writer import export_checkpoint, export_origin
 from headlight import Client
+from headlight_export.folders.origin import read_origin
+from headlight_export.writer.bundle_writer import export_checkpoint, export_origin
 from tests.factory import small_config, write_checkpoint
 from tests.system.processes import Service
 

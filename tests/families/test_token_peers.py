@@ -12,9 +12,9 @@ import transformers
 from tokenizers import pre_tokenizers
 from transformers import AutoTokenizer, BertConfig, BertTokenizer, XLMRobertaConfig
 
-from export.command import main
-from export.token_peers import TEXTS, compare_ids
-from export.tokenization import tokenizer_json
+from headlight_export.command import main
+from headlight_export.tokenizers.token_comparison import TEXTS, compare_ids
+from headlight_export.tokenizers.tokenizer_file import tokenizer_json
 from tests.families.sentences import write_sentences
 from tests.families.test_tokenization_peers import BERT, wordpiece
 from tests.unigrams import pieces, write_pieces
@@ -123,6 +123,6 @@ def test_an_export_compares_and_tells(
     made = json.loads((tmp_path / "model" / "tokenizer.json").read_text())
     made["post_processor"] = None
     changed = json.dumps(made)
-    monkeypatch.setattr("export.origin.tokenizer_json", lambda _, lower_case: changed)
+    monkeypatch.setattr("headlight_export.folders.origin.tokenizer_json", lambda _, lower_case: changed)
     assert main() == 2
     assert "in transformers" in capsys.readouterr().err

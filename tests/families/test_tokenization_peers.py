@@ -30,8 +30,8 @@ from transformers import (
     XLMRobertaTokenizer,
 )
 
-from export.token_peers import compare_ids
-from export.tokenization import tokenizer_json
+from headlight_export.tokenizers.token_comparison import compare_ids
+from headlight_export.tokenizers.tokenizer_file import tokenizer_json
 
 TEXTS = (
     "hello world",

@@ -12,7 +12,9 @@ from tests.faults.matrix import Row
 from tests.faults.record import Outcome
 from tests.system.processes import ROOT
 
-FAKED = "a device that fails is faked (tests/service/fakes.py, headlight/runtime/faults.py); this is a CPU"
+FAKED = (
+    "a device that fails is faked (tests/service/fakes.py, headlight/runtime/providers/device_faults.py); this is a CPU"
+)
 
 DRIVEN: tuple[Row, ...] = (
     Row(
@@ -21,8 +23,8 @@ DRIVEN: tuple[Row, ...] = (
         "requests whose time runs out before their batch is taken",
         "never run; their place is free at once",
         tests=(
-            "tests/service/test_leaving.py::test_what_expired_in_the_queue_is_never_run",
-            "tests/service/test_leaving.py::test_what_expires_leaves_at_once_though_no_batch_is_taken",
+            "tests/service/frontends/grpc/test_cancelled_items.py::test_what_expired_in_the_queue_is_never_run",
+            "tests/service/frontends/grpc/test_cancelled_items.py::test_what_expires_leaves_at_once_though_no_batch_is_taken",
         ),
         asserts="0 expired requests run",
     ),
@@ -32,9 +34,9 @@ DRIVEN: tuple[Row, ...] = (
         "cancelled while queued, in a batch and in a stream; a client killed",
         "what is queued never runs; batch-mates are answered; everything held comes back",
         tests=(
-            "tests/service/test_leaving.py",
-            "tests/service/test_hung_up.py",
-            "tests/service/test_stream.py::test_a_caller_who_leaves_frees_everything",
+            "tests/service/frontends/grpc/test_cancelled_items.py",
+            "tests/service/frontends/grpc/test_hung_up.py",
+            "tests/service/frontends/grpc/test_encode_stream.py::test_a_caller_who_leaves_frees_everything",
             "tests/system/test_hung_up.py",
         ),
         asserts="0 cancelled requests run from the queue, 0 batch-mates harmed, nothing held afterwards",
@@ -44,7 +46,11 @@ DRIVEN: tuple[Row, ...] = (
         "Slow readers, half messages",
         "callers that read nothing, little, or send half a request",
         "memory bounded; cut after --stall-seconds; others served",
-        tests=("tests/system/test_readers.py", "tests/service/test_readers.py", "tests/service/test_silent_callers.py"),
+        tests=(
+            "tests/system/test_readers.py",
+            "tests/service/frontends/grpc/test_slow_readers.py",
+            "tests/service/frontends/grpc/test_silent_callers.py",
+        ),
         asserts="memory within its limits, every such caller cut, 0 others refused",
     ),
     Row(
@@ -74,7 +80,7 @@ DRIVEN: tuple[Row, ...] = (
         "SIGTERM, and a call that does not end",
         "a call that outlasts --grace-seconds",
         "the process ends when the time is over, with an exit code that is not 0",
-        tests=("tests/service/test_main.py::test_a_call_that_outlasts_the_grace_time_makes_the_end_a_failure",),
+        tests=("tests/service/app/test_main.py::test_a_call_that_outlasts_the_grace_time_makes_the_end_a_failure",),
         asserts="ended in time, exit code 1, the call counted in the log",
     ),
     Row(
@@ -95,7 +101,7 @@ DRIVEN: tuple[Row, ...] = (
             "tests/system/test_transport.py::test_a_server_that_ends_once_a_second_fails_no_call",
             "tests/system/test_transport.py::test_a_health_port_that_ends_comes_back",
             "tests/system/test_transport.py::test_a_server_that_ends_three_times_within_a_second_ends_the_process",
-            "tests/service/test_grpc_server.py",
+            "tests/service/frontends/grpc/transport/test_grpc_server.py",
         ),
         asserts="0 calls failed, 0 wrong answers, 0 false answers of a probe",
         state="injected",
@@ -106,7 +112,7 @@ DRIVEN: tuple[Row, ...] = (
         "An engine that hangs",
         "an engine and a tokenizer that never return; an event loop that stands still; saturation beside",
         "liveness lost after --stuck-seconds; never by saturation",
-        tests=("tests/service/test_stuck.py", "tests/service/test_liveness.py"),
+        tests=("tests/service/app/test_stalled_engine.py", "tests/service/app/test_liveness.py"),
         asserts="every hang found, 0 false alarms when saturated or idle",
         state="injected",
         reason="the engine is a fake that blocks",
@@ -116,7 +122,7 @@ DRIVEN: tuple[Row, ...] = (
         "Out of device memory",
         "an engine whose memory holds only so many tokens",
         "the batch is halved; what does not fit is refused; the service lives on",
-        tests=("tests/service/test_device.py",),
+        tests=("tests/service/app/test_device_loss.py",),
         asserts="halves that fit answered, others RESOURCE_EXHAUSTED, 0 restarts",
         state="injected",
         reason=FAKED,
@@ -126,7 +132,7 @@ DRIVEN: tuple[Row, ...] = (
         "A device that fails for good",
         "sticky CUDA errors, numbers that are none, a lost GPU",
         "nothing answered after the error; the process ends within 2 s",
-        tests=("tests/service/test_device.py", "tests/headlight/runtime/test_suspicion.py"),
+        tests=("tests/service/app/test_device_loss.py", "tests/headlight/runtime/providers/test_device_faults.py"),
         asserts="0 answers after the error, the process ended within 2 s",
         state="injected",
         reason=FAKED,
@@ -161,7 +167,7 @@ DRIVEN: tuple[Row, ...] = (
         "Texts made to be slow",
         "runs of line breaks, marks, emoji and more, at the tokenizer's limit; SIGTERM meanwhile",
         "at most 0.2 s of one core for a text; SIGTERM ends with 0",
-        tests=("tests/system/test_slow_texts.py", "tests/headlight/runtime/test_tokenizer_probe.py"),
+        tests=("tests/system/test_slow_texts.py", "tests/headlight/runtime/tokenization/test_tokenizer_probe.py"),
         asserts="every tokenizer that is slow found at export, longer texts refused unread",
     ),
     Row(
@@ -169,7 +175,7 @@ DRIVEN: tuple[Row, ...] = (
         "A bundle that was tampered with",
         "bits flipped, files missing, added, linked, swapped, with paths outside",
         "refused before anything is opened, the file named, exit code 3",
-        tests=("tests/system/test_tamper.py", "tests/headlight/runtime/test_tampering.py"),
+        tests=("tests/system/test_tamper.py", "tests/headlight/runtime/bundle/test_tampering.py"),
         asserts="all refused",
     ),
     Row(
@@ -177,7 +183,7 @@ DRIVEN: tuple[Row, ...] = (
         "Files of a bundle that change while served",
         "each file overwritten, cut, replaced and removed under load, on ONNX Runtime and OpenVINO",
         "0 wrong answers, 0 crashes",
-        tests=("tests/system/test_changed_files.py", "tests/headlight/runtime/test_contents.py"),
+        tests=("tests/system/test_changed_files.py", "tests/headlight/runtime/bundle/test_file_contents.py"),
         asserts="every answer as before the change",
     ),
     Row(
@@ -185,7 +191,7 @@ DRIVEN: tuple[Row, ...] = (
         "Disk full under a job",
         "a disk that fills while `headlight embed` writes",
         "told in one line; what came stays, the job can go on",
-        tests=("tests/headlight/job/test_end.py::test_a_disk_that_fills_meanwhile_is_said_and_what_came_stays",),
+        tests=("tests/headlight/cli/embed/test_end.py::test_a_disk_that_fills_meanwhile_is_said_and_what_came_stays",),
         asserts="the job went on where it was",
         state="injected",
         reason="writing fails as on a full disk",
@@ -227,7 +233,11 @@ DRIVEN: tuple[Row, ...] = (
         "Bulk jobs interrupted",
         "workers side by side, a service that goes away, Ctrl-C, a record cut off",
         "every line once; nothing done twice but what was under way",
-        tests=("tests/system/test_bulk_job.py", "tests/system/test_embed_job.py", "tests/headlight/job/test_kept.py"),
+        tests=(
+            "tests/system/test_bulk_job.py",
+            "tests/system/test_embed_job.py",
+            "tests/headlight/cli/embed/test_job_checkpoint.py",
+        ),
         asserts="0 lines lost, 0 twice",
     ),
     Row(
@@ -237,7 +247,7 @@ DRIVEN: tuple[Row, ...] = (
         "no call fails; each replica has 80 % of its share",
         tests=(
             "tests/system/test_rollout.py::test_load_evens_out_after_one_joins",
-            "tests/service/test_connection_age.py",
+            "tests/service/frontends/grpc/transport/test_connection_age.py",
         ),
         asserts="0 calls failed, every share of 80 % reached",
     ),

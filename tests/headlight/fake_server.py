@@ -14,7 +14,7 @@ import grpc
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb.headlight_pb2_grpc import HeadlightServiceServicer, add_HeadlightServiceServicer_to_server
-from headlight.status import PUSHBACK_KEY
+from headlight.wire.status_errors import PUSHBACK_KEY
 from tests.headlight.fake_model import DIM, HEADS, LAYERS, REF, answer, frames_of, tokens_of
 
 

@@ -12,9 +12,10 @@ import pytest
 import safetensors
 from safetensors.numpy import load_file, save_file
 
-from headlight import Attention, Client, Hidden, cli
+from headlight import Attention, Client, Hidden
 from headlight.archive import TOKEN_FIELDS, read_npz, read_safetensors, write_npz, write_safetensors
-from headlight.output import write_arrays
+from headlight.cli import commands
+from headlight.cli.result_output import write_arrays
 
 TEXT = 'def 日本(): "quoted"'
 WAYS = [(write_npz, read_npz), (write_safetensors, read_safetensors)]
@@ -100,9 +101,9 @@ def test_safetensors_are_read_by_others_without_headlight(client: Client, tmp_pa
 def test_archives_of_the_command_line_are_read(client: Client, target: str, tmp_path: Path) -> None:
     path = str(tmp_path / "attention.npz")
     arguments = ["attend", TEXT, "--target", target, "--format", "npz", "--out", path]
-    assert cli.main(arguments) == 0
+    assert commands.main(arguments) == 0
     assert_same(read_npz(path), client.attend(TEXT))
-    assert cli.main([*arguments, "--head", "1"]) == 0
+    assert commands.main([*arguments, "--head", "1"]) == 0
     with pytest.raises(ValueError, match="holds heads 1 alone"):
         read_npz(path)
 

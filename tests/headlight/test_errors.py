@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import service.server  # noqa: F401  # brings every module of the service, and its errors
+import headlight_service.app.lifecycle  # noqa: F401  # brings every module of the service, and its errors
 from headlight.errors import HeadlightError, InvalidInput
-from service.admission import Shortage
+from headlight_service.core.admission.admission_control import Shortage
 
 # By how it is annotated: a value for an argument of an error. An error that takes something else adds it here.
 VALUES: dict[str, Any] = {

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from model.config import EncoderConfig
-from model.encoder import Encoder
+from headlight_model.config import EncoderConfig
+from headlight_model.encoder import Encoder
 from tests import library
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from model.checkpoint import load_checkpoint
+from headlight_model.checkpoint import load_checkpoint
 
 PAGE = Path(__file__).parents[2] / "docs" / "bring-your-own.md"
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from model.checkpoint import CONFIG, TOKENIZER, WEIGHTS, load_checkpoint, load_tensors, save_checkpoint
-from model.encoder import Encoder
+from headlight_model.checkpoint import CONFIG, TOKENIZER, WEIGHTS, load_checkpoint, load_tensors, save_checkpoint
+from headlight_model.encoder import Encoder
 
 Build = Callable[..., Encoder]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from model.config import EncoderConfig
+from headlight_model.config import EncoderConfig
 
 Build = Callable[..., EncoderConfig]
 

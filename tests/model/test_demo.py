@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model import demo
-from model.train.functions import Function
+from headlight_model import demo
+from headlight_model.train.data.functions import Function
 
 ANY = "127.0.0.1:0"  # the service takes any free port; nothing here gets as far as to call it
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from model.encoder import Encoder, EncoderOutput
+from headlight_model.encoder import Encoder, EncoderOutput
 
 Build = Callable[..., Encoder]
 

@@ -8,15 +8,15 @@ import math
 from collections.abc import AsyncIterator
 from typing import Any
 
-from headlight.priority import Priority
-from headlight.runtime.items import EncodeItem
-from headlight.runtime.rounding import AS_LONG, Rounding
+from headlight.runtime.encode_items import EncodeItem
+from headlight.runtime.engine.length_buckets import AS_LONG, Rounding
 from headlight.runtime.values import Role
-from service.admission import Admission
-from service.batcher import Batcher, BatchReport
-from service.engines import Engine
-from service.groups import Answer
-from service.lanes import Budget, LaneKey
+from headlight.wire.priority import Priority
+from headlight_service.core.admission.admission_control import Admission
+from headlight_service.core.scheduler.batcher import Batcher, BatchReport
+from headlight_service.core.scheduler.engine_pool import Engine
+from headlight_service.core.scheduler.lanes import Budget, LaneKey
+from headlight_service.core.scheduler.pending_requests import Answer
 from tests.service.fakes import FakeEngine
 
 BYTES_PER_TOKEN = 10

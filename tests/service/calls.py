@@ -12,7 +12,7 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RequestInfo, Ret
 from google.rpc.status_pb2 import Status
 
 from headlight.pb import headlight_pb2 as pb
-from service.status import DETAILS
+from headlight_service.frontends.grpc.grpc_status import DETAILS
 
 NARROW = [("grpc.http2.bdp_probe", 0)]  # else a connection that was quick so far takes in a whole answer unread
 

@@ -16,20 +16,20 @@ import pytest
 
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.runtime import Runtime
-from headlight.runtime.workers import Workers
-from service.addresses import bind
-from service.config import Config
-from service.gate import Gate
-from service.grpc_server import GrpcServer
-from service.health import Readiness
-from service.inflight import InFlight
-from service.loading import assemble
-from service.metrics import Metrics
-from service.models import Models
-from service.parsing import Address
-from service.servicer import HeadlightServicer
-from service.threads import Threads
-from service.transport import build_server
+from headlight.runtime.providers.worker_layout import Workers
+from headlight_service.app.assembly import assemble
+from headlight_service.app.health import Readiness
+from headlight_service.app.listen_addresses import bind
+from headlight_service.app.server_setup import build_server
+from headlight_service.config.option_types import Address
+from headlight_service.config.options import Config
+from headlight_service.core.model_registry import Models
+from headlight_service.core.worker_threads import Threads
+from headlight_service.frontends.grpc.in_flight_calls import InFlight
+from headlight_service.frontends.grpc.servicer import HeadlightServicer
+from headlight_service.frontends.grpc.transport.grpc_server import GrpcServer
+from headlight_service.security.authentication import Gate
+from headlight_service.telemetry.metrics import Metrics
 from tests.service.calls import NARROW
 from tests.service.fakes import FakeEngine, FakeRuntime
 from tests.service.steady import steady

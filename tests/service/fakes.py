@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from headlight.errors import BundleError, DeviceFull, EngineError, InvalidInput, NotFinite
 from headlight.results import TokenList
-from headlight.runtime.inputs import checked_ids
-from headlight.runtime.items import EncodeItem, ItemResult, Selection
-from headlight.runtime.manifest import Architecture, Manifest, ParityEntry
-from headlight.runtime.prompts import Prompts
-from headlight.runtime.shapes import attention_shape
+from headlight.runtime.attention.attention_size import attention_shape
+from headlight.runtime.bundle.manifest import Architecture, Manifest, ParityEntry
+from headlight.runtime.bundle.prompts import Prompts
+from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
+from headlight.runtime.providers.worker_layout import Workers
+from headlight.runtime.tokenization.input_checks import checked_ids
 from headlight.runtime.values import Role, Tokenized
-from headlight.runtime.vectors import Offer
-from headlight.runtime.workers import Workers
+from headlight.runtime.vectors.vector_forms import Offer
 
 ARCHITECTURE = Architecture(positions="rope", layers=3, heads=2, dim=4, pooled_dim=4, vocab_size=100)
 FULL = "the memory of the GPU is full"

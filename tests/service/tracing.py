@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanContext
 
-from service.telemetry import Tracing
+from headlight_service.telemetry.otlp import Tracing
 from tests.service.calls import until
 
 SERVICE = "headlight.v1.HeadlightService"

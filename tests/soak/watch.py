@@ -11,7 +11,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.call_threads import KEPT_THREADS
+from headlight_service.frontends.grpc.transport.call_threads import KEPT_THREADS
 from tests.soak.flat import MIB, Sample
 from tests.system.processes import Service
 

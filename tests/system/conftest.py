@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from headlight import Attention, Client
-from headlight.page import attention_page
-from model.checkpoint import load_checkpoint
-from model.encoder import Encoder
+from headlight.web.page import attention_page
+from headlight_model.checkpoint import load_checkpoint
+from headlight_model.encoder import Encoder
 from tests.factory import KINDS
 from tests.system import making
 from tests.system.browser import Browser

@@ -6,7 +6,7 @@ from typing import Any
 
 from grpc import _server
 
-from service.__main__ import main
+from headlight_service.__main__ import main
 
 ENDS = "/fault/end"
 _whole = _server._process_event_and_continue

@@ -15,7 +15,7 @@ import grpc
 from google.rpc.status_pb2 import Status
 
 from headlight.pb import headlight_pb2 as pb
-from service.status import DETAILS, LONGEST_DETAIL_CHARACTERS
+from headlight_service.frontends.grpc.grpc_status import DETAILS, LONGEST_DETAIL_CHARACTERS
 from tests.soak.flat import MIB, Sample, flatness
 from tests.system.processes import Service
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import torch
 
-from export.writer import export_checkpoint
-from model.checkpoint import TOKENIZER
-from model.train.loop import Job, train
-from model.train.recipe import QUICK
+from headlight_export.writer.bundle_writer import export_checkpoint
+from headlight_model.checkpoint import TOKENIZER
+from headlight_model.train.loop import Job, train
+from headlight_model.train.recipe import QUICK
 from tests.factory import kind_config, write_checkpoint
 from tests.library import small_library
 

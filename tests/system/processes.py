@@ -25,7 +25,7 @@ STOP_SECONDS = 60
 
 
 class Service:
-    """`python -m service` on loopback, or another module that runs it. Use as a context manager.
+    """`headlight serve` on loopback, or another module that runs it. Use as a context manager.
 
     Attributes:
         target: host:port of gRPC.
@@ -38,7 +38,7 @@ class Service:
         bundle: Path,
         *options: str,
         grpc_at: str = "127.0.0.1:0",
-        module: str = "service",
+        module: Sequence[str] = ("headlight", "serve"),
         before: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -53,7 +53,7 @@ class Service:
             environment: variables to add.
         """
         ports = ("--grpc", grpc_at, "--http", "127.0.0.1:0")
-        command = [*before, sys.executable, "-W", "error", "-m", module, "--bundle", str(bundle), *ports, *options]
+        command = [*before, sys.executable, "-W", "error", "-m", *module, "--bundle", str(bundle), *ports, *options]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("HEADLIGHT_")}
         variables = inherited | dict(environment or {})
         self.process = subprocess.Popen(command, cwd=ROOT, env=variables, stderr=subprocess.PIPE, text=True)
@@ -150,7 +150,19 @@ def by_hand(
 ) -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
     """A service whose log is not read, once it is ready: the process and its addresses for gRPC and HTTP."""
     target, http = free_address(), free_address()
-    command = [*before, sys.executable, "-m", "service", "--bundle", str(bundle), "--grpc", target, "--http", http]
+    command = [
+        *before,
+        sys.executable,
+        "-m",
+        "headlight",
+        "serve",
+        "--bundle",
+        str(bundle),
+        "--grpc",
+        target,
+        "--http",
+        http,
+    ]
     process = subprocess.Popen([*command, *options], cwd=ROOT, stderr=stderr)
     try:
         end = time.monotonic() + START_SECONDS

@@ -13,9 +13,9 @@ import pytest
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
-from headlight.runtime.bundle import Bundle
-from service.config import Config
-from service.loading import max_characters
+from headlight.runtime.bundle.bundle import Bundle
+from headlight_service.app.assembly import max_characters
+from headlight_service.config.options import Config
 from tests.service.calls import details_of
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service

@@ -13,12 +13,12 @@ import torch
 from numpy.typing import NDArray
 
 from headlight import AsyncClient, AttentionSpec, Client, InvalidInput, PooledSpec, Span, TokensSpec
-from headlight.chunks import Answer, Assembly
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.runtime.values import Floats
 from headlight.spec import VectorType
-from model.checkpoint import load_checkpoint
+from headlight.wire.reassembly import Answer, Assembly
+from headlight_model.checkpoint import load_checkpoint
 from tests.factory import with_options
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT, Service
@@ -33,7 +33,7 @@ TYPES: tuple[VectorType, ...] = ("int8", "float32", "ubinary", "float16", "binar
 @pytest.fixture(scope="module")
 def whole(rope: Service) -> Floats:
     """What PyTorch says of the texts before anything is cut or normalised, float32 [N, D]."""
-    encoder = load_checkpoint(ROOT / "model" / "checkpoints" / "docs-rope")
+    encoder = load_checkpoint(ROOT / "model" / "headlight_model" / "checkpoints" / "docs-rope")
     encoder.config = dataclasses.replace(encoder.config, normalize=False)
     with Client(rope.target) as client, torch.inference_mode():
         ids = [torch.tensor([tokens.ids]) for tokens in client.tokenize(TEXTS)]

@@ -14,7 +14,7 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.results import TokenList
 from headlight.runtime.values import Floats
-from model.encoder import Encoder
+from headlight_model.encoder import Encoder
 from tests.attention_reference import Text, check
 from tests.specs import specs
 from tests.system.conftest import Small

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from headlight import Client, Unauthenticated
-from service.logs import BURST, PAUSE_SECONDS
+from headlight_service.telemetry.json_logs import BURST, PAUSE_SECONDS
 from tests.certificates import Authority
 from tests.system.bad_requests import CALLS, CONNECTIONS, SECRET, connection, send
 from tests.system.conftest import bundle_of

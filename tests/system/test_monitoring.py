@@ -26,7 +26,7 @@ from deploy.prometheus.names import KUBE_STATE
 from headlight import AttentionSpec, Client, InvalidInput, Unauthenticated
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
-from headlight.priority import to_priority
+from headlight.wire.priority import to_priority
 from tests.certificates import Authority
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headlight import Attention
-from headlight.cli import main
+from headlight.cli.commands import main
 from tests.system.browser import Browser
 from tests.system.pages import LONG, MIDDLE, SHORT, as_shown, ink, shown_weights
 from tests.system.processes import Service

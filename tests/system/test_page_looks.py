@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from headlight import Attention, ModelRef, TokenList
-from headlight.page import attention_page
+from headlight.web.page import attention_page
 from tests.system.browser import Browser
 from tests.system.pages import LONG, MIDDLE, SHORT, ink
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from export.reference import random_ids
 from headlight import Client
-from headlight.runtime.bundle import Bundle
-from headlight.runtime.manifest import Tolerance
-from headlight.runtime.parity import distance
+from headlight.runtime.bundle.bundle import Bundle
+from headlight.runtime.bundle.manifest import Tolerance
+from headlight.runtime.parity.distance import distance
 from headlight.runtime.values import Ids
-from model.checkpoint import load_checkpoint
-from model.encoder import Encoder, EncoderOutput
+from headlight_export.parity.reference import random_ids
+from headlight_model.checkpoint import load_checkpoint
+from headlight_model.encoder import Encoder, EncoderOutput
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT, Service
 
@@ -27,7 +27,7 @@ def pytorch(encoder: Encoder, ids: Ids) -> EncoderOutput:
 
 @pytest.fixture(scope="module")
 def encoder(served: tuple[str, Service]) -> Encoder:
-    return load_checkpoint(ROOT / "model" / "checkpoints" / served[0])
+    return load_checkpoint(ROOT / "model" / "headlight_model" / "checkpoints" / served[0])
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from headlight import Client
-from headlight.output import info_text
+from headlight.cli.result_output import info_text
 from headlight.runtime import Runtime
 from tests.factory import kind_config, write_checkpoint
 from tests.system.processes import ROOT, Service
@@ -25,7 +25,16 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     write_checkpoint(folder / "checkpoint", kind_config("sinusoidal"))
     (folder / "texts").write_text("\n".join(TEXTS), encoding="utf-8")
     options = ["--precision", "fp16", "--precision", "int8", "--texts", str(folder / "texts")]
-    command = [sys.executable, "-m", "export", str(folder / "checkpoint"), "--out", str(folder / "bundle"), *options]
+    command = [
+        sys.executable,
+        "-m",
+        "headlight",
+        "export",
+        str(folder / "checkpoint"),
+        "--out",
+        str(folder / "bundle"),
+        *options,
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder / "bundle", done.stdout
@@ -66,7 +75,17 @@ def test_every_answer_says_which_precision_it_came_from(exported: tuple[Path, st
 
 
 def test_what_the_bundle_has_not_is_refused_with_what_it_has(exported: tuple[Path, str]) -> None:
-    command = [sys.executable, "-m", "service", "--check", "--bundle", str(exported[0]), "--precision", "bf16"]
+    command = [
+        sys.executable,
+        "-m",
+        "headlight",
+        "serve",
+        "--check",
+        "--bundle",
+        str(exported[0]),
+        "--precision",
+        "bf16",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (3, "")
     [line] = done.stderr.splitlines()

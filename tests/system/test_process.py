@@ -52,7 +52,7 @@ def test_reflection_lists_the_service(rope: Service) -> None:
 
 
 def run_service(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "service", *arguments]
+    command = [sys.executable, "-m", "headlight", "serve", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
 
 
@@ -77,7 +77,7 @@ def test_a_port_that_is_taken_is_said_plainly(rope: Service) -> None:
 
 
 def test_the_demo_answers_and_ends() -> None:
-    command = [sys.executable, "-m", "model.demo", "--bundle", str(bundle_of("docs-rope")), "--once"]
+    command = [sys.executable, "-m", "headlight_model.demo", "--bundle", str(bundle_of("docs-rope")), "--once"]
     command += ["--grpc", free_address(), "--http", free_address()]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

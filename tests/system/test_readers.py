@@ -8,7 +8,7 @@ import grpc
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
-from service.health import SERVICE
+from headlight_service.app.health import SERVICE
 from tests.service.raw import closed_window
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service, get

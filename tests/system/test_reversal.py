@@ -13,13 +13,13 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from export.writer import export_checkpoint
 from headlight import Client, InvalidInput
 from headlight.runtime import Runtime
-from model.checkpoint import load_checkpoint
-from model.lab.reversal import LENGTH
-from model.lab.tasks import FIRST, LETTERS, TASKS
-from model.lab.training import Training, held_out, trained
+from headlight_export.writer.bundle_writer import export_checkpoint
+from headlight_model.checkpoint import load_checkpoint
+from headlight_model.lab.reversal import LENGTH
+from headlight_model.lab.tasks import FIRST, LETTERS, TASKS
+from headlight_model.lab.training import Training, held_out, trained
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT, Service
 
@@ -61,7 +61,9 @@ def test_it_is_so_for_sequences_at_large(reversing: Service) -> None:
 
 
 def test_the_token_vectors_that_are_served_read_as_the_sequence_reversed(reversing: Service) -> None:
-    embeddings = load_checkpoint(ROOT / "model" / "checkpoints" / NAME).embedding.weight.detach().numpy()
+    embeddings = (
+        load_checkpoint(ROOT / "model" / "headlight_model" / "checkpoints" / NAME).embedding.weight.detach().numpy()
+    )
     texts = [sequence(seed) for seed in range(64)]
     with Client(reversing.target) as client:
         answers = client.encode_tokens([" ".join(text) for text in texts])

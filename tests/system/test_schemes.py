@@ -11,13 +11,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from export.reference import BASE_TOLERANCE, random_ids, random_segments
 from headlight import Client, InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
-from headlight.runtime.parity import distance
+from headlight.runtime.parity.distance import distance
 from headlight.runtime.values import Floats, Ids
-from model.encoder import Encoder, EncoderOutput
+from headlight_export.parity.reference import BASE_TOLERANCE, random_ids, random_segments
+from headlight_model.encoder import Encoder, EncoderOutput
 from tests.system.conftest import Small
 
 LENGTHS = (1, 2, 31, 32, 33, 64, 128, 160)  # up to more than four times the training length

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headlight import AttentionSpec, Client
-from headlight.cli import main
+from headlight.cli.commands import main
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 

@@ -1,4 +1,4 @@
-"""`python -m service --check` on a bundle that was tampered with: exit code 3, and one line that names the file."""
+"""`headlight serve --check` on a bundle that was tampered with: exit code 3, and one line that names the file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.tampering import MISFITS, TAMPERINGS, Tampering
 
 
 def check(bundle: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "service", "--check", "--bundle", str(bundle), *options]
+    command = [sys.executable, "-m", "headlight", "serve", "--check", "--bundle", str(bundle), *options]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
 
 

@@ -23,7 +23,7 @@ TOKEN, SECOND = "the-first-token-of-search", "the-second-token-of-search"
 
 
 def run_service(*options: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "service", "--bundle", str(bundle_of("docs-rope")), *map(str, options)]
+    command = [sys.executable, "-m", "headlight", "serve", "--bundle", str(bundle_of("docs-rope")), *map(str, options)]
     ports = ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     return subprocess.run([*command, *ports], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
 

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 import torch
 
-from export.reference import BASE_TOLERANCE
 from headlight import Client
-from headlight.runtime.parity import distance
-from model.checkpoint import load_checkpoint
-from model.positions import POSITIONS
+from headlight.runtime.parity.distance import distance
+from headlight_export.parity.reference import BASE_TOLERANCE
+from headlight_model.checkpoint import load_checkpoint
+from headlight_model.positions.position_schemes import POSITIONS
 from tests.system import making
 from tests.system.processes import ROOT, Service
 
@@ -36,7 +36,16 @@ def run(module: str, *arguments: str) -> None:
 
 def make(positions: str, folder: Path) -> Path:
     """Writes `checkpoint` and `bundle` into the folder -> the folder."""
-    run("model.train", "--positions", positions, "--out", str(folder / "checkpoint"), "--quick", "--threads", "1")
+    run(
+        "headlight_model.train",
+        "--positions",
+        positions,
+        "--out",
+        str(folder / "checkpoint"),
+        "--quick",
+        "--threads",
+        "1",
+    )
     run("export", str(folder / "checkpoint"), "--out", str(folder / "bundle"))
     return folder
 

@@ -19,7 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from headlight import Client
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
-from service.health import MOST_WATCHERS
+from headlight_service.app.health import MOST_WATCHERS
 from tests.service.raw import ClosedWindow, closed_window
 from tests.system.conftest import bundle_of
 from tests.system.failing_grpc import ENDS
@@ -154,7 +154,7 @@ class Probes:
 def test_a_server_that_ends_once_a_second_fails_no_call(seconds: int) -> None:
     """Its replacement listens before a shipped client has run out of tries, and no probe lies meanwhile."""
     options = ("--health", "127.0.0.1:0")
-    with Service(bundle_of("docs-rope"), *options, module="tests.system.failing_grpc") as service:
+    with Service(bundle_of("docs-rope"), *options, module=("tests.system.failing_grpc",)) as service:
         health = f"127.0.0.1:{next(entry for entry in service.log if entry['event'] == 'listening')['health_port']}"
         stop, wrong, answers = threading.Event(), list[BaseException | str](), itertools.count()
         with Client(service.target) as client:
@@ -204,7 +204,7 @@ def ask_for_the_end(target: str, seconds: float) -> None:
 
 def test_a_health_port_that_ends_comes_back() -> None:
     options = ("--health", "127.0.0.1:0")
-    with Service(bundle_of("docs-rope"), *options, module="tests.system.failing_grpc") as service:
+    with Service(bundle_of("docs-rope"), *options, module=("tests.system.failing_grpc",)) as service:
         health = f"127.0.0.1:{next(entry for entry in service.log if entry['event'] == 'listening')['health_port']}"
         end_grpc(health)
         assert service.wait_for("grpc_restored")["server"] == "health"
@@ -215,7 +215,7 @@ def test_a_health_port_that_ends_comes_back() -> None:
 
 
 def test_a_server_that_ends_three_times_within_a_second_ends_the_process() -> None:
-    service = Service(bundle_of("docs-rope"), module="tests.system.failing_grpc")
+    service = Service(bundle_of("docs-rope"), module=("tests.system.failing_grpc",))
     try:
         while service.process.poll() is None:
             with contextlib.suppress(grpc.RpcError):

@@ -12,13 +12,13 @@ BYTES = 2048
 
 
 def main() -> None:
-    from service import frames, stream
+    from headlight_service.frontends.grpc import answer_frames, encode_stream
 
-    for module in (frames, stream):
+    for module in (answer_frames, encode_stream):
         assert hasattr(module, "CHUNK_BYTES")
         vars(module)["CHUNK_BYTES"] = BYTES
-    sys.argv = ["service", *sys.argv[sys.argv.index("service") + 1 :]]
-    runpy.run_module("service", run_name="__main__", alter_sys=True)
+    sys.argv = ["serve", *sys.argv[sys.argv.index("serve") + 1 :]]
+    runpy.run_module("headlight_service", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ from pathlib import Path
 import onnxruntime
 import pytest
 
-from headlight.runtime import cuda_session
-from headlight.runtime.gpu import Devices
+from headlight.runtime.providers import cuda_session
+from headlight.runtime.providers.gpu_devices import Devices
 from tests.conftest import MakeBundle
 from tests.headlight.runtime.on_cpu import CPU, CUDA, OnCpu
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime
 
 from headlight.runtime import EncodeItem, Selection
-from headlight.runtime.session import Outputs
+from headlight.runtime.providers.session import Outputs
 
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 

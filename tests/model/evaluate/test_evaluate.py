@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from model.evaluate.__main__ import main
-from model.evaluate.task import retrieval_task
-from model.train.corpus import Part
-from model.train.loop import Job, train
-from model.train.recipe import QUICK
+from headlight_model.evaluate.__main__ import main
+from headlight_model.evaluate.task import retrieval_task
+from headlight_model.train.data.corpus import Part
+from headlight_model.train.loop import Job, train
+from headlight_model.train.recipe import QUICK
 
 ROOT = Path(__file__).parents[3]
 
@@ -49,7 +49,9 @@ def committed() -> dict[str, dict[str, float]]:
 
 @pytest.mark.parametrize("name", ["docs-rope", "docs-sinusoidal"])
 def test_the_shipped_models_are_those_that_were_measured(name: str) -> None:
-    facts = json.loads((ROOT / "model/checkpoints" / name / "training.json").read_text(encoding="utf-8"))
+    facts = json.loads(
+        (ROOT / "model/headlight_model/checkpoints" / name / "training.json").read_text(encoding="utf-8")
+    )
     figures = json.loads((ROOT / "bench/results/evaluation.json").read_text(encoding="utf-8"))
     assert figures["origin"]["trained_on"][name] == facts["corpus_sha256"]
     (order,) = (model for model in figures["order"] if model["name"] == name)

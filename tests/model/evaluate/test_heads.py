@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.encoder import Encoder
-from model.evaluate.heads import KINDS, Head, analyse, is_identifier, targets
-from model.train.tokenizer import SPECIALS
+from headlight_model.encoder import Encoder
+from headlight_model.evaluate.heads import KINDS, Head, analyse, is_identifier, targets
+from headlight_model.train.data.tokenizer import SPECIALS
 
 PIECES = [*SPECIALS, "(", "total", "return", "##er", "x"]
 TOTAL, OTHER = 6, 9

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from model.evaluate import lexical
-from model.evaluate.task import Task
-from model.train.functions import Function
+from headlight_model.evaluate import lexical
+from headlight_model.evaluate.task import Task
+from headlight_model.train.data.functions import Function
 
 
 def function(name: str, summary: str, *words: str) -> Function:

@@ -13,7 +13,7 @@ from matplotlib import image
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from model.lab.pictures import biases, encodings, rotations, sinusoids, style
+from headlight_model.lab.pictures import biases, encodings, rotations, sinusoids, style
 
 Draw = Callable[[Path], Path]
 Floats = NDArray[np.float64]

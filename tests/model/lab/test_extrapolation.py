@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from model.lab import extrapolation
-from model.lab.__main__ import unmodelled
-from model.lab.extrapolation import LENGTHS, asked, floors
-from model.lab.results import load, rounded
-from model.lab.tasks import floor
-from model.lab.training import few_keys
+from headlight_model.lab import extrapolation
+from headlight_model.lab.__main__ import unmodelled
+from headlight_model.lab.extrapolation import LENGTHS, asked, floors
+from headlight_model.lab.results import load, rounded
+from headlight_model.lab.tasks import floor
+from headlight_model.lab.training import few_keys
 
 RESULTS = load(Path(__file__).resolve().parents[3] / "docs/positions")
 
@@ -27,7 +27,7 @@ def test_what_is_asked_at_512_tokens_is_too_little_for_a_floor() -> None:
 def test_floors_are_those_of_a_million_questions(length: int, recall: float) -> None:
     found = floors(length)
     assert found["recall"] == pytest.approx(recall, abs=0.002)
-    assert rounded(found) == RESULTS["floors"][str(length)], "run `python -m model.lab --draw`"
+    assert rounded(found) == RESULTS["floors"][str(length)], "run `python -m headlight_model.lab --draw`"
 
 
 @pytest.mark.parametrize("question", ["left", "recall"])

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.lab import schemes
-from model.lab.properties import PROPERTIES, TOLERANCE, Row, measure
-from model.positions import Alibi, Learned, Rope
+from headlight_model.lab import schemes
+from headlight_model.lab.properties import PROPERTIES, TOLERANCE, Row, measure
+from headlight_model.positions.position_schemes import Alibi, Learned, Rope
 
 CLEAR = 1e-3  # what is violated is violated by more than rounding could explain
 

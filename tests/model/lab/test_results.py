@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from model.lab import figures
-from model.lab.extrapolation import LENGTHS
-from model.lab.page import furthest, write
-from model.lab.pictures import attention, measured
-from model.lab.predictions import PREDICTIONS
-from model.lab.results import Range, load, rounded, save, select
-from model.lab.training import SCHEMES
-from model.lab.verdicts import Finding, Unseen
+from headlight_model.lab.extrapolation import LENGTHS
+from headlight_model.lab.page import figures
+from headlight_model.lab.page.page import furthest, write
+from headlight_model.lab.page.predictions import PREDICTIONS
+from headlight_model.lab.page.verdicts import Finding, Unseen
+from headlight_model.lab.pictures import attention, measured
+from headlight_model.lab.results import Range, load, rounded, save, select
+from headlight_model.lab.training import SCHEMES
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from model.lab import scaling
-from model.lab.runner import EXPERIMENTS, all_jobs, planned, run_all
-from model.lab.training import SCHEMES
+from headlight_model.lab import scaling
+from headlight_model.lab.runner import EXPERIMENTS, all_jobs, planned, run_all
+from headlight_model.lab.training import SCHEMES
 
 
 def test_every_scheme_reverses_and_is_taken_to_long_sequences_with_every_seed() -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from model.lab import schemes
-from model.lab.pictures import style
+from headlight_model.lab import schemes
+from headlight_model.lab.pictures import style
 
 
 def test_each_scheme_has_a_colour_and_a_mark_of_its_own() -> None:

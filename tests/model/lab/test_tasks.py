@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from model.lab.tasks import FIRST, IGNORED, KEYS, LETTERS, TASKS, Examples, baselines, floor, keys_of
+from headlight_model.lab.tasks import FIRST, IGNORED, KEYS, LETTERS, TASKS, Examples, baselines, floor, keys_of
 
 lengths, seeds = st.integers(8, 200), st.integers(0, 1 << 30)
 

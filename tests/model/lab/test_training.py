@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.encoder import Encoder
-from model.lab import scaling
-from model.lab.heads import antidiagonal_mass, lost_without, maps
-from model.lab.reversal import LENGTH
-from model.lab.tasks import IGNORED, TASKS, Examples
-from model.lab.training import (
+from headlight_model.encoder import Encoder
+from headlight_model.lab import scaling
+from headlight_model.lab.heads import antidiagonal_mass, lost_without, maps
+from headlight_model.lab.reversal import LENGTH
+from headlight_model.lab.tasks import IGNORED, TASKS, Examples
+from headlight_model.lab.training import (
     SCHEMES,
     Training,
     accuracy,
@@ -25,7 +25,7 @@ from model.lab.training import (
     take_steps,
     train,
 )
-from model.lab.training import trained as trained_in
+from headlight_model.lab.training import trained as trained_in
 
 SHORT = Training(task="reverse", scheme="learned", seed=3, steps=3, lengths=(LENGTH, LENGTH), batch=4, tested=256)
 

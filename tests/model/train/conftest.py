@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from model.train.data import Data, Pairs
-from model.train.recipe import QUICK
-from model.train.tasks import TASKS
-from model.train.tokenizer import CLS_ID, SEP_ID, SPECIALS
+from headlight_model.train.data.batches import Data, Pairs
+from headlight_model.train.data.tasks import TASKS
+from headlight_model.train.data.tokenizer import CLS_ID, SEP_ID, SPECIALS
+from headlight_model.train.recipe import QUICK
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from model.encoder import Encoder
-from model.train import evaluate
-from model.train.data import Data, Pairs
-from model.train.evaluate import masked_token_metrics, retrieval_metrics, shuffles
-from model.train.recipe import QUICK
-from model.train.trainer import Trainer
+from headlight_model.encoder import Encoder
+from headlight_model.train import evaluate
+from headlight_model.train.data.batches import Data, Pairs
+from headlight_model.train.evaluate import masked_token_metrics, retrieval_metrics, shuffles
+from headlight_model.train.recipe import QUICK
+from headlight_model.train.trainer import Trainer
 
 PIECES = [f"piece{index}" for index in range(200)]
 

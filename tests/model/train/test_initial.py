@@ -6,12 +6,12 @@ import math
 import pytest
 import torch
 
-from model.encoder import Encoder
-from model.positions import POSITIONS
-from model.train.initial import guess_deviation, initialise_encoder, initialise_head
-from model.train.objectives import MaskedTokenHead, masked_token_loss
-from model.train.recipe import QUICK
-from model.train.words import bag_of_words
+from headlight_model.encoder import Encoder
+from headlight_model.positions.position_schemes import POSITIONS
+from headlight_model.train.data.words import bag_of_words
+from headlight_model.train.initial import guess_deviation, initialise_encoder, initialise_head
+from headlight_model.train.objectives import MaskedTokenHead, masked_token_loss
+from headlight_model.train.recipe import QUICK
 
 VOCABULARY = 400
 RECIPE = dataclasses.replace(QUICK, dim=96, guess_dim=64)

@@ -7,11 +7,11 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from model.checkpoint import load_checkpoint, load_tensors
-from model.train.__main__ import main
-from model.train.loop import HEAD_PREFIX, Job, train
-from model.train.objectives import MaskedTokenHead
-from model.train.recipe import QUICK
+from headlight_model.checkpoint import load_checkpoint, load_tensors
+from headlight_model.train.__main__ import main
+from headlight_model.train.loop import HEAD_PREFIX, Job, train
+from headlight_model.train.objectives import MaskedTokenHead
+from headlight_model.train.recipe import QUICK
 
 
 @pytest.mark.usefixtures("small_library")

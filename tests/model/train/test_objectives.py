@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from model.config import EncoderConfig
-from model.encoder import Encoder
-from model.train.objectives import IGNORED, MaskedTokenHead, contrastive_loss, masked_token_loss
+from headlight_model.config import EncoderConfig
+from headlight_model.encoder import Encoder
+from headlight_model.train.objectives import IGNORED, MaskedTokenHead, contrastive_loss, masked_token_loss
 
 
 def test_only_asked_tokens_count(config: Callable[..., EncoderConfig]) -> None:

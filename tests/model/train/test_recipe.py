@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from model.encoder import Encoder
-from model.positions import POSITIONS
-from model.train.recipe import QUICK, Recipe
+from headlight_model.encoder import Encoder
+from headlight_model.positions.position_schemes import POSITIONS
+from headlight_model.train.recipe import QUICK, Recipe
 
 
 def test_the_rate_rises_and_then_falls_to_a_tenth() -> None:

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.positions import POSITIONS
-from model.train.data import Data
-from model.train.recipe import QUICK, Recipe
-from model.train.trainer import STATE, Trainer
+from headlight_model.positions.position_schemes import POSITIONS
+from headlight_model.train.data.batches import Data
+from headlight_model.train.recipe import QUICK, Recipe
+from headlight_model.train.trainer import STATE, Trainer
 
 PIECES = [f"piece{index}" for index in range(200)]
 WITH_DROPOUT = dataclasses.replace(QUICK, dropout=0.1)

@@ -1,0 +1,95 @@
+"""BERT and what is built like it: MiniLM, E5, BGE, GTE (2023)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from headlight_export.families.source import Config, Weights
+from headlight_export.families.words import activation, shared
+from headlight_export.folders.model_folder import Refused
+from headlight_model.config import EncoderConfig
+from headlight_model.encoder import Encoder
+
+PREFIXES = ("bert.",)
+IDLE = ("pooler.", "cls.", "classifier.", "qa_outputs.", "embeddings.token_type_ids")
+
+
+def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
+    """See `headlight_export.families.Convert`."""
+    weights = Weights(tensors, PREFIXES, IDLE)
+    return table(config, weights, unused=0)
+
+
+def table(config: Config, weights: Weights, *, unused: int) -> Encoder:
+    """An encoder with a table of positions, the first `unused` rows of which stand for no place in a text."""
+    config.demand(
+        "position_embedding_type", ("absolute",), "which this family does not have; only absolute ones are served"
+    )
+    rows = config.get(int, "max_position_embeddings", least=1) - unused
+    if rows < 1:
+        raise Refused(
+            f"config.json: pad_token_id is {unused - 1}, behind which max_position_embeddings leaves no place; save the model again"
+        )
+    kept = slice(unused, unused + rows)
+    move_embeddings(weights, "embeddings.word_embeddings", "embeddings.token_type_embeddings", "embeddings.LayerNorm")
+    weights.move("positions.table.weight", "embeddings.position_embeddings.weight", change=lambda table: table[kept])
+    move_blocks(config, weights, "encoder.layer.{}")
+    return weights.build(
+        EncoderConfig(
+            **common(config), positions="learned", activation=activation(config), trained_length=rows, max_length=rows
+        )
+    )
+
+
+def common(config: Config) -> dict[str, Any]:
+    """What BERT's offspring has in common. Raises Refused for a decoder."""
+    config.demand("is_decoder", (False,), "which makes it causal; this family is served as an encoder alone")
+    return shared(config) | {
+        "norm": "post",
+        "norm_eps": config.get(float, "layer_norm_eps", default=1e-12),
+        "segments": config.get(int, "type_vocab_size", default=2),
+    }
+
+
+def move_embeddings(weights: Weights, words: str, segments: str, norm: str) -> None:
+    """Words, segments and the norm over their sum."""
+    weights.move("embedding.weight", f"{words}.weight")
+    weights.move("segment_embedding.weight", f"{segments}.weight")
+    weights.move_norm("embedding_norm", norm)
+
+
+def move_attention(
+    weights: Weights,
+    ours: str,
+    layer: str,
+    *,
+    change: Callable[[Tensor], Tensor] | None = None,
+    turned: Sequence[str] = (),
+) -> None:
+    """The four projections of a layer and the norm behind them; `change` reorders the rows of those named in `turned`."""
+    for part in ("weight", "bias"):
+        names = ("query", "key", "value")
+        parts = [weights.take(f"{layer}.attention.self.{name}.{part}") for name in names]
+        if change is not None:
+            parts = [change(rows) if name in turned else rows for name, rows in zip(names, parts, strict=True)]
+        weights.join(f"{ours}.attention.project_in.{part}", f"{layer}.attention.self.query.{part}", parts)
+    weights.move_linear(f"{ours}.attention.project_out", f"{layer}.attention.output.dense")
+    weights.move_norm(f"{ours}.attention_norm", f"{layer}.attention.output.LayerNorm")
+
+
+def move_blocks(config: Config, weights: Weights, pattern: str) -> None:
+    """Every layer, its number in the place of {}."""
+    for at in range(config.get(int, "num_hidden_layers")):
+        ours, layer = f"blocks.{at}", pattern.format(at)
+        move_attention(weights, ours, layer)
+        move_feed_forward(weights, ours, layer)
+
+
+def move_feed_forward(weights: Weights, ours: str, layer: str) -> None:
+    """The plain network of a layer and the norm behind it."""
+    weights.move_linear(f"{ours}.feed_forward.up", f"{layer}.intermediate.dense")
+    weights.move_linear(f"{ours}.feed_forward.down", f"{layer}.output.dense")
+    weights.move_norm(f"{ours}.feed_forward_norm", f"{layer}.output.LayerNorm")

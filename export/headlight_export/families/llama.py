@@ -1,0 +1,139 @@
+"""LLaMA and what is built like it: Mistral, Qwen2 and Qwen3 (as embedders: causal, last token), EuroBERT (bidirectional)."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from torch import Tensor
+
+from headlight_export.families.rotary import rotary
+from headlight_export.families.source import GLOBAL, LOCAL, Config, Weights, local_layers
+from headlight_export.families.words import activation, shared
+from headlight_export.folders.model_folder import Refused
+from headlight_model.config import EncoderConfig
+from headlight_model.encoder import Encoder
+
+IDLE = ("lm_head.", "score.", "dense.", "decoder.", "head.", "classifier.", "qa_outputs.")
+NONE, ALL, SOME = "none", "all", "some"  # layers that may be local
+DEFAULT_WINDOW = 4096  # where config.json has no sliding_window, which is not to say null: of all that have windows
+
+
+def convert(
+    config: Config,
+    tensors: dict[str, Tensor],
+    longest: int | None,
+    *,
+    causal: bool,
+    theta: float,
+    biases: bool | None = None,
+    qk_norm: bool = False,
+    windows: str = NONE,
+) -> Encoder:
+    """See `headlight_export.families.Convert`.
+
+    Args:
+        config, tensors, longest: as there.
+        causal: unless config.json says otherwise; see `_is_causal`.
+        theta: where config.json says none.
+        biases: True: Q, K and V have biases and the projection behind them has none; None: as attention_bias says, both.
+        qk_norm: each head's queries and keys are normed.
+        windows: NONE: sliding_window is left unread; ALL: unless it is null, every layer is local; SOME: where it is used, those that
+            are said to be.
+    """
+    causal = _is_causal(config, causal)
+    weights = Weights(tensors, ("model.",), IDLE)
+    both = config.get(bool, "attention_bias", default=False)
+    ffn_bias = config.get(bool, "mlp_bias", default=False)
+    trained = config.get(int, "max_position_embeddings", default=2048, least=1)
+    built = EncoderConfig(
+        **shared(config),
+        **({} if windows == NONE else _window(config, windows, causal)),
+        head_width=config.get(int, "head_dim", default=0),
+        kv_heads=config.get(int, "num_key_value_heads", default=0),
+        norm="pre",
+        norm_type="rms",
+        norm_eps=config.get(float, "rms_norm_eps", default=1e-6),
+        attention_bias=both if biases is None else biases,
+        attention_out_bias=both if biases is None else False,
+        qk_norm="head" if qk_norm else "none",
+        causal=causal,
+        ffn="gated",
+        ffn_bias=ffn_bias,
+        ffn_out_bias=ffn_bias,
+        activation=activation(config, default="silu"),
+        positions="rope",
+        **rotary(config, default_theta=theta, trained=trained, longest=longest or trained),
+        pooling="last" if causal else "mean",
+        trained_length=trained,
+        max_length=max(longest or 0, trained),
+    )
+    weights.move("embedding.weight", "embed_tokens.weight")
+    weights.move_norm("final_norm", "norm", bias=False)
+    for at in range(built.layers):
+        _move_block(weights, built, f"blocks.{at}", f"layers.{at}")
+    return weights.build(built)
+
+
+def _move_block(weights: Weights, built: EncoderConfig, ours: str, layer: str) -> None:
+    weights.move_norm(f"{ours}.attention_norm", f"{layer}.input_layernorm", bias=False)
+    weights.move_norm(f"{ours}.feed_forward_norm", f"{layer}.post_attention_layernorm", bias=False)
+    attention, projections = f"{ours}.attention", (f"{layer}.self_attn.{part}_proj" for part in "qkv")
+    weights.move_linear(f"{attention}.project_in", *projections, bias=built.attention_bias)
+    weights.move_linear(f"{attention}.project_out", f"{layer}.self_attn.o_proj", bias=built.attention_out_bias)
+    if built.qk_norm == "head":
+        weights.move_norm(f"{attention}.query_norm", f"{layer}.self_attn.q_norm", bias=False)
+        weights.move_norm(f"{attention}.key_norm", f"{layer}.self_attn.k_norm", bias=False)
+    for part in ("gate", "up", "down"):
+        weights.move_linear(f"{ours}.feed_forward.{part}", f"{layer}.mlp.{part}_proj", bias=built.ffn_bias)
+
+
+def _is_causal(config: Config, usual: bool) -> bool:
+    """As is_causal says, which transformers reads, or use_bidirectional_attention, which code of a folder's own does; else `usual`.
+
+    Raises:
+        Refused: a decoder has code of its own, which mostly is there to let tokens see those behind them, and says neither; or it
+            says that they do where only other code would read it.
+    """
+    both_ways = config.get(bool, "use_bidirectional_attention", default=False)
+    own = config.values.get("auto_map")
+    has_code = isinstance(own, dict) and "AutoModel" in own
+    if config.values.get("is_causal") is None and usual and has_code:
+        if config.values.get("use_bidirectional_attention") is None:
+            raise Refused(
+                "config.json: auto_map has an AutoModel of the folder's own code, which is never run, and nothing says whether it "
+                "is causal; look there, and add is_causal true or false"
+            )
+        return not both_ways
+    causal = config.get(bool, "is_causal", default=usual)
+    if causal and both_ways:
+        raise Refused(
+            "config.json: use_bidirectional_attention is true, which transformers does not read for this family: there the model is "
+            "causal; set is_causal to false if it was trained to see both ways, else take use_bidirectional_attention out"
+        )
+    return causal
+
+
+def _window(config: Config, windows: str, causal: bool) -> dict[str, Any]:
+    """The local layers, unless sliding_window is null: ALL, or SOME, as use_sliding_window, layer_types and max_window_layers say."""
+    layers = config.get(int, "num_hidden_layers")
+    if not config.values.get("sliding_window", DEFAULT_WINDOW) or (
+        windows == SOME and not config.get(bool, "use_sliding_window", default=False)
+    ):
+        return {}
+    kinds = [LOCAL] * layers
+    if windows == SOME:
+        whole = min(config.get(int, "max_window_layers", default=28), layers)
+        kinds = config.values.get("layer_types") or [GLOBAL] * whole + [LOCAL] * (layers - whole)
+    local = local_layers(kinds, layers)
+    # One of 1 would be a token that sees itself alone.
+    width = config.get(int, "sliding_window", default=DEFAULT_WINDOW, least=2 if causal else 1) if local else 0
+    # Ours is how far a token sees. So is theirs where it sees both ways; where it sees back alone, theirs counts the token itself.
+    return {"window": width - 1 if causal else width, "local_layers": local} if local else {}
+
+
+eurobert = functools.partial(convert, causal=False, theta=250_000.0)
+llama = functools.partial(convert, causal=True, theta=10_000.0)
+mistral = functools.partial(llama, windows=ALL)
+qwen2 = functools.partial(llama, windows=SOME, biases=True)
+qwen3 = functools.partial(llama, windows=SOME, qk_norm=True)

@@ -1,0 +1,92 @@
+"""How config.json says rotary positions: `rope_parameters` today, `rope_theta` and `rope_scaling` before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headlight_export.families.source import Config
+from headlight_export.folders.model_folder import Refused
+from headlight_model.positions.rope import RopeScaling
+
+ORIGINAL = "original_max_position_embeddings"
+
+
+def rotary(
+    config: Config, *, default_theta: float, trained: int, longest: int, kind: str | None = None
+) -> dict[str, Any]:
+    """The rope_ fields of an EncoderConfig.
+
+    Args:
+        config: of the folder.
+        default_theta: of the family, where the file says nothing.
+        trained: tokens, the config's max_position_embeddings.
+        longest: tokens, the most that are to be served; above `trained` a "dynamic" scaling is fixed for this length.
+        kind: of layers ("full_attention"), where each has parameters of its own.
+
+    Raises:
+        Refused: a scaling that we do not have, or parameters by kind of layer where there are no kinds.
+    """
+    values = Config(_said(config, kind))
+    theta = values.get(float, "rope_theta", default=config.get(float, "rope_theta", default=default_theta))
+    fraction = values.get(
+        float, "partial_rotary_factor", default=config.get(float, "partial_rotary_factor", default=1.0)
+    )
+    # Phi-3's place for it holds over the parameters' own, but not over those by kind of layer.
+    outside = kind is None and config.values.get(ORIGINAL) is not None
+    scaling = _scaling(values, config if outside else values, trained, longest)
+    if scaling is not None and scaling.kind == "yarn" and theta <= 1:
+        raise Refused(f"config.json: rope_theta is {theta}; it must be more than 1 to be scaled by yarn")
+    return {"rope_theta": theta, "rope_fraction": fraction, "rope_scaling": scaling}
+
+
+def _said(config: Config, kind: str | None) -> Mapping[str, Any]:
+    """What holds where both words are there: rope_scaling alone or, where kinds of layers have parameters of their own, over these."""
+    old, new = (config.values.get(name) or {} for name in ("rope_scaling", "rope_parameters"))
+    own = new.get(kind) or {} if isinstance(new, dict) and kind is not None else {}
+    if not all(isinstance(said, dict) for said in (old, new, own)):
+        raise Refused("config.json: rope_scaling and rope_parameters must be objects; save the model again")
+    if kind is not None:
+        return {**own, **old}
+    said: dict[str, Any] = old or new
+    kinds = sorted(name for name, value in said.items() if isinstance(value, dict))
+    if kinds:
+        raise Refused(
+            f"config.json: rope parameters by kind of layer ({', '.join(kinds)!a:.80}) cannot be served with this family, whose layers "
+            "turn alike; put rope_theta and the rest into rope_parameters itself"
+        )
+    return said
+
+
+def _scaling(said: Config, place: Config, trained: int, longest: int) -> RopeScaling | None:
+    """`place`: where the length before the scaling stands, if any; only some kinds look there."""
+    kind = said.get(str, "rope_type", "type", default="default")
+    if kind == "default":
+        return None
+    if kind == "linear":
+        return RopeScaling(kind="linear", factor=said.get(float, "factor"))
+    if kind in ("dynamic", "ntk"):
+        # By the length at hand a text's vector would depend on its batch; by the longest to be served it does not.
+        factor = said.get(float, "factor") * max(longest, trained) / trained - (said.get(float, "factor") - 1)
+        return RopeScaling(kind="ntk", factor=factor) if factor > 1 else None
+    if kind not in ("yarn", "llama3"):
+        raise Refused(
+            f"config.json: rope scaling {kind!a:.40} cannot be served; served are linear, dynamic, yarn, llama3"
+        )
+    original = place.get(int, ORIGINAL, default=trained, least=1)
+    if kind == "yarn":
+        if said.values.get("mscale_all_dim"):
+            raise Refused(
+                "config.json: rope scaling with mscale_all_dim cannot be served; it is made for another attention"
+            )
+        return RopeScaling(
+            kind="yarn",
+            factor=said.get(float, "factor", default=trained / original),
+            trained_length=original,
+            beta_fast=said.get(float, "beta_fast", default=32.0),
+            beta_slow=said.get(float, "beta_slow", default=1.0),
+            attention_factor=said.get(float, "attention_factor", default=0.0),
+            truncate=said.get(bool, "truncate", default=True),
+        )
+    low, high = said.get(float, "low_freq_factor"), said.get(float, "high_freq_factor")
+    return RopeScaling(kind="llama3", factor=said.get(float, "factor"), trained_length=original, low=low, high=high)

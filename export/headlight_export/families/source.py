@@ -1,0 +1,186 @@
+"""What a family reads: the values of a config.json, and tensors that are moved to their place in our encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from headlight_export.folders.model_folder import Refused
+from headlight_model.config import EncoderConfig
+from headlight_model.encoder import Encoder
+
+T = TypeVar("T", int, float, str, bool)
+MOST = 1e15  # no number of a config is so large, and what is computed of smaller ones is finite
+COMPUTED = (
+    ".inv_freq",
+    "original_inv_freq",
+    "position_ids",
+)  # endings of names of what old files hold and every model computes
+
+GLOBAL, LOCAL = "full_attention", "sliding_attention"  # kinds of layers, as layer_types names them
+
+
+class Unfit(Refused):
+    """Tensors and config.json are not of one model that we know."""
+
+
+class Config:
+    """A config.json, value by value, each with its type and, under another family's word for it, its second name."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = values
+
+    def get(self, kind: type[T], *names: str, default: T | None = None, least: int | None = None) -> T:
+        """The first of `names` that is there and not null.
+
+        Raises:
+            Refused: none is and there is no default, or it is of another type, below `least` or no finite number.
+        """
+        for name in names:
+            value = self.values.get(name)
+            if value is None:
+                continue
+            if kind is float and type(value) is int and abs(value) < MOST:
+                value = float(value)
+            if type(value) is not kind:  # True would pass for an int
+                raise Refused(f"config.json: {name} is {value!a:.60}; expected {kind.__name__}")
+            _check_number(name, value, least)
+            return value
+        if default is None:
+            raise Refused(f"config.json has no {names[0]}; save the model again with save_pretrained")
+        return default
+
+    def demand(self, name: str, accepted: Sequence[Any], why: str) -> None:
+        """Raises Refused unless `name` is missing or one of `accepted`."""
+        value = self.values.get(name)
+        if value is not None and value not in accepted:
+            raise Refused(f"config.json: {name} is {value!a:.60}, {why}")
+
+
+def _check_number(name: str, value: Any, least: int | None) -> None:
+    """Raises Refused for one beyond what computing with it bears, or below `least`; what is none passes."""
+    if not isinstance(value, int | float):
+        return
+    if not (-MOST < value < MOST and (least is None or value >= least)):
+        wanted = (
+            "within what a model can have" if least is None else f"at least {least}, and within what a model can have"
+        )
+        raise Refused(f"config.json: {name} is {value!a:.60}; it must be {wanted}")
+
+
+class Weights:
+    """The tensors of a folder on their way to our names; who is not moved, and not known to be idle, is an error.
+
+    Attributes:
+        state: by our names.
+    """
+
+    def __init__(self, tensors: dict[str, Tensor], prefixes: Sequence[str], idle: Sequence[str] = ()) -> None:
+        """Take.
+
+        Args:
+            tensors: by the names of the folder; what is moved is taken out of it.
+            prefixes: what may stand before every name ("bert."), for a model saved inside another.
+            idle: beginnings of names, without prefix, of what vectors do not need: poolers, heads of other tasks.
+        """
+        self.state: dict[str, Tensor] = {}
+        self._idle = tuple(idle)
+        self._origin: dict[str, str] = {}
+        self._tensors = tensors
+        self._left: dict[str, tuple[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            prefix = next((prefix for prefix in prefixes if name.startswith(prefix)), "")
+            self._left[name[len(prefix) :]] = (name, tensor)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._left
+
+    def peek(self, name: str) -> Tensor:
+        """A tensor that is still to be taken. Raises Unfit where there is none."""
+        if name not in self._left:
+            raise Unfit(f"the weights have no {name}, which config.json promises; is the file whole?")
+        return self._left[name][1]
+
+    def take(self, name: str) -> Tensor:
+        """A tensor, once. Raises Unfit where there is none."""
+        tensor = self.peek(name)
+        del self._tensors[self._left.pop(name)[0]]
+        return tensor
+
+    def move(self, ours: str, *theirs: str, change: Callable[[Tensor], Tensor] | None = None) -> None:
+        """Put theirs, joined by rows where they are several, each changed first, into the place of ours."""
+        parts = [self.take(name) for name in theirs]
+        self.join(ours, theirs[0], [part if change is None else change(part) for part in parts])
+
+    def join(self, ours: str, origin: str, parts: Sequence[Tensor]) -> None:
+        """Put parts, which come from `origin` and its neighbours, one behind the other into the place of ours."""
+        if len({part.shape[1:] for part in parts}) > 1:
+            shapes = ", ".join(str(list(part.shape)) for part in parts)
+            raise Unfit(f"{origin} and what belongs beside it have the shapes {shapes}; is the file whole?")
+        self.state[ours] = torch.cat(list(parts))
+        self._origin[ours] = origin
+
+    def move_halves(self, first: str, second: str, theirs: str) -> None:
+        """Put the upper half of the rows of theirs into the place of one of ours, the lower half into that of another."""
+        for ours, half in zip((first, second), self.take(theirs).chunk(2), strict=True):
+            self.join(ours, theirs, [half])
+
+    def move_linear(
+        self, ours: str, *theirs: str, bias: bool = True, change: Callable[[Tensor], Tensor] | None = None
+    ) -> None:
+        """Move .weight and, where there is one, .bias."""
+        for part in ("weight", "bias") if bias else ("weight",):
+            self.move(f"{ours}.{part}", *(f"{name}.{part}" for name in theirs), change=change)
+
+    def move_norm(self, ours: str, theirs: str, *, bias: bool = True) -> None:
+        """Move the gain and the bias of a norm, which old files call gamma and beta."""
+        old = f"{theirs}.gamma" in self
+        self.move(f"{ours}.weight", f"{theirs}.{'gamma' if old else 'weight'}")
+        if bias:
+            self.move(f"{ours}.bias", f"{theirs}.{'beta' if old else 'bias'}")
+
+    def build(self, config: EncoderConfig) -> Encoder:
+        """The encoder with these weights: float32, in evaluation mode.
+
+        Raises:
+            Unfit: a tensor has another shape than the config gives it, or belongs to nothing that we know.
+        """
+        wanted = _shapes(config)
+        if wanted.keys() != self.state.keys():
+            raise RuntimeError(f"a family maps {sorted(wanted.keys() ^ self.state.keys())} wrongly. This is a bug.")
+        for name, tensor in self.state.items():
+            if tensor.shape != wanted[name]:
+                have, expected = list(tensor.shape), list(wanted[name])
+                raise Unfit(f"{self._origin[name]} has the shape {have}; config.json makes it {expected}")
+        left = sorted(
+            name
+            for bare, (name, _) in self._left.items()
+            if not bare.startswith(self._idle) and not bare.endswith(COMPUTED)
+        )
+        if left:
+            raise Unfit(
+                f"{left[0]} (and {len(left) - 1} more tensors) are nothing that this family has: the model is another one"
+            )
+        encoder = Encoder(config)
+        encoder.load_state_dict(self.state)
+        return encoder.eval()
+
+
+def _shapes(config: EncoderConfig) -> dict[str, torch.Size]:
+    """Of each tensor of an encoder. Takes no memory for them, which a damaged config may want more of than there is."""
+    try:
+        with torch.device("meta"):
+            return {name: tensor.shape for name, tensor in Encoder(config).state_dict().items()}
+    except RuntimeError as error:
+        told = str(error).splitlines()[0]
+        raise Unfit(f"config.json has sizes that no tensor can have ({told:.100}); save the model again") from error
+
+
+def local_layers(kinds: Any, layers: int) -> tuple[int, ...]:
+    """Those that layer_types calls local. Raises Refused unless it names the kind of each layer."""
+    if not isinstance(kinds, list) or len(kinds) != layers or any(kind not in (GLOBAL, LOCAL) for kind in kinds):
+        raise Refused(f"config.json: layer_types must name {GLOBAL} or {LOCAL} for each of {layers} layers")
+    return tuple(layer for layer, kind in enumerate(kinds) if kind == LOCAL)

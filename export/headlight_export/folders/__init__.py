@@ -1,0 +1,1 @@
+"""Folders as Hugging Face and sentence-transformers write them, read without their libraries."""

@@ -1,0 +1,141 @@
+"""Reading a folder as Hugging Face writes it: config.json and tensors, from one file or several. No pickle is ever opened."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from headlight_model.checkpoint import as_float32
+
+CONFIG, WEIGHTS, INDEX, ADAPTER = (
+    "config.json",
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "adapter_config.json",
+)
+PICKLES = ("*.bin", "pytorch_model*.json", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+FOREIGN = ("*.h5", "*.msgpack", "*.gguf", "*.onnx", "*.safetensors")
+LFS_POINTER = b"version https://git-lfs"
+
+
+class Refused(ValueError):
+    """The folder cannot be served. The message is one line that names what is in the way and what to do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The parsed config.json of a folder. Whether the model is one that can be served is for the caller to say.
+
+    Raises:
+        Refused: config.json is missing, or is not a JSON object.
+    """
+    if not (folder / CONFIG).is_file():
+        what = "is not a folder" if not folder.is_dir() else f"has no {CONFIG}"
+        raise Refused(f"{folder} {what}; give the folder that model.save_pretrained(...) wrote")
+    return read_object(folder / CONFIG)
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file.
+
+    Raises:
+        Refused: the file is none.
+    """
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise Refused(f"{path} is not a JSON object; save the folder again or fetch it anew")
+    return value
+
+
+def read_json(path: Path) -> Any:
+    """The JSON value in a file.
+
+    Raises:
+        Refused: the file is not JSON in UTF-8.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError, OSError) as error:
+        raise Refused(f"{path} is not JSON ({error}); save the folder again or fetch it anew") from error
+
+
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """Every tensor of a folder by name: floating-point ones as float32, others as they are.
+
+    Files may be links to elsewhere, as in the cache of the Hugging Face hub; names in an index may not.
+
+    Raises:
+        Refused: there are no safetensors, or a file of them is missing or damaged, or a tensor is missing or not finite.
+    """
+    if (folder / ADAPTER).is_file():
+        # Its weights are a difference to a model that lies elsewhere, even if a model.safetensors stands beside it.
+        raise Refused(
+            f"{folder} is a PEFT adapter ({ADAPTER}); merge it: model.merge_and_unload().save_pretrained(...)"
+        )
+    if (folder / WEIGHTS).is_file():
+        return _read_file(folder / WEIGHTS, None)
+    if not (folder / INDEX).is_file():
+        raise Refused(_without_weights(folder))
+    tensors: dict[str, Tensor] = {}
+    for shard, names in _shards(folder).items():
+        tensors |= _read_file(folder / shard, names)
+    return tensors
+
+
+def _without_weights(folder: Path) -> str:
+    pickled = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
+    if pickled:
+        remedy = "convert to safetensors: model.save_pretrained(..., safe_serialization=True)"
+        return f"{folder} has pickled weights alone ({pickled[0]}), which are never read; {remedy}"
+    foreign = sorted(path.name for pattern in FOREIGN for path in folder.glob(pattern))
+    found = f" (found {foreign[0]})" if foreign else ""
+    return f"{folder} has no {WEIGHTS}{found}; save it there: model.save_pretrained(..., safe_serialization=True)"
+
+
+def _shards(folder: Path) -> dict[str, list[str]]:
+    """The names of the tensors that the index promises, by the file that should hold them."""
+    names = read_object(folder / INDEX).get("weight_map")
+    if not isinstance(names, dict) or not names:
+        raise Refused(f"{folder / INDEX} has no weight_map; save the model again")
+    shards: dict[str, list[str]] = {}
+    for name, shard in names.items():
+        # A plain name: with a separator it could lead out of the folder, on one system or another.
+        if not isinstance(shard, str) or shard in {"", ".", ".."} or set(shard) & set("/\\:\0"):
+            raise Refused(f"{folder / INDEX} places {name} in {shard!r}; only a file beside the index will be read")
+        shards.setdefault(shard, []).append(name)
+    for shard in shards:
+        if not (folder / shard).is_file():
+            raise Refused(f"{folder / shard} is missing, though {INDEX} names it; fetch the folder anew")
+    return shards
+
+
+def _read_file(path: Path, wanted: list[str] | None) -> dict[str, Tensor]:
+    """Read the tensors `wanted` from one file; None: all."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            present = set(file.keys())
+            missing = [name for name in wanted or () if name not in present]
+            if missing:
+                raise Refused(f"{path} lacks {missing[0]}, which {INDEX} places there; save the model again")
+            return {name: _checked(path, name, file.get_tensor(name)) for name in wanted or sorted(present)}
+    except (SafetensorError, OSError) as error:
+        with path.open("rb") as file:
+            pointer = file.read(len(LFS_POINTER)) == LFS_POINTER
+        if pointer:
+            raise Refused(f"{path} is a Git LFS pointer, not the weights; run `git lfs pull`") from error
+        raise Refused(f"{path} is damaged or cut short ({error}); fetch it anew") from error
+
+
+def _checked(path: Path, name: str, tensor: Tensor) -> Tensor:
+    if not tensor.is_floating_point():
+        return tensor
+    try:
+        return as_float32(path, name, tensor)
+    except ValueError as error:
+        raise Refused(str(error)) from error

@@ -1,0 +1,228 @@
+"""What is exported: a checkpoint of our own, or a folder of Hugging Face or sentence-transformers brought to our encoder."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from torch import Tensor
+
+from headlight_export.families import FAMILIES, family_of
+from headlight_export.families.source import COMPUTED, Config, Unfit
+from headlight_export.folders.model_folder import Refused, read_config, read_tensors
+from headlight_export.folders.sentence_folder import MODULES, Recipe, read_recipe
+from headlight_export.tokenizers.tokenizer_file import tokenizer_json
+from headlight_export.writer.draft import sha256
+from headlight_model.checkpoint import CONFIG, ENCODER_PREFIX, TOKENIZER, WEIGHTS, load_checkpoint, printable
+from headlight_model.config import Dense, EncoderConfig
+from headlight_model.encoder import Encoder
+from headlight_model.layers.pooling import POOLING
+
+OURS = "headlight"  # as a family
+MOST_TOLD = 10  # modules, by their names
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Origin:
+    """Everything of a folder that goes into a bundle.
+
+    Attributes:
+        encoder: float32, in evaluation mode, with pooling and what follows it.
+        tokenizer: the text of tokenizer.json; None: token ids alone.
+        family: "headlight", or a key of `headlight_export.families.FAMILIES`.
+        weights_sha256: hex, of the files of weights.
+        recipe: prompts, dimensions and the like.
+        about: a line for whoever exports: which length and pooling were taken, from where, and which weights were left out.
+    """
+
+    encoder: Encoder
+    tokenizer: str | None
+    family: str
+    weights_sha256: str
+    recipe: Recipe
+    about: str = ""
+
+
+def read_origin(
+    folder: Path, *, pooling: str | None = None, max_length: int | None = None, ids_only: bool = False
+) -> Origin:
+    """Read a folder.
+
+    Args:
+        folder: a checkpoint as `headlight_model.checkpoint` has it, or one of Hugging Face or sentence-transformers.
+        pooling: for folders that do not say how to pool; a key of `headlight_model.layers.pooling.POOLING`.
+        max_length: tokens to be accepted; None: what the folder says, as far as the model was trained. More where positions go on.
+        ids_only: serve a folder without a tokenizer, for callers who send token ids.
+
+    Raises:
+        FileNotFoundError, ValueError: the checkpoint is not one, or cannot be served; in one line that says what to do.
+    """
+    recipe = read_recipe(folder)
+    config = read_config(recipe.transformer)
+    if "model_type" not in config and "positions" in config:
+        if pooling is not None or max_length is not None or ids_only:
+            raise Refused(
+                f"--pooling, --max-length and --ids-only are for folders of others; {folder} is a checkpoint of ours, "
+                "whose config.json says them"
+            )
+        return _read_own(folder)
+    if max_length is not None and max_length < 1:
+        raise Refused(
+            f"--max-length {max_length} leaves no token; give 1 or more, or leave it out for what the folder says"
+        )
+    _check_config(config)
+    family = family_of(config)
+    tensors = read_tensors(recipe.transformer)
+    encoder = _convert(family, config, tensors, max_length)
+    said = "--pooling" if pooling is not None else "the folder says nothing of it; --pooling chooses"
+    said = MODULES if recipe.pooling is not None else said
+    recipe = _with_pooling(recipe, config, encoder.config, pooling)
+    tokenizer = None if ids_only else tokenizer_json(recipe.transformer, lower_case=recipe.lower_case)
+    if tokenizer is None and not ids_only:
+        raise Refused(
+            f"{recipe.transformer} has no tokenizer; save it there with tokenizer.save_pretrained(...), "
+            "or export with --ids-only for callers who send token ids"
+        )
+    digest = sha256(sorted(recipe.transformer.glob("*.safetensors")))
+    finished = _finish(encoder, recipe, max_length)
+    left = [name for name, tensor in tensors.items() if tensor.is_floating_point() and not name.endswith(COMPUTED)]
+    length = _length(finished.config, recipe, config.get("max_position_embeddings"), max_length)
+    about = f"{length}; {_about(finished.config.pooling, said, left)}"
+    return Origin(finished, tokenizer, family, digest, recipe, about)
+
+
+def _check_config(config: dict[str, Any]) -> None:
+    """Raises Refused where the weights are not what they are computed with."""
+    if (said := config.get("quantization_config")) is not None:
+        method = said.get("quant_method") if isinstance(said, dict) else said
+        raise Refused(
+            f"config.json has a quantization_config ({method!a:.40}), and quantized weights are not read; export the folder that they "
+            "were made from (--precision int8 quantizes here)"
+        )
+
+
+def _convert(family: str, config: dict[str, Any], tensors: dict[str, Tensor], longest: int | None) -> Encoder:
+    """The encoder of a family. Raises Refused, which tells of code of the folder's own where tensors do not fit.
+
+    What is told in our own words (dim, heads, ...) and what only arithmetic finds is told to be of config.json.
+    """
+    try:
+        return FAMILIES[family](Config(config), tensors, longest)
+    except Unfit as error:
+        own = config.get("auto_map")
+        names = [own[key] for key in own if str(key).startswith("AutoModel")] if isinstance(own, dict) else []
+        if not names:
+            raise
+        code = printable(str(names[0]))
+        raise Refused(
+            f"{error}; config.json names code of its own ({code}), which may be another architecture"
+        ) from error
+    except Refused:
+        raise
+    except (ValueError, ArithmeticError) as error:
+        raise Refused(f"config.json has values that do not go together: {error}; correct them") from error
+
+
+def _read_own(folder: Path) -> Origin:
+    encoder = load_checkpoint(folder)
+    tokenizer = (folder / TOKENIZER).read_text(encoding="utf-8") if (folder / TOKENIZER).is_file() else None
+    recipe = Recipe(transformer=folder, pooling=encoder.config.pooling, normalize=encoder.config.normalize)
+    with safe_open(folder / WEIGHTS, framework="pt") as file:
+        left = [name for name in file.keys() if not name.startswith(ENCODER_PREFIX)]  # noqa: SIM118  (no mapping)
+    return Origin(
+        encoder, tokenizer, OURS, sha256([folder / WEIGHTS]), recipe, _about(encoder.config.pooling, CONFIG, left)
+    )
+
+
+def _length(config: EncoderConfig, recipe: Recipe, rows: Any, asked: int | None) -> str:
+    """How long texts may be, and what the folder says where that is more; of `rows` in a table some may stand for no place."""
+    said = recipe.max_length or 0
+    if asked is not None:
+        why = " (--max-length)"
+    elif said <= config.max_length or (config.positions == "learned" and said == rows):
+        why = ""
+    elif config.positions == "learned":
+        why = f" (for more it has no positions; the folder says {said})"
+    else:
+        why = f" (what it was trained with; the folder says {said}: --max-length {said})"
+    return f"length: {config.max_length} tokens{why}"
+
+
+def _about(pooling: str, said: str, left: Iterable[str]) -> str:
+    """See Origin.about. Weights are told by the modules that they are of."""
+    modules = sorted({name.rpartition(".")[0] or name for name in left})
+    some = ", ".join(printable(name) for name in modules[:MOST_TOLD])
+    more = f" (and {len(modules) - MOST_TOLD} more)" if modules[MOST_TOLD:] else ""
+    dropped = f"weights left out, which vectors do not need: {some}{more}" if modules else "no weight is left out"
+    return f"pooling: {pooling} ({said}); {dropped}"
+
+
+def _with_pooling(recipe: Recipe, config: dict[str, Any], built: EncoderConfig, asked: str | None) -> Recipe:
+    """The recipe with pooling settled: the folder's, or what was asked for, or the family's custom."""
+    if asked is not None and asked not in POOLING:
+        raise Refused(f"--pooling {asked} is not known; choose one of {', '.join(POOLING)}")
+    if recipe.pooling is not None:
+        if asked not in (None, recipe.pooling):
+            raise Refused(f"the folder pools by {recipe.pooling}, --pooling says {asked}; leave --pooling out")
+        return recipe
+    if asked is None:
+        _check_head(config, built)
+    return dataclasses.replace(recipe, pooling=asked or built.pooling)
+
+
+def _check_head(config: dict[str, Any], built: EncoderConfig) -> None:
+    """Raises Refused for a model that was trained for something else than vectors, and may still give some to whoever wants them."""
+    said = config.get("architectures")
+    names = [printable(str(name)) for name in said] if isinstance(said, list) else []
+    generating, classifying, answering = (
+        next((name for name in names if word in name), None)
+        for word in ("ForCausalLM", "ForSequenceClassification", "ForQuestionAnswering")
+    )
+    if built.causal:
+        what = f"{generating} is a decoder with a generation head" if generating else "the model is a decoder"
+        raise Refused(f"{what} and nothing says how to pool; if it was trained to embed, export with --pooling last")
+    if classifying or answering:
+        gives = f"{classifying} gives classes or scores" if classifying else f"{answering} gives places of answers"
+        raise Refused(
+            f"{gives}, which are not served, and nothing says how to pool; if its vectors are wanted, "
+            "export with --pooling, mean or cls"
+        )
+
+
+def _finish(encoder: Encoder, recipe: Recipe, asked: int | None) -> Encoder:
+    """The encoder with pooling, what follows it, and the length that is to be accepted."""
+    config, state = encoder.config, encoder.state_dict()
+    longest = asked or min(recipe.max_length or config.max_length, config.max_length)
+    if longest > config.max_length:
+        raise Refused(f"--max-length {longest} is more than the model has positions for; it has {config.max_length}")
+    if "positions.table.weight" in state:
+        state["positions.table.weight"] = state["positions.table.weight"][:longest]
+    dense = []
+    for at, layer in enumerate(recipe.dense):
+        dense.append(Dense(width=len(layer.weight), bias=layer.bias is not None, activation=layer.activation))
+        state |= _named(f"dense.{at}", layer.weight, layer.bias)
+    finished = Encoder(
+        dataclasses.replace(
+            config,
+            pooling=recipe.pooling or config.pooling,
+            include_prompt=recipe.include_prompt,
+            dense=tuple(dense),
+            normalize=recipe.normalize,
+            trained_length=min(config.trained_length, longest),
+            max_length=longest,
+        )
+    )
+    if recipe.dense and recipe.dense[0].weight.shape[1] != config.dim:
+        have, wanted = recipe.dense[0].weight.shape[1], config.dim
+        raise Refused(
+            f"the first Dense takes vectors of {have} numbers, the model gives {wanted}; save the model again"
+        )
+    finished.load_state_dict(state)
+    return finished.eval()
+
+
+def _named(name: str, weight: Tensor, bias: Tensor | None) -> dict[str, Tensor]:
+    return {f"{name}.weight": weight} | ({} if bias is None else {f"{name}.bias": bias})

@@ -1,0 +1,150 @@
+"""Reading what sentence-transformers puts around a Transformer: pooling, dense layers, lengths and prompts.
+
+The rules are those of sentence-transformers 6.2, old and new spellings of its files included. What would change a vector and is not
+understood is refused by name rather than left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headlight_export.folders.max_length import max_length
+from headlight_export.folders.model_folder import CONFIG, Refused, read_json, read_object
+from headlight_export.folders.sentence_modules import (
+    DenseLayer,
+    check_names,
+    read_dense,
+    read_pooling,
+    read_transformer_settings,
+)
+
+__all__ = ["DenseLayer", "Recipe", "read_recipe"]
+
+MODULES, SETTINGS, CARD = "modules.json", "config_sentence_transformers.json", "README.md"
+KINDS = {"Transformer": "T", "Pooling": "P", "Dense": "D", "Normalize": "N", "Dropout": ""}  # with a letter for each
+ORDER = "Transformer, Pooling, any number of Dense, Normalize"
+SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Recipe:
+    """How a folder turns a text into a vector, apart from the Transformer itself."""
+
+    transformer: Path  # the folder of config.json, weights and tokenizer
+    pooling: str | None = None  # "mean", "cls", "max", "last", "weighted_mean", "mean_sqrt_len"; None: not said
+    include_prompt: bool = True  # False: pooling leaves out the prompt and the special tokens in front of it
+    dense: tuple[DenseLayer, ...] = ()
+    normalize: bool = False  # to unit length, before `truncate_dim` cuts
+    max_length: int | None = None  # tokens, special ones included; None: no limit but the model's
+    lower_case: bool = False  # besides what the tokenizer does
+    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    default_prompt: str | None = None  # a key of `prompts`: what precedes texts whose sender names no prompt
+    dimensions: tuple[
+        int, ...
+    ] = ()  # Matryoshka: lengths that vectors may be cut to, longest first; empty: none declared
+    truncate_dim: int | None = None  # the library cuts every vector to this length unless told otherwise
+    similarity: str | None = None  # "cosine", "dot", "euclidean", "manhattan"; None: not said
+
+
+def read_recipe(folder: Path) -> Recipe:
+    """Read what stands around the Transformer in a folder saved by sentence-transformers, or by transformers alone.
+
+    Without modules.json the folder is the Transformer itself, and nothing is said about pooling.
+
+    Raises:
+        Refused: a module, its settings or their order cannot be served, or a file is missing or damaged.
+    """
+    if not (folder / MODULES).is_file():
+        dimensions = _dimensions(folder, folder, None)
+        return Recipe(transformer=folder, max_length=max_length(folder, {}), dimensions=dimensions)
+    modules = _modules(folder)
+    if not re.fullmatch("TPD*N?", "".join(KINDS[kind] for kind, _ in modules)):
+        chain = ", ".join(kind for kind, _ in modules) or "nothing"
+        raise Refused(f"{folder / MODULES} chains {chain}; what can be served is {ORDER}")
+    transformer, pooling, (last, _) = modules[0][1], modules[1][1], modules[-1]
+    mode, include_prompt, width = read_pooling(pooling)
+    dense = []
+    for kind, place in modules:
+        if kind == "Dense":
+            dense.append(read_dense(place, width))
+            width = len(dense[-1].weight)
+        elif kind == "Normalize":
+            check_names(place)
+    own = read_transformer_settings(transformer)
+    settings = _settings(folder / SETTINGS)
+    return Recipe(
+        transformer=transformer,
+        pooling=mode,
+        include_prompt=include_prompt,
+        dense=tuple(dense),
+        normalize=last == "Normalize",
+        max_length=max_length(transformer, own),
+        lower_case=bool(own.get("do_lower_case")),
+        dimensions=_dimensions(folder, transformer, settings["truncate_dim"]),
+        **settings,
+    )
+
+
+def _modules(folder: Path) -> list[tuple[str, Path]]:
+    """Kind and folder of each module, in the order of the list: that is the order they run in, whatever `idx` says."""
+    path = folder / MODULES
+    entries = read_json(path)
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise Refused(f"{path} is not a list of modules; save the model again with model.save(...)")
+    modules = []
+    for entry in entries:
+        name, place = entry.get("type"), entry.get("path")
+        library, _, kind = str(name).rpartition(".")
+        if library.split(".")[0] != "sentence_transformers" or kind not in KINDS:
+            raise Refused(f"{path}: module {name} cannot be served; what can is {ORDER}")
+        if (
+            not isinstance(place, str)
+            or Path(place).is_absolute()
+            or ".." in Path(place).parts
+            or set(place) & set("\\\0")
+        ):
+            raise Refused(f"{path} places {name} in {place!r}; only a folder inside {folder} will be read")
+        if KINDS[kind]:  # Dropout does nothing but in training
+            modules.append((kind, folder / place))
+    return modules
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    """The fields of a recipe that concern the whole model."""
+    settings = read_object(path) if path.is_file() else {}
+    kind = settings.get("model_type", "SentenceTransformer")
+    if kind != "SentenceTransformer":
+        raise Refused(f"{path}: a {kind} cannot be served; only a SentenceTransformer can")
+    cut = settings.get("truncate_dim")
+    if cut is not None and (not isinstance(cut, int) or isinstance(cut, bool) or cut < 1):
+        raise Refused(f"{path}: truncate_dim is {cut!r}; it must be a number from 1, or null")
+    prompts, default = settings.get("prompts") or {}, settings.get("default_prompt_name")
+    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
+        raise Refused(f"{path}: prompts is not an object of texts; correct it")
+    if default is not None and (not isinstance(default, str) or default not in prompts):
+        raise Refused(f"{path}: default_prompt_name {default!r} is none of the prompts {sorted(prompts)}; correct it")
+    similarity = settings.get("similarity_fn_name")
+    return {
+        "prompts": {name: text or "" for name, text in prompts.items()},
+        "default_prompt": default,
+        "truncate_dim": cut,
+        "similarity": similarity if similarity in SIMILARITIES else None,
+    }
+
+
+def _dimensions(folder: Path, transformer: Path, cut: int | None) -> tuple[int, ...]:
+    """Matryoshka lengths: the library notes them in the model card that it writes after training; some write them to config.json."""
+    found = {cut} if cut else set()
+    config = read_object(transformer / CONFIG) if (transformer / CONFIG).is_file() else {}
+    for key in ("matryoshka_dimensions", "matryoshka_dims"):
+        values = config.get(key)
+        found |= {value for value in values if type(value) is int} if isinstance(values, list) else set()
+    if (folder / CARD).is_file():
+        card = (folder / CARD).read_text(encoding="utf-8", errors="replace")
+        for numbers in re.findall(r'"matryoshka_dims"\s*:\s*\[([\d\s,]{1,1000})\]', card):
+            found |= {int(number) for number in re.findall(r"\d{1,9}", numbers)}
+    return tuple(sorted((value for value in found if value > 0), reverse=True))

@@ -1,0 +1,167 @@
+"""The modules of a sentence-transformers folder, one function each: its files in, what it computes out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from headlight_export.folders.model_folder import CONFIG, Refused, read_object, read_tensors
+
+# The file in which the Transformer module keeps its own settings has had many names; the first found that says anything holds.
+TRANSFORMER_SETTINGS = tuple(
+    f"sentence_{name}_config.json"
+    for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+POOLING = {
+    "cls": "cls",
+    "max": "max",
+    "mean": "mean",
+    "mean_sqrt_len_tokens": "mean_sqrt_len",
+    "weightedmean": "weighted_mean",
+    "lasttoken": "last",
+}
+# Before there was one pooling_mode there was a switch for each.
+POOLING_SWITCHES = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+ACTIVATIONS = {
+    f"torch.nn.modules.{name}": name.split(".")[1].lower()
+    for name in (
+        "linear.Identity",
+        "activation.Tanh",
+        "activation.ReLU",
+        "activation.GELU",
+        "activation.SiLU",
+        "activation.Sigmoid",
+    )
+}
+# Arguments for loading that leave the numbers alone in float32.
+HARMLESS = {
+    "model": {"add_pooling_layer", "attn_implementation", "device_map", "dtype", "low_cpu_mem_usage", "torch_dtype"},
+    "processor": {"model_max_length", "padding_side", "use_fast"},
+    "config": {"attn_implementation", "unpad_inputs", "use_cache", "use_memory_efficient_attention"},
+}
+OLD_NAMES = {"model": "model_args", "processor": "tokenizer_args", "config": "config_args"}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DenseLayer:
+    """activation(x @ weight.T + bias), applied to pooled vectors."""
+
+    weight: Tensor  # float32 [out, in]
+    bias: Tensor | None  # float32 [out]
+    activation: str  # "identity", "tanh", "relu", "gelu" (the exact form), "silu" or "sigmoid"
+
+
+def read_pooling(folder: Path) -> tuple[str, bool, int | None]:
+    """The mode in our words, whether the prompt's tokens take part, and the width of what is pooled, if told.
+
+    Raises:
+        Refused: the mode is unknown, or there are several.
+    """
+    path = folder / CONFIG
+    config = read_object(path)
+    said = config.get("pooling_mode") or [mode for key, mode in POOLING_SWITCHES.items() if config.get(key)] or "mean"
+    modes = said if isinstance(said, list) else [said]
+    if len(modes) != 1:
+        raise Refused(f"{path}: pooling by several modes at once ({modes}) cannot be served; train with one of them")
+    [mode] = modes
+    if not isinstance(mode, str) or mode not in POOLING:
+        raise Refused(f"{path}: pooling_mode {mode!r} cannot be served; what can is {', '.join(POOLING)}")
+    width = config.get("embedding_dimension", config.get("word_embedding_dimension"))
+    return POOLING[mode], bool(config.get("include_prompt", True)), width if isinstance(width, int) else None
+
+
+def read_dense(folder: Path, width: int | None) -> DenseLayer:
+    """One dense layer.
+
+    Args:
+        folder: of config.json and model.safetensors.
+        width: of the vectors it will get; None: not known.
+
+    Raises:
+        Refused: an option, the activation, the names or the shapes of its tensors do not fit.
+    """
+    path = folder / CONFIG
+    config = read_object(path)
+    check_names(folder)
+    if config.get("use_residual"):
+        raise Refused(f"{path}: use_residual cannot be served; train the layer without it")
+    name = config.get("activation_function", "torch.nn.modules.activation.Tanh")
+    if not isinstance(name, str) or name not in ACTIVATIONS:
+        known = ", ".join(key.rpartition(".")[2] for key in ACTIVATIONS)
+        raise Refused(f"{path}: activation_function {name} cannot be served; what can of torch.nn is {known}")
+    tensors = read_tensors(folder)
+    expected = {"linear.weight"} | ({"linear.bias"} if config.get("bias", True) else set())
+    if set(tensors) != expected:
+        raise Refused(f"{folder} holds tensors {sorted(tensors)}, not {sorted(expected)}; save the model again")
+    weight, bias = tensors["linear.weight"], tensors.get("linear.bias")
+    shape = [config.get("out_features"), config.get("in_features")]
+    if list(weight.shape) != shape or (bias is not None and bias.shape != weight.shape[:1]):
+        found = " and ".join(f"{name} {list(tensor.shape)}" for name, tensor in tensors.items())
+        raise Refused(f"{folder} holds {found}, while {CONFIG} says {shape}; save the model again")
+    if width is not None and weight.shape[1] != width:
+        raise Refused(f"{folder} takes vectors of {weight.shape[1]} numbers, but gets {width}; save the model again")
+    return DenseLayer(weight, bias, ACTIVATIONS[name])
+
+
+def check_names(folder: Path) -> None:
+    """A module may be told to work on something other than the pooled vector. Normalize may also have no settings at all.
+
+    Raises:
+        Refused: it is.
+    """
+    path = folder / CONFIG
+    config = read_object(path) if path.is_file() else {}
+    for key in ("module_input_name", "module_output_name"):
+        if config.get(key) not in (None, "sentence_embedding"):
+            raise Refused(f"{path}: {key} {config[key]!r} cannot be served; only sentence_embedding can")
+
+
+def read_transformer_settings(folder: Path) -> dict[str, Any]:
+    """What the Transformer module was saved with beside the model: lengths, lower-casing, arguments for loading.
+
+    Raises:
+        Refused: a setting would change vectors in a way that cannot be served.
+    """
+    path, config = folder / TRANSFORMER_SETTINGS[0], dict[str, Any]()
+    for path in (folder / name for name in TRANSFORMER_SETTINGS):
+        if path.is_file() and (config := read_object(path)):
+            break
+    for key in ("query_length", "document_length", "query_expansion"):
+        if config.get(key) is not None:
+            raise Refused(f"{path}: {key} cannot be served; save the model with one max_seq_length for all texts")
+    task = config.get("transformer_task", "feature-extraction")
+    if task != "feature-extraction":
+        raise Refused(f"{path}: transformer_task {task!r} cannot be served; only feature-extraction can")
+    modalities = _part(path, config, "modality_config")
+    if "message" in modalities:
+        raise Refused(f"{path}: a chat template around texts cannot be served; save the model with modality text alone")
+    if modalities and modalities.get("text") != {"method": "forward", "method_output_name": "last_hidden_state"}:
+        raise Refused(f"{path}: modality_config cannot be served; only the last hidden state of texts can")
+    processing = _part(path, config, "processing_kwargs")
+    if processing.get("common") or processing.get("text"):
+        raise Refused(f"{path}: processing_kwargs cannot be served; save the model with max_seq_length instead")
+    for kind, harmless in HARMLESS.items():
+        for key in (f"{kind}_kwargs", OLD_NAMES[kind]):
+            strange = sorted(set(_part(path, config, key)) - harmless - {"trust_remote_code", "code_revision"})
+            if strange:
+                raise Refused(f"{path}: {key} sets {strange[0]}, which cannot be served; save the model without it")
+    return config
+
+
+def _part(path: Path, config: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """The object under a key; empty where there is none."""
+    value = config.get(key)
+    if not isinstance(value, dict | None):
+        raise Refused(f"{path}: {key} is not an object; save the model again")
+    return value or {}

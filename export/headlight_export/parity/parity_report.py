@@ -1,0 +1,196 @@
+"""The parity report: `headlight.runtime`, the code that serves, against PyTorch, case by case."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from headlight.runtime.bundle.manifest import ParityEntry
+from headlight.runtime.encode_items import EncodeItem, Selection, everything
+from headlight.runtime.parity.derived_forms import FORMS, form, form_error
+from headlight.runtime.parity.distance import OUTPUTS, distances
+from headlight.runtime.runtime import Runtime
+from headlight.runtime.values import Ids
+from headlight_export.parity.reference import (
+    WHOLE,
+    Masks,
+    Reference,
+    lengths_to_try,
+    longest_to_try,
+    masks_to_try,
+    random_head_mask,
+    random_ids,
+    random_segments,
+)
+from headlight_export.progress import Progress, silent
+from headlight_model.config import EncoderConfig
+
+SEED = 20240
+FEW = 48  # tokens, of texts that forms and masks are tried on
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One batch to try: the lengths of its texts, and whether attention and hidden states are compared too."""
+
+    name: str
+    lengths: tuple[int, ...]
+    weights: bool = True
+    removed_heads: bool = False  # a random head mask, which `attend` alone takes
+    form: str = ""  # of FORMS: attention alone is compared, in this form
+    masks: str = ""  # of masks_to_try: what of each text is not looked at
+
+
+class _Text(NamedTuple):
+    """One text of a case."""
+
+    ids: Ids
+    segments: Ids | None
+    masks: Masks
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What one case gave for one output."""
+
+    case: str
+    lengths: tuple[int, ...]
+    padding: int  # padded positions in the batch
+    output: str
+    provider: str
+    precision: str
+    max_error: float
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        return self.max_error <= self.tolerance
+
+
+def cases(config: EncoderConfig) -> Iterator[Case]:
+    """Texts alone and in batches, equal and ragged, and the longest accepted; heads and tokens left out; attention in its forms."""
+    lengths = tuple(lengths_to_try(config))
+    for length in lengths:
+        yield Case("alone", (length,))
+    longest = lengths[-1]
+    trained = min(config.trained_length, longest)
+    yield Case("equal lengths", (trained,) * 4)
+    yield Case("ragged", tuple(min(n, longest) for n in (1, trained, 7, 2 * trained, 2)))
+    yield Case("ragged, many", tuple(1 + (i * 7) % min(trained, 48) for i in range(64)))
+    yield Case("heads removed", (trained, min(7, longest)), removed_heads=True)
+    few = (min(trained, FEW), min(7, longest))
+    for name in FORMS:
+        yield Case(name, few, form=name)
+    for name in masks_to_try(config, min(few)):
+        yield Case(name, few, masks=name)
+    if longest_to_try(config) > longest:
+        yield Case("longest", (longest_to_try(config),), weights=False)
+
+
+def measure(runtime: Runtime, reference: Reference, progress: Progress = silent) -> list[Row]:
+    """Run every case through the runtime's engine as one batch; compare each text with PyTorch, which sees it alone."""
+    rows = []
+    for case in cases(reference.encoder.config):
+        progress(f"parity, {case.name} {_lengths(case.lengths)}")
+        for output, error in _measure(case, runtime, reference).items():
+            rows.append(_row(case, output, error, runtime))
+    return rows
+
+
+def _measure(case: Case, runtime: Runtime, reference: Reference) -> dict[str, float]:
+    """The worst distance of each output. `embed` and `attend` must both agree where both give an output."""
+    config = reference.encoder.config
+    head_mask = random_head_mask(config, SEED) if case.removed_heads else None
+    texts = _texts(case, config)
+    if case.form:
+        return {"attention": _form_error(case.form, texts, runtime, reference)}
+    selections = [] if case.removed_heads else [Selection(tokens=True)]
+    selections += [everything(runtime.bundle.manifest.architecture)] if case.weights else []
+    batches = [
+        runtime.engine.run([_item(text, selection)._replace(head_mask=head_mask) for text in texts])
+        for selection in selections
+    ]
+    worst = dict.fromkeys(OUTPUTS if case.weights else ("pooled", "tokens"), 0.0)
+    for i, text in enumerate(texts):
+        expected = reference.outputs(text.ids, text.segments, head_mask, weights=case.weights, masks=text.masks)
+        for batch in batches:
+            have = {name: value for name, value in expected.items() if getattr(batch[i], name) is not None}
+            for name, error in distances(batch[i], have).items():
+                worst[name] = max(worst[name], error)
+    return worst
+
+
+def _form_error(name: str, texts: Sequence[_Text], runtime: Runtime, reference: Reference) -> float:
+    """The worst distance of attention in a form from what follows from PyTorch's whole maps."""
+    selection = form(name, runtime.bundle.manifest.architecture)
+    results = runtime.engine.run([_item(text, selection) for text in texts])
+    maps = (reference.outputs(text.ids, text.segments)["attention"] for text in texts)
+    return max(form_error(name, result, whole) for result, whole in zip(results, maps, strict=True))
+
+
+def _texts(case: Case, config: EncoderConfig) -> list[_Text]:
+    """Random ones."""
+    return [
+        _Text(
+            random_ids(config, n, SEED + i),
+            random_segments(config, n, SEED + i),
+            masks_to_try(config, n)[case.masks] if case.masks else WHOLE,
+        )
+        for i, n in enumerate(case.lengths)
+    ]
+
+
+def _item(text: _Text, selection: Selection) -> EncodeItem:
+    return EncodeItem(text.ids, selection, text.segments, occluded=text.masks.occluded, left_out=text.masks.left_out)
+
+
+def _row(case: Case, output: str, error: float, runtime: Runtime) -> Row:
+    provider, precision = runtime.provider, runtime.precision
+    tolerance = runtime.bundle.manifest.tolerance(provider, precision).of(output)
+    padding = max(case.lengths) * len(case.lengths) - sum(case.lengths)
+    return Row(case.name, case.lengths, padding, output, provider, precision, error, tolerance)
+
+
+def summary(rows: Sequence[Row]) -> tuple[ParityEntry, ...]:
+    """The worst row of each output, provider and precision, for the manifest."""
+    worst: dict[tuple[str, str, str], Row] = {}
+    for row in rows:
+        key = (row.output, row.provider, row.precision)
+        if key not in worst or row.max_error > worst[key].max_error:
+            worst[key] = row
+    return tuple(
+        ParityEntry(output=o, provider=p, precision=q, max_error=row.max_error, tolerance=row.tolerance)
+        for (o, p, q), row in worst.items()
+    )
+
+
+def table(rows: Sequence[Row], own_error: Mapping[str, float]) -> str:
+    """The report for a person: a line per case, a column per output."""
+    lines = [f"{'batch':<16}{'lengths':<22}{'padding':>8}" + "".join(f"{name:>12}" for name in OUTPUTS)]
+    grouped: dict[tuple[str, tuple[int, ...]], dict[str, Row]] = {}
+    for row in rows:
+        grouped.setdefault((row.case, row.lengths), {})[row.output] = row
+    for (case, lengths), outputs in grouped.items():
+        shown = _lengths(lengths)
+        padding = next(iter(outputs.values())).padding
+        cells = "".join(f"{_cell(outputs.get(name)):>12}" for name in OUTPUTS)
+        lines.append(f"{case:<16}{shown:<22}{padding:>8}{cells}")
+    limits = {row.output: row.tolerance for row in rows}
+    lines.append(f"{'tolerance':<46}" + "".join(f"{limits[name]:>12.1e}" for name in OUTPUTS))
+    lines.append(f"{'PyTorch fp32 against its float64':<46}" + "".join(f"{own_error[name]:>12.1e}" for name in OUTPUTS))
+    return "\n".join(lines)
+
+
+def _lengths(lengths: tuple[int, ...]) -> str:
+    if len(lengths) == 1:
+        return str(lengths[0])
+    if len(set(lengths)) == 1:
+        return f"{len(lengths)} x {lengths[0]}"
+    return ",".join(map(str, lengths)) if len(lengths) < 6 else f"{len(lengths)} of {min(lengths)}..{max(lengths)}"
+
+
+def _cell(row: Row | None) -> str:
+    if row is None:
+        return "-"
+    return f"{row.max_error:.1e}" + ("" if row.passed else " !")

@@ -1,0 +1,204 @@
+"""What PyTorch says: the numbers that a bundle is measured against, and how far PyTorch itself is from exact arithmetic."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from headlight.runtime.parity.distance import OUTPUTS, SCALED_BY_ROW, distance
+from headlight.runtime.values import Floats, Ids
+from headlight_model.config import EncoderConfig
+from headlight_model.encoder import Encoder
+
+# fp32 floors. Attention and pooled: absolute. Tokens and hidden: over max(1, RMS of the row).
+BASE_TOLERANCE = {"pooled": 1e-5, "tokens": 2e-5, "attention": 1e-5, "hidden": 2e-5}
+MOST_WEIGHTS = 20_000_000  # attention weights of one text, in all layers
+LONGEST = 2048  # tokens
+# Of PyTorch's own fp32, over a row's RMS: 1e-5 is much. What overflows, if only inside of a norm, is off by all of a row.
+MOST_ERROR = 0.1
+SLACK = 4.0  # times PyTorch's own fp32 distance from float64, where that is more than the floor allows
+
+
+def random_ids(config: EncoderConfig, length: int, seed: int) -> Ids:
+    """`length` token ids without padding, the same for the same seed. int64 [length]."""
+    ids = np.random.default_rng([seed, length]).integers(0, config.vocab_size, size=length, dtype=np.int64)
+    ids[ids == config.pad_id] = (config.pad_id + 1) % config.vocab_size
+    return ids
+
+
+def random_segments(config: EncoderConfig, length: int, seed: int) -> Ids | None:
+    """`length` segments, the same for the same seed: int64 [length]. None where the model knows none."""
+    if not config.segments:
+        return None
+    return np.random.default_rng([seed, length, 1]).integers(0, config.segments, size=length, dtype=np.int64)
+
+
+def random_head_mask(config: EncoderConfig, seed: int) -> Floats:
+    """A mask that removes some heads and weakens others: float32 [L, H] of 0, 0.5 and 1."""
+    shape = (config.layers, config.heads)
+    return np.random.default_rng([seed, 2]).choice(np.array([0.0, 0.5, 1.0], dtype=np.float32), size=shape)
+
+
+class Masks(NamedTuple):
+    """What of a text is not looked at: as the fields of an EncodeItem.
+
+    Attributes:
+        occluded: a token that no query sees and pooling leaves out; None: none.
+        left_out: tokens at the start that pooling leaves out.
+    """
+
+    occluded: int | None = None
+    left_out: int = 0
+
+
+WHOLE = Masks()
+
+
+class Reference:
+    """The encoder in float32, as trained."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+
+    def outputs(
+        self,
+        ids: Ids,
+        segments: Ids | None = None,
+        head_mask: Floats | None = None,
+        *,
+        weights: bool = True,
+        masks: Masks = WHOLE,
+    ) -> dict[str, Floats]:
+        """Encode one text alone, without padding.
+
+        Args:
+            ids, segments: int64 [n].
+            head_mask: float32 [L, H].
+            weights: False for pooled and tokens alone, by the fused kernel: for lengths whose weights would fill the memory.
+            masks: what is not looked at.
+
+        Returns:
+            pooled [D], tokens [n, D] and, with weights, attention [L, H, n, n] and hidden [L+1, n, D]; float32.
+        """
+        return _run(self.encoder, ids, segments, head_mask, weights=weights, masks=masks)
+
+    def own_rounding(self, seed: int) -> dict[str, float]:
+        """The largest distance of PyTorch's automatic mixed precision in bfloat16 from PyTorch in float32, by output.
+
+        What is to be expected of any provider that computes in bfloat16: which of its operations round is its own affair.
+        Over random texts, of the lengths to try.
+        """
+        texts = self._texts(lengths_to_try(self.encoder.config), seed)
+        return _worst((self._rounded(*text), self.outputs(*text)) for text in texts)
+
+    def _rounded(self, ids: Ids, segments: Ids | None) -> dict[str, Floats]:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.outputs(ids, segments)
+
+    def own_error(self, seed: int) -> dict[str, float]:
+        """The largest distance of PyTorch in float32 from PyTorch in float64, by output, over random texts.
+
+        Of the lengths to try and the longest: rounding grows with length.
+
+        Raises:
+            ValueError: float32 cannot hold what the model computes.
+        """
+        config = self.encoder.config
+        lengths = set(lengths_to_try(config))
+        texts = self._texts(sorted(lengths | {longest_to_try(config)}), seed)
+
+        exact = copy.deepcopy(self.encoder).double()  # twice the bytes of the model: let go with the last text
+
+        def run(encoder: Encoder, text: tuple[Ids, Ids | None]) -> dict[str, Floats]:
+            return _run(encoder, *text, weights=len(text[0]) in lengths)
+
+        worst = _worst((run(self.encoder, text), run(exact, text)) for text in texts)
+        if max(worst[output] for output in SCALED_BY_ROW) > MOST_ERROR or math.inf in worst.values():
+            name, weight = max(self.encoder.state_dict().items(), key=lambda item: float(item[1].abs().max()))
+            largest = f"the largest weight is {float(weight.abs().max()):.1e}, in {name}"
+            raise ValueError(f"what the model computes overflows float32: {largest}; did the training diverge?")
+        return worst
+
+    def _texts(self, lengths: Iterable[int], seed: int) -> Iterator[tuple[Ids, Ids | None]]:
+        """A random text of each length, and its segments."""
+        config = self.encoder.config
+        return ((random_ids(config, n, seed), random_segments(config, n, seed)) for n in lengths)
+
+
+def _worst(pairs: Iterable[tuple[Mapping[str, Floats], Mapping[str, Floats]]]) -> dict[str, float]:
+    """The largest distance of each output, over pairs of what was found and what is exact."""
+    worst = dict.fromkeys(OUTPUTS, 0.0)
+    for found, exact in pairs:
+        for name, value in found.items():
+            worst[name] = max(worst[name], distance(name, value, exact[name]))
+    return worst
+
+
+def tolerances(own_error: Mapping[str, float]) -> dict[str, float]:
+    """The fp32 tolerance of each output, given PyTorch's own error."""
+    return {name: max(base, SLACK * own_error[name]) for name, base in BASE_TOLERANCE.items()}
+
+
+def _run(
+    encoder: Encoder,
+    ids: Ids,
+    segments: Ids | None,
+    head_mask: Floats | None = None,
+    *,
+    weights: bool,
+    masks: Masks = WHOLE,
+) -> dict[str, Floats]:
+    tokens = torch.from_numpy(ids)[None]
+    seen, pooled = torch.ones_like(tokens), torch.ones_like(tokens)
+    if masks.occluded is not None:
+        seen[0, masks.occluded] = 0
+    pooled[0, : masks.left_out] = 0
+    types = None if segments is None else torch.from_numpy(segments)[None]
+    heads = None if head_mask is None else torch.from_numpy(head_mask)[None]
+    with torch.inference_mode():
+        out = encoder(tokens, seen, segments=types, head_mask=heads, pool_mask=pooled, fused=not weights)
+    result = {"pooled": _array(out.pooled[0]), "tokens": _array(out.tokens[0])}
+    if weights:
+        result["attention"] = _array(torch.cat(out.attention))  # L of [1, H, n, n] -> [L, H, n, n]
+        result["hidden"] = _array(torch.cat(out.hidden))  # L+1 of [1, n, D] -> [L+1, n, D]
+    return result
+
+
+def _array(values: torch.Tensor) -> Floats:
+    """NumPy has no bfloat16."""
+    array: Floats = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+    return array
+
+
+def lengths_to_try(config: EncoderConfig) -> Iterator[int]:
+    """From one token to four times the training length, as far as the model allows and its maps can be held."""
+    most = longest_with_maps(config)
+    trained = min(config.trained_length, most)
+    for length in sorted({1, 2, 3, 7, 16, trained // 2, trained, trained + 1, 2 * trained, 4 * trained}):
+        if 1 <= length <= most:
+            yield length
+
+
+def longest_to_try(config: EncoderConfig) -> int:
+    """Tokens of the longest text that is measured, without maps. Minutes would be spent on what lies beyond."""
+    return min(config.max_length, LONGEST)
+
+
+def longest_with_maps(config: EncoderConfig) -> int:
+    """Tokens of the longest text that the model allows and whose maps can be held."""
+    return min(config.max_length, math.isqrt(MOST_WEIGHTS // (config.layers * config.heads)))
+
+
+def masks_to_try(config: EncoderConfig, length: int) -> dict[str, Masks]:
+    """By name, what of a text of so many tokens is not looked at; nothing where it is too short for that to tell."""
+    if length < 3:
+        return {}
+    found = {"token hidden": Masks(occluded=length // 2)}
+    if not config.include_prompt:
+        found["prompt left out"] = Masks(left_out=length // 2)
+    return found

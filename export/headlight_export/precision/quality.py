@@ -1,0 +1,173 @@
+"""What a reduced precision does to the numbers that people use: cosines, neighbours, independence of the batch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from headlight.errors import EngineError
+from headlight.runtime.bundle.precision_quality import QualityEntry
+from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, everything
+from headlight.runtime.engine.batch_plan import plan
+from headlight.runtime.parity.distance import OUTPUTS, distance
+from headlight.runtime.runtime import Runtime
+from headlight.runtime.values import Floats
+from headlight_export.precision.sample_texts import Passages
+
+NEIGHBOURS = 10
+WITH_ATTENTION = 16  # texts whose attention and hidden states are compared
+ALONE = 64  # texts that are encoded by themselves, too
+LEAST_COSINE = 0.9  # on average. Below, it is no precision of the same model but a broken one
+
+
+class BrokenVariantError(ValueError):
+    """A precision does not suit the model, and nothing was written; the message names it and the remedy."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Quality:
+    """How far one precision on one provider is from fp32 on the provider for CPUs, over the same texts.
+
+    Attributes:
+        entry: what the manifest says of it.
+        max_error: by output, as in the rows of parity.json, but against fp32.
+    """
+
+    entry: QualityEntry
+    max_error: dict[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """For parity.json."""
+        return dataclasses.asdict(self.entry) | {"max_error": self.max_error}
+
+
+def compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
+    """Encode the texts with both.
+
+    Args:
+        exact: fp32.
+        variant: of the same bundle, in another precision or on another provider.
+        texts: more than NEIGHBOURS.
+
+    Raises:
+        BrokenVariantError: the variant's numbers are not finite, or those of another model.
+    """
+    name = label(variant.provider, variant.precision)
+    try:
+        quality = _compare(exact, variant, texts)
+    except EngineError:
+        raise broken(name, "gives numbers that are not finite") from None
+    if not quality.entry.cosine_mean >= LEAST_COSINE:
+        raise broken(name, f"gives vectors whose cosine with fp32 is {quality.entry.cosine_mean:.3f} on average")
+    return quality
+
+
+def label(provider: str, precision: str) -> str:
+    """What a variant is called for: the option of the export that asks for it."""
+    return f"--precision {precision}" if provider == "cpu" else f"--provider {provider} ({precision})"
+
+
+def broken(name: str, what: str) -> BrokenVariantError:
+    """The error for a variant, by its label, and what is wrong with it."""
+    return BrokenVariantError(f"{name} {what}: it does not suit this model, so leave it out")
+
+
+def _compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
+    worst = dict.fromkeys(OUTPUTS, 0.0)
+    vectors = Selection(tokens=True)
+    rows: dict[Runtime, dict[int, Floats]] = {exact: {}, variant: {}}
+    for batch in plan([len(item.ids) for item in texts.items], squared=False):
+        expected, got = (_run(runtime, texts, batch, vectors) for runtime in (exact, variant))
+        _widen(worst, expected, got, ("pooled", "tokens"))
+        for runtime, results in ((exact, expected), (variant, got)):
+            rows[runtime] |= {i: _pooled(result) for i, result in zip(batch, results, strict=True)}
+    for i in _spread(len(texts.items), WITH_ATTENTION):
+        every = everything(exact.bundle.manifest.architecture)
+        _widen(worst, _run(exact, texts, [i], every), _run(variant, texts, [i], every), OUTPUTS)
+    pooled = {runtime: np.stack([rows[runtime][i] for i in range(len(texts.items))]) for runtime in rows}
+    cosines = (_unit(pooled[exact]) * _unit(pooled[variant])).sum(axis=1)
+    before, after = _neighbours(pooled[exact]), _neighbours(pooled[variant])
+    entry = QualityEntry(
+        provider=variant.provider,
+        precision=variant.precision,
+        texts=texts.about,
+        count=len(texts.items),
+        real_text=texts.real,
+        cosine_mean=float(cosines.mean()),
+        cosine_p1=float(np.percentile(cosines, 1)),
+        cosine_min=float(cosines.min()),
+        nearest_kept=float(np.mean(before[:, 0] == after[:, 0])),
+        ten_nearest_kept=float(
+            np.mean([len(np.intersect1d(a, b)) / a.size for a, b in zip(before, after, strict=True)])
+        ),
+        batch_drift=batch_drift(variant, texts, pooled[variant]),
+    )
+    return Quality(entry, worst)
+
+
+def batch_drift(runtime: Runtime, texts: Passages, batched: Floats) -> float:
+    """max |Δ| between a text's vector alone and among others. batched: float32 [N, D], of all texts in batches."""
+    alone = _spread(len(texts.items), ALONE)
+    return max(
+        distance("pooled", _pooled(_run(runtime, texts, [i], Selection(tokens=True))[0]), batched[i]) for i in alone
+    )
+
+
+def _run(runtime: Runtime, texts: Passages, batch: Sequence[int], wanted: Selection) -> list[ItemResult]:
+    items = [texts.items[i] for i in batch]
+    return runtime.engine.run([EncodeItem(item.ids, wanted, item.segments) for item in items])
+
+
+def _widen(
+    worst: dict[str, float], expected: Sequence[ItemResult], got: Sequence[ItemResult], outputs: Sequence[str]
+) -> None:
+    """Raise the worst distance of each output to those of these results."""
+    for a, b in zip(expected, got, strict=True):
+        for name in outputs:
+            worst[name] = max(worst[name], distance(name, getattr(b, name), getattr(a, name)))
+
+
+def _pooled(result: ItemResult) -> Floats:
+    assert result.pooled is not None
+    return result.pooled
+
+
+def _spread(count: int, few: int) -> list[int]:
+    """Up to `few` of 0 .. count-1, evenly."""
+    return list(range(count)) if count <= few else [i * count // few for i in range(few)]
+
+
+def _unit(vectors: Floats) -> Floats:
+    """[N, D] -> the same of length 1; a vector of zeros stays one, and is near to none."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: Floats = vectors / np.maximum(lengths, np.float32(1e-30))
+    return unit
+
+
+def _neighbours(vectors: Floats) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """float32 [N, D] -> int64 [N, NEIGHBOURS]: the texts of the largest cosines, falling, oneself left out."""
+    unit = _unit(vectors)
+    similar = unit @ unit.T
+    np.fill_diagonal(similar, -2.0)
+    return np.argsort(-similar, axis=1, kind="stable")[:, :NEIGHBOURS].astype(np.int64)
+
+
+def table(found: Sequence[Quality]) -> str:
+    """For a person: a line per precision."""
+    first = found[0].entry
+    lines = [
+        f"against fp32 on {first.count} texts: {first.texts}"
+        + ("" if first.real_text else "; these tell nothing of neighbours among texts"),
+        f"{'':<14}{'cosine mean':>12}{'1st pct':>10}{'least':>10}{'nearest':>10}{'10 nearest':>12}{'with the batch':>16}",
+    ]
+    for quality in found:
+        e = quality.entry
+        name = e.precision if e.provider == first.provider else f"{e.provider} {e.precision}"
+        kept = f"{e.nearest_kept:>10.1%}{e.ten_nearest_kept:>12.1%}"
+        lines.append(
+            f"{name:<14}{e.cosine_mean:>12.6f}{e.cosine_p1:>10.6f}{e.cosine_min:>10.6f}{kept}{e.batch_drift:>16.1e}"
+        )
+    return "\n".join(lines)

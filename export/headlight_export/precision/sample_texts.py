@@ -1,0 +1,100 @@
+"""Texts to judge reduced precision by. On random ids it looks worse than it is, and neighbours among them mean nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+from collections.abc import Iterable
+from pathlib import Path
+
+from headlight.runtime.tokenization.tokenizer import Tokenizer
+from headlight.runtime.values import Ids
+from headlight_export.parity.reference import random_ids, random_segments
+from headlight_model.config import EncoderConfig
+
+COUNT = 400
+FEWEST = 20  # of which ten neighbours can be found, and not all
+LEAST_WORDS = 8
+LONGEST = 256  # tokens; longer texts are cut
+SEED = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Passage:
+    """One text: ids int64 [n]; segments int64 [n], None where the model knows none."""
+
+    ids: Ids
+    segments: Ids | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Passages:
+    """Texts, no two the same to the model.
+
+    Attributes:
+        about: what they are, for the report.
+        real: False for random ids: then nothing is known of neighbours among texts.
+        items: the texts.
+    """
+
+    about: str
+    real: bool
+    items: tuple[Passage, ...]
+
+
+def passages(config: EncoderConfig, tokenizer: Path | None, file: Path | None) -> Passages:
+    """The texts to judge by.
+
+    Args:
+        config: of the encoder.
+        tokenizer: tokenizer.json; None: the texts are random ids.
+        file: UTF-8, a text a line; None: docstrings of Python's own library, from modules that no shipped model was trained on.
+
+    Raises:
+        ValueError: the file is not text, holds too few texts, or there is no tokenizer to read it with.
+    """
+    if tokenizer is None:
+        if file is not None:
+            raise ValueError(f"{file} cannot be read without a tokenizer.json in the checkpoint; leave --texts out")
+        return _random(config)
+    texts, about = (docstrings(), f"docstrings of Python {platform.python_version()}") if file is None else _of(file)
+    reader = Tokenizer(tokenizer, min(config.max_length, LONGEST))
+    found: dict[bytes, Passage] = {}
+    for text in texts:
+        read = reader.encode(text, truncation="cut_end", with_info=False)
+        found.setdefault(read.ids.tobytes(), Passage(read.ids, read.segments if config.segments else None))
+    if len(found) < FEWEST:
+        raise ValueError(f"{file or 'the library'} holds {len(found)} different texts; at least {FEWEST} are needed")
+    return Passages(about, True, tuple(found.values()))
+
+
+def docstrings(count: int = COUNT) -> list[str]:
+    """Up to `count` docstrings of functions, evenly spread over the part of the library that is kept for tests."""
+    from headlight_model.train.data import corpus, functions  # noqa: PLC0415  (reads the library: some seconds that most exports do without)
+
+    sources = [source for source in corpus.files() if corpus.part_of(source.module) is corpus.Part.TEST]
+    found = (function.docstring for source in sources for function in functions.functions_of(source))
+    texts = _different(text for text in found if len(text.split()) >= LEAST_WORDS)
+    return [texts[i * len(texts) // count] for i in range(count)] if len(texts) > count else texts
+
+
+def _of(file: Path) -> tuple[list[str], str]:
+    """The lines of a file, and what the report calls them."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise ValueError(f"{file} is not UTF-8 text; --texts takes a file of a text a line") from None
+    return _different(line.strip() for line in lines if line.strip()), f"lines of {file.name}"
+
+
+def _different(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(texts))
+
+
+def _random(config: EncoderConfig) -> Passages:
+    """Random ids, 2 to 64 of each."""
+    lengths = [min(config.max_length, 2 + i * 7 % 63) for i in range(COUNT // 2)]
+    items = tuple(
+        Passage(random_ids(config, n, SEED + i), random_segments(config, n, SEED + i)) for i, n in enumerate(lengths)
+    )
+    return Passages("random ids", False, items)

@@ -1,0 +1,1 @@
+"""Tokenizers of imported folders, each as one tokenizer.json."""

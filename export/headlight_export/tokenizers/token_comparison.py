@@ -1,0 +1,121 @@
+"""Our token ids against those of transformers for the same folder, where that is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
+import tokenizers
+
+from headlight_export.folders.max_length import TOKENIZER_CONFIG
+from headlight_export.folders.model_folder import read_object
+from headlight_export.folders.origin import OURS, Origin
+from headlight_export.tokenizers.added_tokens import named
+from headlight_export.tokenizers.tokenizer_file import read_settings
+
+SINCE = 5  # the version from which transformers makes tokenizers as we do
+TEXTS = (
+    "",
+    "hello world",
+    " hello",
+    "hello ",
+    "  doubled   spaces  ",
+    "lines\nof\r\n\r\ntext\n",
+    "\ttabs\tand \t more\t",
+    " ",
+    "Ünïcödé Straße, naïve CAFÉ, İstanbul ﬁne",
+    "e\u0301te\u0301 a\u030angstro\u0308m",
+    "今天天气非常好。こんにちは 한국어",
+    "Привет, мир! मन्त्र مرحبا",
+    "🙂🙃 emoji \U0001f469\u200d\U0001f469\u200d\U0001f467",
+    "[CLS] [SEP] and [MASK] [UNK][PAD]",
+    "<s> </s> and <mask> <unk><pad>",
+    "<|endoftext|> <|im_end|> <bos><eos>",
+    "don't you're 3.14 e-mail a_b C++ #tag https://a.example/b?c=1",
+    "no\u00a0break\u3000wide \u200bzero\ufeffwidth\u2028line",
+    "longwordlongwordlongwordlongword" * 8,
+    "a text of some length, of WORDS and 1,234 numbers. " * 20,
+)
+SHOWN = 12  # ids of each, from a few in front of the first that differs
+
+
+def tokens_against_transformers(origin: Origin) -> str | None:
+    """`compare_ids` of a folder of others that has a tokenizer; None for any else."""
+    if origin.tokenizer is None or origin.family == OURS:
+        return None
+    return compare_ids(origin.recipe.transformer, origin.tokenizer, lower_case=origin.recipe.lower_case)
+
+
+def compare_ids(folder: Path, text: str, *, lower_case: bool = False) -> str | None:
+    """Compare the ids of TEXTS, and of a text with each token that the folder adds, as no text of everybody's has.
+
+    Args:
+        folder: of the tokenizer's files.
+        text: of our tokenizer.json for it.
+        lower_case: whether ours lower-cases before all else, which a folder's settings may ask of whoever calls its tokenizer.
+
+    Returns:
+        A line for whoever exports: that they agree, or why there was nothing to compare; None: transformers is not installed.
+
+    Raises:
+        ValueError: the ids of a text differ.
+    """
+    if importlib.util.find_spec("transformers") is None:
+        return None
+    import transformers  # noqa: PLC0415  (an optional dependency, and seconds to import)
+
+    name, missing = f"transformers {transformers.__version__}", "token ids were not compared with "
+    if int(transformers.__version__.split(".")[0]) < SINCE:
+        return f"{missing}{name}, which has other tokenizers than version {SINCE}"
+    if _has_code(folder):
+        return f"{missing}{name}: the tokenizer has code of its own, which is never run"
+    transformers.logging.set_verbosity_error()
+    try:
+        theirs = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as problem:  # of any type, for what it does not understand
+        return " ".join(f"{missing}{name}, which cannot load the tokenizer ({problem!r:.200})".split())
+    ours = tokenizers.Tokenizer.from_str(text)
+    added = _added(folder, ours)
+    texts = (
+        *TEXTS,
+        *(f"{token} x{token}y {token}" for token in added),
+    )  # at either end, between words and inside of one
+    for one in (each.lower() if lower_case else each for each in texts):
+        expected = list(theirs(one, truncation=False, padding=False)["input_ids"])
+        if (found := ours.encode(one).ids) != expected:
+            raise ValueError(f"{folder}: {one[:80]!r} has {_difference(found, expected, name)}; {_remedy(folder)}")
+    compared = f"token ids of {len(TEXTS)} texts and {len(added)} special or added tokens"
+    return f"{compared} are those of {name} ({type(theirs).__name__})"
+
+
+def _added(folder: Path, ours: tokenizers.Tokenizer) -> list[str]:
+    """The tokens that the folder's files name. Classes have names of their own, which nobody writes: CamemBERT's <unk>NOTUSED."""
+    own = [token.content for _, token in sorted(ours.get_added_tokens_decoder().items())]
+    return list(dict.fromkeys([*own, *(token for _, token in named(folder, read_settings(folder)))]))
+
+
+def _has_code(folder: Path) -> bool:
+    """Whether tokenizer_config.json names a class that is not transformers' own."""
+    path = folder / TOKENIZER_CONFIG
+    own = read_object(path).get("auto_map") if path.is_file() else None
+    return isinstance(own, list) or (isinstance(own, dict) and "AutoTokenizer" in own)
+
+
+def _difference(ours: Sequence[int], theirs: Sequence[int], name: str) -> str:
+    pairs = zip(ours, theirs, strict=False)
+    at = next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(ours), len(theirs)))
+    begin = max(0, at - 3)
+
+    def shown(ids: Sequence[int]) -> str:
+        inside = ", ".join(map(str, ids[begin : begin + SHOWN]))
+        return f"[{'..., ' if begin else ''}{inside}{', ...' if len(ids) > begin + SHOWN else ''}]"
+
+    return f"the ids {shown(ours)} by its files, {shown(theirs)} in {name}"
+
+
+def _remedy(folder: Path) -> str:
+    saved = "save it as it is there: AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
+    if not (folder / "tokenizer.json").is_file():
+        return saved
+    return f"{saved}; or, if tokenizer.json is right, name PreTrainedTokenizerFast as tokenizer_class in {TOKENIZER_CONFIG}"

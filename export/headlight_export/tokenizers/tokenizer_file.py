@@ -1,0 +1,123 @@
+"""A folder's tokenizer as one tokenizer.json: the file that is there, or one built from a WordPiece vocabulary."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import normalizers
+
+from headlight.runtime.bundle.tokenizer_limit import TokenizerLimit
+from headlight.runtime.tokenization.tokenizer_probe import limit_of
+from headlight.runtime.tokenization.vocabulary_check import open_tokenizer
+from headlight_export.folders.max_length import TOKENIZER_CONFIG
+from headlight_export.folders.model_folder import Refused, read_object
+from headlight_export.tokenizers.added_tokens import check_added
+from headlight_export.tokenizers.byte_level import begin_as_said
+from headlight_export.tokenizers.tokenizer_class import class_of
+from headlight_export.tokenizers.unigram import split_at_white_space
+from headlight_export.tokenizers.wordpiece import CONVERT, VOCAB, apply_settings, build
+from headlight_model.config import EncoderConfig
+
+TOKENIZER, SPECIAL = "tokenizer.json", "special_tokens_map.json"
+# What tokenizers are otherwise kept in; none of it is read here.
+OTHER_FILES = ("vocab.json", "merges.txt", "vocab.bpe", "*.model", "*.tiktoken", "tekken.json")
+
+
+def tokenizer_json(folder: Path, *, lower_case: bool) -> str | None:
+    """The text of a tokenizer.json that gives the ids transformers gives for this folder, without truncation or padding.
+
+    Args:
+        folder: of tokenizer.json, or of vocab.txt and its settings.
+        lower_case: put lower-casing in front, as sentence-transformers does for `do_lower_case`.
+
+    Returns:
+        The text; None if the folder has no tokenizer at all.
+
+    Raises:
+        Refused: the tokenizer is damaged, or of a kind that a tokenizer.json cannot hold or this function cannot build.
+    """
+    settings = read_settings(folder)
+    name = class_of(folder, settings)
+    if (folder / TOKENIZER).is_file():
+        tokenizer = begin_as_said(_read(folder / TOKENIZER), name, settings)
+        apply_settings(tokenizer, name, settings)
+        split_at_white_space(tokenizer, name, settings)
+        _check_end(tokenizer, folder, settings)
+        check_added(tokenizer, folder, settings)
+    elif (folder / VOCAB).is_file():
+        tokenizer = build(folder, name or "BertTokenizer", settings)
+    else:
+        found = sorted(path.name for pattern in OTHER_FILES for path in folder.glob(pattern))
+        if found:
+            raise Refused(f"{folder} has no {TOKENIZER}, only {', '.join(found)}, which is not read here; {CONVERT}")
+        return None
+    if lower_case:
+        _lower_case_first(tokenizer)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return str(tokenizer.to_str())
+
+
+def check_tokenizer(text: str, config: EncoderConfig) -> None:
+    """Raises BundleError where a bundle of this encoder could not be opened with a tokenizer.json of this text."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / TOKENIZER
+        path.write_text(text, encoding="utf-8")
+        pairs = takes_pairs(config)
+        open_tokenizer(path, config.max_length, vocabulary=config.vocab_size, segments=config.segments, pairs=pairs)
+
+
+def measure_tokenizer(text: str, max_length: int) -> TokenizerLimit:
+    """Return the longest text that a tokenizer.json reads at a bounded cost. Raises BundleError as `limit_of` does."""
+    return limit_of(tokenizers.Tokenizer.from_str(text), TOKENIZER, max_length)
+
+
+def takes_pairs(config: EncoderConfig) -> bool:
+    """Whether the model can tell two texts apart."""
+    return config.segments > 1
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """tokenizer_config.json, and over it special_tokens_map.json unless the former is of the kind that says it all."""
+    files = [
+        read_object(folder / name) if (folder / name).is_file() else dict[str, Any]()
+        for name in (TOKENIZER_CONFIG, SPECIAL)
+    ]
+    return files[0] if "added_tokens_decoder" in files[0] else files[0] | files[1]
+
+
+def _read(path: Path) -> tokenizers.Tokenizer:
+    try:
+        return tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises bare Exception
+        raise Refused(f"{path} is not one that the tokenizers library reads ({error}); fetch it anew") from error
+
+
+def _check_end(tokenizer: tokenizers.Tokenizer, folder: Path, settings: Mapping[str, Any]) -> None:
+    """Raises Refused where the settings want a token behind each text, of decoders often the one pooled, and the tokenizer has none.
+
+    transformers added it until version 5, whatever tokenizer.json said, and since then does not.
+    """
+    special = tokenizer.encode("a").special_tokens_mask
+    if settings.get("add_eos_token") is True and special[-1:] != [1]:
+        begins = special[:1] == [1] or settings.get("add_bos_token") is True
+        saved = (
+            f"AutoTokenizer.from_pretrained(folder, add_bos_token={begins}, add_eos_token=True).save_pretrained(folder)"
+        )
+        raise Refused(
+            f"{folder}: {TOKENIZER_CONFIG} says add_eos_token, and {TOKENIZER} puts nothing behind a text; "
+            f"save it with: {saved}, or set add_eos_token to false if the model was trained without"
+        )
+
+
+def _lower_case_first(tokenizer: tokenizers.Tokenizer) -> None:
+    present = tokenizer.normalizer
+    parts = [present] if present else []
+    if isinstance(present, normalizers.Sequence):
+        parts = [present[i] for i in range(len(present))]
+    if not any(isinstance(part, normalizers.Lowercase) for part in parts):
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *parts])

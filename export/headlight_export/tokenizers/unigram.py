@@ -1,0 +1,51 @@
+"""Unigram tokenizers of XLM-R and CamemBERT as their classes in transformers 5 make them: of the pieces of tokenizer.json alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import tokenizers
+from tokenizers import normalizers, pre_tokenizers
+
+from headlight_export.tokenizers.tokenizer_class import CAMEMBERT, XLM_ROBERTA
+
+# What the classes have, and what many a tokenizer.json has instead; one with anything else is left as it is.
+SPLIT, PLAIN = ["WhitespaceSplit", "Metaspace"], ["Metaspace"]
+
+
+def split_at_white_space(tokenizer: tokenizers.Tokenizer, name: str | None, settings: Mapping[str, Any]) -> None:
+    """Let a tokenizer of such a class find words first, as sentencepiece does, and pieces of each, a space before it.
+
+    Metaspace alone makes a token of white space at the end of a text.
+    """
+    if name not in {XLM_ROBERTA, CAMEMBERT}:
+        return
+    made = json.loads(tokenizer.to_str())
+    kinds = [part["type"] for part in parts_of(made["pre_tokenizer"], "pretokenizers")]
+    if made["model"]["type"] != "Unigram" or kinds not in (SPLIT, PLAIN):
+        return
+    scheme = "always" if settings.get("add_prefix_space", True) else "never"
+    words, pieces = pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme=scheme)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, pieces])
+    present = tokenizer.normalizer
+    parts = [present] if present else []
+    if isinstance(present, normalizers.Sequence):
+        parts = [present[i] for i in range(len(present))]
+    told = zip(parts, parts_of(made["normalizer"], "normalizers"), strict=True)
+    kept = [part for part, said in told if not _joins_spaces(said)]
+    if len(kept) < len(parts):
+        tokenizer.normalizer = normalizers.Sequence(kept)
+
+
+def _joins_spaces(normalizer: Mapping[str, Any]) -> bool:
+    """Whether there is nothing left for a normalizer to do once white space is gone; some put ▁ in the place of two spaces."""
+    return normalizer["type"] == "Strip" or normalizer.get("pattern") == {"Regex": " {2,}"}
+
+
+def parts_of(said: dict[str, Any] | None, key: str) -> list[dict[str, Any]]:
+    """A component of tokenizer.json, or those of a sequence of them, which are under `key`."""
+    if said is None:
+        return []
+    return list(said[key]) if said["type"] == "Sequence" else [said]

@@ -1,0 +1,1 @@
+"""Graphs, weights and golden inputs, written as a bundle."""

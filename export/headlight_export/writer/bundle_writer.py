@@ -1,0 +1,260 @@
+"""Writing a bundle: first beside its place, with a manifest that lacks only the proof; then the proof; then, in one move, all."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+import torch
+
+from headlight.runtime import Runtime
+from headlight.runtime.bundle.manifest import Architecture, Graph, Manifest, Tolerance
+from headlight.runtime.bundle.manifest_fields import MANIFEST
+from headlight.runtime.bundle.tokenizer_limit import TokenizerLimit
+from headlight_export.folders.origin import Origin, read_origin
+from headlight_export.parity.parity_report import SEED, Row, measure, summary
+from headlight_export.parity.reference import Reference, tolerances
+from headlight_export.parity.transformers_comparison import Compared, against_transformers
+from headlight_export.precision.quality import Quality
+from headlight_export.precision.variants import CUDA, OPENVINO, SLACK, add_variants, known_variants
+from headlight_export.precision.vector_ranges import read_texts, write_ranges
+from headlight_export.progress import Progress, silent
+from headlight_export.tokenizers.token_comparison import tokens_against_transformers
+from headlight_export.tokenizers.tokenizer_file import check_tokenizer, measure_tokenizer, takes_pairs
+from headlight_export.writer.draft import earlier_limit, put_in_place, save
+from headlight_export.writer.golden_answers import write_golden
+from headlight_export.writer.graphs import GRAPHS, OPSET, trace
+from headlight_export.writer.weight_file import WeightFile
+from headlight_model.checkpoint import TOKENIZER
+from headlight_model.config import EncoderConfig
+from headlight_model.encoder import Encoder
+
+GOLDEN, PARITY, WEIGHT_FILE = "golden.npz", "parity.json", "weights.bin"
+PROVIDER, PRECISION = "cpu", "fp32"
+
+
+class ParityError(Exception):
+    """The bundle does not reproduce PyTorch; nothing was written. `result` has the rows."""
+
+    def __init__(self, message: str, result: Exported) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+@dataclasses.dataclass(frozen=True)
+class Exported:
+    """What an export found: the rows of the report in fp32, and PyTorch's own fp32 error by output."""
+
+    rows: list[Row]
+    own_error: dict[str, float]
+    transformers: Compared  # our PyTorch against theirs
+    truncate_dim: int | None = None  # to which a folder's own library cuts vectors unasked
+    tokens: str | None = None  # of our token ids and theirs; see `headlight_export.tokenizers.token_comparison`
+    variants: tuple[Row, ...] = ()  # the same in other precisions, where they were asked for
+    quality: tuple[Quality, ...] = ()  # of each, fp32 first
+    tokenizer_limit: TokenizerLimit | None = None  # of its tokenizer, if it has one
+
+
+def export_checkpoint(checkpoint: Path, out: Path, **options: Any) -> Exported:
+    """Turn a checkpoint folder into a bundle directory: `export_origin` of what `read_origin` reads there. Raises as both."""
+    return export_origin(read_origin(checkpoint), out, **options)
+
+
+def export_origin(
+    origin: Origin,
+    out: Path,
+    *,
+    name: str | None = None,
+    version: str | None = None,
+    precisions: Sequence[str] = (),
+    providers: Sequence[str] = (),
+    texts: Path | None = None,
+    calibration: Path | None = None,
+    progress: Progress = silent,
+) -> Exported:
+    """Turn an encoder and its tokenizer into a bundle directory.
+
+    Args:
+        origin: what to export.
+        out: replaced if it is a bundle; its parent is created.
+        name, version: of the model; None: the last part of `out`, the first 12 digits of the SHA-256 of the weights.
+        precisions: to write beside fp32, each of headlight_export.precision.conversion.PRECISIONS.
+        providers: to measure on beside the one for CPUs, in each precision that they have here.
+        texts: a file of a text a line, to judge these and precisions by; None: docstrings of Python's own library.
+        calibration: a file of a text a line, whose vectors set the ranges of int8; None: the bundle has no int8 vectors.
+        progress: told each step, before it begins.
+
+    Raises:
+        ValueError: a precision or a provider is unknown or does not suit the model, or the texts are none, or token ids or outputs
+            are not those of transformers, or what the model computes overflows float32; `out` is untouched.
+        OSError: `out` is something other than a bundle, or cannot be written.
+        BundleError: the tokenizer is none, or is too slow on some texts, or does not fit the model, or a provider is not here;
+            `out` is untouched.
+        ParityError: outside the tolerance; `out` is untouched.
+    """
+    if out.exists() and not (out / MANIFEST).is_file():
+        raise FileExistsError(f"{out} exists and is not a bundle; choose another --out or remove it")
+    variants = known_variants(precisions, providers, texts)
+    calibrating = _calibrating(calibration, origin)
+    limit = None
+    if origin.tokenizer is not None:
+        check_tokenizer(origin.tokenizer, origin.encoder.config)
+        progress("the tokenizer on adversarial texts")
+        measured = measure_tokenizer(origin.tokenizer, origin.encoder.config.max_length)
+        limit = earlier_limit(out, origin.tokenizer, measured, origin.encoder.config.max_length)
+    reference = Reference(origin.encoder)
+    progress("PyTorch against its float64")
+    own_error = reference.own_error(SEED)
+    progress("our token ids and our PyTorch against transformers, where that is installed")
+    tokens = tokens_against_transformers(origin)
+    peer = against_transformers(origin.recipe.transformer, origin.family, origin.encoder, own_error)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
+        draft = Path(folder) / "bundle"
+        draft.mkdir()
+        manifest = write_parts(draft, origin, reference, own_error, progress)
+        version = version or origin.weights_sha256[:12]
+        manifest = dataclasses.replace(manifest, name=name or out.name, version=version, tokenizer_limit=limit)
+        save(draft, manifest)
+        runtime = Runtime(draft, provider=PROVIDER, precision=PRECISION)
+        rows, cut = measure(runtime, reference, progress), origin.recipe.truncate_dim
+        result = Exported(rows, own_error, peer, cut, tokens, tokenizer_limit=limit)
+        _check_passed(result)
+        if calibrating is not None:
+            progress("calibrating int8 vectors")
+            manifest = _calibrated(draft, manifest, runtime, calibrating)
+        if variants:
+            saving = functools.partial(save, draft)
+            manifest, more, quality = add_variants(draft, manifest, reference, variants, texts, saving, progress)
+            result = dataclasses.replace(result, variants=more, quality=quality)
+        _write_report(draft, result)
+        save(draft, dataclasses.replace(manifest, parity=summary([*result.rows, *result.variants])))
+        put_in_place(out, draft)
+    return result
+
+
+def _calibrated(draft: Path, manifest: Manifest, runtime: Runtime, texts: Sequence[str]) -> Manifest:
+    """Write the ranges of int8, for whole vectors and each number of dimensions that the model was trained for."""
+    widths = (manifest.architecture.pooled_dim, *manifest.dimensions)
+    return dataclasses.replace(manifest, ranges=write_ranges(draft, runtime, texts, widths))
+
+
+def _calibrating(calibration: Path | None, origin: Origin) -> Sequence[str] | None:
+    """The texts to calibrate by, if any. Raises ValueError where they are none, or nothing could read them."""
+    texts = None if calibration is None else read_texts(calibration)
+    if texts is not None and origin.tokenizer is None:
+        raise ValueError("--calibration needs a tokenizer; a bundle for token ids alone has none")
+    return texts
+
+
+def _check_passed(result: Exported) -> None:
+    """Raises ParityError, naming the worst, where a row in fp32 is outside its tolerance."""
+    failed = [row for row in result.rows if not row.passed]
+    if failed:
+        worst = max(failed, key=lambda row: row.max_error / row.tolerance)
+        message = f"{worst.output} is off by {worst.max_error:.3g} ({worst.case}), tolerance {worst.tolerance:.3g}"
+        raise ParityError(message, result)
+
+
+def write_parts(
+    draft: Path, origin: Origin, reference: Reference, own_error: dict[str, float], progress: Progress
+) -> Manifest:
+    """Write graphs, weights, tokenizer and golden inputs, and describe them, as far as fp32 goes and without any proof."""
+    graphs = _write_graphs(draft, origin.encoder, progress)
+    write_golden(draft / GOLDEN, reference)
+    if has_tokenizer := origin.tokenizer is not None:
+        (draft / TOKENIZER).write_text(origin.tokenizer, encoding="utf-8")
+    config, limits = origin.encoder.config, tolerances(own_error)
+    rounding = reference.own_rounding(SEED)
+    rounded = {output: max(SLACK * error, limits[output]) for output, error in rounding.items()}
+    return Manifest(
+        name="",
+        version="",
+        architecture=Architecture(
+            positions=config.positions,
+            layers=config.layers,
+            heads=config.heads,
+            dim=config.dim,
+            pooled_dim=config.pooled_dim,
+            vocab_size=config.vocab_size,
+            segments=config.segments,
+        ),
+        trained_length=config.trained_length,
+        max_length=config.max_length,
+        pooling=config.pooling,
+        normalize=config.normalize,
+        accepts=_accepts(config, has_tokenizer),
+        graphs=graphs,
+        # "*": what a provider that was not at hand here must keep to.
+        tolerances=(
+            *(Tolerance(provider=p, precision=PRECISION, **limits) for p in (PROVIDER, "*")),
+            Tolerance(provider="*", precision="bf16", **rounded),
+        ),
+        parity=(),
+        golden=GOLDEN,
+        tokenizer=TOKENIZER if has_tokenizer else None,
+        files={},
+        source=_source(origin),
+        prompts=origin.recipe.prompts,
+        default_prompt=origin.recipe.default_prompt,
+        include_prompt=config.include_prompt,
+        dimensions=tuple(n for n in origin.recipe.dimensions if n <= config.pooled_dim),
+        similarity=origin.recipe.similarity,
+    )
+
+
+def _accepts(config: EncoderConfig, has_tokenizer: bool) -> tuple[str, ...]:
+    texts = ("text", "pair") if takes_pairs(config) else ("text",)
+    return (*(texts if has_tokenizer else ()), "ids")
+
+
+def _write_graphs(draft: Path, encoder: Encoder, progress: Progress) -> tuple[Graph, ...]:
+    graphs = []
+    with WeightFile(draft / WEIGHT_FILE) as weights:
+        for role in GRAPHS:
+            progress(f"tracing {role}")
+            graphs.append(_write_graph(draft, encoder, role, weights))
+    # OpenVINO rounds by itself: its bfloat16 needs no file of its own.
+    return (*graphs, *(dataclasses.replace(graph, precision="bf16", providers=(OPENVINO,)) for graph in graphs))
+
+
+def _write_graph(draft: Path, encoder: Encoder, role: str, weights: WeightFile) -> Graph:
+    """Trace one graph and write it. What the trace holds, a copy of all weights, is let go before the next."""
+    model = trace(encoder, role)
+    weights.take(model)
+    file = f"{role}.onnx"
+    onnx.save(model, draft / file)
+    return Graph(
+        role=role,
+        form="decomposed",
+        precision=PRECISION,
+        file=file,
+        weights=(WEIGHT_FILE,),
+        inputs=tuple(value.name for value in model.graph.input),
+        outputs=tuple(value.name for value in model.graph.output),
+        providers=(PROVIDER, OPENVINO, CUDA),
+    )
+
+
+def _write_report(draft: Path, result: Exported) -> None:
+    report = {
+        "about": "error of headlight.runtime against PyTorch; tokens and hidden: over max(1, RMS of the row)",
+        "pytorch_fp32_against_float64": result.own_error,
+        "pytorch_fp32_against_transformers": result.transformers.to_json(),
+        "rows": [dataclasses.asdict(row) for row in (*result.rows, *result.variants)],
+        "quality": [quality.to_json() for quality in result.quality],
+    }
+    (draft / PARITY).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+
+def _source(origin: Origin) -> dict[str, Any]:
+    import onnxruntime  # noqa: PLC0415  (imported by headlight.runtime, which sets its environment first)
+
+    versions = {"torch": torch.__version__, "onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__}
+    return {"family": origin.family, "weights_sha256": origin.weights_sha256, "opset": OPSET, "versions": versions}

@@ -1,0 +1,54 @@
+"""The golden inputs of a bundle, with PyTorch's answers: what the service runs again at each start. docs/bundle.md has their names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headlight.runtime.parity.golden_inputs import MASKED
+from headlight.runtime.values import Ids
+from headlight_export.parity.reference import WHOLE, Masks, Reference, masks_to_try, random_ids, random_segments
+from headlight_export.precision.sample_texts import Passages
+
+LENGTHS = (1, 6, 17, 40)
+MASKED_LENGTH = 17
+TEXTS, LONGEST_TEXT = 4, 48  # real ones that are added; tokens
+Arrays = dict[str, Any]
+
+
+def write_golden(file: Path, reference: Reference) -> None:
+    """Random ids of a few lengths, and some more of which not all is looked at."""
+    config, arrays = reference.encoder.config, Arrays()
+    for i, length in enumerate(n for n in LENGTHS if n <= config.max_length):
+        arrays |= _named("", i, reference, random_ids(config, length, i), random_segments(config, length, i))
+    length = min(MASKED_LENGTH, config.max_length)
+    for i, masks in enumerate(masks_to_try(config, length).values()):
+        seed = len(LENGTHS) + i
+        ids, segments = random_ids(config, length, seed), random_segments(config, length, seed)
+        arrays |= _named(MASKED, i, reference, ids, segments, masks)
+    np.savez(file, **arrays)
+
+
+def extend_golden(file: Path, reference: Reference, sample: Passages) -> None:
+    """Add a few of the texts, and PyTorch's answers, to inputs that are random ids."""
+    with np.load(file) as golden:
+        arrays: Arrays = dict(golden)
+    first = sum(name.startswith("ids_") for name in arrays)
+    short = [text for text in sample.items if len(text.ids) <= LONGEST_TEXT] or list(sample.items[:1])
+    for i, text in enumerate(short[:: max(1, len(short) // TEXTS)][:TEXTS], first):
+        arrays |= _named("", i, reference, text.ids, text.segments)
+    np.savez(file, **arrays)
+
+
+def _named(kind: str, index: int, reference: Reference, ids: Ids, segments: Ids | None, masks: Masks = WHOLE) -> Arrays:
+    """An input and its answers, by the names that they have in the file."""
+    found = Arrays(ids=ids) | reference.outputs(ids, segments, masks=masks)
+    if segments is not None:
+        found["segments"] = segments
+    if masks.occluded is not None:
+        found["occluded"] = np.array(masks.occluded)
+    if masks.left_out:
+        found["left_out"] = np.array(masks.left_out)
+    return {f"{kind}{name}_{index}": value for name, value in found.items()}

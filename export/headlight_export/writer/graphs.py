@@ -1,0 +1,149 @@
+"""The two graphs of a bundle, traced from the encoder.
+
+`embed` computes vectors and nothing else. `attend` also returns each layer's hidden states, and what is asked for of its attention
+(`headlight_export.writer.selector_nodes`), each as an output of its own name, and takes a mask of heads. They are two because
+ONNX Runtime runs every node whichever outputs are fetched: a caller who wants a vector must not pay for attention. Both write
+attention in plain operations (MatMul, Add, Softmax, MatMul), which every provider can run.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import logging
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+
+from headlight_export.writer.selector_nodes import add_selectors
+from headlight_model.config import EncoderConfig
+from headlight_model.encoder import Encoder
+
+if TYPE_CHECKING:
+    import onnx
+
+OPSET = 20  # the first with Gelu as one operator
+
+
+class Embed(nn.Module):
+    """ids, mask and, where the model knows them, segments and pool_mask -> pooled (before normalisation), tokens."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        # What is served can be cut before it is normalised, so the graph leaves that to the runtime.
+        self.encoder = copy.copy(encoder)
+        self.encoder.config = dataclasses.replace(encoder.config, normalize=False)
+        optional = {"segments": encoder.config.segments > 0, "pool_mask": not encoder.config.include_prompt}
+        self.inputs: tuple[str, ...] = ("ids", "mask", *(name for name, there in optional.items() if there))
+        self.outputs: tuple[str, ...] = ("pooled", "tokens")
+        self.maps: tuple[str, ...] = ()  # further ones, which do not stay
+
+    def forward(
+        self, ids: Tensor, mask: Tensor, segments: Tensor | None = None, pool_mask: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        """int64 [B, S], four times -> float [B, D], [B, S, D]."""
+        out = self.encoder(ids, mask, segments=segments, pool_mask=pool_mask, fused=False)
+        return out.pooled, out.tokens
+
+
+class Attend(Embed):
+    """The same and head_mask -> pooled, tokens, hidden_0 .. hidden_L and, before selectors replace them, maps of attention."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__(encoder)
+        layers = encoder.config.layers
+        self.inputs = (*self.inputs, "head_mask")
+        self.outputs = (*self.outputs, *(f"hidden_{layer}" for layer in range(layers + 1)))
+        self.maps = tuple(f"{kind}_of_{layer}" for kind in ("weights", "scores") for layer in range(layers))
+
+    def forward(
+        self,
+        ids: Tensor,
+        mask: Tensor,
+        segments: Tensor | None = None,
+        pool_mask: Tensor | None = None,
+        head_mask: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
+        """int64 [B, S], four times, float [B, L, H] -> float [B, D], [B, S, D], L+1 of [B, S, D], twice L of [B, H, S, S]."""
+        out = self.encoder(ids, mask, segments=segments, head_mask=head_mask, pool_mask=pool_mask, fused=False)
+        return out.pooled, out.tokens, *out.hidden, *out.attention, *out.scores
+
+
+GRAPHS: dict[str, type[Embed] | type[Attend]] = {"embed": Embed, "attend": Attend}
+
+
+def trace(encoder: Encoder, role: str) -> onnx.ModelProto:
+    """Export one graph, its batch and length free.
+
+    Args:
+        encoder: float32, in evaluation mode, on the CPU.
+        role: a key of GRAPHS.
+
+    Returns:
+        The model with its weights inside.
+    """
+    graph = GRAPHS[role](encoder)
+    model = traced(graph, OPSET)
+    if graph.maps:
+        add_selectors(model, encoder.config.layers, encoder.config.heads)
+    return model
+
+
+def traced(graph: Embed, opset: int) -> onnx.ModelProto:
+    """Export a module with the inputs and outputs of a graph as it is, in operators of a version. As `trace`."""
+    inputs, shapes = _examples(graph.encoder.config, graph.inputs)
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter's remarks on its own innards; what it yields is proven by parity
+        program = torch.onnx.export(
+            graph.eval(),
+            (),
+            kwargs=inputs,
+            dynamo=True,
+            input_names=graph.inputs,
+            output_names=(*graph.outputs, *graph.maps),
+            dynamic_shapes=shapes,
+            opset_version=opset,
+            external_data=False,
+            verbose=False,
+        )
+    assert program is not None  # only the exporter's older form returns nothing
+    model = program.model_proto
+    _drop_remarks(model)
+    return model
+
+
+def _examples(config: EncoderConfig, names: Sequence[str]) -> tuple[dict[str, Tensor], dict[str, dict[int, Dim]]]:
+    """Inputs to trace with, by name, and which of their axes are free. Extents other than 1, which would pass for constants."""
+    batch = Dim("batch", min=1, max=1 << 20)
+    length = Dim("length", min=1, max=config.max_length)
+    ids = torch.ones((2, min(5, config.max_length)), dtype=torch.int64)
+    inputs = {
+        "ids": ids,
+        "mask": torch.ones_like(ids),
+        "segments": torch.zeros_like(ids),
+        "pool_mask": torch.ones_like(ids),
+    }
+    inputs["head_mask"] = torch.ones((2, config.layers, config.heads))
+    free = {0: batch, 1: length}
+    shapes = {name: {0: batch} if name == "head_mask" else free for name in names}
+    return {name: inputs[name] for name in names}, shapes
+
+
+def _drop_remarks(model: onnx.ModelProto) -> None:
+    """Remove the exporter's notes on where each node came from: three quarters of the file, and paths of the machine it ran on."""
+    model.ClearField("metadata_props")
+    model.graph.ClearField("metadata_props")
+    for part in (
+        *model.graph.node,
+        *model.graph.initializer,
+        *model.graph.value_info,
+        *model.graph.input,
+        *model.graph.output,
+    ):
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")

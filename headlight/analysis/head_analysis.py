@@ -1,0 +1,160 @@
+"""Head analysis of a service: kinds and strongest links of all heads, and how far vectors move without each.
+
+    texts --client--> statistics of each head    --headlight.analysis.head_kinds--> kinds
+                      largest weights of each    --headlight.analysis.head_kinds--> links
+                      vectors with each head off --importance-------> distances
+
+Importance is the ablation of one head at a time of Michel et al. 2019, "Are Sixteen Heads Really Better than One?", 3.2, measured by
+the vectors themselves: the service knows no task whose score could fall.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Unpack
+
+import numpy as np
+
+from headlight.analysis.head_kinds import Head, Link, classify, stronger, strongest
+from headlight.client.sync_client import Client
+from headlight.errors import InvalidInput, MixedWeights
+from headlight.results import Floats, ModelRef
+from headlight.spec import AttentionSpec
+from headlight.wire.client_codec import Input, Reading, as_list
+
+TEXTS_AT_ONCE = 32  # whose largest weights are held; each may have a megabyte of them
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Importance:
+    """How far pooled vectors move when one head contributes nothing: means over the texts.
+
+    Attributes:
+        distance: float32 [L, H], Euclidean. What is below 1e-5 may be rounding.
+        cosine: float32 [L, H], 1 less the cosine.
+        baseline: float32 [N, D], the vectors with all heads.
+        model: which weights answered.
+    """
+
+    distance: Floats
+    cosine: Floats
+    baseline: Floats
+    model: ModelRef
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Analysis:
+    """All heads of a model, on some texts.
+
+    Attributes:
+        heads: L · H, layer by layer.
+        token_counts: of each text, special tokens included.
+        model: which weights answered.
+        importance: None where it was not asked for.
+    """
+
+    heads: tuple[Head, ...]
+    token_counts: tuple[int, ...]
+    model: ModelRef
+    importance: Importance | None = None
+
+
+def analyse(
+    client: Client, texts: Iterable[Input] | str, *, ablate: bool = False, **reading: Unpack[Reading]
+) -> Analysis:
+    """The kind and the strongest link of each head over some texts, and with `ablate` its importance.
+
+    Args:
+        client: runs each text twice, and with `ablate` once more for each head and once with all.
+        texts: inputs as of `Client.encode`. What is special is not known of ids: on them alone no head is "delimiter".
+        ablate: whether to measure importance.
+        reading: as in `Client.encode`.
+
+    Raises:
+        InvalidInput: there are no texts, or none has two tokens.
+        HeadlightError: what the client's methods raise; MixedWeights also where weights changed between two calls.
+    """
+    inputs = some(texts)
+    statistics = client.attention(inputs, AttentionSpec(reduce=("statistics",)), **reading)
+    heads = classify(statistics)
+    # Of so many in a row, one is neither special nor the token itself, unless there is none.
+    enough = AttentionSpec(top_k=max(sum(maps.tokens.special) for maps in statistics) + 2)
+    answered = [maps.model for maps in statistics]
+    links: list[Link | None] = [None] * len(heads)
+    for begin in range(0, len(inputs), TEXTS_AT_ONCE):
+        part = inputs[begin : begin + TEXTS_AT_ONCE]
+        largest = client.attention(part, enough, **reading)
+        for text, (given, maps) in enumerate(zip(part, largest, strict=True), begin):
+            found = strongest(maps, maps.tokens.labels(words_of(given)), text)
+            links = [stronger(held, new) for held, new in zip(links, found, strict=True)]
+            answered.append(maps.model)
+    moved = importance(client, inputs, **reading) if ablate else None
+    return Analysis(
+        heads=tuple(dataclasses.replace(head, link=link) for head, link in zip(heads, links, strict=True)),
+        token_counts=tuple(len(maps.tokens) for maps in statistics),
+        model=same_weights([*answered, moved.model] if moved else answered),
+        importance=moved,
+    )
+
+
+def importance(client: Client, texts: Iterable[Input] | str, **reading: Unpack[Reading]) -> Importance:
+    """How far the vectors of texts move when each head in turn contributes nothing.
+
+    Args:
+        client: encodes all texts once with all heads, and once for each head.
+        texts: inputs as of `Client.encode`.
+        reading: as in `Client.encode`.
+
+    Raises:
+        InvalidInput: there are no texts.
+        HeadlightError: what `Client.encode` raises; MixedWeights also where weights changed between two calls.
+    """
+    inputs = some(texts)
+    described = client.model()
+    shape = (described.layers, described.heads)
+    whole = client.encode_with_info(inputs, **reading)
+    moved = np.zeros((2, *shape), np.float32)
+    for layer, head in np.ndindex(shape):
+        mask = np.ones(shape, np.float32)
+        mask[layer, head] = 0
+        without = client.encode_with_info(inputs, head_mask=mask, **reading)
+        same_weights([whole.model, without.model])
+        moved[:, layer, head] = distances(whole.vectors, without.vectors)
+    return Importance(moved[0], moved[1], whole.vectors, whole.model)
+
+
+def distances(one: Floats, other: Floats) -> tuple[float, float]:
+    """Between rows of [N, D] and [N, D], the means of the Euclidean distance and of 1 less the cosine."""
+    first, second = one.astype(np.float64), other.astype(np.float64)
+    lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+    cosines = (first * second).sum(axis=1) / np.maximum(lengths, np.finfo(np.float64).tiny)
+    return float(np.linalg.norm(first - second, axis=1).mean()), max(0.0, float(1 - cosines.mean()))
+
+
+def some(texts: Iterable[Input] | str) -> list[Input]:
+    """The inputs. Raises InvalidInput where there are none."""
+    inputs = as_list(texts)
+    if not inputs:
+        raise InvalidInput("texts", "there are none; give at least one")
+    return inputs
+
+
+def words_of(given: Input) -> str | tuple[str, str] | None:
+    """The text or pair that tokens of an input are labelled with; None for ids."""
+    if isinstance(given, str):
+        return given
+    if isinstance(given, tuple) and isinstance(given[0], str) and isinstance(given[1], str):
+        return given[0], given[1]
+    return None
+
+
+def same_weights(models: Iterable[ModelRef]) -> ModelRef:
+    """The first of some references. Raises MixedWeights where numbers of another would not compare with its own."""
+    first, *rest = models
+    for ref in rest:
+        if not ref.compares_with(first):
+            raise MixedWeights(
+                "the service's weights changed during the analysis; start again when the roll-out has ended"
+            )
+    return first

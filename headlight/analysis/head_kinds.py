@@ -1,0 +1,180 @@
+"""What each head does: its kind, by where its weight falls, and its strongest link; out of results alone.
+
+`headlight.analysis.head_analysis` asks a service for them. The kinds are those of Clark et al. 2019, "What Does BERT Look At?", 3.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headlight.errors import InvalidInput
+from headlight.results import AttentionMaps
+from headlight.spec import STATISTICS
+
+Doubles = NDArray[np.float64]
+Kind = Literal["self", "previous", "next", "delimiter", "uniform", "other"]
+# The statistic that decides for each kind; of equals the first one wins.
+DECIDES: Mapping[Kind, str] = {"self": "self", "previous": "previous", "next": "next", "delimiter": "special"}
+# A head is called what at least half of its weight falls on: Clark et al. name heads by "over 50%" of their attention.
+CALLED = 0.5
+# Spread from which a head looks everywhere alike. Clark et al. draw no line; at this one a row is as even as one over n ** 0.9
+# tokens: 8 of 10, 63 of 100. It goes before the shares: of few tokens, any share is large.
+UNIFORM = 0.9
+# A link between two tokens that is weaker says nothing of a head that looks at itself: the link of a token with itself is given then.
+FAINT = 0.05
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Link:
+    """One token that looks at another.
+
+    Attributes:
+        weight: as it is in the whole row, special tokens included.
+        text: number of the text.
+        query, key: numbers of the tokens in it.
+        query_label, key_label: what they are, as `TokenList.labels` has them.
+    """
+
+    weight: float
+    text: int
+    query: int
+    key: int
+    query_label: str
+    key_label: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Head:
+    """One head.
+
+    Attributes:
+        layer, head: which.
+        kind: what it is called.
+        share: what decided: the mean weight on tokens of that kind; of "uniform" the spread; of "other" the largest of the
+            four shares, which falls short of CALLED.
+        spread: entropy over ln n, which an even row of n tokens has: 1 looks everywhere alike, 0 at one token.
+        statistics: by the names of `headlight.spec.STATISTICS`: mean over the queries of all texts; NaN where it is not known.
+        link: its strongest; None where it was not looked for, or there are no ordinary tokens.
+    """
+
+    layer: int
+    head: int
+    kind: Kind
+    share: float
+    spread: float
+    statistics: Mapping[str, float]
+    link: Link | None = None
+
+
+def classify(maps: Sequence[AttentionMaps]) -> list[Head]:
+    """What each head is called, over all queries of all texts. Texts of one token say nothing and are left out.
+
+    Args:
+        maps: of each text, reduced to statistics; the same heads in each. Where special tokens were dropped, rows are as long as what
+            is left.
+
+    Raises:
+        InvalidInput: they hold no statistics, are of different heads, or no text has two tokens.
+    """
+    maps = [each for each in maps if len(each.keys.tokens) > 1]
+    if not maps:
+        raise InvalidInput("texts", "none has two tokens or more; what looks at one token alone cannot be told apart")
+    if any(set(each.statistics) != set(STATISTICS) for each in maps):
+        raise InvalidInput("maps", "hold no statistics; ask for them by AttentionSpec(reduce=('statistics',))")
+    if len({(each.axes, each.layers, each.heads, each.statistics) for each in maps}) > 1:
+        raise InvalidInput("maps", "are of different heads; ask for the same of each text")
+    names = maps[0].statistics
+    values = np.stack([each.values.reshape(-1, len(names)) for each in maps]).astype(np.float64)
+    queries = np.array([_queries(each) for each in maps], dtype=np.float64)  # [texts, statistics]
+    lengths = np.log([len(each.keys.tokens) for each in maps])
+    entropy = names.index("entropy")
+    means = _mean(values, queries[:, None])
+    spreads = _mean(values[..., entropy] / lengths[:, None], queries[:, entropy, None])
+    heads = []
+    for (layer, head), row, spread in zip(_numbers(maps[0]), means.tolist(), spreads.tolist(), strict=True):
+        statistics = dict(zip(names, row, strict=True))
+        kind, share = called(statistics, spread)
+        heads.append(Head(layer, head, kind, share, spread, statistics))
+    return heads
+
+
+def called(statistics: Mapping[str, float], spread: float) -> tuple[Kind, float]:
+    """The kind of a head and the share that decided; see `Head`. A share that is NaN decides nothing."""
+    if spread >= UNIFORM:
+        return "uniform", spread
+    shares = {kind: statistics[name] for kind, name in DECIDES.items() if not math.isnan(statistics[name])}
+    kind = max(shares, key=shares.__getitem__)
+    return kind if shares[kind] >= CALLED else "other", shares[kind]
+
+
+def _queries(maps: AttentionMaps) -> list[int]:
+    """How many queries each statistic of one text is the mean of: the first token has none before it, the last none behind."""
+    rows, keys = (np.array([unit[0] for unit in units.tokens]) for units in (maps.queries, maps.keys))
+    has = {"previous": int(np.isin(rows - 1, keys).sum()), "next": int(np.isin(rows + 1, keys).sum())}
+    return [has.get(name, len(rows)) for name in maps.statistics]
+
+
+def _mean(values: Doubles, weights: Doubles) -> Doubles:
+    """The weighted mean over the first axis of what is not NaN; NaN where nothing is left."""
+    known = ~np.isnan(values)
+    total = (known * weights).sum(axis=0)
+    summed = (np.where(known, values, 0) * weights).sum(axis=0)
+    mean: Doubles = np.divide(summed, total, out=np.full(summed.shape, np.nan), where=total > 0)
+    return mean
+
+
+def _numbers(maps: AttentionMaps) -> Iterator[tuple[int, int]]:
+    """Layer and head of each place on the axes of heads."""
+    if maps.axes[0] == "pair":
+        return zip(maps.layers, maps.heads, strict=True)
+    return itertools.product(maps.layers, maps.heads)
+
+
+def strongest(maps: AttentionMaps, labels: Sequence[str], text: int = 0) -> list[Link | None]:
+    """The strongest link of each head in one text: between two ordinary tokens, or of one with itself where those are FAINT.
+
+    Args:
+        maps: weights of single tokens, whole or the largest of each row. Enough are as many as there are special tokens, and two.
+        labels: of the text's tokens.
+        text: its number, for the links.
+
+    Returns:
+        In the order of the heads; None where there are no ordinary tokens.
+
+    Raises:
+        InvalidInput: the maps have other axes, or are of groups of tokens.
+    """
+    if maps.axes not in [(*heads, "query", end) for heads in (("layer", "head"), ("pair",)) for end in ("key", "top")]:
+        raise InvalidInput("maps", f"have the axes {', '.join(maps.axes)}; links are of single heads, queries and keys")
+    if any(len(unit) > 1 for unit in (*maps.queries.tokens, *maps.keys.tokens)):
+        raise InvalidInput("maps", "are of groups of tokens; ask for the unit 'token'")
+    queries, keys = (np.array([unit[0] for unit in units.tokens]) for units in (maps.queries, maps.keys))
+    weights = maps.weights.reshape(-1, *maps.values.shape[-2:])
+    places: NDArray[Any] = np.arange(len(keys)) if maps.indices is None else maps.indices.reshape(weights.shape)
+    special = np.array(maps.tokens.special)
+    links: list[Link | None] = []
+    for rows, at in zip(weights, np.broadcast_to(keys[places], weights.shape), strict=True):
+        asked, itself = ~(special[queries][:, None] | special[at]), at == queries[:, None]
+        found: Link | None = None
+        for among in (asked & ~itself, asked & itself):
+            if among.any():
+                row, column = divmod(int(np.where(among, rows, -1).argmax()), rows.shape[1])
+                query, key = int(queries[row]), int(at[row, column])
+                link = Link(float(rows[row, column]), text, query, key, labels[query], labels[key])
+                found = stronger(found, link)
+        links.append(found)
+    return links
+
+
+def stronger(held: Link | None, new: Link | None) -> Link | None:
+    """Of two links the stronger one, of equals the first; one of a token with itself only where the other is FAINT."""
+    if held is None or new is None:
+        return held or new
+    return max(held, new, key=lambda link: (link.query != link.key and link.weight >= FAINT, link.weight))

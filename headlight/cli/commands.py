@@ -1,0 +1,199 @@
+"""The command line: `headlight embed|attend|heads|tokens|info|serve|export`.
+
+Exit codes: 0 done, 1 the service failed, is away, or does not know the token or the model, or the output could not be written after
+all, as on a full disk (another time it may), 2 wrong usage or input (the same command can never succeed), 130 interrupted, 141 the
+reader of the output left, 143 ended by SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import functools
+import io
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import headlight
+from headlight.analysis import plot
+from headlight.cli import result_output
+from headlight.cli.embed.embed_command import add_embed
+from headlight.cli.error_advice import advice
+from headlight.cli.files import (
+    OutputError,
+    UsageError,
+    read_whole,
+    say,
+    screen,
+    show,
+    write_archive,
+    write_text,
+    written,
+)
+from headlight.cli.heads_command import add_heads
+from headlight.cli.input_lines import texts_of
+from headlight.cli.parts import PARTS, run_part
+from headlight.cli.shared_options import (
+    add_priority,
+    add_prompt,
+    add_texts,
+    check_output,
+    command,
+    connect,
+    draws_alone,
+    reading,
+)
+from headlight.cli.signals import Terminated
+from headlight.errors import HeadlightError, InvalidInput
+from headlight.web.page import attention_page
+
+T = TypeVar("T")
+INTERRUPTED, READER_LEFT, TERMINATED = 128 + 2, 128 + 13, 128 + 15  # as a shell reports SIGINT, SIGPIPE and SIGTERM
+
+
+def parser() -> argparse.ArgumentParser:
+    """The arguments of all commands."""
+    top = argparse.ArgumentParser(prog="headlight", description="Embeddings and attention from a Headlight service.")
+    top.add_argument("--version", action="version", version=f"headlight {headlight.__version__}")
+    commands = top.add_subparsers(required=True, metavar="embed|attend|heads|tokens|info|serve|export")
+
+    add_embed(commands)
+
+    attend = command(commands, "attend", run_attend, "attention weights of one text", formats=("text", "json", "npz"))
+    attend.add_argument("text", nargs="?", metavar="TEXT", help="none, and no --file: all of standard input")
+    attend.add_argument("--file", metavar="F", help="the text is all of a file")
+    attend.add_argument(
+        "--layer", type=int, metavar="L", help="from 0, or negative from the last; without it an overview of all"
+    )
+    attend.add_argument(
+        "--head", type=int, metavar="H", help="from 0, or negative from the last; without it their mean is drawn"
+    )
+    attend.add_argument("--png", metavar="F.png", help="draw a picture (needs the extra headlight[plot])")
+    attend.add_argument(
+        "--html", metavar="F.html", help="write a page to explore all heads in, with any browser, offline"
+    )
+    attend.add_argument("--truncate", choices=("end", "start"), help="cut off this side of a text too long")
+    add_prompt(attend)
+    add_priority(attend, several=False)
+
+    add_heads(commands)
+
+    tokens = command(commands, "tokens", run_tokens, "how texts fall into tokens", formats=("text", "json"))
+    add_texts(tokens)
+    add_prompt(tokens)
+
+    command(commands, "info", run_info, "the model, its limits, its distance from PyTorch", formats=("text", "json"))
+    for name, (_, purpose, _) in PARTS.items():
+        commands.add_parser(name, help=purpose)  # for --help alone: `main` runs them
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command. Returns the exit code; every error is one line on standard error."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without the block characters still shows the numbers
+    argv = sys.argv[1:] if argv is None else argv
+    arguments = argparse.Namespace()
+    try:
+        if argv and argv[0] in PARTS:
+            return run_part(argv[0], argv[1:])
+        parse(argv, arguments)
+        check_output(arguments)
+        arguments.run(arguments)
+    except (UsageError, OutputError, HeadlightError) as error:
+        say(advice(error, arguments))
+        return 2 if isinstance(error, UsageError | InvalidInput) else 1
+    except BrokenPipeError:
+        return READER_LEFT
+    except KeyboardInterrupt as interrupt:
+        return TERMINATED if isinstance(interrupt, Terminated) else INTERRUPTED
+    return 0
+
+
+def parse(argv: Sequence[str] | None, arguments: argparse.Namespace) -> None:
+    """Fills in the arguments. Raises SystemExit, after its text is written, for --help, --version and wrong usage."""
+    said = io.StringIO()  # argparse hides that it could not write
+    try:
+        with contextlib.redirect_stdout(said):
+            parser().parse_args(argv, arguments)
+    except SystemExit:
+        show(said.getvalue())
+        raise
+
+
+def run_attend(arguments: argparse.Namespace) -> None:
+    """`headlight attend`."""
+    if arguments.png is not None and not plot.is_available():
+        raise UsageError("--png needs matplotlib: pip install matplotlib")
+    text = read_whole(arguments.text, arguments.file)
+    layers = None if arguments.layer is None else [arguments.layer]
+    if layers is None and arguments.head is not None and not arguments.html:
+        layers = [-1]
+    with connect(arguments) as client:
+        attention = client.attend(text, layers, **reading(arguments))
+    if arguments.head is not None:
+        refused(
+            "--head", functools.partial(attention.head_number, arguments.head)
+        )  # how many there are is known only now
+    if arguments.html:
+        write_page(arguments, attention, text)
+    if arguments.head is not None and arguments.layer is None:
+        # The page has all layers, everything else the last.
+        attention = dataclasses.replace(attention, weights=attention.weights[-1:], layers=attention.layers[-1:])
+    show_attention(arguments, attention, text)
+
+
+def write_page(arguments: argparse.Namespace, attention: headlight.Attention, text: str) -> None:
+    """The page, opened at the head asked for."""
+    page = refused("--html", functools.partial(attention_page, attention, text, head=arguments.head))
+    written(arguments.html, lambda: Path(arguments.html).write_text(page, encoding="utf-8"))
+
+
+def show_attention(arguments: argparse.Namespace, attention: headlight.Attention, text: str) -> None:
+    """Writes what was asked: a picture, and numbers or a map unless pictures are all."""
+    head, single = arguments.head, len(attention.layers) == 1
+    if arguments.png:
+        draw = functools.partial(plot.plot_attention, attention, arguments.png, head=head, text=text)
+        refused("--png", functools.partial(written, arguments.png, draw))
+    if arguments.format == "npz":
+        write_archive(result_output.attention_arrays(attention, head), arguments.out)
+    elif arguments.format == "json":
+        write_text(result_output.attention_json(attention, head), arguments.out, "json")
+    elif not draws_alone(arguments):
+        width, colour = screen(arguments.out)
+        shown = result_output.attention_text(attention, text, head, not single, width, colour)
+        write_text(shown, arguments.out, arguments.format)
+
+
+def refused(option: str, action: Callable[[], T]) -> T:
+    """Runs an action. Raises UsageError in the name of an option where a value is refused."""
+    try:
+        return action()
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
+
+
+def run_tokens(arguments: argparse.Namespace) -> None:
+    """`headlight tokens`."""
+    texts = texts_of(arguments)
+    with connect(arguments) as client:
+        lists = client.tokenize(
+            texts,
+            prompt=arguments.prompt,
+            prompt_name=arguments.prompt_name,
+            special_tokens=arguments.special_tokens,
+        )
+    shown = result_output.tokens_json(lists) if arguments.format == "json" else result_output.tokens_text(lists, texts)
+    write_text(shown, arguments.out, arguments.format)
+
+
+def run_info(arguments: argparse.Namespace) -> None:
+    """`headlight info`."""
+    with connect(arguments) as client:
+        model = client.model()
+    shown = result_output.info_json(model) if arguments.format == "json" else result_output.info_text(model)
+    write_text(shown, arguments.out, arguments.format)

@@ -1,0 +1,1 @@
+"""The command `headlight embed`: long lists, checkpoints, output files."""

@@ -1,0 +1,222 @@
+"""`headlight embed`: its options, and how it goes on where an earlier run of it ended."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from headlight.cli.embed.embed_job import Encoder, Patience, fill
+from headlight.cli.embed.embed_output import Beside, as_json, as_text, write_npy, write_npz
+from headlight.cli.embed.job_checkpoint import OUTPUT, kept_in
+from headlight.cli.embed.vector_rows import Rows
+from headlight.cli.files import UsageError, say, show, writing
+from headlight.cli.input_lines import Given, all_good, given
+from headlight.cli.progress import Progress
+from headlight.cli.shared_options import (
+    add_priority,
+    add_prompt,
+    add_texts,
+    add_truncate,
+    add_vectors,
+    command,
+    connect,
+    pooled_spec,
+    reading,
+    seconds,
+)
+from headlight.cli.signals import ended_by_sigterm
+from headlight.description import ModelDescription
+from headlight.embeddings import Embeddings
+from headlight.errors import MixedWeights
+from headlight.wire.client_codec import Input
+
+RETRY_SECONDS = 60.0
+
+
+def add_embed(commands: Any) -> None:
+    """The command and its options."""
+    made = command(commands, "embed", run_embed, "vectors of texts", formats=("text", "json", "npz", "npy"))
+    add_texts(made)
+    add_truncate(made)
+    add_prompt(made)
+    add_vectors(made)
+    add_priority(made, several=True)
+    made.add_argument(
+        "--token-ids",
+        action="store_true",
+        help="each text is a list of token ids, special ones included, as 2 705 1210 3: for models without a tokenizer",
+    )
+    made.add_argument(
+        "--id-field",
+        metavar="NAME",
+        help="lines are JSON objects; keep a text (at most 1000 characters) or a whole number of each, as `ids` of npz and json",
+    )
+    made.add_argument(
+        "--skip-bad",
+        action="store_true",
+        help="leave out what cannot be encoded (too long, empty) and say so on standard error: npz has `lines`, the numbers of the"
+        " lines that its rows are of, and `skipped_lines`; json has null and `errors`; text and npy have no row for it",
+    )
+    made.add_argument(
+        "--retry-for",
+        type=seconds,
+        metavar="SECONDS",
+        help=f"wait so long for a service that is away or overloaded, since it last answered; default: {RETRY_SECONDS:g}"
+        " for texts from a file or standard input, else 0",
+    )
+    made.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        help="tell on standard error how far it is; default: in a terminal, for texts from a file or standard input",
+    )
+    made.epilog = (
+        "Of texts from a file or standard input, with --out OUT, vectors are kept in OUT.partial as they come; OUT is written at"
+        " the end. After an error, Ctrl-C or SIGTERM the same command goes on from there; texts not done yet may be mended first."
+    )
+
+
+def run_embed(arguments: argparse.Namespace) -> None:
+    """`headlight embed`."""
+    spec = pooled_spec(arguments)
+    if arguments.id_field is not None and arguments.format not in ("json", "npz"):
+        raise UsageError("--id-field: text and npy hold vectors alone; use --format json or npz")
+    inputs = given(arguments) if arguments.skip_bad else all_good(arguments)
+    listed, texts = inputs.name is not None, inputs.texts
+    progress = Progress(len(texts), wanted=arguments.progress if listed else bool(arguments.progress))
+
+    def tell(line: str) -> None:
+        progress.clear()
+        say(line)
+
+    usual = RETRY_SECONDS if listed else 0.0
+    patience = Patience(usual if arguments.retry_for is None else arguments.retry_for, arguments.timeout, tell)
+    with ended_by_sigterm(), connect(arguments, concurrency=1) as client:
+        encoder = Encoder(client, spec, reading(arguments), arguments.skip_bad)
+        model = patience.persist(client.model)
+        check_kind(arguments, model)
+        nothing = client.encode_with_info([], spec, **reading(arguments))
+        folder = partial_folder(arguments.out) if listed and arguments.out is not None else None
+        with rows_in(folder, made_with(arguments, nothing), nothing, texts, arguments.skip_bad) as rows:
+            try:
+                progress.begin(len(rows))
+                fill(rows, texts, inputs.problems, encoder, model, patience, progress.tell)
+            finally:
+                progress.clear()
+            tell_left_out(rows, inputs)
+            write(rows, Beside(model.ref, arguments.skip_bad, inputs.ids), arguments, folder)
+
+
+def check_kind(arguments: argparse.Namespace, model: ModelDescription) -> None:
+    """Raises UsageError where the model takes no inputs such as these: not one of them is bad, all are."""
+    kind, remedy = (
+        ("ids", "leave out --token-ids") if arguments.token_ids else ("text", "give token ids, by --token-ids")
+    )
+    if model.accepts and kind not in model.accepts:
+        raise UsageError(f"{model.name} takes {' or '.join(model.accepts)}, and no {kind}; {remedy}")
+
+
+def tell_left_out(rows: Rows, inputs: Given) -> None:
+    """What was cut, and what was skipped and why."""
+    counts = rows.counts()
+    if cut := int((counts[0] != counts[2]).sum()):
+        say(f"{cut} of {len(rows)} texts were cut")
+    for place, why in sorted(rows.skipped.items()):
+        say(f"{inputs.line(place, why)} (skipped)")
+    if rows.skipped:
+        say(f"{len(rows.skipped)} of {len(rows)} texts were skipped")
+
+
+def partial_folder(out: str) -> Path | None:
+    """Where vectors are kept as they come; None: in memory, for the output is no regular file, or its folder may not be changed."""
+    # As it is named: what /dev/stdout links to has no name, if a pipe.
+    regular = Path(out).is_file() or not Path(out).exists()
+    target = Path(os.path.realpath(out))
+    if not regular or not os.access(target.parent, os.W_OK | os.X_OK):
+        return None
+    return target.with_name(f"{target.name}.partial")
+
+
+def made_with(arguments: argparse.Namespace, nothing: Embeddings) -> dict[str, object]:
+    """All that vectors depend on beside their inputs, and which lines are inputs; as JSON has it, under names that a user knows."""
+    return {
+        "model or precision": [nothing.model.name, nothing.model.bundle_sha256, nothing.model.precision],
+        "--dtype or --dimensions": [[name, each.dtype.str, each.shape[1]] for name, each in nothing.by_type.items()],
+        "--normalize": arguments.normalize,
+        "--truncate": arguments.truncate,
+        "--prompt": [arguments.prompt_name, arguments.prompt],
+        "--special-tokens": arguments.special_tokens,
+        "--text-field": arguments.text_field,
+        "--id-field": arguments.id_field,
+    }
+
+
+@contextlib.contextmanager
+def rows_in(
+    folder: Path | None, made_with: dict[str, object], nothing: Embeddings, inputs: Sequence[Input], skip_bad: bool
+) -> Iterator[Rows]:
+    """Rows in a folder, or in memory. Raises UsageError where they are of other inputs, OutputError where they cannot be kept."""
+    if folder is None:
+        yield Rows(io.BytesIO(), nothing)
+        return
+    with writing(str(folder)), kept_in(folder, made_with, nothing) as rows:
+        other = rows.first_other(inputs)
+        if other is not None:
+            raise UsageError(
+                f"{folder}: was made of another text {other + 1}; remove it to begin anew, or name another --out"
+            )
+        if rows.skipped and not skip_bad:
+            raise UsageError(
+                f"{folder}: was made with --skip-bad, and skipped some; give it again, or remove the folder to begin anew"
+            )
+        if len(rows):
+            say(f"going on from {folder}, which has {len(rows)} of {len(inputs)} texts")
+        try:
+            yield rows
+        except BaseException as error:
+            if len(rows):
+                # They may, where only some replicas have the new weights yet, or these are taken back.
+                mixed = (
+                    ", once the weights before answer again; else remove it" if isinstance(error, MixedWeights) else ""
+                )
+                say(
+                    f"{len(rows)} of {len(inputs)} texts are kept in {folder}; the same command goes on from there{mixed}"
+                )
+            raise
+
+
+def write(rows: Rows, beside: Beside, arguments: argparse.Namespace, folder: Path | None) -> None:
+    """What was asked, once all rows are there."""
+    parts = as_json(rows, beside) if arguments.format == "json" else as_text(rows)
+    if arguments.out is None:
+        for part in parts:
+            show(part, arguments.format)
+    elif arguments.format == "npz":
+        replace(arguments.out, folder, lambda file: write_npz(rows, beside, file))
+    elif arguments.format == "npy":
+        replace(arguments.out, folder, lambda file: write_npy(rows, next(iter(rows.types)), file))
+    else:
+        replace(arguments.out, folder, lambda file: file.writelines(part.encode() for part in parts))
+    rows.spent = True
+
+
+def replace(out: str, folder: Path | None, produce: Callable[[BinaryIO], object]) -> None:
+    """Writes a file: in the folder first, where there is one, so that the name has all of it or what it had before."""
+    with writing(out):
+        if folder is None:
+            with Path(out).open("wb") as file:
+                produce(file)
+            return
+        target, whole = Path(os.path.realpath(out)), folder / OUTPUT
+        with whole.open("wb") as file:
+            produce(file)
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            shutil.copymode(target, whole)
+        os.replace(whole, target)

@@ -1,0 +1,106 @@
+"""How `headlight embed` writes vectors: as text, as JSON, as a NumPy array or archive; a few megabytes of them in memory at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headlight.cli.embed.vector_rows import NO_VECTORS, Rows
+from headlight.cli.result_output import add_arrays, numbers, to_json
+from headlight.embeddings import Usage
+from headlight.results import ModelRef
+
+NOT_FINITE = re.compile(r"-?inf|nan")  # as Python writes what JSON has no number for: a float16 beyond its range
+
+
+def as_text(rows: Rows) -> Iterator[str]:
+    """A line of numbers for each input, as `numpy.loadtxt` reads them; vectors of the first type."""
+    for vectors in rows.vectors(next(iter(rows.types))):
+        yield "".join(f"{' '.join(map(str, row))}\n" for row in vectors)
+
+
+class Beside(NamedTuple):
+    """What goes with vectors.
+
+    Attributes:
+        model: which weights answered.
+        skips: whether inputs may have been skipped, and which were is to be told.
+        ids: what inputs call themselves; None: nothing.
+    """
+
+    model: ModelRef
+    skips: bool
+    ids: Sequence[str] | None
+
+
+def as_json(rows: Rows, beside: Beside) -> Iterator[str]:
+    """The vectors (of several types: by type), token counts, and which weights answered; null for what was skipped; on one line."""
+    counts = rows.counts()
+    good = counts[0] != NO_VECTORS
+    head: dict[str, object] = {
+        "model": dataclasses.asdict(beside.model),
+        "token_counts": [count if count != NO_VECTORS else None for count in counts[0].tolist()],
+        "truncated": (counts[0] != counts[2]).tolist(),
+        "usage": Usage(*(int(each[good].sum()) for each in counts))._asdict(),
+    }
+    if beside.ids is not None:
+        head["ids"] = beside.ids
+    if beside.skips:
+        head["errors"] = [{"line": place + 1, "error": why} for place, why in sorted(rows.skipped.items())]
+    yield f'{to_json(head)[:-1]}, "embeddings": '
+    several = len(rows.types) > 1
+    for at, name in enumerate(rows.types):
+        yield ("{" if at == 0 else ", ") + f'"{name}": ' if several else ""
+        yield from json_rows(rows, name, good)
+    yield "}}\n" if several else "}\n"
+
+
+def json_rows(rows: Rows, name: str, good: NDArray[np.bool_]) -> Iterator[str]:
+    """The vectors of one type as lists of numbers; null for rows that are not good."""
+    vectors = (vector for some in rows.vectors(name) for vector in some)
+    comma = ""
+    yield "["
+    for has_one in good:
+        yield comma + (NOT_FINITE.sub("null", str(numbers(next(vectors)))) if has_one else "null")
+        comma = ", "
+    yield "]"
+
+
+def write_npz(rows: Rows, beside: Beside, file: BinaryIO) -> None:
+    """A compressed archive, readable without pickle; vectors of several types as `embeddings_float32` and the like.
+
+    What was skipped has no row. `lines` has the number of the line, from 1, that each row is of; `skipped_lines` the others.
+    """
+    counts = rows.counts()
+    good = counts[0] != NO_VECTORS
+    arrays: dict[str, NDArray[Any]] = {
+        "token_counts": counts[0][good],
+        "truncated": (counts[0] != counts[2])[good],
+        "model": np.array(to_json(dataclasses.asdict(beside.model))),
+    }
+    if beside.ids is not None:
+        arrays["ids"] = np.array([beside.ids[place] for place in np.flatnonzero(good).tolist()], str)
+    if beside.skips:
+        arrays |= {"lines": np.flatnonzero(good) + 1, "skipped_lines": np.flatnonzero(~good) + 1}
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in rows.types:
+            title = f"embeddings_{name}" if len(rows.types) > 1 else "embeddings"
+            with archive.open(f"{title}.npy", "w", force_zip64=True) as member:
+                write_npy(rows, name, member)
+        add_arrays(archive, arrays)
+
+
+def write_npy(rows: Rows, name: str, file: Any) -> None:
+    """The vectors of one type as one array [N, D]."""
+    dtype, width = rows.types[name]
+    shape = (len(rows) - len(rows.skipped), width)
+    head = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, head)
+    for vectors in rows.vectors(name):
+        file.write(vectors.tobytes())

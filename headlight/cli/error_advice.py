@@ -1,0 +1,120 @@
+"""What the command line says of an error: one line, in the words of its own options, with what to do about it."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from headlight.cli.files import OutputError, UsageError, source
+from headlight.errors import (
+    DeadlineExceeded,
+    HeadlightError,
+    InvalidInput,
+    MixedWeights,
+    Overloaded,
+    Unauthenticated,
+    Unavailable,
+)
+from headlight.wire.status_errors import TOO_LATE
+
+# What a request, or the client, calls what an option says.
+OPTIONS = {
+    "model": "--model",
+    "outputs.attention.layers": "--layer",
+    "outputs.pooled.dimensions": "--dimensions",
+    "outputs.pooled.dtypes": "--dtype",
+    "prompt": "--prompt",
+    "prompt_name": "--prompt-name",
+    "special_tokens": "--special-tokens",
+    "target": "--target",
+    "timeout": "--timeout",
+}
+# What gRPC, or its TLS, says of a connection that could not be made, and what that means whatever else there is.
+ANOTHER_NAME = "the certificate there is for another name: give that by --tls-server-name"
+RENEW = "its certificate has to be renewed there"
+NOT_TRUSTED = "its certificate is of an authority that is not trusted here: give that by --tls-ca"
+CONNECTIONS = {
+    "Hostname Verification Check failed": ANOTHER_NAME,
+    "is not in peer certificate": ANOTHER_NAME,  # the same of gRPC 1.76
+    "unable to get local issuer certificate": NOT_TRUSTED,
+    "self signed certificate": NOT_TRUSTED,
+    "certificate has expired": RENEW,
+    "WRONG_VERSION_NUMBER": "what answers there has no TLS: leave out --tls and --tls-..., or name another port by --target",
+    "Failed parsing HTTP/2": "that is no gRPC in plaintext: name the port of gRPC by --target, or give --tls or --tls-ca",
+}
+CLOSED = re.compile(r"last error: .*: Socket closed")  # in the handshake; one that is lost later has no last error
+OF_IPV6 = re.compile(r"last error: .* ipv6:")
+INDEX = re.compile(r"\[(\d+)\]")
+
+
+def advice(error: UsageError | OutputError | HeadlightError, arguments: argparse.Namespace) -> str:
+    """An error on one line."""
+    message = " ".join((in_options(error, arguments) if isinstance(error, InvalidInput) else str(error)).split())
+    if is_away(error):
+        message = f"no answer from {arguments.target} ({message})"
+    return "; ".join([message, *remedy(error, message, arguments)])
+
+
+def is_away(error: Exception) -> bool:
+    """Whether there was no answer. Where answers do not go together, the message says all."""
+    return isinstance(error, Unavailable) and not isinstance(error, MixedWeights)
+
+
+def misdirected(message: str) -> bool:
+    """Whether a connection failed of what no waiting mends: TLS or none, its names and authorities, or the port."""
+    return any(words in message for words, means in CONNECTIONS.items() if means != RENEW)
+
+
+def remedy(error: Exception, message: str, arguments: argparse.Namespace) -> list[str]:
+    """What to do, where the message does not say it."""
+    if is_away(error):
+        return connecting(message, arguments)
+    if isinstance(error, Unauthenticated):
+        return ["give one by --token-file, HEADLIGHT_TOKEN_FILE or HEADLIGHT_TOKEN"]
+    if isinstance(error, DeadlineExceeded):
+        return ["give more time by --timeout"]
+    if not isinstance(error, Overloaded):
+        return []
+    # What waits in the queue may be this very command's.
+    late = ["give more time by --timeout"] if arguments.timeout is not None and TOO_LATE in message else []
+    again = [] if error.retry_after_seconds is None else [f"try again in {error.retry_after_seconds:g} s"]
+    return [", or ".join([*late, *again])] if late or again else []
+
+
+def connecting(message: str, arguments: argparse.Namespace) -> list[str]:
+    """What to do where nobody answers."""
+    known = [means for words, means in CONNECTIONS.items() if words in message]
+    if known:
+        return known[:1]
+    found = ["start a service there, or name another by --target or HEADLIGHT_TARGET"]
+    if OF_IPV6.search(message) and not arguments.target.startswith(("[", "ipv6:")):
+        found.append(
+            "that was its IPv6 address: what another one says is told where --target has it, as 127.0.0.1:PORT"
+        )
+    if CLOSED.search(message):
+        found.append(f"if there is one, it closed the connection at once: it may want {wanted(arguments)}")
+    return found
+
+
+def wanted(arguments: argparse.Namespace) -> str:
+    """What a service may miss that says nothing more than that."""
+    if arguments.tls_cert:
+        return "another certificate than that of --tls-cert"
+    if arguments.tls or arguments.tls_ca or arguments.tls_server_name:
+        return "a certificate, by --tls-cert and --tls-key"
+    return "TLS, by --tls or --tls-ca"
+
+
+def in_options(error: InvalidInput, arguments: argparse.Namespace) -> str:
+    """What is wrong with an input: with an option, a line of a file, or what stands there whole."""
+    field, problem = INDEX.sub("", error.field), error.problem
+    if field == "prompt_name":
+        problem = problem.replace("use prompt", "use --prompt")
+    if field in OPTIONS:
+        return f"{OPTIONS[field]}: {problem}"
+    index, read = INDEX.search(error.field), source(arguments)
+    if field.startswith("inputs") and index and read is not None:
+        if getattr(arguments, "skip_bad", None) is False:
+            problem += ", or leave such lines out by --skip-bad"
+        return f"{read}: line {int(index[1]) + 1}: {problem}" if "texts" in arguments else f"{read}: {problem}"
+    return str(error)

@@ -1,0 +1,153 @@
+"""`headlight heads`: its options, and how it shows an analysis of heads as text, as JSON, or as arrays."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headlight.analysis.head_analysis import Analysis, analyse
+from headlight.analysis.head_kinds import CALLED, FAINT, UNIFORM, Head, Link
+from headlight.analysis.terminal_view import LABEL_CELLS, bar, cells, fit, visible
+from headlight.cli import result_output
+from headlight.cli.files import write_archive, write_text
+from headlight.cli.input_lines import texts_of
+from headlight.cli.shared_options import add_priority, add_prompt, add_texts, add_truncate, command, connect, reading
+from headlight.spec import STATISTICS
+
+SHORT_LABEL_CELLS, BAR_CELLS = 8, 8  # with both, lines have 80 columns
+FIVE = 5  # columns of a number
+LINK_PLACES = ("text", "query", "key", "query_label", "key_label")
+
+
+def add_heads(commands: Any) -> None:
+    """The command and its options."""
+    made = command(commands, "heads", run_heads, "what each attention head does", formats=("text", "json", "npz"))
+    add_texts(made)
+    add_truncate(made)
+    add_prompt(made)
+    add_priority(made, several=True)
+    made.add_argument(
+        "--importance",
+        action="store_true",
+        help="also how far vectors move without each head: encodes the texts once more for each",
+    )
+
+
+def run_heads(arguments: argparse.Namespace) -> None:
+    """`headlight heads`."""
+    texts = texts_of(arguments)
+    with connect(arguments) as client:
+        analysis = analyse(client, texts, ablate=arguments.importance, **reading(arguments))
+    if arguments.format == "npz":
+        write_archive(heads_arrays(analysis), arguments.out)
+    else:
+        shown = heads_json(analysis) if arguments.format == "json" else heads_text(analysis)
+        write_text(shown, arguments.out, arguments.format)
+
+
+def heads_text(analysis: Analysis) -> str:
+    """A line for each head, of at most 80 columns, and what the columns mean."""
+    moved, texts, tokens = analysis.importance, len(analysis.token_counts), sum(analysis.token_counts)
+    title, *links = link_column(analysis.heads, SHORT_LABEL_CELLS if moved else LABEL_CELLS)
+    lines = [
+        f"{len(analysis.heads)} heads, {texts} {'text' if texts == 1 else 'texts'}, {tokens} tokens",
+        f" head  kind       share  spread   dist  {title}{'  moved' if moved else ''}",
+    ]
+    for head, link in zip(analysis.heads, links, strict=True):
+        numbers = f"{head.share:5.2f}  {head.spread:6.2f}  {five(head.statistics['distance'], 1)}"
+        line = f"{f'{head.layer}.{head.head}':>5}  {head.kind:9}  {numbers}  {link}"
+        if moved:
+            distance = float(moved.distance[head.layer, head.head])
+            line += f"  {five(distance, 3)} {bar(distance, float(moved.distance.max()), BAR_CELLS)}"
+        lines.append(line)
+    return "\n".join(line.rstrip() for line in [*lines, *legend(moved is not None)])
+
+
+def five(number: float, digits: int) -> str:
+    """A number in five columns: large ones have fewer digits behind the point, and the largest an exponent."""
+    shown = (f"{number:5.{behind}f}" for behind in range(digits, -1, -1))
+    return next((text for text in shown if len(text) == FIVE), f"{number:5.0e}")
+
+
+def link_column(found: Sequence[Head], label_cells: int) -> list[str]:
+    """A title and the strongest link of each head, all of one width; labels cut to so many cells."""
+    names = [(visible(link.query_label), visible(link.key_label)) for head in found if (link := head.link)]
+    left, right = (min(label_cells, max((cells(pair[side]) for pair in names), default=0)) for side in (0, 1))
+    column = ["strongest link"]
+    for head in found:
+        link = head.link
+        sides = link and (fit(visible(link.query_label), left), fit(visible(link.key_label), right))
+        column.append(f"{sides[0]} → {sides[1]} {link.weight:.2f}" if link and sides else "")
+    return [fit(entry, max(map(cells, column))) for entry in column]
+
+
+def legend(moved: bool) -> list[str]:
+    """What the columns mean."""
+    lines = [
+        f"share: of the weight, on tokens of that kind; of other the largest, under {CALLED:.2f}",
+        f"spread: 0 looks at one token, 1 everywhere alike (uniform from {UNIFORM:.2f})",
+        "dist: in tokens, mean; strongest link: between two tokens that are not special",
+    ]
+    return [*lines, "moved: distance of the vectors without the head from those with all, mean"] if moved else lines
+
+
+def heads_json(analysis: Analysis) -> str:
+    """Each head with its seven statistics (null where not known), link and importance, and which weights answered."""
+    moved = analysis.importance
+    rows = []
+    for head in analysis.heads:
+        row = {**dataclasses.asdict(head), **head.statistics}
+        del row["statistics"]
+        if moved:
+            at = (head.layer, head.head)
+            row["importance"] = {"distance": float(moved.distance[at]), "cosine": float(moved.cosine[at])}
+        rows.append(shortened(row))
+    return result_output.to_json(
+        {
+            "model": dataclasses.asdict(analysis.model),
+            "token_counts": list(analysis.token_counts),
+            "thresholds": {"called": CALLED, "uniform": UNIFORM, "faint": FAINT},
+            "heads": rows,
+        }
+    )
+
+
+def shortened(value: Any) -> Any:
+    """A value for JSON: null for NaN, and of other numbers the shortest decimals that read back as the same float32."""
+    if isinstance(value, dict):
+        return {name: shortened(entry) for name, entry in value.items()}
+    if isinstance(value, float):
+        return None if math.isnan(value) else float(str(np.float32(value)))
+    return value
+
+
+def heads_arrays(analysis: Analysis) -> dict[str, NDArray[Any]]:
+    """The same as arrays [L, H], of statistics [L, H, 7]; a link that there is not has the weight 0 and the places -1."""
+    found, moved = analysis.heads, analysis.importance
+    shape = (len({head.layer for head in found}), -1)
+    nothing = Link(0.0, -1, -1, -1, "", "")
+    links = [head.link or nothing for head in found]
+    columns: dict[str, NDArray[Any]] = {
+        "kinds": np.array([head.kind for head in found]),
+        "shares": np.array([head.share for head in found], np.float32),
+        "spreads": np.array([head.spread for head in found], np.float32),
+        "link_weights": np.array([link.weight for link in links], np.float32),
+        **{f"link_{name}": np.array([getattr(link, name) for link in links]) for name in LINK_PLACES},
+    }
+    arrays: dict[str, NDArray[Any]] = {name: column.reshape(shape) for name, column in columns.items()}
+    statistics = np.array([[head.statistics[name] for name in STATISTICS] for head in found], np.float32)
+    arrays["statistics"] = statistics.reshape(*shape, len(STATISTICS))
+    if moved:
+        arrays |= {"importance": moved.distance, "importance_cosine": moved.cosine, "embeddings": moved.baseline}
+    return {
+        **arrays,
+        "statistic_names": np.array(STATISTICS),
+        "token_counts": np.array(analysis.token_counts),
+        "model": np.array(result_output.to_json(dataclasses.asdict(analysis.model))),
+    }

@@ -1,0 +1,159 @@
+"""What the command line reads many inputs from: arguments, or lines of a file or of standard input, which may be JSON."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import re
+from typing import Any
+
+from headlight.cli.files import UsageError, source, split_lines
+from headlight.wire.client_codec import Input
+
+EMPTY = "is empty; remove it, or put a text there"
+JSON_LINES = (".jsonl", ".ndjson")
+LONGEST_ID = 1000  # characters: an array of NumPy has room for the longest in every row
+NUMBER = re.compile(r"-?[0-9]{1,100}")
+HIGHEST_ID = 2**63 - 1  # that a request can hold
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """Inputs, each in the place of its line.
+
+    Attributes:
+        texts: of the lines, or their token ids; a line that holds none stands for itself.
+        problems: by place, why a line holds none.
+        name: of what was read; None: they were arguments.
+        ids: what each line calls itself, empty where it has no text; None: nothing is asked of that.
+    """
+
+    texts: list[Input]
+    problems: dict[int, str]
+    name: str | None
+    ids: list[str] | None = None
+
+    def line(self, place: int, problem: str) -> str:
+        """A problem with the input in one place, on one line."""
+        where = f"argument {place + 1}" if self.name is None else f"{self.name}: line {place + 1}"
+        return f"{where} {' '.join(problem.split())}"
+
+
+class BadLine(Exception):
+    """A line holds no input; the message says why."""
+
+
+def given(arguments: argparse.Namespace) -> Given:
+    """What the options of `headlight.cli.shared_options.add_texts` name. Raises UsageError where it cannot be read."""
+    lines, name = list(arguments.texts), source(arguments)
+    id_field, numbers = getattr(arguments, "id_field", None), getattr(arguments, "token_ids", False)
+    fields = arguments.text_field is not None or id_field is not None
+    if name is not None:
+        name, lines = split_lines(bool(lines), arguments.file)
+        fields = fields or name.lower().endswith(JSON_LINES)
+    elif fields:
+        raise UsageError("--text-field and --id-field are of lines of JSON; give them by --file or on standard input")
+    if fields and numbers:
+        raise UsageError("--token-ids: reads lines of whole numbers, and these are JSON; write them as plain lines")
+    if fields and name is not None:
+        return json_lines(name, lines, arguments.text_field or "text", id_field)
+    if numbers:
+        return token_ids(name, lines)
+    empty = {place: EMPTY for place, line in enumerate(lines) if not line and name is not None}
+    return Given([*lines], empty, name)
+
+
+def token_ids(name: str | None, lines: list[str]) -> Given:
+    """Lines that are whole numbers, with spaces or commas between."""
+    found, problems = list[Input](), dict[int, str]()
+    for place, line in enumerate(lines):
+        try:
+            found.append(ids_of(line))
+        except BadLine as problem:
+            found.append(line)
+            problems[place] = str(problem)
+    return Given(found, problems, name)
+
+
+def ids_of(line: str) -> list[int]:
+    """The token ids on a line. Raises BadLine where it holds anything else, or none."""
+    numbers = line.replace(",", " ").split()
+    if not numbers or not all(NUMBER.fullmatch(number) for number in numbers):
+        raise BadLine("is no list of token ids; put whole numbers there, those of special tokens among them")
+    ids = [int(number) for number in numbers]
+    if not 0 <= min(ids) <= max(ids) <= HIGHEST_ID:
+        beyond = min(ids) if min(ids) < 0 else max(ids)
+        raise BadLine(f"holds {beyond}, which is no token id; put whole numbers from 0 to {HIGHEST_ID} there")
+    return ids
+
+
+def json_lines(name: str, lines: list[str], text_field: str, id_field: str | None) -> Given:
+    """Lines that are JSON objects; their texts take their places in the list, so that memory does not hold both."""
+    ids, problems = list[str](), dict[int, str]()
+    for place, line in enumerate(lines):
+        known_as = ""
+        try:
+            entry = parsed(line)
+            lines[place] = text_of(entry, text_field)
+            known_as = id_of(entry, id_field) if id_field is not None else ""
+        except BadLine as problem:
+            problems[place] = str(problem)
+        ids.append(known_as)
+    return Given([*lines], problems, name, None if id_field is None else ids)
+
+
+def parsed(line: str) -> dict[str, Any]:
+    """A line's object. Raises BadLine where it has none."""
+    if not line.strip():
+        raise BadLine("is empty; remove it, or put a JSON object there")
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        at = f" (column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
+        raise BadLine(f"is not JSON{at}; mend it") from None
+    if not isinstance(entry, dict):
+        raise BadLine("is no JSON object; mend it")
+    return entry
+
+
+def text_of(entry: dict[str, Any], field: str) -> str:
+    """The text in a field of a line. Raises BadLine where there is none."""
+    if field not in entry:
+        raise BadLine(f"has no field {field!r}; name the one with the text by --text-field")
+    text = entry[field]
+    if not isinstance(text, str) or not text:
+        raise BadLine(f"has no text in the field {field!r}; put one there")
+    return text
+
+
+def id_of(entry: dict[str, Any], field: str) -> str:
+    """What a line calls itself. Raises BadLine where that is neither a text nor a whole number, or NumPy could not keep it."""
+    found = entry.get(field)
+    if not isinstance(found, str | int) or isinstance(found, bool):
+        raise BadLine(f"has no text and no whole number in the field {field!r}, which --id-field names")
+    if len(str(found)) > LONGEST_ID:
+        raise BadLine(f"has more than {LONGEST_ID} characters in the field {field!r}, which --id-field names")
+    if "\0" in str(found):
+        raise BadLine(f"holds a NUL in the field {field!r}, which an id may not")
+    if any(0xD800 <= ord(char) < 0xE000 for char in str(found)):
+        raise BadLine(f"holds a lone surrogate in the field {field!r}, which UTF-8 cannot express")
+    return str(found)
+
+
+def all_good(arguments: argparse.Namespace) -> Given:
+    """The same, of lines that all hold an input.
+
+    Raises:
+        UsageError: as `given`, or a line holds none. (Leaving it out would shift the answers against the lines.)
+    """
+    found = given(arguments)
+    for place, problem in found.problems.items():
+        remedy = ", or leave such lines out by --skip-bad" if "skip_bad" in arguments else ""
+        raise UsageError(found.line(place, problem) + remedy)
+    return found
+
+
+def texts_of(arguments: argparse.Namespace) -> list[str]:
+    """The same, for commands that take texts alone."""
+    return [text for text in all_good(arguments).texts if isinstance(text, str)]

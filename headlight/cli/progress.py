@@ -1,0 +1,51 @@
+"""How far a long command is, on standard error: one line that is written over in a terminal, else a line now and then."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from headlight.cli.files import say, say_here
+
+TERMINAL_SECONDS, LOG_SECONDS = 0.2, 10.0  # between two lines
+
+
+class Progress:
+    """Tells of texts done.
+
+    Args:
+        total: how many there are.
+        wanted: whether to tell; None: in a terminal.
+    """
+
+    def __init__(self, total: int, wanted: bool | None) -> None:
+        self._terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._wanted = self._terminal if wanted is None else wanted
+        self._total = total
+        self.begin(0)
+
+    def begin(self, done: int) -> None:
+        """From now on the rate is counted; so many were done before."""
+        self._before = done
+        self._begun = self._told = time.monotonic()
+
+    def tell(self, done: int) -> None:
+        """So many are done."""
+        now = time.monotonic()
+        if self._wanted and (
+            done == self._total or now - self._told >= (TERMINAL_SECONDS if self._terminal else LOG_SECONDS)
+        ):
+            self._told = now
+            (say_here if self._terminal else say)(self.line(done, now - self._begun))
+
+    def line(self, done: int, seconds: float) -> str:
+        """What is told, after so many seconds."""
+        rate = (done - self._before) / max(seconds, 1e-3)
+        left = (self._total - done) / max(rate, 1e-9)
+        minutes, rest = divmod(round(left), 60)
+        return f"{done:,} of {self._total:,} texts, {rate:,.0f} a second, {minutes}:{rest:02} left"
+
+    def clear(self) -> None:
+        """Leave a terminal as it was."""
+        if self._wanted and self._terminal:
+            say_here("")

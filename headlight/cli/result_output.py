@@ -1,0 +1,196 @@
+"""How the command line shows results: as text, as JSON, or as NumPy archives. Nothing here calls a service or prints."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headlight.analysis.terminal_view import attention_map, cells, fit, heads_table, strongest_links, visible
+from headlight.description import ModelDescription
+from headlight.results import Attention, Floats, Hidden, TokenList
+from headlight.wire.printable import escaped, json_escaped
+
+PIECE_CELLS = 24
+
+
+def numbers(array: NDArray[Any]) -> list[Any]:
+    """Nested lists for JSON. The shortest decimals that read back as the same float32: 0.1, not 0.10000000149011612."""
+    if array.dtype.kind in "iu":
+        return array.tolist()  # type: ignore[no-any-return]  # of an array that has an axis
+    return [float(str(entry)) if array.ndim == 1 else numbers(entry) for entry in array]
+
+
+def to_json(value: Mapping[str, object]) -> str:
+    """JSON on one line, without control characters."""
+    return json_escaped(json.dumps(value, ensure_ascii=False))
+
+
+def attention_text(attention: Attention, text: str, head: int | None, overview: bool, width: int, colour: bool) -> str:
+    """A map of the last layer held: of one head, or of the mean of all; its strongest links; in an overview all heads first.
+
+    Raises:
+        ValueError: the head is not here.
+    """
+    labels, layer = attention.tokens.labels(text), attention.layers[-1]
+    weights = attention.mean(layer) if head is None else attention.head(layer, head)
+    which = f"mean of {attention.heads} heads" if head is None else f"head {attention.head_number(head)}"
+    parts = []
+    if overview:
+        parts.append(f"All heads (shares of the weight, averaged over the queries)\n{heads_table(attention)}")
+    parts.append(f"Layer {layer}, {which}\n{attention_map(weights, labels, width=width, colour=colour)}")
+    links = strongest_links(weights, labels, attention.tokens.special)
+    if links:
+        parts.append(f"Strongest link of each token (itself and special tokens left out)\n{links}")
+    return "\n\n".join(parts)
+
+
+def chosen_heads(attention: Attention, head: int | None) -> tuple[list[int], Floats]:
+    """The heads wanted, and their weights, float32 [L, heads, n, n]. Raises ValueError where the head is not here."""
+    if head is None:
+        return list(range(attention.heads)), attention.weights
+    chosen = attention.head_number(head)
+    return [chosen], attention.weights[:, chosen : chosen + 1]
+
+
+def attention_json(attention: Attention, head: int | None) -> str:
+    """The weights [layers, heads, n, n], the tokens, and which weights answered. Raises ValueError for a head not here."""
+    heads, weights = chosen_heads(attention, head)
+    return to_json(
+        {
+            "model": dataclasses.asdict(attention.model),
+            "layers": list(attention.layers),
+            "heads": heads,
+            "tokens": dataclasses.asdict(attention.tokens),
+            "weights": numbers(weights),
+        }
+    )
+
+
+def attention_arrays(attention: Attention, head: int | None) -> dict[str, NDArray[Any]]:
+    """The same as arrays. Raises ValueError for a head not here."""
+    heads, weights = chosen_heads(attention, head)
+    return {"weights": weights, "heads": np.array(heads), **origin_arrays(attention)}
+
+
+def hidden_arrays(hidden: Hidden) -> dict[str, NDArray[Any]]:
+    """Hidden states, their tokens (those that they are of, where they are not of all), and which weights answered."""
+    places = {} if hidden.places is None else {"places": np.array(hidden.places)}
+    return {"states": hidden.states, **places, **origin_arrays(hidden)}
+
+
+def origin_arrays(value: Attention | Hidden) -> dict[str, NDArray[Any]]:
+    """The layers and tokens that numbers stand for, and which weights answered."""
+    return {
+        "layers": np.array(value.layers),
+        "model": np.array(to_json(dataclasses.asdict(value.model))),
+        **{field: np.array(entries) for field, entries in dataclasses.asdict(value.tokens).items()},
+    }
+
+
+def write_arrays(arrays: Mapping[str, NDArray[Any]], file: BinaryIO) -> None:
+    """A compressed archive of arrays, readable without pickle."""
+    # Not by numpy.savez_compressed: that of NumPy 1.26 takes `allow_pickle` for one array more.
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        add_arrays(archive, arrays)
+
+
+def add_arrays(archive: zipfile.ZipFile, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Writes arrays into an archive, as NumPy names them. Raises ValueError for what only pickle could write."""
+    for title, array in arrays.items():
+        with archive.open(f"{title}.npy", "w", force_zip64=True) as member:
+            np.lib.format.write_array(member, array, allow_pickle=False)
+
+
+def tokens_text(lists: Sequence[TokenList], texts: Sequence[str]) -> str:
+    """A table for each text."""
+    return "\n\n".join(token_table(tokens, text) for tokens, text in zip(lists, texts, strict=True))
+
+
+def token_table(tokens: TokenList, text: str) -> str:
+    """A line for each token: number, id, piece, offsets, the characters it stands for."""
+    lines = [f"{'token':>5}  {'id':>7}  {fit('piece', PIECE_CELLS)}  {'start':>6}  {'end':>6}  text"]
+    for index, piece in enumerate(tokens.pieces):
+        start, end = tokens.starts[index], tokens.ends[index]
+        covered = visible(text[start:end])
+        if tokens.special[index] or tokens.prompt[index]:
+            covered = "(special)" if tokens.special[index] else "(prompt)"
+        shown = fit(visible(piece), PIECE_CELLS)
+        lines.append(f"{index:5}  {tokens.ids[index]:7}  {shown}  {start:6}  {end:6}  {covered}")
+    return "\n".join(lines)
+
+
+def tokens_json(lists: Sequence[TokenList]) -> str:
+    """The tokens of each text."""
+    return to_json({"tokens": [dataclasses.asdict(tokens) for tokens in lists]})
+
+
+def info_text(model: ModelDescription) -> str:
+    """A model, its limits and its parity, as aligned columns."""
+    limits = dataclasses.asdict(model.limits)
+    rows = [
+        ("model", f"{model.name} {model.version}".strip()),
+        ("bundle", model.bundle_sha256),
+        ("running on", f"{model.provider}, {model.precision}"),
+        ("could run on", ", ".join(f"{provider} {precision}" for provider, precision in model.variants)),
+        (
+            "architecture",
+            f"{model.layers} layers of {model.heads} heads, {model.dim} wide, {model.vocab_size} tokens known",
+        ),
+        ("positions", model.positions),
+        ("length", f"{model.max_length} tokens at most, trained on {model.trained_length}"),
+        ("pooling", model.pooling + (", normalised" if model.normalized else "")),
+        ("vectors", vectors_line(model)),
+        ("prompts", prompts_line(model)),
+        ("special tokens", "parsed in texts" if model.special_tokens == "parse" else "read as text"),
+        ("accepts", ", ".join(model.accepts)),
+        ("gives", ", ".join(model.outputs)),
+        *((name.replace("_", " "), f"{value:,}" if value else "not said") for name, value in limits.items()),
+    ]
+    width = max(cells(name) for name, _ in rows)
+    lines = [f"{fit(name, width)}  {value}".rstrip() for name, value in rows]
+    if model.parity:
+        lines += ["", "Distance from PyTorch", f"{'output':<10} {'on':<14} {'largest':>9} {'allowed':>9}"]
+    for row in model.parity:
+        where = f"{row.provider} {row.precision}"
+        lines.append(f"{row.output:<10} {where:<14} {row.max_error:9.1e} {row.tolerance:9.1e}")
+    if model.quality:
+        lines += ["", "Precisions beside fp32", f"{'on':<14} {'cosine':>9} {'least':>9} {'nearest':>9} {'of ten':>9}"]
+    for found in model.quality:
+        where = f"{found.provider} {found.precision}"
+        kept = (
+            f"{100 * found.nearest_kept:8.1f}% {100 * found.ten_nearest_kept:8.1f}%" if found.real_text else "not said"
+        )
+        lines.append(f"{where:<14} {found.cosine_mean:9.6f} {found.cosine_min:9.6f} {kept}")
+    return "\n".join(map(escaped, lines))
+
+
+def vectors_line(model: ModelDescription) -> str:
+    """What pooled vectors can be."""
+    parts = [f"{model.pooled_dim} wide"]
+    if model.trained_dimensions:
+        parts.append(f"trained to be cut to {', '.join(map(str, model.trained_dimensions))}")
+    types = [
+        f"{name} of {', '.join(map(str, model.int8_dimensions))}" if name == "int8" else name
+        for name in model.pooled_types
+    ]
+    parts.append(f"as {', '.join(types)}")
+    return "; ".join([*parts, f"compared by {model.similarity}"] if model.similarity else parts)
+
+
+def prompts_line(model: ModelDescription) -> str:
+    """What can be put before texts, the default marked."""
+    named = [
+        f"{name} {text!r}{' (default)' if name == model.default_prompt else ''}" for name, text in model.prompts.items()
+    ]
+    return (", ".join(named) or "none") + ("" if model.include_prompt else "; not pooled")
+
+
+def info_json(model: ModelDescription) -> str:
+    """The same, complete."""
+    return to_json(model.as_dict())

@@ -1,0 +1,219 @@
+"""Options that the commands share."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headlight.cli.files import STANDARD_INPUT, UsageError, check_writable, is_same_file, source
+from headlight.cli.signals import undisturbed
+from headlight.client.sync_client import Client
+from headlight.spec import SPECIAL_TOKENS, VECTOR_BITS, PooledSpec
+from headlight.wire.client_codec import Reading
+from headlight.wire.priority import PRIORITIES, Priority
+
+DEFAULT_TARGET = "127.0.0.1:50051"
+WRITTEN = ("--out", "--png", "--html")
+READ = ("--file", "--token-file", "--tls-ca", "--tls-cert", "--tls-key")
+# A service that was away is found again soon. gRPC's default grows to two minutes.
+RECONNECT = (("grpc.max_reconnect_backoff_ms", 2_000),)
+
+
+def command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], None], summary: str, formats: Sequence[str]
+) -> argparse.ArgumentParser:
+    """One command with the options that all have."""
+    made: argparse.ArgumentParser = commands.add_parser(
+        name, help=summary, description=summary[0].upper() + summary[1:]
+    )
+    made.set_defaults(run=run)
+    target = os.environ.get("HEADLIGHT_TARGET") or DEFAULT_TARGET
+    made.add_argument(
+        "--target", default=target, metavar="HOST:PORT", help="default: HEADLIGHT_TARGET, else %(default)s"
+    )
+    made.add_argument("--model", default="", metavar="NAME", help="where the server has several")
+    made.add_argument("--tls", action="store_true", help="encrypt the connection; implied by the other --tls-...")
+    made.add_argument("--tls-ca", metavar="F", help="trust these authorities, PEM; default: gRPC's")
+    made.add_argument("--tls-cert", metavar="F", help="certificate to show, PEM; with --tls-key")
+    made.add_argument("--tls-key", metavar="F", help="its key, PEM")
+    made.add_argument(
+        "--tls-server-name", metavar="NAME", help="the server's certificate is for this, not for --target"
+    )
+    made.add_argument(
+        "--token-file",
+        metavar="F",
+        help="token to send; default: HEADLIGHT_TOKEN_FILE, else the token in HEADLIGHT_TOKEN",
+    )
+    made.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after so long; default: never")
+    made.add_argument("--format", choices=formats, help="default: text")
+    made.add_argument("--out", metavar="F", help="write to a file instead of standard output")
+    return made
+
+
+def seconds(text: str) -> float:
+    """A span of time, for ever included."""
+    value = float(text)
+    if not value >= 0:
+        raise argparse.ArgumentTypeError("must be a number of seconds from 0")
+    return value
+
+
+def add_texts(made: argparse.ArgumentParser) -> None:
+    """Several texts: arguments, or lines."""
+    made.add_argument("texts", nargs="*", metavar="TEXT", help="none, and no --file: standard input, a text a line")
+    made.add_argument(
+        "--file", metavar="F", help="texts from a file, one a line; from F.jsonl or F.ndjson, a JSON object a line"
+    )
+    made.add_argument(
+        "--text-field",
+        metavar="NAME",
+        help="lines are JSON objects, with their texts in this field; default of F.jsonl and F.ndjson: text",
+    )
+
+
+def add_truncate(made: argparse.ArgumentParser) -> None:
+    """What to do with texts too long."""
+    made.add_argument(
+        "--truncate", choices=("end", "start"), help="cut off this side of texts too long, instead of refusing them"
+    )
+
+
+def add_prompt(made: argparse.ArgumentParser) -> None:
+    """What to put before texts, and how special tokens in them are read."""
+    either = made.add_mutually_exclusive_group()
+    either.add_argument("--prompt-name", metavar="NAME", help="put a prompt of the model before each text: see info")
+    either.add_argument(
+        "--prompt", metavar="TEXT", help="put this before each text; '' for nothing, not even the model's default"
+    )
+    made.add_argument(
+        "--special-tokens",
+        choices=SPECIAL_TOKENS,
+        help="special tokens that a text spells out, as [SEP]: parse them, or read plain text; default: as the service does",
+    )
+
+
+def add_priority(made: argparse.ArgumentParser, *, several: bool) -> None:
+    """How soon the answer is wanted."""
+    usual = "bulk for texts from a file or standard input, else interactive" if several else "interactive"
+    made.add_argument(
+        "--priority", choices=PRIORITIES, help=f"bulk lets everybody else's requests go first; default: {usual}"
+    )
+
+
+def reading(arguments: argparse.Namespace) -> Reading:
+    """What the options of `add_truncate`, `add_prompt` and `add_priority` say."""
+    return Reading(
+        truncate=arguments.truncate,
+        prompt=arguments.prompt,
+        prompt_name=arguments.prompt_name,
+        special_tokens=arguments.special_tokens,
+        priority=_priority(arguments),
+    )
+
+
+def _priority(arguments: argparse.Namespace) -> Priority | None:
+    """What was asked for, else bulk for a list that nobody typed."""
+    if arguments.priority is None and "texts" in arguments and not arguments.texts:
+        return "bulk"
+    asked: Priority | None = arguments.priority
+    return asked
+
+
+def add_vectors(made: argparse.ArgumentParser) -> None:
+    """In which form vectors are wanted."""
+    made.add_argument("--dimensions", type=int, metavar="D", help="keep this many, from the first")
+    made.add_argument(
+        "--normalize",
+        action=argparse.BooleanOptionalAction,
+        help="make vectors have unit length, or not; default: as the model does",
+    )
+    made.add_argument(
+        "--dtype",
+        action="append",
+        choices=tuple(VECTOR_BITS),
+        help="type of the numbers, default float32; several times for several, with --format json or npz",
+    )
+
+
+def pooled_spec(arguments: argparse.Namespace) -> PooledSpec:
+    """The wish that the options of `add_vectors` make. Raises UsageError where it cannot be shown."""
+    dtypes = tuple(arguments.dtype or ())
+    if len(dtypes) > 1 and arguments.format not in ("json", "npz"):
+        raise UsageError("--dtype: text and npy hold one type; use --format json or npz for several")
+    return PooledSpec(dimensions=arguments.dimensions, normalize=arguments.normalize, dtypes=dtypes)
+
+
+class Undisturbed(Client):
+    """A client whose end no second Ctrl-C cuts short."""
+
+    _outlasts = None  # `embed` keeps what came, says that it waits, and for as long as --retry-for says
+
+    def close(self) -> None:
+        with undisturbed():
+            super().close()
+
+
+def connect(arguments: argparse.Namespace, concurrency: int = 4) -> Client:
+    """A client for the common options, with so many calls at once.
+
+    Raises:
+        UsageError, or InvalidInput for target and timeout: they cannot be used.
+    """
+    # A token is no option: everybody on a machine sees the command lines of all.
+    token_file = arguments.token_file or os.environ.get("HEADLIGHT_TOKEN_FILE") or None
+    token = None if token_file else os.environ.get("HEADLIGHT_TOKEN") or None
+    try:
+        return Undisturbed(
+            arguments.target,
+            model=arguments.model,
+            timeout=arguments.timeout,
+            tls=arguments.tls,
+            tls_ca=arguments.tls_ca,
+            tls_cert=arguments.tls_cert,
+            tls_key=arguments.tls_key,
+            tls_server_name=arguments.tls_server_name,
+            token=token,
+            token_file=token_file,
+            concurrency=concurrency,
+            options=RECONNECT,
+        )
+    except ValueError as error:
+        raise UsageError(f"cannot connect: {error}") from None
+
+
+def check_output(arguments: argparse.Namespace) -> None:
+    """Refuses what could not be written, before the service works for it."""
+    if arguments.format in ("npz", "npy") and arguments.out is None:
+        raise UsageError(f"--format {arguments.format} is binary: name a file by --out")
+    for option, name in named(arguments, WRITTEN):
+        check_writable(option, name)
+    check_apart(arguments)
+    if arguments.out is None and sys.stdout is None and not draws_alone(arguments):
+        raise UsageError("standard output: is closed; name a file by --out")
+
+
+def check_apart(arguments: argparse.Namespace) -> None:
+    """Raises UsageError where a file to write is also to be read, or written by another option."""
+    others = named(arguments, READ)
+    if source(arguments) == STANDARD_INPUT:
+        others.append((STANDARD_INPUT, "/dev/stdin"))
+    for option, name in named(arguments, WRITTEN):
+        for other, beside in others:
+            if is_same_file(name, beside):
+                raise UsageError(f"{option}: {name} is the file of {other}, which it would replace; name another")
+        others.append((option, name))
+
+
+def named(arguments: argparse.Namespace, options: Sequence[str]) -> list[tuple[str, str]]:
+    """Those of some options that name a file, and the file."""
+    names = ((option, getattr(arguments, option.removeprefix("--").replace("-", "_"), None)) for option in options)
+    return [(option, name) for option, name in names if name is not None]
+
+
+def draws_alone(arguments: argparse.Namespace) -> bool:
+    """Whether nothing is asked for but a picture or a page."""
+    drawn = getattr(arguments, "png", None) is not None or getattr(arguments, "html", None) is not None
+    return drawn and arguments.format is None and arguments.out is None

@@ -1,0 +1,171 @@
+"""Several requests over one stream, answered frame by frame in any order; `headlight.client.calls.large_outputs` uses it.
+
+    client.attend(text) -> attention(...)  --requests()-->  transport  --receive(frame), finish()-->  result()
+
+A request that is shed by itself, as the queue is full, is left for another stream; the others are answered on this one. No more are
+sent on it then: a server that has just refused one would refuse them all, each after reading and tokenising it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+from numpy.typing import ArrayLike
+
+from headlight.client.calls.request_plan import Cost, measure, request_bytes, rest_of, split
+from headlight.client.calls.unary_calls import Origin, prompt_bytes
+from headlight.description import ModelDescription
+from headlight.errors import HeadlightError, Overloaded
+from headlight.pb import headlight_pb2 as pb
+from headlight.wire.answer_checks import Expected
+from headlight.wire.client_codec import Input, Reading, encode_request, malformed, to_head_mask, to_input
+from headlight.wire.reassembly import Answer, Assembly, Check, Layout
+from headlight.wire.status_errors import error_of_status
+
+ResultT = TypeVar("ResultT")
+
+
+class Streamed(Generic[ResultT]):
+    """Large outputs of any number of inputs, as several requests of one stream.
+
+    Args:
+        model: for the limits.
+        name: of the model, as the caller gave it.
+        inputs: what to encode.
+        outputs: what to ask for.
+        reading: how texts are read.
+        take: makes the result of one input (its index in the request) of an answer.
+        bytes_per_token: of all outputs together, where that is the same for inputs of any length; 0: inputs travel
+            alone.
+        head_mask: [L, H], for every input; None: ones.
+    """
+
+    def __init__(
+        self,
+        model: ModelDescription,
+        name: str,
+        inputs: Sequence[Input],
+        outputs: pb.Outputs,
+        reading: Reading,
+        take: Callable[[Answer, int], ResultT],
+        bytes_per_token: int = 0,
+        head_mask: ArrayLike | None = None,
+    ) -> None:
+        self._base = encode_request(name, (), outputs, reading)
+        limits, most, prompt = model.limits, sys.maxsize, prompt_bytes(model, reading)
+        costs = []
+        for size, bound in measure(inputs, request_bytes(model)):
+            tokens = min(bound + prompt, model.max_length)
+            costs.append(Cost(1, size, tokens, tokens * bytes_per_token))
+        max_items = (limits.max_items or most) if bytes_per_token else 1
+        output_bytes = limits.max_stream_output_bytes or most
+        request = rest_of(request_bytes(model), self._base)
+        budget = Cost(max_items, request, limits.max_request_tokens or most, output_bytes)
+        self._parts = list(split(costs, budget))
+        self._max_bytes = limits.max_stream_output_bytes
+        self._expected = Expected(model, name, outputs, reading)
+        self._inputs = inputs
+        self._assemblies = self._assembled(range(len(self._parts)))  # what has come of each request, by its id
+        self._take = take
+        self._head_mask = to_head_mask(model, head_mask)
+        self._origin = Origin()
+        self._results: dict[int, ResultT] = {}
+        # Of this stream: the ids sent, those of them that were shed, and what the last one was told, with the time of it.
+        self._sent: list[str] = []
+        self._shed: list[str] = []
+        self._told: tuple[Overloaded, float] | None = None
+        self.over = False  # whether nothing more comes on it: all else was answered when a request was refused for good
+
+    @property
+    def unanswered(self) -> int:
+        """Requests still to be answered; 0: `result` is complete."""
+        return len(self._assemblies) + len(self._shed)
+
+    def requests(self) -> Iterator[pb.EncodeStreamRequest]:
+        """What is unanswered, for a new stream: what an earlier one has sent of it is thrown away.
+
+        Each has its index as id. gRPC draws them from another thread; they cannot fail, being converted before.
+        """
+        left = sorted(map(int, (*self._assemblies, *self._shed)))
+        self._assemblies = self._assembled(left)
+        # Lists of its own, for gRPC may draw from an earlier stream a moment longer.
+        self._sent, self._shed, self._told, self.over = [], [], None, False
+        return self._drawn(left, self._sent, self._shed)
+
+    def _assembled(self, left: Sequence[int]) -> dict[str, Assembly]:
+        return {str(at): Assembly(len(self._parts[at]), self._max_bytes, self._check_of(at)) for at in left}
+
+    def _check_of(self, at: int) -> Check:
+        """Compare the answer to one request with its inputs."""
+        part = self._parts[at]
+
+        def check(response: pb.EncodeResponse, layouts: dict[str, Layout]) -> None:
+            self._expected.check(response, layouts, [self._inputs[index] for index in part])
+
+        return check
+
+    def _drawn(self, left: Sequence[int], sent: list[str], shed: Sequence[str]) -> Iterator[pb.EncodeStreamRequest]:
+        for at in left:
+            if shed:
+                return
+            sent.append(str(at))
+            yield self._request(at)
+
+    def _request(self, at: int) -> pb.EncodeStreamRequest:
+        request = pb.EncodeStreamRequest(id=str(at), encode=self._base)
+        request.encode.inputs.extend(
+            to_input(self._inputs[index], f"inputs[{index}]", self._head_mask) for index in self._parts[at]
+        )
+        return request
+
+    def receive(self, frame: pb.EncodeStreamResponse) -> bool:
+        """Takes the next frame of whichever request. Returns whether that is answered now.
+
+        Raises:
+            HeadlightError: a request was refused for good, or the frame breaks the contract.
+        """
+        assembly = self._assemblies.get(frame.id)
+        if assembly is None:
+            raise malformed("a frame for a request that was not made, or is answered already")
+        part = self._parts[int(frame.id)]
+        if frame.WhichOneof("frame") == "error":
+            self._refused(frame.id, error_of_status(frame.error, part.start))
+            return False
+        answer = assembly.receive(frame)
+        if answer is not None:
+            self._expected.check_numbers(answer)
+            self._origin.check(answer.response.model)
+            self._results.update((index, self._take(answer, at)) for at, index in enumerate(part))
+            del self._assemblies[frame.id]
+        return answer is not None
+
+    def _refused(self, request_id: str, error: HeadlightError) -> None:
+        if not isinstance(error, Overloaded) or error.retry_after_seconds is None:
+            self.over = len(self._assemblies) == 1
+            raise error
+        del self._assemblies[request_id]
+        self._shed.append(request_id)
+        self._told = error, time.monotonic()
+
+    def finish(self) -> None:
+        """The stream has ended well.
+
+        Raises:
+            BadAnswer: it left requests unanswered.
+            Overloaded: some were shed; another stream is to be begun for them when the error says.
+        """
+        waiting = [each for each in (self._sent if self._shed else self._assemblies) if each in self._assemblies]
+        if waiting:
+            raise malformed(f"the stream ended with {len(waiting)} requests unanswered")
+        if self._told is not None:
+            error, told = self._told
+            # While the others were answered, some of it has passed.
+            left = round(max(0.0, (error.retry_after_seconds or 0.0) - (time.monotonic() - told)), 3)
+            raise Overloaded(error.message, left)
+
+    def result(self) -> list[ResultT]:
+        """The results in the order of the inputs, once none is unanswered."""
+        return [self._results[index] for index in range(len(self._inputs))]

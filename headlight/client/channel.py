@@ -1,0 +1,283 @@
+"""How a client's connection behaves: balancing, retries, keepalive; and what else the two clients share."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+import grpc
+
+from headlight.client.arguments import check_arguments
+from headlight.client.calls.request_plan import STOCK_MESSAGE_BYTES
+from headlight.client.reloading_channel import CLOSED, Renewing
+from headlight.description import ModelDescription
+from headlight.errors import (
+    DeadlineExceeded,
+    EngineError,
+    HeadlightError,
+    InvalidInput,
+    MixedWeights,
+    Overloaded,
+    Unauthenticated,
+    Unavailable,
+)
+from headlight.pb.headlight_pb2_grpc import HeadlightServiceStub
+from headlight.tls.credentials import PathLike, access
+from headlight.wire.status_errors import error_of_call, is_cancelled
+
+ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)
+WorkT = TypeVar("WorkT")
+Options = Sequence[tuple[str, Any]]
+
+SERVICE = "headlight.v1.HeadlightService"
+# Every call is a pure function of its request, so repeating one is safe. UNAVAILABLE alone: RESOURCE_EXHAUSTED is also what
+# gRPC answers to a message too large, which no repetition makes smaller.
+RETRY_POLICY = {
+    "maxAttempts": 4,
+    "initialBackoff": "0.1s",
+    "maxBackoff": "1s",
+    "backoffMultiplier": 2,
+    # CANCELLED, which the caller did not ask for, is how gRPC's servers end a call that comes while they stop: its message
+    # was not read.
+    "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
+}
+SERVICE_CONFIG = {
+    # A headless Kubernetes service resolves to one address a pod; the default policy would pin this client to the
+    # first.
+    "loadBalancingConfig": [{"round_robin": {}}],
+    "methodConfig": [{"name": [{"service": SERVICE}], "retryPolicy": RETRY_POLICY}],
+    # Where most calls fail, retries only add to the load: below half of the tokens there are none.
+    # Half as many failures in a row stop all retries. The most that gRPC takes: of hundreds of calls at once, one replica's share fails
+    # together when it stops.
+    "retryThrottling": {"maxTokens": 1000, "tokenRatio": 1},
+}
+
+# Of the blocking client. Without EncodeStream: when gRPC for Python is to repeat a blocking stream whose server has gone, it leaves
+# the caller waiting for ever, whatever the deadline. The client begins it anew by itself.
+UNARY = ("Encode", "Tokenize", "Occlude", "GetModel")
+BLOCKING_CONFIG = SERVICE_CONFIG | {
+    "methodConfig": [{"name": [{"service": SERVICE, "method": name} for name in UNARY], "retryPolicy": RETRY_POLICY}]
+}
+
+DEFAULT_OPTIONS: Options = (
+    # gRPC repeats only what it has kept. Its default of 256 KiB is less than a full request of texts.
+    ("grpc.per_rpc_retry_buffer_size", 4 * 2**20),
+    # Where replicas are is asked again when a connection ends, and gRPC's default is to wait 30 s from the last time:
+    # meanwhile a rolling update can have replaced every replica that this client knows.
+    ("grpc.dns_min_time_between_resolutions_ms", 2_000),
+    # gRPC's default of 1 s is longer than all tries of the retry policy take together: a server that
+    # is back within 200 ms would fail them all.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    # A stock server closes connections that ping more often than every 5 minutes. Between pings, unacknowledged data is
+    # noticed after the keepalive timeout (gRPC sets TCP_USER_TIMEOUT to it).
+    ("grpc.keepalive_time_ms", 310_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    # Every request is laid out so that an answer, or each frame of it, fits: nothing larger is read into memory.
+    ("grpc.max_receive_message_length", STOCK_MESSAGE_BYTES),
+)
+
+
+MOST_RETRIES = 8  # in a row, without an answer between them
+FIRST_BACKOFF_SECONDS = 0.1
+LONGEST_PUSHBACK_SECONDS = (
+    60.0  # that a server can have this client wait before a retry; of `MOST_RETRIES`, eight minutes
+)
+MOST_SECONDS = 1e8  # three years; gRPC takes a deadline centuries away, or infinity, for one that has passed
+
+
+class Retries:
+    """When to send again what the server did not take. One for each call of a method.
+
+    A try is `with retries: ...`, and before each, the first included, `retries.pause()` seconds are waited: by then what the
+    last try began has ended, so that no server goes on computing what will be asked for again.
+    """
+
+    def __init__(
+        self, deadline: float | None, *mended: type[HeadlightError], once_answered: type[HeadlightError] | None = None
+    ) -> None:
+        """`mended`: the errors that another try may mend; `once_answered`: one more, once something was answered."""
+        self._deadline = deadline
+        self._mended = mended
+        self._once_answered = once_answered
+        self._tried = 0
+        self._failed: HeadlightError | None = None
+
+    def reset(self) -> None:
+        """Something was answered."""
+        self._tried = 0
+        if self._once_answered is not None:
+            self._mended, self._once_answered = (*self._mended, self._once_answered), None
+
+    def __enter__(self) -> None:
+        """One try, which whoever succeeds leaves the loop from; behind it goes on what another may mend."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, self._mended) or isinstance(error, MixedWeights):
+            return False
+        self._failed = error
+        return True
+
+    def pause(self, last: bool = False) -> float:
+        """Seconds to wait before the next try; 0 before the first.
+
+        Args:
+            last: whether the try that failed cannot be repeated, whatever the error.
+
+        Raises:
+            HeadlightError: what that try failed with, where there is to be no other; see `delay`.
+        """
+        failed, self._failed = self._failed, None
+        if failed is None:
+            return 0.0
+        if last:
+            raise failed
+        return self.delay(failed)
+
+    def delay(self, error: HeadlightError) -> float:
+        """Seconds to wait: what the server named, else twice as long each time; a little more, so that callers spread.
+
+        Never more than `LONGEST_PUSHBACK_SECONDS`, whatever the server named.
+
+        Raises:
+            HeadlightError: `error` itself, where waiting cannot help, was tried often enough, or would outlast the timeout.
+        """
+        seconds: float | None = FIRST_BACKOFF_SECONDS * 2**self._tried
+        if isinstance(error, Overloaded):
+            seconds = error.retry_after_seconds
+        self._tried += 1
+        if seconds is None or self._tried > MOST_RETRIES:
+            raise error
+        seconds *= random.uniform(1.0, 1.25)
+        if self._deadline is not None and seconds >= self._deadline - time.monotonic():
+            raise error
+        return min(seconds, LONGEST_PUSHBACK_SECONDS)
+
+
+class ClientBase(abc.ABC, Generic[ChannelT]):
+    """A client's channel, options, and memory of the server. `headlight.client.sync_client.Client` describes the arguments."""
+
+    _service_config: Mapping[str, Any] = SERVICE_CONFIG
+    _outlasts: type[HeadlightError] | None = Unavailable  # in the middle of a list, which is not to cost what came
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        model: str = "",
+        timeout: float | None = None,
+        tls: bool = False,
+        credentials: grpc.ChannelCredentials | None = None,
+        tls_ca: PathLike | None = None,
+        tls_cert: PathLike | None = None,
+        tls_key: PathLike | None = None,
+        tls_server_name: str | None = None,
+        token: str | None = None,
+        token_file: PathLike | None = None,
+        concurrency: int = 4,
+        options: Options = (),
+    ) -> None:
+        check_arguments(target, model, timeout, concurrency)
+        if tls_server_name is not None:
+            options = (("grpc.ssl_target_name_override", tls_server_name), *options)
+        config: tuple[str, Any] = ("grpc.service_config", json.dumps(self._service_config))
+        wanted = [*dict([config, *DEFAULT_OPTIONS, *options]).items()]
+        asked = access(
+            tls=tls or tls_server_name is not None,
+            credentials=credentials,
+            tls_ca=tls_ca,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            token=token,
+            token_file=token_file,
+        )
+        if asked.fixed:
+            channel: Any = self._open(target, asked.credentials(), wanted)
+        else:
+            channel = Renewing(asked, lambda found: self._open(target, found, wanted), self._discard)
+        self._channel: ChannelT | Renewing = channel
+        self._problems: Callable[[], Sequence[str]] = asked.problems
+        self._closed = threading.Event()
+        self._stub = HeadlightServiceStub(channel)
+        self._model = model
+        self._timeout = timeout
+        self._concurrency = concurrency
+        self._description: ModelDescription | None = None  # for its limits; None: to be asked for
+
+    @abc.abstractmethod
+    def _open(self, target: str, credentials: grpc.ChannelCredentials | None, options: Options) -> ChannelT:
+        """A channel of the client's kind."""
+
+    @abc.abstractmethod
+    def _discard(self, channel: ChannelT) -> None:
+        """Close a channel that nothing runs on any more."""
+
+    def _end(self) -> list[ChannelT]:
+        """Begin no more calls. Returns the channels to close."""
+        self._closed.set()
+        return self._channel.end() if isinstance(self._channel, Renewing) else [self._channel]
+
+    @contextlib.contextmanager
+    def _errors(self, first_input: int = 0, large: bool = False) -> Iterator[None]:
+        """Turns gRPC's errors into Headlight's. Arguments as those of `headlight.wire.status_errors.error_of_call`.
+
+        Raises:
+            HeadlightError: what failed.
+            ValueError: the client was closed meanwhile.
+        """
+        with self._doubts():
+            try:
+                yield
+            except grpc.RpcError as error:
+                if self._closed.is_set() and is_cancelled(error):
+                    raise ValueError(CLOSED) from None
+                raise self._explained(error_of_call(error, first_input, large)) from None
+
+    def _explained(self, error: HeadlightError) -> HeadlightError:
+        """The error, with what is wrong with the files of TLS and tokens where that may be its cause."""
+        problems: list[str] = [f"{problem}, and what was there before is still used" for problem in self._problems()]
+        if problems and isinstance(error, Unauthenticated | Unavailable):
+            return type(error)("; ".join([error.message, *problems]))
+        return error
+
+    @contextlib.contextmanager
+    def _doubts(self) -> Iterator[None]:
+        """Forgets what is known of the server where that may be why this fails: it may have been replaced since."""
+        try:
+            yield
+        except (InvalidInput, EngineError, MixedWeights):
+            self._description = None
+            raise
+
+    def _made(self, make: Callable[[ModelDescription], WorkT], model: ModelDescription) -> WorkT:
+        """What a method is to do, which depends on the model and its limits."""
+        with self._doubts():
+            return make(model)
+
+    def _deadline(self) -> float | None:
+        """When a method called now must have ended, by the monotonic clock."""
+        return None if self._timeout is None else time.monotonic() + self._timeout
+
+    def _left(self, deadline: float | None) -> float | None:
+        """Seconds that a call which begins now has until a deadline.
+
+        Raises:
+            DeadlineExceeded: there are none: gRPC would still let a quick call through.
+            ValueError: the client is closed.
+        """
+        if self._closed.is_set():
+            raise ValueError(CLOSED)
+        if deadline is None:
+            return None
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise DeadlineExceeded("the client's timeout passed")
+        return min(MOST_SECONDS, left)

@@ -1,0 +1,146 @@
+"""A channel that is made anew when the files of its credentials change, and puts a token on each call.
+
+gRPC for Python reads certificates once for each channel. So a call that begins after a change begins on a new channel; those that
+run stay on theirs, which is closed when they are done.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from headlight.tls.credentials import Access
+
+CLOSED = "the client is closed; make another"
+
+
+class Line:
+    """One channel, blocking or of asyncio.
+
+    Attributes:
+        channel: itself.
+        credentials: it was made with.
+        calls: that run on it.
+        methods: made so far, by path.
+    """
+
+    def __init__(self, channel: Any, credentials: grpc.ChannelCredentials | None) -> None:
+        self.channel = channel
+        self.credentials = credentials
+        self.calls = 0
+        self.methods: dict[str, Any] = {}
+
+
+class Renewing:
+    """What a stub takes for a channel. Threads may share one."""
+
+    def __init__(
+        self, access: Access, make: Callable[[grpc.ChannelCredentials | None], Any], close: Callable[[Any], None]
+    ) -> None:
+        """Make the first channel.
+
+        Args:
+            access: asked at each call.
+            make: a channel with these credentials.
+            close: one that nothing runs on.
+        """
+        self._access = access
+        self._make = make
+        self._close = close
+        self._lock = threading.Lock()
+        credentials = access.credentials()
+        self._line = Line(make(credentials), credentials)
+        self._retired: list[Line] = []
+        self._ended = False
+
+    @property
+    def channels(self) -> list[Any]:
+        """All that are open."""
+        with self._lock:
+            return [line.channel for line in (self._line, *self._retired)]
+
+    def end(self) -> list[Any]:
+        """Begin no more calls. Returns the channels that are open, for the caller to close; none is opened after."""
+        with self._lock:
+            self._ended = True
+        return self.channels
+
+    def unary_unary(self, path: str, *arguments: Any, **keywords: Any) -> Any:
+        """As grpc.Channel has it."""
+        return Method(self, "unary_unary", path, arguments, keywords)
+
+    def stream_stream(self, path: str, *arguments: Any, **keywords: Any) -> Any:
+        """As grpc.Channel has it."""
+        return Method(self, "stream_stream", path, arguments, keywords)
+
+    def enter(self) -> Line:
+        """The channel of a call that begins now; to be left when it is done. Raises ValueError after the end."""
+        with self._lock:
+            if self._ended:
+                raise ValueError(CLOSED)
+            # Asked in here: else a thread that was overtaken since could put the one before in the place of a new certificate.
+            credentials = self._access.credentials()
+            if credentials is not self._line.credentials:
+                made = Line(self._make(credentials), credentials)  # where this fails, the one before stays in use
+                self._retired.append(self._line)
+                self._line = made
+            line = self._line
+            line.calls += 1
+            idle = [each for each in self._retired if not each.calls]
+            self._retired = [each for each in self._retired if each.calls]
+        for each in (
+            idle
+        ):  # not when the last call is done: that is told on a thread of gRPC's, which the channel's end waits for
+            self._close(each.channel)
+        return line
+
+    def leave(self, line: Line) -> None:
+        """A call is done."""
+        with self._lock:
+            line.calls -= 1
+
+    def metadata(self) -> Any:
+        """Of a call that begins now."""
+        return None if self._access.metadata is None else self._access.metadata()
+
+
+class Method:
+    """A method of the stub: each call of it finds its channel and its token anew."""
+
+    def __init__(
+        self, owner: Renewing, kind: str, path: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> None:
+        self._owner = owner
+        self._kind = kind
+        self._path = path
+        self._arguments = arguments
+        self._keywords = keywords
+
+    def __call__(self, request: Any, timeout: float | None = None) -> Any:
+        """A call, or the answer itself where the stub waits for it."""
+        return self._start(lambda method: method, request, timeout)
+
+    def future(self, request: Any, timeout: float | None = None) -> Any:
+        """A call that is not waited for, of a stub that otherwise does."""
+        return self._start(lambda method: method.future, request, timeout)
+
+    def _start(self, way: Callable[[Any], Any], request: Any, timeout: float | None) -> Any:
+        line = self._owner.enter()
+        running = False
+        try:
+            method = line.methods.get(self._path)
+            if method is None:
+                made = getattr(line.channel, self._kind)(self._path, *self._arguments, **self._keywords)
+                method = line.methods.setdefault(self._path, made)
+            call = way(method)(request, timeout=timeout, metadata=self._owner.metadata())
+            if hasattr(call, "add_done_callback"):
+                held = [line]  # until the first time that the call's end is told: older grpc.aio may tell it twice
+                call.add_done_callback(lambda _: self._owner.leave(held.pop()) if held else None)
+                running = True
+            return call
+        finally:
+            if not running:
+                self._owner.leave(line)

@@ -1,0 +1,164 @@
+"""What the `attend` graph is told to give, and what it gave.
+
+For each layer l the graph takes selectors, empty ones of which cost nothing, and gives what they select:
+
+    attention_l_heads  int64 [h]        -> attention_l   float32 [B, h, S, S], the weights of these heads
+    scores_l_heads     int64 [h]        -> scores_l      float32 [B, h, S, S], the same before the softmax
+    mix_l              float32 [B, m, H]    -> mixed_l   float32 [B, m, S, S], weighted sums of the heads of each input
+    combine_l          float32 [B, 1, r, S] -> rows_l    float32 [B, H, r, S], weighted sums of the rows of each input
+    top_l              int64 [1], k     -> top_l_entries float32 [B, H, S, k], the largest of each row, falling, and
+                                           top_l_keys    int64 [B, H, S, k], where they are
+
+One graph serves every wish, and nobody pays for the wishes of others: they are reduced where they lie, by all threads, and what does
+not leave the graph is not copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headlight.runtime.attention.attention_size import Source, attention_shape, source_of
+from headlight.runtime.attention.reduction import Maps, Reduced, pooling_weights, reduce_attention, row_tokens
+from headlight.runtime.attention.resolved_spec import Choice
+from headlight.runtime.attention.token_units import Places
+from headlight.runtime.encode_items import EncodeItem
+from headlight.runtime.values import Floats
+from headlight.spec import AttentionSpec
+
+Arrays = dict[str, NDArray[Any]]
+OUTPUTS_OF: dict[Source, tuple[str, ...]] = {
+    "attention": ("attention_{}",),
+    "scores": ("scores_{}",),
+    "mixed": ("mixed_{}",),
+    "rows": ("rows_{}",),
+    "top": ("top_{}_entries", "top_{}_keys"),
+}
+
+
+def selected_names(layers: int) -> tuple[str, ...]:
+    """The outputs of the graph that are selected, layer by layer."""
+    return tuple(name.format(layer) for layer in range(layers) for names in OUTPUTS_OF.values() for name in names)
+
+
+class _Wish:
+    """What one item wants."""
+
+    def __init__(self, choice: Choice, places: Places) -> None:
+        self.choice, self.places = choice, places
+        self.source = source_of(choice, places)
+        self.top = (choice.spec.top_k or 0) if self.source == "top" else 0
+        self.rows = self._rows() if self.source == "rows" else np.zeros((0, 0), dtype=np.float32)
+
+    def _rows(self) -> Floats:
+        """The combinations of rows: float32 [r, n]."""
+        if self.choice.spec.reduction("queries") == "pooling_weights":
+            return pooling_weights(self.choice, self.places)[None]
+        tokens = row_tokens(self.choice, self.places)
+        rows = np.zeros((len(tokens), self.places.length), dtype=np.float32)
+        rows[np.arange(len(tokens)), tokens] = 1
+        return rows
+
+
+class Wanted:
+    """What a batch wants of the attention of each layer: the union of its items' wishes."""
+
+    def __init__(self, items: Sequence[EncodeItem], layers: int, heads: int, longest: int) -> None:
+        """Gather.
+
+        Args:
+            items: of the batch.
+            layers, heads: of the model.
+            longest: tokens, to which the batch is padded.
+        """
+        self._layers, self._heads, self._longest = layers, heads, longest
+        self._wishes = {
+            row: _Wish(choice, item.where) for row, item in enumerate(items) if (choice := item.selection.attention)
+        }
+        self._batch = len(items)
+        chosen: dict[tuple[Source, int], set[int]] = {}
+        for wish in self._wishes.values():
+            for layer, of_layer in zip(wish.choice.layers, wish.choice.heads, strict=True):
+                chosen.setdefault((wish.source, layer), set()).update(of_layer)
+        self._chosen = {key: sorted(heads) for key, heads in chosen.items()}  # heads, by source and layer
+
+    @property
+    def outputs(self) -> list[str]:
+        """The names to fetch."""
+        return [name.format(layer) for source, layer in self._chosen for name in OUTPUTS_OF[source]]
+
+    def feeds(self) -> Arrays:
+        """The selectors of every layer."""
+        feeds: Arrays = {}
+        mix, combine = self._mixes(), self._combinations()
+        most = max((wish.top for wish in self._wishes.values()), default=0)
+        for layer in range(self._layers):
+            for source in ("attention", "scores"):
+                feeds[f"{source}_{layer}_heads"] = np.array(self._chosen.get((source, layer), []), dtype=np.int64)
+            feeds[f"mix_{layer}"] = mix if ("mixed", layer) in self._chosen else mix[:, :0]
+            feeds[f"combine_{layer}"] = combine if ("rows", layer) in self._chosen else combine[:, :, :0]
+            feeds[f"top_{layer}"] = np.array([most if ("top", layer) in self._chosen else 0], dtype=np.int64)
+        return feeds
+
+    def unreduced(self) -> NDArray[np.float32] | None:
+        """Where the graph can write the answer of a lone item itself, which saves a copy of it: [layers, heads, n, n] to be filled.
+
+        None where there are several items, the item is padded, or maps do not stay as they are.
+        """
+        if self._batch != 1 or not self._wishes or self._wishes[0].places.length != self._longest:
+            return None
+        choice, places = self._wishes[0].choice, self._wishes[0].places
+        as_it_is = AttentionSpec(layers=choice.spec.layers, heads=choice.spec.heads, max_bytes=choice.spec.max_bytes)
+        if choice.spec != as_it_is or any(list(heads) != sorted(heads) for heads in choice.heads):
+            return None
+        return np.empty(attention_shape(choice, places), dtype=np.float32)
+
+    def buffers(self, maps: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+        """The outputs that lie in `unreduced`, [1, heads, n, n] each."""
+        return {f"attention_{layer}": maps[at][None] for at, layer in enumerate(self._wishes[0].choice.layers)}
+
+    def reduced(self, row: int, outputs: Arrays) -> Reduced:
+        """The attention of one item, from what the graph gave: see `headlight.runtime.attention.reduction.reduce_attention`."""
+        wish = self._wishes[row]
+        return reduce_attention(wish.choice, wish.places, wish.source, self._maps(row, outputs))
+
+    def _maps(self, row: int, outputs: Arrays) -> Maps:
+        wish = self._wishes[row]
+        n, source = wish.places.length, wish.source
+
+        def of(at: int) -> Any:
+            layer = wish.choice.layers[at]
+            heads = list(wish.choice.heads[at])
+            found = [outputs[name.format(layer)][row] for name in OUTPUTS_OF[source]]
+            if source == "mixed":
+                return found[0][:, :n, :n]
+            if source == "rows":
+                return found[0][heads, : len(wish.rows), :n]
+            if source == "top":
+                return tuple(part[heads, :n, : wish.top] for part in found)
+            there = self._chosen[source, layer]
+            whole = found[0] if heads == there else found[0][[there.index(head) for head in heads]]
+            return whole[:, :n, :n]
+
+        return of
+
+    def _mixes(self) -> Floats:
+        """float32 [B, 1, H]: of each input the weights of its heads, the same in every layer."""
+        mix = np.zeros((self._batch, 1, self._heads), dtype=np.float32)
+        for row, wish in self._wishes.items():
+            if wish.source == "mixed":
+                heads = list(wish.choice.heads[0])
+                mix[row, 0, heads] = np.float32(1) / np.float32(len(heads))
+        return mix
+
+    def _combinations(self) -> Floats:
+        """float32 [B, 1, r, S]: of each input the combinations of rows that it wants."""
+        wanted = {row: wish.rows for row, wish in self._wishes.items() if wish.source == "rows"}
+        most = max(map(len, wanted.values()), default=0)
+        combine = np.zeros((self._batch, 1, most, self._longest), dtype=np.float32)
+        for row, rows in wanted.items():
+            combine[row, 0, : len(rows), : rows.shape[1]] = rows
+        return combine

@@ -1,0 +1,225 @@
+"""From what the graph gave of one input to the attention that was asked for. The order of steps: `headlight.spec`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headlight.runtime.attention.attention_size import Source, attention_shape
+from headlight.runtime.attention.resolved_spec import Choice, is_one_token
+from headlight.runtime.attention.token_units import Places, Units, pooled_token
+from headlight.runtime.values import Floats, Ids
+from headlight.runtime.vectors.quantization import halve, quantise
+from headlight.spec import STATISTICS
+
+MASKED = -1e29  # below every score: the graph has -1e30 where a query does not see a key
+# Of a layer by its place in Choice.layers -> float32 of the item alone: "attention", "scores": [heads, n, n]; "mixed": [1, n, n];
+# "rows": [heads, rows, n]; "top": [heads, n, k] twice, the entries and their keys.
+Maps = Callable[[int], Any]
+Reduced = tuple[NDArray[Any], NDArray[np.uint16] | None, Floats | None]
+
+
+def reduce_attention(choice: Choice, places: Places, source: Source, maps: Maps) -> Reduced:
+    """The numbers, the keys of the largest (top_k), and the scales of rows (uint8) of one input; see ItemResult.
+
+    Layer by layer, so that no more than one of them is ever held twice.
+    """
+    spec, shape = choice.spec, attention_shape(choice, places)
+    values = np.empty(shape, dtype=spec.dtype)
+    indices = np.empty(shape, dtype=np.uint16) if spec.top_k else None
+    scales = np.empty(shape[:-1], dtype=np.float32) if spec.dtype == "uint8" else None
+    per_layer = choice.axes[0] in ("pair", "layer")
+    for at, (entries, keys) in enumerate(_results(choice, places, source, maps)):
+        here = (at,) if per_layer else ()
+        part = entries.reshape(shape[len(here) :])
+        if scales is not None:
+            values[here], scales[here] = quantise(part)
+        else:
+            values[here] = halve(part) if spec.dtype == "float16" else part
+        if indices is not None:
+            indices[here] = keys.reshape(part.shape)
+    return values, indices, scales
+
+
+def _results(choice: Choice, places: Places, source: Source, maps: Maps) -> Iterator[tuple[Floats, Any]]:
+    """Of each layer wanted, or once where they are reduced: entries [heads or 1, queries, keys], and the keys of the largest."""
+    spec = choice.spec
+    if source == "top":
+        for at in range(len(choice.layers)):
+            entries, keys = maps(at)
+            rows = slice(None) if places.queries is None else places.queries.tokens
+            yield entries[:, rows], settled(entries[:, rows], keys[:, rows])
+        return
+    for layer in _layers(choice, places, source, maps):
+        if spec.reduction("statistics"):
+            yield statistics(layer, places), None
+            continue
+        found = _grouped_keys(_grouped_queries(choice, places, source, layer), places.keys)
+        if spec.top_k is None:
+            yield found, None
+            continue
+        entries, keys = largest(found, spec.top_k)
+        yield entries, keys if spec.scores else settled(entries, keys)
+
+
+def _layers(choice: Choice, places: Places, source: Source, maps: Maps) -> Iterator[Floats]:
+    """Maps after everything that comes before queries are selected."""
+    spec, count = choice.spec, len(choice.layers)
+    reduced = spec.reduction("layers")
+    ready = (_heads(choice, places, source, maps(at)) for at in range(count))
+    if reduced == "rollout":
+        yield rollout(ready)
+    elif reduced == "layer_mean":
+        total = sum(ready)
+        yield np.asarray(total, dtype=np.float32) / np.float32(count)
+    else:
+        yield from ready
+
+
+def _heads(choice: Choice, places: Places, source: Source, maps: Floats) -> Floats:
+    if source == "scores":
+        return np.where(maps < MASKED, np.float32(-np.inf), maps)
+    if choice.spec.drop_special and places.special is not None:
+        maps = without(maps, places.special, rows_too=source != "rows")
+    if source == "mixed" or choice.head_reduction is None:
+        return maps
+    if choice.head_reduction == "head_max":
+        largest_of_all: Floats = maps.max(axis=0, keepdims=True)
+        return largest_of_all
+    mean: Floats = maps.mean(axis=0, keepdims=True, dtype=np.float32)
+    return mean
+
+
+def without(maps: Floats, special: NDArray[np.bool_], *, rows_too: bool) -> Floats:
+    """float32 [H, rows, n] as if special tokens were not there: their weights are 0, and the rest of each row sums to 1 again.
+
+    Rows keep their places: nobody selects those of special tokens afterwards. Rows without other weight stay 0.
+    """
+    kept = maps * ~special
+    sums = kept.sum(axis=-1, keepdims=True)
+    kept /= np.where(sums > 0, sums, np.float32(1))
+    if rows_too:
+        kept[:, special] = 0
+    return kept
+
+
+def rollout(maps: Iterator[Floats]) -> Floats:
+    """The product over the layers, last on the left, of A + I with rows made to sum to 1: [1, n, n] (Abnar & Zuidema 2020, eq. 1)."""
+    product: Floats | None = None
+    for layer in maps:
+        mixed = layer[0] + np.eye(layer.shape[-1], dtype=np.float32)
+        mixed /= mixed.sum(axis=-1, keepdims=True)
+        product = mixed if product is None else mixed @ product
+    if product is None:
+        raise RuntimeError("a rollout of no layers. This is a bug.")
+    return product[None]
+
+
+def _grouped_queries(choice: Choice, places: Places, source: Source, maps: Floats) -> Floats:
+    """[h, queries, n]: rows selected, and those of one unit averaged."""
+    reduced, queries = choice.spec.reduction("queries"), places.queries
+    if source != "rows":
+        if reduced == "pooling_weights":
+            combined: Floats = pooling_weights(choice, places) @ maps[:, None]
+            return combined
+        if reduced or queries is not None:
+            maps = maps[:, row_tokens(choice, places)]
+    if reduced or queries is None or queries.starts is None:
+        return maps
+    sums: Floats = np.add.reduceat(maps, queries.starts, axis=1)
+    sums /= queries.sizes()[:, None]
+    return sums
+
+
+def row_tokens(choice: Choice, places: Places) -> Ids:
+    """The tokens whose rows are wanted: int64 [m]."""
+    if choice.spec.reduction("queries") == "pooled_row":
+        return np.array([pooled_token(choice.pooling, places.length, places.left_out)])
+    return np.arange(places.length) if places.queries is None else places.queries.tokens
+
+
+def pooling_weights(choice: Choice, places: Places) -> Floats:
+    """The weights with which the model pools the tokens left: float32 [n], of sum 1."""
+    weights = np.zeros(places.length, dtype=np.float32)
+    if is_one_token(choice.pooling):
+        weights[pooled_token(choice.pooling, places.length, places.left_out)] = 1
+        return weights
+    kept = ~places.special if choice.spec.drop_special and places.special is not None else np.ones_like(weights, bool)
+    if kept[places.left_out :].any():
+        kept[: places.left_out] = False
+    # The i-th token counts i times where pooling weighs by place.
+    counts = np.arange(1, places.length + 1) if choice.pooling == "weighted_mean" else np.ones(places.length)
+    weights[kept] = counts[kept] / counts[kept].sum()
+    return weights
+
+
+def _grouped_keys(maps: Floats, keys: Units | None) -> Floats:
+    """[h, queries, keys]: columns selected, and those of one unit summed."""
+    if keys is None:
+        return maps
+    chosen = maps[..., keys.tokens]
+    return chosen if keys.starts is None else np.add.reduceat(chosen, keys.starts, axis=-1)
+
+
+def largest(rows: Floats, count: int) -> tuple[Floats, NDArray[np.int64]]:
+    """The largest entries of each row, falling, and where they are: [..., min(count, n)] twice."""
+    count = min(count, rows.shape[-1])
+    found = np.argpartition(rows, -count, axis=-1)[..., -count:]
+    entries = np.take_along_axis(rows, found, axis=-1)
+    order = np.argsort(-entries, axis=-1, kind="stable")
+    return np.take_along_axis(entries, order, axis=-1), np.take_along_axis(found, order, axis=-1)
+
+
+def settled(entries: Floats, keys: Ids) -> Ids:
+    """The keys of the largest weights of each row, where these end in zeros those that come first of all that weigh nothing.
+
+    So ONNX has it. OpenVINO gives any of them, other ones in other company, and such as lie in the padding.
+
+    Args:
+        entries: float32 [..., k], falling.
+        keys: int64 [..., k]; changed nowhere.
+    """
+    tied = entries[..., -1] == 0
+    if not tied.any():
+        return keys
+    count = keys.shape[-1]
+    weighs, named = entries[tied] > 0, keys[tied]
+    # Fewer than k keys weigh something, so those that fill up a row are among the first k. Column k takes what lies behind.
+    taken = np.zeros((len(named), count + 1), dtype=bool)
+    np.put_along_axis(taken, np.where(weighs, np.minimum(named, count), count), True, axis=-1)
+    free = np.argsort(taken[:, :count], axis=-1, kind="stable")
+    fill = np.take_along_axis(free, np.maximum(np.cumsum(~weighs, axis=-1) - 1, 0), axis=-1)
+    found = keys.copy()
+    found[tied] = np.where(weighs, named, fill)
+    return found
+
+
+def statistics(maps: Floats, places: Places) -> Floats:
+    """The mean over the queries of each of STATISTICS: float32 [H, statistics]; see there."""
+    n = places.length
+    rows = np.arange(n) if places.queries is None else places.queries.tokens
+    left = np.ones(n, dtype=bool)
+    if places.keys is not None:  # special tokens are dropped: nothing else takes keys from statistics
+        left = np.isin(np.arange(n), places.keys.tokens)
+    found = np.zeros((len(maps), len(STATISTICS)), dtype=np.float64)
+    far = np.abs(rows[:, None] - np.arange(n)).astype(np.float32)
+    for head, whole in enumerate(maps):
+        weights = whole[rows]
+        logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
+        found[head, 0] = -(weights * logs).sum(axis=-1, dtype=np.float64).mean()
+        on_special = (
+            np.nan if places.special is None else weights[:, places.special].sum(axis=-1, dtype=np.float64).mean()
+        )
+        found[head, 1] = on_special
+        for at, step in ((2, -1), (3, 1), (4, 0)):
+            there = rows + step
+            has = (there >= 0) & (there < n)
+            has[has] = left[there[has]]
+            if has.any():
+                found[head, at] = weights[has, there[has]].mean(dtype=np.float64)
+        found[head, 5] = (weights * far).sum(axis=-1, dtype=np.float64).mean()
+        found[head, 6] = weights.max(axis=-1).mean(dtype=np.float64)
+    return found.astype(np.float32)

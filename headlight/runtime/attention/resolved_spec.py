@@ -1,0 +1,250 @@
+"""What a caller wants of attention and hidden states, resolved against a model: absolute layers and heads, all rules checked."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import get_args
+
+from headlight.errors import InvalidInput
+from headlight.runtime.bundle.manifest import Architecture
+from headlight.spec import (
+    AXIS_OF,
+    NUMBER_BYTES,
+    AttentionSpec,
+    HiddenSpec,
+    Indices,
+    NamedChoice,
+    Run,
+    Span,
+    TokenChoice,
+    Unit,
+    check_name,
+)
+
+ATTENTION, HIDDEN = "outputs.attention", "outputs.hidden"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """Maps of attention.
+
+    Attributes:
+        spec: as asked.
+        layers: absolute, in the order wanted; the layer of each pair, where pairs were asked.
+        heads: those wanted of each of `layers`.
+        pooling: of the model.
+    """
+
+    spec: AttentionSpec
+    layers: tuple[int, ...]
+    heads: tuple[tuple[int, ...], ...]
+    pooling: str = "mean"
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Of an item's result: "pair" or "layer" and "head", then "query" and "key" (or "top"), or "statistic"; those not reduced."""
+        spec = self.spec
+        axes = ["pair"] if spec.pairs else []
+        if not spec.pairs and not spec.reduction("layers"):
+            axes.append("layer")
+        if not spec.pairs and not self.head_reduction:
+            axes.append("head")
+        if spec.reduction("statistics"):
+            return (*axes, "statistic")
+        if not spec.reduction("queries"):
+            axes.append("query")
+        return (*axes, "top" if spec.top_k else "key")
+
+    @property
+    def head_reduction(self) -> str | None:
+        """A rollout needs one map for each layer: the mean of its heads, unless something else is said."""
+        rollout = self.spec.reduction("layers") == "rollout"
+        return self.spec.reduction("heads") or ("head_mean" if rollout else None)
+
+    @property
+    def needs_tokens(self) -> bool:
+        """Whether it cannot be served without knowing which tokens are special, words, or characters of the text."""
+        spec = self.spec
+        return (
+            _needs_tokens(spec.queries)
+            or _needs_tokens(spec.keys)
+            or spec.unit != "token"
+            or spec.drop_special
+            or "statistics" in spec.reduce
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class States:
+    """Hidden states: absolute layers in the order wanted, and the spec as asked."""
+
+    layers: tuple[int, ...]
+    spec: HiddenSpec
+
+    @property
+    def needs_tokens(self) -> bool:
+        """As Choice.needs_tokens."""
+        return _needs_tokens(self.spec.tokens)
+
+
+def _needs_tokens(choice: TokenChoice) -> bool:
+    return choice == "special" or isinstance(choice, Span)
+
+
+def whole(layers: Iterable[int], heads: int) -> Choice:
+    """The whole maps of these absolute layers."""
+    layers = tuple(layers)
+    return Choice(AttentionSpec(layers=layers), layers, (tuple(range(heads)),) * len(layers))
+
+
+def states(layers: Iterable[int]) -> States:
+    """The whole hidden states of these absolute layers."""
+    layers = tuple(layers)
+    return States(layers, HiddenSpec(layers=layers))
+
+
+def resolve_attention(spec: AttentionSpec, architecture: Architecture, pooling: str) -> Choice:
+    """Check a spec as far as that goes without an input.
+
+    Raises:
+        InvalidInput: naming the field and the remedy.
+    """
+    _check_reductions(spec)
+    _check_form(spec)
+    for name, choice in (("queries", spec.queries), ("keys", spec.keys)):
+        check_tokens(f"{ATTENTION}.{name}", choice, pooling)
+    if spec.reduction("queries") == "pooled_row":
+        check_tokens(f"{ATTENTION}.reduce", "pooled", pooling)
+    if spec.reduction("queries") == "pooling_weights" and pooling == "max":
+        raise InvalidInput(f"{ATTENTION}.reduce", "this model pools by max, where no token has a weight; leave it out")
+    if spec.pairs:
+        layers, heads = _pairs(spec, architecture)
+        return Choice(spec, layers, heads, pooling)
+    layers = resolve_indices(f"{ATTENTION}.layers", spec.layers, architecture.layers)
+    of_each = resolve_indices(f"{ATTENTION}.heads", spec.heads, architecture.heads)
+    if spec.reduction("layers") == "rollout" and layers != tuple(range(architecture.layers)):
+        raise InvalidInput(
+            f"{ATTENTION}.layers", "rollout multiplies all layers from the first to the last; leave it empty"
+        )
+    return Choice(spec, layers, (of_each,) * len(layers), pooling)
+
+
+def resolve_hidden(spec: HiddenSpec, architecture: Architecture, pooling: str) -> States:
+    """The same of hidden states. Raises InvalidInput naming the field and the remedy."""
+    check_tokens(f"{HIDDEN}.tokens", spec.tokens, pooling)
+    check_name(f"{HIDDEN}.dtype", spec.dtype, NUMBER_BYTES)
+    if spec.dtype == "uint8":
+        raise InvalidInput(f"{HIDDEN}.dtype", "hidden states have no range that 8 bits could cover; use float16")
+    return States(resolve_indices(f"{HIDDEN}.layers", spec.layers, architecture.layers + 1), spec)
+
+
+def resolve_indices(field: str, indices: Indices, count: int) -> tuple[int, ...]:
+    """Absolute numbers in the order wanted; all where none is named.
+
+    Args:
+        field: for errors.
+        indices: each in -count .. count-1, negative from the end; or runs of them.
+        count: how many there are.
+
+    Raises:
+        InvalidInput: one is out of range, a run is empty, or one is named twice.
+    """
+    if not indices:
+        return tuple(range(count))
+    absolute: list[int] = []
+    singles = sum(not isinstance(index, Run) for index in indices)
+    for place, index in enumerate(indices):
+        if isinstance(index, Run):  # on the wire they stand behind the single ones, in a field of their own
+            absolute += _run(f"{field.removesuffix('s')}_runs[{place - singles}]", index, count)
+        else:
+            absolute.append(_absolute(f"{field}[{place}]", index, count))
+    if len(set(absolute)) != len(absolute):
+        raise InvalidInput(field, f"names one twice (negative ones count from the end); name each of {count} once")
+    return tuple(absolute)
+
+
+def _absolute(field: str, index: int, count: int) -> int:
+    if not -count <= index < count:
+        raise InvalidInput(field, f"is {index}; valid are {-count} .. {count - 1}")
+    return index % count
+
+
+def _run(field: str, run: Run, count: int) -> range:
+    begin = run.begin + count if run.begin < 0 else run.begin
+    end = count if run.end is None else run.end + count if run.end < 0 else run.end
+    if not 0 <= begin < end <= count:
+        last = "" if run.end is None else run.end
+        raise InvalidInput(field, f"is the run {run.begin}:{last}, which holds none or leaves 0 .. {count - 1}")
+    return range(begin, end)
+
+
+def _pairs(spec: AttentionSpec, architecture: Architecture) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    field = f"{ATTENTION}.pairs"
+    if spec.layers or spec.heads:
+        raise InvalidInput(field, "stands for layers and heads; leave those empty")
+    layers, heads = list[int](), []
+    for place, (layer, head) in enumerate(spec.pairs):
+        layers.append(_absolute(f"{field}[{place}].layer", layer, architecture.layers))
+        heads.append((_absolute(f"{field}[{place}].head", head, architecture.heads),))
+    if len(set(zip(layers, heads, strict=True))) != len(layers):
+        raise InvalidInput(field, "names one twice (negative ones count from the end); name each once")
+    return tuple(layers), tuple(heads)
+
+
+def is_one_token(pooling: str) -> bool:
+    """Whether the vector of a text is that of a single token: `headlight.runtime.attention.token_units.pooled_token` says which."""
+    return pooling in ("cls", "last")
+
+
+def check_tokens(field: str, choice: TokenChoice, pooling: str) -> None:
+    """Raises InvalidInput where no input could have such tokens."""
+    if isinstance(choice, str):
+        check_name(field, choice, get_args(NamedChoice))
+    if choice == "pooled" and not is_one_token(pooling):
+        weights = field in (f"{ATTENTION}.queries", f"{ATTENTION}.reduce") and pooling != "max"
+        remedy = "use reduce pooling_weights" if weights else "name other tokens"
+        raise InvalidInput(field, f"this model pools by {pooling}: no one token is its vector; {remedy}")
+    if choice == ():
+        raise InvalidInput(field, "names no token; name at least one, or leave it out for all")
+
+
+def _check_reductions(spec: AttentionSpec) -> None:
+    field = f"{ATTENTION}.reduce"
+    for name in spec.reduce:
+        check_name(field, name, AXIS_OF)
+    axes = [AXIS_OF[name] for name in spec.reduce]
+    if len(set(axes)) != len(axes):
+        raise InvalidInput(field, f"has two for one axis: {', '.join(spec.reduce)}; choose one for each")
+    if "statistics" in axes and len(axes) > 1:
+        raise InvalidInput(field, "statistics are of single heads; leave out the others")
+    if spec.scores and spec.reduce:
+        raise InvalidInput(field, "scores are no weights, and nothing is meant by their means; ask for weights")
+    if spec.pairs and {"heads", "layers"} & set(axes):
+        raise InvalidInput(field, "pairs are single heads, which nothing is reduced over; use layers and heads")
+    if "queries" in axes and (spec.queries != "all"):
+        raise InvalidInput(f"{ATTENTION}.queries", "pooled_row and pooling_weights are of all tokens; leave it out")
+
+
+def _check_form(spec: AttentionSpec) -> None:
+    check_name(f"{ATTENTION}.unit", spec.unit, get_args(Unit))
+    check_name(f"{ATTENTION}.dtype", spec.dtype, NUMBER_BYTES)
+    if spec.top_k is not None and spec.top_k < 1:
+        raise InvalidInput(f"{ATTENTION}.top_k", f"is {spec.top_k}; ask for at least 1, or leave it out")
+    if "statistics" in spec.reduce:
+        if spec.top_k is not None or spec.keys != "all" or spec.unit != "token":
+            raise InvalidInput(
+                f"{ATTENTION}.reduce", "statistics are of whole rows of tokens; leave out top_k, keys, unit"
+            )
+        if spec.dtype != "float32":
+            raise InvalidInput(f"{ATTENTION}.dtype", "statistics are float32")
+    if spec.scores and spec.dtype == "uint8":
+        raise InvalidInput(f"{ATTENTION}.dtype", "scores have no range that 8 bits could cover; use float16 or float32")
+    if spec.scores and spec.drop_special:
+        raise InvalidInput(
+            f"{ATTENTION}.drop_special", "scores have no sum to restore; choose queries and keys instead"
+        )
+    if spec.scores and spec.unit != "token":
+        raise InvalidInput(f"{ATTENTION}.unit", "scores cannot be summed; ask for weights")
+    if (spec.unit == "span") != bool(spec.spans):
+        raise InvalidInput(f"{ATTENTION}.spans", "unit span needs at least one, and no other unit takes any")

@@ -1,0 +1,224 @@
+"""Which tokens of one input the rows and columns of its attention are: chosen, and grouped into words or spans."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headlight.errors import InvalidInput
+from headlight.results import TokenList
+from headlight.runtime.attention.resolved_spec import ATTENTION, HIDDEN, Choice, States, is_one_token
+from headlight.runtime.values import Ids, Tokenized
+from headlight.runtime.vectors.vector_forms import TOKENS, Rows
+from headlight.spec import Span, TokenChoice
+
+MOST_KEYS = 1 << 16  # that an index of 16 bits can tell apart
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Units:
+    """The units of one axis, in their order.
+
+    Attributes:
+        tokens: int64 [m], the tokens of the first unit, of the second, ...
+        starts: int64 [units], where in `tokens` each begins; None: each token is a unit.
+    """
+
+    tokens: Ids
+    starts: Ids | None = None
+
+    @property
+    def count(self) -> int:
+        """How many units."""
+        return len(self.tokens) if self.starts is None else len(self.starts)
+
+    def sizes(self) -> Ids:
+        """Tokens of each unit: int64 [units]."""
+        starts = np.arange(len(self.tokens)) if self.starts is None else self.starts
+        return np.diff(np.append(starts, len(self.tokens)))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """What a choice comes to for one input of `length` tokens.
+
+    Attributes:
+        queries, keys: None: every token by itself, in order.
+        special: bool [length], where it matters; else None.
+        left_out: tokens at the start that pooling leaves out.
+    """
+
+    length: int
+    queries: Units | None = None
+    keys: Units | None = None
+    special: NDArray[np.bool_] | None = None
+    left_out: int = 0
+
+    def count(self, axis: Units | None) -> int:
+        """Units on an axis."""
+        return self.length if axis is None else axis.count
+
+
+def place(choice: Choice, tokenized: Tokenized) -> Places:
+    """Find the tokens of one input that a choice of attention means.
+
+    Raises:
+        InvalidInput: it names none, or what an input of ids cannot tell. The field is that of the choice.
+    """
+    spec, length = choice.spec, len(tokenized.ids)
+    if not choice.needs_tokens and spec.queries == spec.keys == "all" and not (spec.top_k and length > MOST_KEYS):
+        return Places(length, left_out=tokenized.left_out)
+    # What is special is not known of ids: all that statistics lose by it is one of their numbers.
+    unknown = "statistics" in spec.reduce and tokenized.words is None and not spec.drop_special
+    info = _info(tokenized) if choice.needs_tokens and not unknown else None
+    special = np.array(info.special) if info is not None else None
+    vector = pooled_token(choice.pooling, length, tokenized.left_out)
+    sides = []
+    for name, wanted in (("queries", spec.queries), ("keys", spec.keys)):
+        field = f"{ATTENTION}.{name}"
+        tokens = select(field, wanted, length, info, vector)
+        if spec.drop_special and special is not None and tokens is None:
+            tokens = np.flatnonzero(~special)
+        elif spec.drop_special and special is not None and tokens is not None:
+            tokens = tokens[~special[tokens]]
+        if tokens is not None and not len(tokens):
+            raise InvalidInput(field, "drop_special leaves no token of this input; leave it out")
+        sides.append(_group(choice, tokens, tokenized, info))
+    if spec.top_k and (sides[1] or Units(tokenized.ids)).count > MOST_KEYS:
+        raise InvalidInput(f"{ATTENTION}.top_k", f"chooses among at most {MOST_KEYS} keys; choose fewer keys")
+    of_one = is_one_token(choice.pooling) and spec.reduction("queries") is not None
+    if spec.drop_special and of_one and special is not None and special[vector]:
+        raise InvalidInput(f"{ATTENTION}.drop_special", "would drop the pooled token, whose row is asked for")
+    return Places(length, sides[0], sides[1], special, tokenized.left_out)
+
+
+def place_states(states: States, tokenized: Tokenized, pooling: str) -> Ids | None:
+    """The tokens of one input whose hidden states are wanted: int64 [m]; None: all. Raises InvalidInput as `place`."""
+    info = _info(tokenized) if states.needs_tokens else None
+    length = len(tokenized.ids)
+    return select(
+        f"{HIDDEN}.tokens", states.spec.tokens, length, info, pooled_token(pooling, length, tokenized.left_out)
+    )
+
+
+def place_rows(rows: Rows, tokenized: Tokenized) -> Ids | None:
+    """The tokens of one input whose vectors are wanted: int64 [m]; None: all.
+
+    Raises:
+        InvalidInput: there is none, or an input of ids cannot tell.
+    """
+    if not (rows.skip_special or rows.skip_prompt):
+        return None
+    info = tokenized.info
+    if rows.skip_special and (info is None or tokenized.words is None):
+        raise InvalidInput(f"{TOKENS}.skip_special", "what is special is known of texts alone; send texts, not ids")
+    if info is None:
+        raise RuntimeError("tokens were chosen without knowing them. This is a bug.")
+    left = np.ones(len(info), dtype=np.bool_)
+    if rows.skip_special:
+        left &= ~np.array(info.special)
+    if rows.skip_prompt:
+        left &= ~np.array(info.prompt)
+    if not left.any():
+        raise InvalidInput(TOKENS, "what is to be skipped leaves no token of this input; skip less")
+    return np.flatnonzero(left)
+
+
+def select(field: str, wanted: TokenChoice, length: int, info: TokenList | None, vector: int) -> Ids | None:
+    """int64 [m], the tokens that a selector names, in its order; None: all. `vector`: the token that "pooled" means.
+
+    Raises:
+        InvalidInput: it names none, one twice, or one that is not there.
+    """
+    if wanted == "all":
+        return None
+    if wanted == "first":
+        return np.zeros(1, dtype=np.int64)
+    if wanted == "pooled":
+        return np.array([vector])
+    if wanted == "special":
+        tokens = np.flatnonzero(info.special) if info is not None else np.zeros(0, dtype=np.int64)
+        if not len(tokens):
+            raise InvalidInput(field, "this input has no special token")
+        return tokens
+    if isinstance(wanted, Span):
+        return within(field, wanted, Characters(info))
+    if len(wanted) > length:
+        raise InvalidInput(field, f"names {len(wanted)} tokens; this input has {length}, name each once")
+    for at, index in enumerate(wanted):
+        if not -length <= index < length:
+            raise InvalidInput(f"{field}[{at}]", f"is {index}; this input has tokens 0 .. {length - 1}")
+    tokens = np.array(wanted, dtype=np.int64) % length
+    if len(np.unique(tokens)) != len(tokens):
+        raise InvalidInput(field, "names a token twice (negative ones count from the end); name each once")
+    return tokens
+
+
+class Characters:
+    """Which characters each token stands for: none, where it was put around a text."""
+
+    def __init__(self, info: TokenList | None) -> None:
+        if info is None:
+            raise RuntimeError("a span was placed without tokens. This is a bug.")
+        self.starts, self.ends = np.array(info.starts), np.array(info.ends)
+        self.texts = np.array(info.segments)
+
+
+def within(field: str, span: Span, characters: Characters) -> Ids:
+    """int64 [m]: the tokens that share a character with a span. Raises InvalidInput where there is none."""
+    if span.end <= span.start:
+        raise InvalidInput(
+            field, f"is the span {span.start} .. {span.end}, which holds no character; end it behind its start"
+        )
+    own = characters.texts == span.text
+    tokens = np.flatnonzero(own & (characters.starts < span.end) & (characters.ends > span.start))
+    if not len(tokens):
+        where = f"characters {span.start} .. {span.end - 1} of text {span.text}"
+        raise InvalidInput(field, f"no token of this input lies in {where}; offsets count code points")
+    return tokens
+
+
+def pooled_token(pooling: str, length: int, left_out: int = 0) -> int:
+    """The token that is the pooled vector, of a model that has one. `left_out`: tokens at the start that pooling leaves out."""
+    return left_out if pooling == "cls" else length - 1
+
+
+def _group(choice: Choice, tokens: Ids | None, tokenized: Tokenized, info: TokenList | None) -> Units | None:
+    spec = choice.spec
+    if spec.unit == "token":
+        return None if tokens is None else Units(tokens)
+    chosen = np.arange(len(tokenized.ids)) if tokens is None else tokens
+    if spec.unit == "span":
+        _check_spans(spec.spans, len(tokenized.ids))
+        parts, characters = [], Characters(info)
+        for at, span in enumerate(spec.spans):
+            part = within(f"{ATTENTION}.spans[{at}]", span, characters)
+            parts.append(part[np.isin(part, chosen)])
+            if not len(parts[-1]):
+                raise InvalidInput(f"{ATTENTION}.spans[{at}]", "holds none of the tokens chosen; leave it out")
+        starts = np.cumsum([0, *(len(part) for part in parts[:-1])])
+        return Units(np.concatenate(parts), starts)
+    if tokenized.words is None:
+        raise RuntimeError("words were asked for and not kept. This is a bug.")
+    words = tokenized.words[chosen]
+    return Units(chosen, np.flatnonzero(np.diff(words, prepend=words[0] - 1)))
+
+
+def _check_spans(spans: Sequence[Span], length: int) -> None:
+    """Raises InvalidInput where there are more than tokens, or two overlap: units would be larger than their text."""
+    if len(spans) > length:
+        raise InvalidInput(f"{ATTENTION}.spans", f"has {len(spans)} spans; this input has {length} tokens")
+    for one, other in itertools.pairwise(sorted(spans, key=lambda span: (span.text, span.start))):
+        if one.text == other.text and other.start < one.end:
+            both = f"{one.start} .. {one.end} and {other.start} .. {other.end}"
+            raise InvalidInput(f"{ATTENTION}.spans", f"has two that overlap: {both}; ask for them one after the other")
+
+
+def _info(tokenized: Tokenized) -> TokenList:
+    if tokenized.info is None or tokenized.words is None:
+        raise InvalidInput(ATTENTION, "special tokens, words and spans are known of texts alone; send texts, not ids")
+    return tokenized.info

@@ -1,0 +1,1 @@
+"""Bundles: manifest, files, prompts, and the checks before anything is opened."""

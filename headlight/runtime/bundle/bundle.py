@@ -1,0 +1,166 @@
+"""Opening a bundle: nothing is handed to ONNX Runtime before every byte of it is known to be what the exporter wrote.
+
+Each file is read once, and used from memory: what happens to the folder later changes nothing.
+
+Hashes inside the folder catch accidents. Against someone who can write the folder, pin the manifest's digest from outside (`sha256`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+
+from headlight.errors import BundleError
+from headlight.runtime.bundle.file_contents import (
+    File,
+    OnnxGraph,
+    Weights,
+    check_file,
+    read_file,
+    read_weights,
+    tensor_bytes,
+)
+from headlight.runtime.bundle.manifest import Graph, Manifest
+from headlight.runtime.bundle.manifest_fields import MANIFEST
+from headlight.runtime.bundle.onnx_file import ExternalData, external_data
+
+
+class Bundle:
+    """A verified bundle directory.
+
+    Attributes:
+        path: the directory.
+        manifest: its parsed manifest.
+        sha256: hex digest of manifest.json, which pins every other file.
+    """
+
+    def __init__(
+        self, path: Path, sha256: str | None = None, *, opens: Callable[[Graph], bool] = lambda _: False
+    ) -> None:
+        """Read and verify. Files that the manifest does not list are ignored: volumes bring neighbours of their own.
+
+        Args:
+            path: the directory.
+            sha256: the digest that manifest.json must have; None to take it as it is.
+            opens: whether a graph will be opened; the weights of others are verified, but not kept in memory.
+
+        Raises:
+            BundleError: naming the file at fault.
+        """
+        self.path = path
+        try:
+            if not (path / MANIFEST).is_file():  # a FIFO would be waited for
+                raise OSError
+            raw = (path / MANIFEST).read_bytes()
+        except OSError:
+            raise BundleError(
+                f"cannot be read in {path}; is this a bundle made by `headlight export`?", MANIFEST
+            ) from None
+        self.sha256 = hashlib.sha256(raw).hexdigest()
+        if sha256 is not None and sha256.lower() != self.sha256:
+            raise BundleError(f"has the digest {self.sha256}, not {sha256.lower()} as demanded", MANIFEST)
+        try:
+            values = json.loads(raw, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError):  # the latter from brackets nested without end
+            raise BundleError("is not JSON", MANIFEST) from None
+        self.manifest = Manifest.parse(values)
+        self._graphs: dict[str, OnnxGraph] = {}
+        self._files: dict[str, File] = {}
+        self._weights: dict[str, Weights] = {}
+        self._verify(opens)
+
+    def contents(self, name: str) -> File:
+        """The golden inputs, the tokenizer or the ranges, from memory. Of these, `release` leaves the golden inputs."""
+        return self._files[name]
+
+    def graph(self, name: str) -> OnnxGraph:
+        """A graph that `opens` named, with its weights, until `release`."""
+        return self._graphs[name]
+
+    def release(self) -> None:
+        """Let go of graphs, and of weights but for what sessions keep: all of it has been opened."""
+        for weights in self._weights.values():
+            weights.release()
+        self._weights.clear()
+        self._graphs.clear()
+        self._files = {name: file for name, file in self._files.items() if name == self.manifest.golden}
+
+    def file(self, name: str) -> Path:
+        """The path of a listed file.
+
+        Raises:
+            BundleError: it is not listed, it is missing, or its name or a link leads out of the bundle.
+        """
+        if name not in self.manifest.files:
+            raise BundleError("is used, but not listed in the manifest's files", name)
+        pure = PurePosixPath(name)
+        if pure.is_absolute() or ".." in pure.parts or "\\" in name or not pure.parts:
+            raise BundleError("leads out of the bundle; names must be relative and without ..", name)
+        try:
+            root, target = self.path.resolve(), (self.path / name).resolve()
+            if not target.is_relative_to(root):
+                raise BundleError("is a symbolic link that leads out of the bundle", name)
+            if not target.is_file():
+                raise BundleError("is missing", name)
+            links = target.stat().st_nlink
+        except (OSError, ValueError, RuntimeError):  # too long, with a zero byte, a link to itself
+            raise BundleError("is not a name that a file can be found by", f"{name!a:.80}") from None
+        if links > 1:
+            raise BundleError(f"is a hard link: {links} names lead to it, any of which can change it; copy it", name)
+        return target
+
+    def _verify(self, opens: Callable[[Graph], bool]) -> None:
+        manifest = self.manifest
+        opened = [graph for graph in manifest.graphs if opens(graph)]
+        weights = {name for graph in opened for name in graph.weights}
+        graphs = {graph.file for graph in manifest.graphs}
+        small = {manifest.golden, manifest.tokenizer, manifest.ranges, *graphs}
+        for name in small & weights:
+            raise BundleError("is listed as weights and for another use; list it for one of them", name)
+        for name, entry in manifest.files.items():
+            path = self.file(name)
+            if name in weights:
+                self._weights[name] = read_weights(path, name, entry)
+            elif name in small:
+                self._files[name] = read_file(path, name, entry)
+            else:
+                check_file(path, name, entry)
+        for used in (manifest.golden, manifest.tokenizer, manifest.ranges):
+            if used is not None:
+                self.file(used)
+        for graph in manifest.graphs:
+            for used in (*graph.weights, graph.file):
+                self.file(used)
+            references = self._verified_references(graph)
+            if graph in opened:
+                own = {name: self._weights[name] for name in graph.weights}
+                self._graphs[graph.file] = OnnxGraph(self._files[graph.file].data, references, own)
+        self._files = {name: file for name, file in self._files.items() if name not in graphs}
+
+    def _verified_references(self, graph: Graph) -> tuple[ExternalData, ...]:
+        """A graph may only refer to its declared weight files, and to bytes that these have."""
+        name, path = graph.file, self.file(graph.file)
+        references = external_data(self._files[name].data, name)
+        for reference in references:
+            location = reference.location
+            if location not in graph.weights:
+                raise BundleError(f"refers to {location!r:.80}, which the manifest does not give it", name)
+            # Another reader of the bundle looks beside the graph, wherever a link has led to that.
+            if (path.parent / location).resolve() != self.file(location):
+                raise BundleError(f"would not find the verified {location} beside it", name)
+            size = self.manifest.files[location].bytes
+            end = reference.offset + (reference.length or 0)
+            if reference.offset < 0 or (reference.length or 0) < 0 or end > size:
+                raise BundleError(f"refers to bytes {reference.offset}..{end} of {location}, which has {size}", name)
+            length = size - reference.offset if reference.length is None else reference.length
+            if not reference.initializer or tensor_bytes(reference) != length:
+                problem = f"refers to {length} bytes of {location} that are not an initialiser of its type and shape"
+                raise BundleError(f"{problem}; export again", name)
+        return tuple(references)
+
+
+def _refuse_constant(name: str) -> None:
+    """NaN and Infinity, which Python reads and JSON has not: no comparison with a tolerance of NaN ever fails."""
+    raise ValueError(name)

@@ -1,0 +1,178 @@
+"""Contents of a bundle's files, each read once: the bytes that were hashed are the bytes that are used.
+
+Weights go to private memory. A file that is mapped changes its numbers with whoever writes to it, and ends the process if it is cut.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+import mmap
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from headlight.errors import BundleError
+from headlight.runtime.bundle.manifest import FileEntry
+from headlight.runtime.bundle.onnx_file import ExternalData, with_inputs
+
+CHUNK = 1 << 20  # bytes read and hashed at once: few enough to stay in the processor's cache
+BFLOAT16 = 16
+# TensorProto.DataType -> the type of its array; NumPy has no bfloat16.
+TYPES: dict[int, DTypeLike] = {
+    1: np.float32,
+    2: np.uint8,
+    3: np.int8,
+    4: np.uint16,
+    5: np.int16,
+    6: np.int32,
+    7: np.int64,
+    9: np.bool_,
+    10: np.float16,
+    11: np.float64,
+    12: np.uint32,
+    13: np.uint64,
+    BFLOAT16: np.uint16,
+}
+
+
+class File(NamedTuple):
+    """A verified file in memory. Tokenizer and ranges are read from it as from a `Path`."""
+
+    name: str
+    data: bytes
+
+    def read_bytes(self) -> bytes:
+        """Return its bytes."""
+        return self.data
+
+
+class Weights:
+    """A file of weights in private memory, one copy for all sessions."""
+
+    def __init__(self, size: int) -> None:
+        self.memory = mmap.mmap(-1, max(1, size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._kept: list[tuple[int, int]] = []
+
+    def array(self, tensor: ExternalData) -> NDArray[Any]:
+        """Return a tensor's numbers in place. The array keeps the memory mapped."""
+        count = math.prod(tensor.shape)
+        return np.frombuffer(self.memory, TYPES[tensor.type], count, tensor.offset).reshape(tensor.shape)
+
+    def keep(self, tensor: ExternalData) -> None:
+        """Except a tensor from `release`: a session reads it in place."""
+        self._kept.append((tensor.offset, tensor.offset + (tensor_bytes(tensor) or 0)))
+
+    def release(self) -> None:
+        """Give back the pages that hold no tensor to keep. They read as zeros from now on."""
+        size, end = len(self.memory), 0
+        for begin, after in [*sorted(self._kept), (size, size)]:
+            first, last = _page_above(end), begin if begin == size else begin // mmap.PAGESIZE * mmap.PAGESIZE
+            if last > first:
+                self.memory.madvise(mmap.MADV_DONTNEED, first, last - first)
+            end = max(end, after)
+
+
+@dataclasses.dataclass(frozen=True)
+class OnnxGraph:
+    """An ONNX graph in memory, with the weights that it refers to.
+
+    Attributes:
+        data: bytes of the .onnx file.
+        references: initialisers whose numbers lie in `weights`.
+        weights: by the location that the graph states.
+    """
+
+    data: bytes
+    references: tuple[ExternalData, ...] = ()
+    weights: Mapping[str, Weights] = dataclasses.field(default_factory=dict)
+
+    def arrays(self) -> Iterator[tuple[ExternalData, NDArray[Any]]]:
+        """Yield each referenced tensor and its numbers, in place."""
+        for tensor in self.references:
+            yield tensor, self.weights[tensor.location].array(tensor)
+
+    def keep(self, tensor: ExternalData) -> None:
+        """See Weights.keep."""
+        self.weights[tensor.location].keep(tensor)
+
+    def with_weights_as_inputs(self) -> bytes:
+        """Return the graph with each referenced tensor as an input."""
+        return with_inputs(self.data, {tensor.name for tensor in self.references})
+
+
+def tensor_bytes(tensor: ExternalData) -> int | None:
+    """Return the size of a tensor; None if no array can have its type or shape."""
+    if tensor.type not in TYPES or any(size < 0 for size in tensor.shape):
+        return None
+    return math.prod(tensor.shape) * np.dtype(TYPES[tensor.type]).itemsize
+
+
+def read_file(path: Path, name: str, entry: FileEntry) -> File:
+    """Read a file into memory. Raises BundleError as `check_file`."""
+    made: list[bytearray] = []
+
+    def allocate(size: int) -> memoryview:
+        made.append(bytearray(size))
+        return memoryview(made[0])
+
+    _read(path, name, entry, allocate)
+    return File(name, bytes(made[0]))
+
+
+def read_weights(path: Path, name: str, entry: FileEntry) -> Weights:
+    """Read a file into private memory of its own. Raises BundleError as `check_file`."""
+    made: list[Weights] = []
+
+    def allocate(size: int) -> memoryview:
+        made.append(Weights(size))
+        return memoryview(made[0].memory)
+
+    _read(path, name, entry, allocate)
+    return made[0]
+
+
+def check_file(path: Path, name: str, entry: FileEntry) -> None:
+    """Read a file and let go of it.
+
+    Raises:
+        BundleError: it cannot be read, or its bytes are not those of the manifest.
+    """
+    _read(path, name, entry, None)
+
+
+def _read(path: Path, name: str, entry: FileEntry, allocate: Callable[[int], memoryview] | None) -> None:
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb", buffering=0) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise BundleError("is missing", name)
+            size = status.st_size
+            if size != entry.bytes:
+                raise BundleError(f"has {size} bytes; the manifest says {entry.bytes}", name)
+            target = memoryview(bytearray(CHUNK)) if allocate is None else allocate(size)
+            done = 0
+            while done < size:
+                at = 0 if allocate is None else done
+                piece = target[at : at + min(CHUNK, size - done)]
+                if not (count := file.readinto(piece)):
+                    raise BundleError("was cut short while it was read", name)
+                digest.update(piece[:count])
+                done += count
+    except OSError as error:
+        raise BundleError(f"cannot be read: {error.strerror}", name) from None
+    except MemoryError:
+        raise BundleError(f"has {entry.bytes} bytes, which memory has no room for; allow more", name) from None
+    if digest.hexdigest() != entry.sha256:
+        raise BundleError("was altered: its SHA-256 is not the one in the manifest", name)
+
+
+def _page_above(at: int) -> int:
+    return -(-at // mmap.PAGESIZE) * mmap.PAGESIZE

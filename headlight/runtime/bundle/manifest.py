@@ -1,0 +1,247 @@
+"""manifest.json: what a bundle says of itself. Plain data, checked field by field; docs/bundle.md describes the format."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from headlight.errors import BundleError
+from headlight.runtime.bundle.manifest_fields import MANIFEST, Fields
+from headlight.runtime.bundle.precision_quality import QualityEntry, quality_entry
+from headlight.runtime.bundle.prompts import LONGEST_PROMPT
+from headlight.runtime.bundle.tokenizer_limit import TokenizerLimit, tokenizer_limit
+
+# 1: the graph `attend` gave whole maps of attention alone; 2: graphs normalised pooled vectors, and there were no prompts
+FORMAT_VERSION = 3
+# Far beyond any model, and small enough that sizes computed of them fit in 64 bits.
+MOST_LAYERS = MOST_HEADS = 1 << 10
+WIDEST = LONGEST = 1 << 20
+MOST_IDS = (1 << 31) - 1
+MOST_PROMPTS = 1 << 10
+MOST_PROMPT_CHARACTERS = 1 << 18  # of all together: GetModel tells them in one message
+SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """The shape of the encoder."""
+
+    positions: str
+    layers: int
+    heads: int
+    dim: int
+    pooled_dim: int  # of the pooled vector, which a layer behind pooling can make another than `dim`
+    vocab_size: int
+    segments: int = 0  # token types; 0: the graphs have no input for them
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Graph:
+    """One ONNX file: what it computes, in which form and precision, and for which providers it was made."""
+
+    role: str  # "embed" or "attend"
+    form: str  # "decomposed": attention as MatMul, Add, Softmax, MatMul
+    precision: str
+    file: str
+    weights: tuple[str, ...]  # external data files it refers to
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    providers: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tolerance:
+    """Largest acceptable distance from PyTorch, by output, on one provider in one precision.
+
+    pooled and attention: absolute; tokens and hidden: over max(1, RMS of the row).
+    """
+
+    provider: str  # "*": any provider that the exporter could not try
+    precision: str
+    pooled: float
+    tokens: float
+    attention: float
+    hidden: float
+
+    def of(self, output: str) -> float:
+        """The tolerance of "pooled", "tokens", "attention" or "hidden"."""
+        return float(getattr(self, output))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ParityEntry:
+    """The worst distance of one output, over everything that parity.json lists."""
+
+    output: str
+    provider: str
+    precision: str
+    max_error: float
+    tolerance: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FileEntry:
+    """Digest and size of one file of the bundle."""
+
+    sha256: str
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """A bundle's description. `files` maps every file the bundle consists of, itself apart, to its digest."""
+
+    name: str
+    version: str
+    architecture: Architecture
+    trained_length: int  # tokens
+    max_length: int  # tokens
+    pooling: str
+    normalize: bool
+    accepts: tuple[str, ...]  # "text", "pair", "ids"
+    graphs: tuple[Graph, ...]
+    tolerances: tuple[Tolerance, ...]
+    parity: tuple[ParityEntry, ...]
+    golden: str
+    tokenizer: str | None
+    files: Mapping[str, FileEntry]
+    source: Mapping[str, Any]  # where it came from; informative
+    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)  # put before texts, by name
+    default_prompt: str | None = None  # the name of one, for callers that say nothing
+    include_prompt: bool = True  # whether the tokens of a prompt count in pooling
+    dimensions: tuple[int, ...] = ()  # widths that shortened vectors were trained for
+    similarity: str | None = None  # one of SIMILARITIES; informative
+    ranges: str | None = None  # file of the ranges of int8
+    quality: tuple[QualityEntry, ...] = ()  # of each precision, where there is one beside fp32
+    tokenizer_limit: TokenizerLimit | None = None  # None: no tokenizer, or an export from before it was measured
+    format_version: int = FORMAT_VERSION
+
+    @property
+    def variants(self) -> tuple[tuple[str, str], ...]:
+        """The (provider, precision) pairs that its graphs were made for, sorted."""
+        return tuple(sorted({(provider, graph.precision) for graph in self.graphs for provider in graph.providers}))
+
+    def graph(self, role: str, provider: str, precision: str) -> Graph:
+        """The graph of a role for a provider and precision.
+
+        Raises:
+            BundleError: there is none; the message lists what there is.
+        """
+        for graph in self.graphs:
+            if graph.role == role and graph.precision == precision and provider in graph.providers:
+                return graph
+        have = ", ".join(f"{p}/{q}" for p, q in self.variants)
+        raise BundleError(f"no {role} graph for {provider}/{precision}; the bundle has {have}")
+
+    def tolerance(self, provider: str, precision: str) -> Tolerance:
+        """The tolerance declared for the pair, else the one declared for the precision on any provider.
+
+        Raises:
+            BundleError: neither is declared.
+        """
+        for wanted in (provider, "*"):
+            for tolerance in self.tolerances:
+                if (tolerance.provider, tolerance.precision) == (wanted, precision):
+                    return tolerance
+        raise BundleError(f"no tolerance declared for precision {precision}", MANIFEST)
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object that `parse` reads."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def parse(cls, values: object) -> Manifest:
+        """Read a parsed manifest.json.
+
+        Raises:
+            BundleError: naming the field at fault and what was expected.
+        """
+        top = Fields(values)
+        if top.take("format_version", int) != FORMAT_VERSION:
+            have = top.values["format_version"]
+            raise BundleError(f"format_version is {have}; this runtime reads {FORMAT_VERSION}: export again", MANIFEST)
+        architecture = _architecture(top.child("architecture"))
+        prompts = _prompts(top.child("prompts"))
+        return cls(
+            name=top.take("name", str),
+            version=top.take("version", str),
+            architecture=architecture,
+            trained_length=top.count("trained_length", LONGEST),
+            max_length=top.count("max_length", LONGEST),
+            pooling=top.take("pooling", str),
+            normalize=top.take("normalize", bool),
+            accepts=top.strings("accepts"),
+            graphs=tuple(_graph(fields) for fields in top.children("graphs")),
+            tolerances=tuple(
+                _floats(Tolerance, fields, ("provider", "precision")) for fields in top.children("tolerances")
+            ),
+            parity=tuple(
+                _floats(ParityEntry, fields, ("output", "provider", "precision")) for fields in top.children("parity")
+            ),
+            golden=top.take("golden", str),
+            tokenizer=top.text_or_null("tokenizer"),
+            files=_files(top.child("files")),
+            source=top.take("source", dict),
+            prompts=prompts,
+            default_prompt=top.one_of_or_null("default_prompt", prompts),
+            include_prompt=top.take("include_prompt", bool),
+            dimensions=top.counts("dimensions", architecture.pooled_dim),
+            similarity=top.one_of_or_null("similarity", SIMILARITIES),
+            ranges=top.text_or_null("ranges"),
+            quality=tuple(quality_entry(fields) for fields in top.children("quality")),
+            tokenizer_limit=None
+            if top.values.get("tokenizer_limit") is None
+            else tokenizer_limit(top.child("tokenizer_limit")),
+        )
+
+
+def _architecture(fields: Fields) -> Architecture:
+    return Architecture(
+        positions=fields.take("positions", str),
+        layers=fields.count("layers", MOST_LAYERS),
+        heads=fields.count("heads", MOST_HEADS),
+        dim=fields.count("dim", WIDEST),
+        pooled_dim=fields.count("pooled_dim", WIDEST),
+        vocab_size=fields.count("vocab_size", MOST_IDS),
+        segments=fields.count("segments", MOST_IDS, least=0),
+    )
+
+
+def _graph(fields: Fields) -> Graph:
+    values: dict[str, Any] = {name: fields.take(name, str) for name in ("role", "form", "precision", "file")}
+    values |= {name: fields.strings(name) for name in ("weights", "inputs", "outputs", "providers")}
+    return Graph(**values)
+
+
+N = TypeVar("N", Tolerance, ParityEntry)
+
+
+def _floats(kind: type[N], fields: Fields, texts: Iterable[str]) -> N:
+    """A dataclass of strings (`texts`) and floats (the rest)."""
+    values: dict[str, Any] = {name: fields.take(name, str) for name in texts}
+    for field in dataclasses.fields(kind):
+        if field.name not in values:
+            values[field.name] = fields.take(field.name, float)
+            if not 0 <= values[field.name] < float("inf"):
+                raise BundleError(f"{fields.path}{field.name} is {values[field.name]}; expected at least 0", MANIFEST)
+    return kind(**values)
+
+
+def _prompts(fields: Fields) -> dict[str, str]:
+    if len(fields.values) > MOST_PROMPTS:
+        raise BundleError(f"prompts has {len(fields.values)} entries; expected at most {MOST_PROMPTS}", MANIFEST)
+    for name in fields.values:
+        fields.check_text(f"{name!a:.60}", name)
+    prompts = {name: fields.prose(name, LONGEST_PROMPT) for name in fields.values}
+    if sum(map(len, prompts.values())) > MOST_PROMPT_CHARACTERS:
+        raise BundleError(f"prompts have more than {MOST_PROMPT_CHARACTERS} characters together", MANIFEST)
+    return prompts
+
+
+def _files(fields: Fields) -> dict[str, FileEntry]:
+    for name in fields.values:
+        if not name.isprintable():
+            raise BundleError("is not a name that a file can be found by", f"{name!a:.80}")
+    entries = {name: fields.child(name) for name in fields.values}
+    return {name: FileEntry(sha256=e.take("sha256", str), bytes=e.take("bytes", int)) for name, e in entries.items()}

@@ -1,0 +1,160 @@
+"""What goes into the engine and what comes out: plain, picklable values that know neither a transport nor a queue.
+
+What there is of every text is a tuple: a frozen dataclass takes four times as long to make.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headlight.runtime.attention.attention_size import attention_bytes
+from headlight.runtime.attention.resolved_spec import Choice, States, states, whole
+from headlight.runtime.attention.token_units import Places, place, place_rows, place_states
+from headlight.runtime.bundle.manifest import Architecture
+from headlight.runtime.values import Floats, Ids, Role, Tokenized
+from headlight.runtime.vectors.vector_forms import ALL_ROWS, AS_THEY_ARE, Rows, Vector
+from headlight.spec import NUMBER_BYTES, VectorType
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Selection:
+    """The outputs wanted of every input of a request; `vector` and `rows` say in which form pooled and tokens are."""
+
+    pooled: bool = True
+    tokens: bool = False
+    attention: Choice | None = None
+    hidden: States | None = None
+    vector: Vector = AS_THEY_ARE
+    rows: Rows = ALL_ROWS
+
+    @property
+    def role(self) -> Role:
+        """The graph that can serve it: `embed` is cheaper and has no more than vectors."""
+        return "embed" if self.attention is None and self.hidden is None else "attend"
+
+    @property
+    def vectors_alone(self) -> bool:
+        """Whether nothing is wanted beside pooled vectors: of every input as much, however long."""
+        return not self.tokens and self.attention is None and self.hidden is None
+
+    @property
+    def computes(self) -> bool:
+        """Whether a graph has to run: it need not to tell of the tokens alone."""
+        return self.pooled or not self.vectors_alone
+
+    @property
+    def needs_tokens(self) -> bool:
+        """Whether inputs must be tokenised with all that is known of their tokens."""
+        skips = self.tokens and (self.rows.skip_special or self.rows.skip_prompt)
+        return skips or any(part is not None and part.needs_tokens for part in (self.attention, self.hidden))
+
+
+def everything(architecture: Architecture) -> Selection:
+    """All outputs of an encoder, whole."""
+    layers = architecture.layers
+    attention = whole(range(layers), architecture.heads)
+    return Selection(True, True, attention, states(range(layers + 1)))
+
+
+class EncodeItem(NamedTuple):
+    """One input as the engine takes it, checked by whoever builds it.
+
+    Attributes:
+        ids: int64 [n], n >= 1, each in 0 .. vocab_size-1.
+        selection: the outputs wanted.
+        segments: int64 [n], each in 0 .. segments-1; None: zeros; not looked at by a model without segments.
+        head_mask: float32 [L, H], by which what each head contributes is multiplied; None: ones.
+        places: of this input in `selection.attention`; None: every token.
+        states: int64 [m], the tokens of `selection.hidden`; None: every token.
+        occluded: a token that is hidden: no query sees it, and pooling leaves it out; None: none.
+        rows: int64 [m], the tokens of `selection.tokens`; None: every token.
+        left_out: tokens at the start that pooling leaves out and queries see, of models that do not pool their prompts.
+    """
+
+    ids: Ids
+    selection: Selection
+    segments: Ids | None = None
+    head_mask: Floats | None = None
+    places: Places | None = None
+    states: Ids | None = None
+    occluded: int | None = None
+    rows: Ids | None = None
+    left_out: int = 0
+
+    @property
+    def role(self) -> Role:
+        """The graph that can serve it: a head mask is an input of `attend` alone."""
+        return self.selection.role if self.head_mask is None else "attend"
+
+    @property
+    def where(self) -> Places:
+        """Its places, whether they were given or not."""
+        return Places(len(self.ids), left_out=self.left_out) if self.places is None else self.places
+
+    @property
+    def row_count(self) -> int:
+        """How many tokens there are vectors of."""
+        return len(self.ids) if self.rows is None else len(self.rows)
+
+    def output_bytes(self, architecture: Architecture) -> dict[str, int]:
+        """Bytes of each output, 0 where it is not wanted: known before anything runs."""
+        selection, length, hidden = self.selection, len(self.ids), self.selection.hidden
+        row = architecture.dim * NUMBER_BYTES[selection.rows.dtype]
+        held = 0
+        if hidden is not None:
+            tokens = length if self.states is None else len(self.states)
+            held = len(hidden.layers) * tokens * architecture.dim * NUMBER_BYTES[hidden.spec.dtype]
+        return {
+            "pooled": selection.vector.bytes(architecture.pooled_dim) if selection.pooled else 0,
+            "tokens": self.row_count * row if selection.tokens else 0,
+            "attention": 0 if selection.attention is None else attention_bytes(selection.attention, self.where),
+            "hidden": held,
+        }
+
+
+def item_of(tokenized: Tokenized, selection: Selection, pooling: str, head_mask: Floats | None = None) -> EncodeItem:
+    """The item of one tokenised input.
+
+    Raises:
+        InvalidInput: the selection names tokens that this input has not, or cannot tell; `field` is the selection's.
+    """
+    if selection.vectors_alone:  # mostly
+        return EncodeItem(tokenized.ids, selection, tokenized.segments, head_mask, left_out=tokenized.left_out)
+    attention, hidden = selection.attention, selection.hidden
+    return EncodeItem(
+        tokenized.ids,
+        selection,
+        tokenized.segments,
+        head_mask,
+        None if attention is None else place(attention, tokenized),
+        None if hidden is None else place_states(hidden, tokenized, pooling),
+        rows=place_rows(selection.rows, tokenized) if selection.tokens else None,
+        left_out=tokenized.left_out,
+    )
+
+
+class ItemResult(NamedTuple):
+    """The outputs of one input of n tokens, padding removed; each C-contiguous, None where it was not wanted.
+
+    Attributes:
+        pooled: float32 [width]; other types are made of it (`headlight.runtime.vectors.vector_forms.as_types`).
+        tokens: [tokens wanted, D] in the dtype wanted.
+        attention: in the shape and dtype of its choice; whole maps: float32 [layers, H, n, n], rows are queries.
+        hidden: [layers wanted, tokens wanted, D] in the dtype wanted.
+        indices: uint16, of the shape of `attention`: the keys of its entries, where the largest alone were wanted.
+        scales: float32, a number for each row of uint8 attention: entries times it are weights.
+        by_type: the pooled vector in each type asked of `Runtime.encode`; None otherwise.
+    """
+
+    pooled: Floats | None = None
+    tokens: NDArray[Any] | None = None
+    attention: NDArray[Any] | None = None
+    hidden: NDArray[Any] | None = None
+    indices: NDArray[np.uint16] | None = None
+    scales: Floats | None = None
+    by_type: Mapping[VectorType, NDArray[Any]] | None = None

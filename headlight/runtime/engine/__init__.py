@@ -1,0 +1,1 @@
+"""The engine: a batch in, results out."""

@@ -1,0 +1,1 @@
+"""Distance from PyTorch, golden inputs and the start-up self-test."""

@@ -1,0 +1,1 @@
+"""Libraries that open and run graphs: ONNX Runtime on CPU and CUDA, OpenVINO."""

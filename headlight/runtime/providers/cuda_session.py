@@ -1,0 +1,113 @@
+"""A graph opened by ONNX Runtime's provider for CUDA. Written from its documentation; it has not run on a GPU yet."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from headlight.errors import BundleError
+from headlight.runtime.bundle.file_contents import OnnxGraph
+from headlight.runtime.providers.gpu_devices import Gpu, devices
+from headlight.runtime.providers.onnx_session import give_weights, run_into, session_options
+from headlight.runtime.providers.onnx_session import library as onnxruntime
+from headlight.runtime.providers.session import Outputs, Shape
+from headlight.runtime.providers.worker_layout import Workers
+
+CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
+PRECISIONS = ("fp32", "fp16", "bf16")
+FATAL = 4  # of ONNX Runtime's severities: all else comes as an exception too
+
+
+def cuda_installed() -> bool:
+    """Whether the ONNX Runtime that is installed is the one for CUDA."""
+    return CUDA in onnxruntime.get_available_providers()
+
+
+def device_exists() -> bool:
+    """Whether there is a device for it. Raises BundleError where the driver fails."""
+    return cuda_installed() and devices().count > 0
+
+
+def check_cuda(precision: str, gpu: Gpu) -> None:
+    """Raises BundleError, with the remedy, where CUDA cannot compute here, or not in this precision."""
+    if not cuda_installed():
+        problem = "needs onnxruntime-gpu in the place of onnxruntime, for both install the same files"
+        remedy = "`pip uninstall onnxruntime`, then `pip install '.[gpu]'` in Headlight's repository"
+        raise BundleError(f"provider cuda {problem}: {remedy}")
+    if precision not in PRECISIONS:
+        raise BundleError(f"provider cuda computes in {', '.join(PRECISIONS)}, not in {precision}; --provider cpu may")
+    found = devices()
+    if not found.count:
+        raise BundleError(f"provider cuda needs a GPU: {found.why}")
+    if gpu.device >= found.count:
+        have = "there is 1" if found.count == 1 else f"there are {found.count}"
+        raise BundleError(f"--gpu-device is {gpu.device}; {have}, counted from 0")
+
+
+class CudaSession:
+    """See headlight.runtime.providers.session.Session. Outputs are arrays of their own, in the memory of the host."""
+
+    def __init__(self, graph: OnnxGraph, workers: Workers, gpu: Gpu) -> None:
+        """Open a graph.
+
+        Raises:
+            BundleError: CUDA's libraries are not here, or do not fit the device.
+        """
+        said = load_libraries()
+        options = session_options(workers.threads, spin=False)
+        give_weights(options, graph, in_place=False)
+        # What CUDA has no kernel for runs on the CPU, within the graph. Without `enable_fallback=0` all of it would, where CUDA fails,
+        # then and later, and lines about that would go to standard output.
+        self._session = onnxruntime.InferenceSession(
+            graph.data,
+            options,
+            providers=[(CUDA, provider_options(gpu)), CPU],
+            enable_fallback=0,
+        )
+        if list(self._session.get_providers())[:1] != [CUDA]:  # it only logs that it could not have the first
+            raise BundleError(
+                "ONNX Runtime cannot use the GPU: it wants the libraries of CUDA and cuDNN that it was built for"
+                f" (`pip install 'onnxruntime-gpu[cuda,cudnn]'`) and a driver for them{said}"
+            )
+        self._memory = f"gpu:{gpu.device}"
+        self.inputs = frozenset(value.name for value in self._session.get_inputs())
+        self.outputs: dict[str, Shape] = {value.name: tuple(value.shape) for value in self._session.get_outputs()}
+
+    @contextlib.contextmanager
+    def run(self, names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False) -> Iterator[Outputs]:
+        # Bound to the host, where the caller reads them: each is copied once, and the copy is awaited before this returns.
+        yield run_into(self._session, names, feeds, buffers)
+
+    def shrink(self, feeds: Outputs) -> None:
+        options = onnxruntime.RunOptions()
+        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", self._memory)
+        self._session.run([next(iter(self.outputs))], feeds, options)
+
+
+def provider_options(gpu: Gpu) -> dict[str, Any]:
+    """How CUDA computes: in the precision of the graph, in memory that grows by what is asked for."""
+    options: dict[str, Any] = {
+        "device_id": gpu.device,
+        # By powers of two, as it does by default, it would take twice the memory that the largest batch needs.
+        "arena_extend_strategy": "kSameAsRequested",
+        "use_tf32": 0,  # on, it would round what float32 products take to 10 bits
+    }
+    if gpu.memory_bytes is not None:
+        options["gpu_mem_limit"] = gpu.memory_bytes
+    return options
+
+
+@functools.cache
+def load_libraries() -> str:
+    """Load CUDA's libraries from NVIDIA's packages, where the loader does not look. Returns what was said of one that is not there."""
+    onnxruntime.set_default_logger_severity(FATAL)  # standard error is for our log alone
+    preload = getattr(onnxruntime, "preload_dlls", None)
+    if preload is None:
+        return ""
+    with contextlib.redirect_stdout(io.StringIO()) as said:  # it prints, and raises nothing
+        preload()
+    first = next((line for line in said.getvalue().splitlines() if line.startswith("Failed to load ")), "")
+    return f"; {first:.200}" if first else ""

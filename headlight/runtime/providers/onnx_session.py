@@ -1,0 +1,139 @@
+"""A graph opened by ONNX Runtime's own provider for CPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from headlight.runtime.bundle.file_contents import BFLOAT16, OnnxGraph
+from headlight.runtime.bundle.onnx_file import ExternalData
+from headlight.runtime.providers.session import Outputs, Shape
+from headlight.runtime.providers.worker_layout import Workers
+
+# Official builds may send telemetry; the variable must stand before the library is loaded.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+import onnxruntime
+
+library: Any = onnxruntime  # for whoever else needs it, and the variable before it
+GPU_PROVIDERS = frozenset(
+    f"{name}ExecutionProvider" for name in ("CUDA", "Tensorrt", "NvTensorRTRTX", "ROCM", "MIGraphX")
+)
+
+
+def gpu_installed() -> bool:
+    """Whether the ONNX Runtime that is installed could compute on a GPU, were there one that it can use."""
+    return not GPU_PROVIDERS.isdisjoint(onnxruntime.get_available_providers())
+
+
+class OnnxSession:
+    """See headlight.runtime.providers.session.Session. Outputs are arrays of their own."""
+
+    def __init__(self, graph: OnnxGraph, workers: Workers) -> None:
+        """Open a graph."""
+        self._session = _open(graph, workers.threads, workers.spin)
+        # All callers share the one session, each with the threads of a stream.
+        self._wide = _open(graph, workers.all, workers.spin) if workers.apart else self._session
+        self._weights = tuple(graph.weights.values())  # read in place: to be let go after the sessions
+        self.inputs = frozenset(value.name for value in self._session.get_inputs())
+        self.outputs: dict[str, Shape] = {value.name: tuple(value.shape) for value in self._session.get_outputs()}
+
+    @contextlib.contextmanager
+    def run(self, names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False) -> Iterator[Outputs]:
+        session = self._wide if wide else self._session
+        yield (
+            run_into(session, names, feeds, buffers)
+            if buffers
+            else dict(zip(names, session.run(names, feeds), strict=True))
+        )
+
+    def shrink(self, feeds: Outputs) -> None:
+        options = onnxruntime.RunOptions()
+        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+        self._session.run([next(iter(self.outputs))], feeds, options)  # the arena is that of all sessions
+
+
+def run_into(session: Any, names: Sequence[str], feeds: Outputs, buffers: Outputs) -> Outputs:
+    """The outputs named; those that have a buffer are written into it."""
+    binding = session.io_binding()
+    for name, array in feeds.items():
+        binding.bind_cpu_input(name, array)
+    for name in names:
+        if name in buffers:
+            buffer = buffers[name]
+            binding.bind_output(name, "cpu", 0, buffer.dtype.type, buffer.shape, buffer.ctypes.data)
+        else:
+            binding.bind_output(name)
+    session.run_with_iobinding(binding)
+    found = zip(names, binding.get_outputs(), strict=True)
+    return {name: buffers[name] if name in buffers else value.numpy() for name, value in found}
+
+
+def session_options(threads: int, spin: bool) -> Any:
+    """What holds for a graph on every provider."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    # In the order of the file: there each layer's maps are selected from before the next layer begins, and let go.
+    options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
+    options.log_severity_level = 4  # fatal: all else comes as an exception too, and standard error is for our log alone
+    options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
+    # A plan of memory would be kept for every shape there ever was, and shapes are many here. Without, batches take as long.
+    options.enable_mem_pattern = False
+    return options
+
+
+def give_weights(options: Any, graph: OnnxGraph, *, in_place: bool) -> None:
+    """Provide a graph's weights for a session that is to be created from its bytes.
+
+    Args:
+        options: of the session.
+        graph: whose weights.
+        in_place: let the session read tables of embeddings where they are, and keep those. It copies the rest while it is
+            created, and lets go of a copy once it has packed it for multiplication: to read that in place would hold it twice.
+    """
+    kept = [tensor for tensor in graph.references if in_place and tensor.table]
+    for tensor in kept:
+        graph.keep(tensor)
+    copied = {tensor.name: value for tensor, value in _values(graph) if tensor not in kept}
+    options.add_external_initializers(list(copied), list(copied.values()))
+    if kept:
+        names = sorted({tensor.location for tensor in kept})
+        buffers = [graph.weights[name].memory for name in names]
+        options.add_session_config_entry("session.use_external_initializer_file_buffers_directly", "1")
+        options.add_external_initializers_from_files_in_memory(names, buffers, [len(buffer) for buffer in buffers])
+
+
+def _values(graph: OnnxGraph) -> Iterator[tuple[ExternalData, Any]]:
+    for tensor, array in graph.arrays():
+        value = onnxruntime.OrtValue
+        if tensor.type == BFLOAT16:
+            yield tensor, value.ortvalue_from_numpy_with_onnx_type(array, BFLOAT16)
+        else:
+            yield tensor, value.ortvalue_from_numpy(array)
+
+
+def _open(graph: OnnxGraph, threads: int, spin: bool) -> Any:
+    options = session_options(threads, spin)
+    _share_arena()
+    give_weights(options, graph, in_place=True)
+    options.add_session_config_entry("session.use_env_allocators", "1")
+    # The fused SkipLayerNormalization is 4-9 % slower on CPU than the operations it replaces (bench/results).
+    return onnxruntime.InferenceSession(
+        graph.data, options, providers=["CPUExecutionProvider"], disabled_optimizers=["SkipLayerNormFusion"]
+    )
+
+
+@functools.cache
+def _share_arena() -> None:
+    """One pool of memory for all sessions of the process: each of their own would keep what its largest batch needed.
+
+    To ask malloc each time instead takes a seventh longer (large blocks are mapped anew), and to grow by no more than is asked for
+    leaves twice as much in pieces that fit nothing.
+    """
+    kind = onnxruntime.OrtMemoryInfo(
+        "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
+    )
+    onnxruntime.create_and_register_allocator(kind, None)

@@ -1,0 +1,222 @@
+"""A graph opened by OpenVINO, which computes in bfloat16 where the processor can, and in float32 everywhere.
+
+It is called itself, not through its plug-in for ONNX Runtime: that one offers no device on processors of other makers than its own,
+among them such with bfloat16.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import logging
+import queue
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from headlight.errors import BundleError
+from headlight.runtime.bundle.file_contents import OnnxGraph
+from headlight.runtime.providers.session import Outputs, Shape
+from headlight.runtime.providers.worker_layout import Workers
+
+log = logging.getLogger("headlight.engine")
+
+DEVICE = "CPU"
+PRECISIONS = {"fp32": "f32", "bf16": "bf16"}  # ours to theirs
+# What is compiled for shapes of batches and kept, in pieces of which a shape has some tens. Its own 5,000 let memory grow for
+# hours; with 1,000 batches of any shapes take as long (docs/performance.md).
+KEPT_SHAPES = 1000
+REPEATS = 3  # of a batch beside which others failed; then memory is too short for it, too
+
+
+@functools.cache
+def library() -> Any:
+    """The package `openvino`.
+
+    Raises:
+        BundleError: it is not installed, or cannot be loaded.
+    """
+    # Its converters, which nothing here calls, report their use by this package; without it they cannot.
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # how an import is made to fail
+    try:
+        import openvino  # noqa: PLC0415  (an extra)
+    except ImportError as error:
+        words = " ".join(str(error).split())
+        raise BundleError(
+            f"provider openvino needs OpenVINO (`pip install '.[openvino]'` in Headlight's repository): {words:.200}"
+        ) from None
+    return openvino
+
+
+@functools.cache
+def _core() -> Any:
+    return library().Core()
+
+
+def check_precision(precision: str) -> None:
+    """Raises BundleError where OpenVINO is not installed, or would compute in another precision here than it is asked to."""
+    if precision not in PRECISIONS:
+        raise BundleError(f"provider openvino computes in {' or '.join(PRECISIONS)}, not in {precision}")
+    can = _core().get_property(DEVICE, "OPTIMIZATION_CAPABILITIES")
+    if precision == "bf16" and "BF16" not in can:
+        name = _core().get_property(DEVICE, "FULL_DEVICE_NAME")
+        raise BundleError(f"precision bf16 needs a processor with AVX512-BF16 or AMX; {name} has neither: use fp32")
+
+
+class OpenVinoSession:
+    """See headlight.runtime.providers.session.Session. Outputs belong to a request, and are overwritten by its next batch."""
+
+    def __init__(self, graph: OnnxGraph, workers: Workers, precision: str) -> None:
+        """Compile a graph.
+
+        Raises:
+            BundleError: OpenVINO does not compute in this precision here.
+        """
+        check_precision(precision)
+        for tensor in graph.references:
+            graph.keep(tensor)
+        self._narrow = _Graph(
+            functools.partial(_compile, graph, precision, workers.streams, workers.all), workers.streams
+        )
+        self._wide = self._narrow
+        if workers.apart:
+            self._wide = _Graph(functools.partial(_compile, graph, precision, 1, workers.all), 1)
+        compiled = self._narrow.present.compiled
+        self._weights = tuple(graph.weights.values())  # read in place: to be let go after the sessions
+        self.inputs = frozenset(value.get_any_name() for value in compiled.inputs)
+        self.outputs: dict[str, Shape] = {
+            value.get_any_name(): _shape(value.partial_shape) for value in compiled.outputs
+        }
+
+    @contextlib.contextmanager
+    def run(self, names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False) -> Iterator[Outputs]:
+        with (self._wide if wide else self._narrow).run(_without_zeros(feeds)) as request:
+            found = {name: request.get_tensor(name).data for name in names}
+            for name, buffer in buffers.items():
+                np.copyto(buffer, found[name])
+                found[name] = buffer
+            yield found
+
+    def shrink(self, feeds: Outputs) -> None:
+        """Nothing: it keeps what its largest batch needed."""
+
+
+def _without_zeros(feeds: Outputs) -> Outputs:
+    """Its TopK takes no k of 0: a layer of which nothing is wanted gives the largest entry of each row, which is not read."""
+    return {name: np.maximum(value, 1) if name.startswith("top_") else value for name, value in feeds.items()}
+
+
+def _model(graph: OnnxGraph) -> Any:
+    """Read a graph from memory.
+
+    OpenVINO finds external data by path alone, so weights are read as inputs, and become constants over our memory.
+    """
+    model = _core().read_model(io.BytesIO(graph.with_weights_as_inputs()))
+    for tensor, array in graph.arrays():
+        output = model.input(tensor.name)
+        constant = library().op.Constant(array, shared_memory=True)
+        for user in output.get_target_inputs():
+            user.replace_source_output(constant.output(0))
+        model.remove_parameter(output.get_node())
+    model.validate_nodes_and_infer_types()
+    return model
+
+
+class _Compiled:
+    """A compiled graph, its free requests, and whether a batch of it failed."""
+
+    def __init__(self, compiled: Any, requests: int) -> None:
+        self.compiled = compiled
+        self.free = _requests(compiled, requests)
+        self.failed = threading.Event()
+
+
+class _Graph:
+    """A graph that is compiled anew after a failure.
+
+    OpenVINO keeps what it has half done for one batch (shapes, buffers, kernels that it had no memory for), and fails for later
+    batches, or could compute them wrongly.
+    """
+
+    def __init__(self, compile_graph: Callable[[], Any], requests: int) -> None:
+        """Compile. `requests`: how many may run at once."""
+        self._compile, self._count = compile_graph, requests
+        self._lock = threading.Lock()
+        self._present: _Compiled | None = _Compiled(compile_graph(), requests)
+
+    @property
+    def present(self) -> _Compiled:
+        """What batches run on. Raises the library's errors where it cannot be compiled again; the next batch tries once more."""
+        present = self._present
+        if present is not None and not present.failed.is_set():
+            return present
+        with self._lock:
+            if self._present is None or self._present.failed.is_set():
+                log.warning("compiling a graph anew, as a batch failed", extra={"event": "graph_recompiled"})
+                self._present = present = None  # its memory is wanted
+                self._present = _Compiled(self._compile(), self._count)
+            return self._present
+
+    @contextlib.contextmanager
+    def run(self, feeds: Outputs) -> Iterator[Any]:
+        """The request that has computed a batch; its own until the context is left. Raises MemoryError after REPEATS."""
+        for _ in range(1 + REPEATS):
+            present = self.present
+            request = present.free.get()
+            try:
+                if present.failed.is_set() or not _computed(present, request, feeds):
+                    continue
+                yield request
+                return
+            finally:
+                present.free.put(request)
+        raise MemoryError("batches beside this one failed, and the graph was compiled anew, each time")
+
+
+def _computed(present: _Compiled, request: Any, feeds: Outputs) -> bool:
+    """Compute a batch; False: one beside it failed, and it may have run on what that left."""
+    try:
+        # `infer` of the Python package drops errors, and leaves the outputs of the batch before.
+        request.start_async(feeds, share_inputs=True)
+        request.wait()
+    except Exception:
+        present.failed.set()
+        with contextlib.suppress(RuntimeError):  # others run
+            present.compiled.release_memory()
+        raise
+    return not present.failed.is_set()
+
+
+def _compile(graph: OnnxGraph, precision: str, streams: int, threads: int) -> Any:
+    hint = PRECISIONS[precision]
+    compiled = _core().compile_model(
+        _model(graph),
+        DEVICE,
+        {
+            "INFERENCE_PRECISION_HINT": hint,  # its own choice is bfloat16 wherever the processor has it
+            "NUM_STREAMS": streams,
+            "INFERENCE_NUM_THREADS": threads,
+            # A thread bound to one CPU waits for it, whatever else runs there, while another is idle.
+            "ENABLE_CPU_PINNING": False,
+            "CPU_RUNTIME_CACHE_CAPACITY": KEPT_SHAPES,
+        },
+    )
+    used = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
+    if used != hint:
+        raise BundleError(f"OpenVINO computes in {used} where {hint} was asked for")
+    return compiled
+
+
+def _requests(compiled: Any, count: int) -> queue.SimpleQueue[Any]:
+    free: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    for _ in range(count):
+        free.put(compiled.create_infer_request())
+    return free
+
+
+def _shape(partial: Any) -> Shape:
+    return tuple(None if size.is_dynamic else size.get_length() for size in partial)

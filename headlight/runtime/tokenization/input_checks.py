@@ -1,0 +1,70 @@
+"""What may be encoded, and the checks of what comes as ids: no tokenizer has seen them."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import TypeGuard
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from headlight.errors import InvalidInput
+from headlight.runtime.bundle.manifest import Manifest
+from headlight.runtime.values import Floats, Ids
+
+# One input: a text, a pair of texts seen together, or token ids, special tokens included.
+Input = str | tuple[str, str] | Sequence[int]
+
+
+def is_pair(value: Input) -> TypeGuard[tuple[str, str]]:
+    """Whether an input is two texts to be seen together."""
+    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)
+
+
+def checked_ids(manifest: Manifest, ids: Sequence[int], segments: Sequence[int]) -> tuple[Ids, Ids | None]:
+    """Ids and their segments as int64 [n] twice; None: none, which stands for zeros. Raises InvalidInput; see `Runtime.check_ids`."""
+    if not 1 <= len(ids) <= manifest.max_length:
+        raise InvalidInput("", f"has {len(ids)} ids; send 1 to {manifest.max_length}")
+    found = _checked("", "id", ids, manifest.architecture.vocab_size)
+    types = None
+    if len(segments):
+        if not manifest.architecture.segments:
+            raise InvalidInput("segments", "this model was trained without segments; leave it empty")
+        if len(segments) != len(ids):
+            raise InvalidInput("segments", f"has {len(segments)} entries for {len(ids)} ids; send one of each, or none")
+        types = _checked("segments", "segment", segments, manifest.architecture.segments)
+    return found, types
+
+
+def checked_head_mask(manifest: Manifest, mask: ArrayLike) -> Floats:
+    """What each head contributes, float32 [L, H]. Raises InvalidInput unless the mask has that shape and is from 0 to 1."""
+    layers, heads = manifest.architecture.layers, manifest.architecture.heads
+    try:
+        found = np.asarray(mask, dtype=np.float32)
+        if np.asarray(mask).dtype.kind in "US":  # which NumPy reads
+            raise TypeError
+    except (TypeError, ValueError):
+        raise InvalidInput("head_mask", "must hold numbers alone") from None
+    if found.shape != (layers, heads):
+        have = f"has the shape {found.shape}; this model has {layers} layers of {heads} heads"
+        raise InvalidInput("head_mask", have)
+    if not ((found >= 0) & (found <= 1)).all():  # beyond, numbers could overflow, and with them those of a batch-mate
+        raise InvalidInput("head_mask", "holds something that is not from 0 to 1; 1 keeps a head, 0 removes it")
+    return found
+
+
+def _checked(field: str, what: str, values: Sequence[int], count: int) -> Ids:
+    """The values as int64 [n]. Raises InvalidInput for `field` unless each is in 0 .. count-1."""
+    if isinstance(values, array) and values.typecode == "q":
+        found = np.asarray(values)  # the same memory
+    else:
+        try:
+            found = np.fromiter(values, dtype=np.int64, count=len(values))
+        except (OverflowError, TypeError, ValueError):
+            raise InvalidInput(field, "holds something that is not a 64-bit integer") from None
+    if len(found) and found.view(np.uint64).max() >= count:  # as unsigned numbers, negative ones are the largest
+        wrong = np.flatnonzero((found < 0) | (found >= count))[0]
+        # Where, and not which: messages are logged, and logs hold nothing of a text.
+        raise InvalidInput(field, f"the {what} at {wrong} is not in 0 .. {count - 1}; send those of this model alone")
+    return found

@@ -1,0 +1,1 @@
+"""Pooled and token vectors in the form that was asked for."""

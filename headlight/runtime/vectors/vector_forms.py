@@ -1,0 +1,250 @@
+"""Pooled and token vectors in the form that was asked for: cut, made to have unit length, in fewer bytes.
+
+The engine cuts and scales, in float32; numbers become other types where the answer is made (`as_types`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headlight.errors import BundleError, InvalidInput
+from headlight.runtime.bundle.file_contents import File
+from headlight.runtime.values import Floats
+from headlight.runtime.vectors.quantization import halve
+from headlight.spec import VECTOR_BITS, PooledSpec, RowType, TokensSpec, VectorType, check_dimensions
+
+POOLED, TOKENS = "outputs.pooled", "outputs.tokens"
+RANGE_NAME = re.compile(r"int8_([1-9][0-9]{0,6})")
+LARGEST_END = 1e30  # of a range: what is subtracted and divided stays finite
+TINIEST = 1e-12  # length below which a vector is not scaled up: PyTorch's bound, so that zeros stay zeros
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Vector:
+    """Pooled vectors, resolved.
+
+    Attributes:
+        width: entries kept, from the first; None: all.
+        unit: whether they are made to have unit length; None: as the model does.
+        dtypes: the types in which they are answered, at least one.
+        ranges: float32 [2, width], the least and largest value of each dimension, where int8 is among `dtypes`.
+    """
+
+    width: int | None = None
+    unit: bool | None = None
+    dtypes: tuple[VectorType, ...] = ("float32",)
+    ranges: Floats | None = dataclasses.field(default=None, compare=False, repr=False)
+
+    def bytes(self, pooled_dim: int) -> int:
+        """Bytes of one vector in all its types together."""
+        return sum(packed(self.width or pooled_dim, dtype)[1] for dtype in self.dtypes)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rows:
+    """Token vectors, resolved: see TokensSpec."""
+
+    skip_special: bool = False
+    skip_prompt: bool = False
+    unit: bool = False
+    dtype: RowType = "float32"
+
+
+# Vectors whole and as the model gives them.
+AS_THEY_ARE, ALL_ROWS = Vector(), Rows()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Offer:
+    """What a model's pooled vectors are, and what they can become.
+
+    Attributes:
+        dim: entries.
+        normalize: whether the model's are of unit length.
+        ranges: of int8, by width: float32 [2, width].
+    """
+
+    dim: int
+    normalize: bool
+    ranges: Mapping[int, Floats] = dataclasses.field(default_factory=dict)
+
+    @property
+    def dtypes(self) -> tuple[VectorType, ...]:
+        """The types that they can have, in some width."""
+        kinds: tuple[VectorType, ...] = ("float32", "float16")
+        kinds += ("int8",) if self.ranges else ()
+        return (*kinds, "binary", "ubinary") if self.dim >= 8 else kinds
+
+
+def packed(width: int, dtype: VectorType) -> tuple[int, int]:
+    """The extent of a vector in a type, and its bytes."""
+    bits = VECTOR_BITS[dtype]
+    return (width // 8 if bits == 1 else width), width * bits // 8
+
+
+def resolve_pooled(spec: PooledSpec, offer: Offer) -> Vector:
+    """Check a wish against a model.
+
+    Raises:
+        InvalidInput: naming the field and the remedy.
+    """
+    if spec == PooledSpec():
+        return AS_THEY_ARE
+    width = offer.dim if spec.dimensions is None else spec.dimensions
+    check_dimensions(width, offer.dim)
+    unit = offer.normalize if spec.normalize is None else spec.normalize
+    dtypes = spec.dtypes or ("float32",)
+    _check_type(f"{POOLED}.dtypes", dtypes, VECTOR_BITS)
+    if len(set(dtypes)) != len(dtypes):
+        raise InvalidInput(f"{POOLED}.dtypes", f"names one twice: {', '.join(dtypes)}; name each once")
+    for dtype in dtypes:
+        if VECTOR_BITS[dtype] == 1 and width % 8:
+            raise InvalidInput(
+                f"{POOLED}.dimensions", f"is {width}; {dtype} packs 8 into a byte, ask for a multiple of 8"
+            )
+    if "int8" not in dtypes:
+        return Vector(width, unit, dtypes)
+    if unit != offer.normalize:
+        as_usual = "normalised" if offer.normalize else "not normalised"
+        raise InvalidInput(f"{POOLED}.normalize", f"int8 was calibrated on vectors {as_usual}; leave normalize out")
+    if width not in offer.ranges:
+        have = f"those of {', '.join(map(str, sorted(offer.ranges)))}" if offer.ranges else "none"
+        problem = f"int8 of {width} dimensions needs their ranges, and this bundle has {have}"
+        raise InvalidInput(f"{POOLED}.dtypes", f"{problem}; export it with `headlight export --calibration TEXTS`")
+    return Vector(width, unit, dtypes, offer.ranges[width])
+
+
+def resolve_rows(spec: TokensSpec) -> Rows:
+    """The same of token vectors. Raises InvalidInput for a type that they cannot have."""
+    _check_type(f"{TOKENS}.dtype", (spec.dtype,), ("float32", "float16"))
+    return Rows(spec.skip_special, spec.skip_prompt, spec.normalize, spec.dtype)
+
+
+def _check_type(field: str, dtypes: Iterable[str], known: Collection[str]) -> None:
+    for dtype in dtypes:
+        if dtype not in known:
+            raise InvalidInput(field, f"{dtype!r:.40} is none; there are {', '.join(known)}")
+
+
+def unit_length(vectors: Floats) -> Floats:
+    """float32 [..., D] -> each of length 1, and zeros where it was zeros. A row's result does not depend on the others."""
+    lengths = np.sqrt(np.square(vectors, dtype=np.float64).sum(axis=-1, keepdims=True))
+    scaled: Floats = (vectors / np.maximum(lengths, TINIEST)).astype(np.float32)
+    return scaled
+
+
+def shape_pooled(whole: Floats, wanted: Sequence[Vector | None], normalize: bool) -> list[Floats | None]:
+    """What a graph gives of a batch, cut and scaled for each item.
+
+    Args:
+        whole: float32 [B, pooled_dim].
+        wanted: of each item; None: nothing.
+        normalize: whether vectors have unit length unless an item says otherwise.
+
+    Returns:
+        Of each item float32 [width], with memory of its own.
+    """
+    first = wanted[0]
+    if first is not None and all(
+        each is first for each in wanted
+    ):  # mostly; to compare values takes longer than all else here
+        return [one.copy() for one in _shaped(whole, first, normalize)]
+    shaped: list[Floats | None] = [None] * len(wanted)
+    for vector in dict.fromkeys(wanted):
+        if vector is None:
+            continue
+        rows = [row for row, each in enumerate(wanted) if each == vector]
+        for row, one in zip(rows, _shaped(whole[rows], vector, normalize), strict=True):
+            shaped[row] = one.copy()
+    return shaped
+
+
+def _shaped(whole: Floats, vector: Vector, normalize: bool) -> Floats:
+    """Vectors float32 [N, pooled_dim], cut and scaled."""
+    part: Floats = whole[:, : vector.width]
+    return unit_length(part) if (normalize if vector.unit is None else vector.unit) else part
+
+
+def shape_rows(tokens: Floats, rows: Rows) -> NDArray[Any]:
+    """Token vectors float32 [m, D], scaled and in their type, with memory of their own."""
+    if rows.dtype == "float16":
+        return _half(unit_length(tokens) if rows.unit else tokens)
+    return unit_length(tokens) if rows.unit else tokens.copy()
+
+
+def as_types(vectors: Floats, vector: Vector) -> dict[VectorType, NDArray[Any]]:
+    """Vectors float32 [..., width] in each type wanted, in that order; see DataType in the contract."""
+    return {dtype: as_type(vectors, dtype, vector.ranges) for dtype in vector.dtypes}
+
+
+def as_type(vectors: Floats, dtype: VectorType, ranges: Floats | None = None) -> NDArray[Any]:
+    """Vectors float32 [..., width] in one type: bits as [..., width / 8] bytes, everything else as [..., width] numbers.
+
+    As sentence-transformers' quantize_embeddings.
+
+    Args:
+        vectors: not NaN.
+        dtype: float16: infinite where beyond its range.
+        ranges: float32 [2, width], of int8.
+    """
+    if dtype == "ubinary":
+        return np.packbits(vectors > 0, axis=-1)
+    if dtype == "binary":
+        return (np.packbits(vectors > 0, axis=-1) ^ np.uint8(128)).view(np.int8)  # less 128, as signed bytes
+    if dtype == "int8":
+        return _in_steps(vectors, ranges)
+    return _half(vectors) if dtype == "float16" else vectors
+
+
+def _half(vectors: Floats) -> NDArray[np.float16]:
+    with np.errstate(over="ignore"):  # infinite then
+        return halve(vectors)
+
+
+def _in_steps(vectors: Floats, ranges: Floats | None) -> NDArray[np.int8]:
+    if ranges is None:
+        raise RuntimeError("int8 was promised without ranges. This is a bug.")
+    least = ranges[0]
+    steps = (ranges[1] - least) / np.float32(255)
+    steps = np.where(steps == 0, np.float32(1), steps)
+    with np.errstate(over="ignore"):  # beyond a very narrow range: the last step all the same
+        counted: NDArray[Any] = np.clip(np.floor((vectors - least) / steps), 0, 255)
+    return (counted - 128).astype(np.int8)
+
+
+def load_ranges(file: File | Path, name: str, pooled_dim: int) -> dict[int, Floats]:
+    """The ranges of int8 that a bundle has, by width: float32 [2, width].
+
+    Args:
+        file: an .npz with `int8_d` of each width d.
+        name: what to call it in errors.
+        pooled_dim: the largest width.
+
+    Raises:
+        BundleError: it is something else.
+    """
+    try:
+        with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as archive:
+            arrays: dict[str, NDArray[Any]] = {key: archive[key] for key in archive.files}
+    except Exception:  # NumPy and zipfile raise many types for bytes that are not theirs
+        raise BundleError("is not an archive of plain arrays", name) from None
+    ranges: dict[int, Floats] = {}
+    for key, array in arrays.items():
+        found = RANGE_NAME.fullmatch(key)
+        width = int(found[1]) if found else 0
+        if not 1 <= width <= pooled_dim:
+            raise BundleError(f"holds {key!a:.60}; expected int8_d of a width d up to {pooled_dim}", name)
+        if array.dtype != np.float32 or array.shape != (2, width):
+            raise BundleError(f"{key} is {array.dtype} in the shape {array.shape}; expected float32 [2, {width}]", name)
+        if not (np.isfinite(array).all() and (np.abs(array) < LARGEST_END).all() and (array[0] <= array[1]).all()):
+            raise BundleError(f"{key} has a range that ends before it begins, or is not finite and small", name)
+        ranges[width] = array
+    return ranges

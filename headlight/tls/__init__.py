@@ -1,0 +1,1 @@
+"""TLS files: certificates, keys, tokens, and their reload."""

@@ -1,0 +1,1 @@
+"""Attention as a web page."""

@@ -1,0 +1,168 @@
+"""Attention as one HTML file that works by itself: nothing is fetched, by the page or for it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import importlib.resources
+import json
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from headlight.analysis.terminal_view import visible
+from headlight.results import Attention
+
+MAX_BYTES = 64 * 2**20  # of the page: browsers open so much within seconds
+UNIT = 65535  # the integer that stands for a weight of 1; web/data.js reads it back
+MAX_TEXT = 400  # characters of the text in the heading; the tokens are all there
+JOINERS = "\u200c\u200d"
+SCRIPTS = ("data", "colour", "state", "head", "model", "matrix", "detail", "start")
+
+
+class PageTooLarge(ValueError):
+    """The page would be larger than a browser likes; the message says what would fit."""
+
+
+def attention_page(
+    attention: Attention,
+    text: str | tuple[str, str] | None = None,
+    *,
+    layer: int | None = None,
+    head: int | None = None,
+) -> str:
+    """A page with lines between tokens (head view), maps of all heads (model view) and one large map (matrix view).
+
+    It holds its data, style and script, and forbids itself to load anything. Weights are kept as 16-bit integers, off by at
+    most 1/131070 (7.7e-6): 2.7 bytes each, so that 3 layers of 6 heads over 200 tokens take 2 MB.
+
+    Args:
+        attention: what to show, float32 [L, H, n, n], each weight from 0 to 1.
+        text: the text, or both of a pair, for labels that read as it does.
+        layer: the layer that is open at first: one of those held, or negative from the end of them; None: the last.
+        head: the head that is open at first, or negative from the last; None: head 0.
+
+    Returns:
+        HTML, to be written as UTF-8.
+
+    Raises:
+        PageTooLarge: it would have more than `MAX_BYTES`.
+        ValueError: the layer or the head is not here; there is nothing to show; a weight is not from 0 to 1.
+    """
+    start = {
+        "layer": attention.layer_number(-1 if layer is None else layer),
+        "head": attention.head_number(0 if head is None else head),
+    }
+    check_size(attention)
+    style, script = style_and_script()
+    model = attention.model
+    return fill(
+        asset("page.html"),
+        {
+            "name": plain(model.name),
+            "version": plain(model.version),
+            "provider": plain(model.provider),
+            "precision": plain(model.precision),
+            "bundle": plain(model.bundle_sha256),
+            "text": plain(heading(text)),
+            "extent": extent(attention),
+            "style": style,
+            "style_hash": digest(style),
+            "script": script,
+            "script_hash": digest(script),
+            "data": block({**described(attention, text), "start": start}),
+            "weights": packed(attention),
+        },
+    )
+
+
+def check_size(attention: Attention) -> None:
+    """Refuses what cannot be shown, before anything is built of it."""
+    layers, heads, count = attention.weights.shape[:3]
+    if not attention.weights.size:
+        raise ValueError("attention.weights: is empty; there is nothing to show")
+    each = heads * count * count * 2 * 4 / 3  # two bytes a weight, written as base64
+    if layers * each <= MAX_BYTES:
+        return
+    fits = int(MAX_BYTES // each)
+    size = f"the page would have {layers * each / 2**20:.0f} MiB, more than {MAX_BYTES // 2**20}"
+    if fits:
+        raise PageTooLarge(f"{size}: choose a layer; {fits} of these {layers} layers would fit")
+    longest = int((MAX_BYTES / (each / count**2)) ** 0.5)
+    raise PageTooLarge(f"{size}: shorten the text; one layer of up to {longest} tokens would fit, these are {count}")
+
+
+def packed(attention: Attention) -> str:
+    """The weights as base64 of little-endian uint16, 65535 for 1: layer by layer, head by head, row by row."""
+    weights = attention.weights
+    if not (np.isfinite(weights).all() and weights.min() >= 0 and weights.max() <= 1 + 1e-4):
+        raise ValueError("attention.weights: has entries that are not from 0 to 1; weights after the softmax are shown")
+    return base64.b64encode(np.rint(weights.clip(0, 1) * UNIT).astype("<u2").tobytes()).decode("ascii")
+
+
+def described(attention: Attention, text: str | tuple[str, str] | None) -> dict[str, object]:
+    """All that the script needs beside the weights."""
+    tokens = attention.tokens
+    return {
+        "layers": list(attention.layers),
+        "heads": attention.heads,
+        "labels": [shown(label) for label in tokens.labels(text)],
+        "pieces": [shown(piece) for piece in tokens.pieces],
+        "ids": list(tokens.ids),
+        "special": [int(special) for special in tokens.special],
+        "segments": list(tokens.segments),
+    }
+
+
+def shown(label: str) -> str:
+    """A label on one line, as a terminal shows it, but with the joiners that Persian words and emoji are written with."""
+    return "".join(char if char in JOINERS else visible(char) for char in label)
+
+
+def heading(text: str | tuple[str, str] | None) -> str:
+    """The text on one line, its beginning where it is long."""
+    whole = " · ".join((text,) if isinstance(text, str) else text or ())
+    line = " ".join(whole[: 4 * MAX_TEXT].split())
+    return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 1] + "…"
+
+
+def extent(attention: Attention) -> str:
+    """How much there is."""
+    layers = ", ".join(map(str, attention.layers))
+    return plain(
+        f"{len(attention.tokens)} tokens; layer{'s' * (len(attention.layers) > 1)} {layers}; {attention.heads} heads each"
+    )
+
+
+def plain(text: str) -> str:
+    """Text as HTML that is nothing but text."""
+    return html.escape("".join(char if char.isprintable() else "�" for char in text))
+
+
+def block(value: Mapping[str, object]) -> str:
+    """JSON that cannot end the element that holds it: a token may be `</script>`."""
+    encoded = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return encoded.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def style_and_script() -> tuple[str, str]:
+    """The style sheet, and the scripts as one that leaves no names behind."""
+    script = "\n".join(asset(f"{name}.js") for name in SCRIPTS)
+    return asset("page.css"), f'(() => {{\n"use strict";\n{script}}})();\n'
+
+
+def asset(name: str) -> str:
+    """A file of `headlight/web`."""
+    return importlib.resources.files("headlight").joinpath("web", name).read_text(encoding="utf-8")
+
+
+def digest(content: str) -> str:
+    """What the policy of the page knows an element by: base64 of the SHA-256 of its content."""
+    return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode("ascii")
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """Puts values in for `{{name}}`, in one pass: what is put in is not looked at again."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], template)

@@ -1,0 +1,1 @@
+"""Conversion between messages and values, and the checks of answers."""

@@ -1,0 +1,281 @@
+"""Checks of answers against the request and the model's description: what does not fit is a BadAnswer, never data.
+
+    GetModel  --check_description-->  sizes that an encoder can have
+    header    --Expected.check----->  the outputs, types, layers and extents asked for, before memory is reserved
+    numbers   --check_numbers------>  finite; rows of attention sum to 1; unit length where it was asked for
+
+Both clients use these; `headlight.wire.reassembly` checks that an answer holds together by itself. Extents of outputs:
+`headlight.wire.answer_layouts`; numbers: `headlight.wire.answer_numbers`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from headlight.description import ModelDescription
+from headlight.errors import BadAnswer, MixedWeights
+from headlight.pb import headlight_pb2 as pb
+from headlight.results import TokenList
+from headlight.spec import VECTOR_BITS, HiddenSpec
+from headlight.wire.answer_layouts import check_attention, check_numbers_of, check_places, check_width, resolved
+from headlight.wire.answer_numbers import Kind, check_numbers, kind_of_attention
+from headlight.wire.attention_codec import attention_spec, hidden_spec
+from headlight.wire.client_codec import DTYPES, Input, Reading, from_token_info, malformed
+from headlight.wire.printable import escaped, shortened
+from headlight.wire.reassembly import Answer, Layout, pooled_key
+from headlight.wire.vector_codec import VECTOR_NAMES
+
+# Of a description; no encoder comes near, and what is larger would let a server name any size for an answer.
+MOST_LAYERS, MOST_HEADS, MOST_WIDTH, MOST_TOKENS = 1024, 1024, 2**17, 2**24
+MOST_MAPS = 2**16  # layers times heads; the largest models known have a quarter of it
+# Of a text. A tokenizer makes at most one token of a byte, and NFKC at most 33 bytes of a character.
+TOKENS_PER_CHARACTER, TOKENS_AROUND = 64, 512
+
+
+def check_name(name: str, expected: str) -> None:
+    """Raise BadAnswer unless an answer comes from the expected model; "" expects any."""
+    if expected and name != expected:
+        raise malformed(f"model.name is {name[:100]!r}, and {expected!r} was asked for")
+
+
+def check_model(ref: pb.ModelRef, model: ModelDescription, name: str) -> None:
+    """Check which model answered.
+
+    Args:
+        ref: of the answer.
+        model: as GetModel described it.
+        name: as the caller gave it; "" stands for the described one.
+
+    Raises:
+        BadAnswer: it is not the one that the caller named.
+        MixedWeights: the caller named none, and it is not the one described.
+    """
+    check_name(ref.name, name)
+    if ref.name != model.name:
+        raise replaced(ref, model)
+
+
+def replaced(ref: pb.ModelRef, model: ModelDescription) -> MixedWeights:
+    """Return the error for an answer of another model than the one described."""
+    before, now = (escaped(shortened(f"{each.name} {each.version}", 200)) for each in (model, ref))
+    return MixedWeights(
+        f"the service's weights were replaced ({before}, now {now}) "
+        "and the answer does not fit the model described before; call again"
+    )
+
+
+def check_description(model: ModelDescription, name: str) -> ModelDescription:
+    """Return a description whose sizes an encoder can have.
+
+    Args:
+        model: as the server has it.
+        name: asked for; "" for the server's only one.
+
+    Raises:
+        BadAnswer: it is of another model, or a size is out of range.
+    """
+    check_name(model.name, name)
+    for field, size, most in (
+        ("layers", model.layers, MOST_LAYERS),
+        ("heads", model.heads, MOST_HEADS),
+        ("dim", model.dim, MOST_WIDTH),
+        ("pooled_dim", model.pooled_dim, MOST_WIDTH),
+        ("max_length", model.max_length, MOST_TOKENS),
+    ):
+        if not 1 <= size <= most:
+            raise malformed(f"info.{field} is {size}, and 1 .. {most} are possible")
+    if model.layers * model.heads > MOST_MAPS:
+        raise malformed(f"info has {model.layers} layers of {model.heads} heads, and {MOST_MAPS} maps are possible")
+    return model
+
+
+def texts_of(given: Input) -> tuple[str, ...]:
+    """Return the text, or both of a pair; none for token ids."""
+    if isinstance(given, str):
+        return (given,)
+    return given if isinstance(given, tuple) and given and isinstance(given[0], str) else ()
+
+
+def most_tokens(given: Input, prompt: str) -> int:
+    """Return the most tokens that one text, or pair, can have with its prompt, whatever the model takes."""
+    characters = sum(map(len, texts_of(given))) + len(prompt)
+    return characters * TOKENS_PER_CHARACTER + TOKENS_AROUND
+
+
+def check_token_list(tokens: TokenList, given: Input, vocab_size: int, field: str) -> None:
+    """Check the tokens of one input.
+
+    Args:
+        tokens: as the server found them.
+        given: the input.
+        vocab_size: of the model; 0: not known.
+        field: where they are in the answer.
+
+    Raises:
+        BadAnswer: an id is not in the vocabulary or was not sent, or a token lies outside of its text.
+    """
+    texts, ids = texts_of(given), np.array(tokens.ids, np.int64)
+    if len(ids) and not 0 <= ids.min() <= ids.max() < (vocab_size or 2**63):
+        raise malformed(f"{field}.ids are {ids.min()} .. {ids.max()}, and the model knows {vocab_size}")
+    if not texts:
+        if tokens.ids != tuple(given):
+            raise malformed(f"{field}.ids are not those that were sent")
+        return
+    found = ~np.array(tokens.special, bool)
+    segments = np.array(tokens.segments, np.int64)[found]
+    if segments.max(initial=0) >= len(texts):
+        raise malformed(f"{field}.segments has {segments.max()}, and {len(texts)} texts were sent")
+    starts, ends = np.array(tokens.starts, np.int64)[found], np.array(tokens.ends, np.int64)[found]
+    lengths = np.array([len(text) for text in texts])[segments]
+    if not ((starts <= ends) & (ends <= lengths)).all():
+        raise malformed(f"{field}.starts and .ends leave the text that was sent")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Expected:
+    """Contents that the answers to one call may have.
+
+    Attributes:
+        model: as GetModel described it.
+        name: of the model, as the caller gave it; "" stands for the described one.
+        outputs: asked for.
+        reading: how texts are read.
+    """
+
+    model: ModelDescription
+    name: str
+    outputs: pb.Outputs
+    reading: Reading
+
+    def check(self, response: pb.EncodeResponse, layouts: dict[str, Layout], inputs: Sequence[Input]) -> None:
+        """Check everything but the numbers, so that memory is reserved only for what was asked for.
+
+        Args:
+            response: an answer, or the header of one.
+            layouts: of its outputs.
+            inputs: that it answers.
+
+        Raises:
+            BadAnswer: it does not fit the request.
+            MixedWeights: the model was replaced since it was described: by one of another name, or by weights
+                whose answer does not fit.
+        """
+        check_model(response.model, self.model, self.name)
+        try:
+            self._check_items(response, inputs)
+            self._check_outputs(response, layouts)
+        except BadAnswer:
+            if response.model.bundle_sha256 == self.model.bundle_sha256:
+                raise
+            raise replaced(response.model, self.model) from None
+
+    def check_numbers(self, answer: Answer) -> None:
+        """Check the numbers of a whole answer. Raises BadAnswer where one cannot be what was asked for."""
+        precision = answer.response.model.precision
+        for output, layout in answer.layouts.items():
+            kind = self.kind(output)
+            if output == "attention":  # whose inputs differ in the length of a row
+                for part in range(len(layout.shapes)):
+                    check_numbers(output, answer.part(output, part), kind, precision)
+            else:
+                width = layout.shapes[0][-1] if layout.axes[-1:] == ("value",) else 1
+                check_numbers(output, answer.data[output].reshape(-1, width), kind, precision)
+
+    def kind(self, output: str) -> Kind:
+        """Return what the numbers of one output must be."""
+        if output.startswith("pooled"):
+            wanted = self.outputs.pooled
+            unit = wanted.normalize if wanted.HasField("normalize") else self.model.normalized
+            return "unit" if unit else "finite"
+        if output == "tokens":
+            return "unit" if self.outputs.tokens.normalize else "finite"
+        if output in ("attention", "attention_scales"):
+            kind = kind_of_attention(attention_spec(self.outputs.attention))
+            return kind if output == "attention" or kind == "positive" else "scales"
+        return "finite"
+
+    def _check_items(self, response: pb.EncodeResponse, inputs: Sequence[Input]) -> None:
+        if not self._are_plain(response.items, inputs):
+            for at, (item, given) in enumerate(zip(response.items, inputs, strict=True)):
+                self._check_counts(f"items[{at}]", item, given)
+        if self.outputs.HasField("token_info"):
+            for at, (item, given) in enumerate(zip(response.items, inputs, strict=True)):
+                tokens = from_token_info(item.tokens)
+                check_token_list(tokens, given, self.model.vocab_size, f"items[{at}].tokens")
+
+    def _are_plain(self, items: Sequence[pb.Item], inputs: Sequence[Input]) -> bool:
+        """Return whether nothing of the items needs a closer look, as mostly: texts that are short and whole."""
+        items = list(items)  # each time that protobuf gives an item it makes an object
+        counts = [item.token_count for item in items]
+        return (
+            min(counts) >= 1
+            and max(counts) <= min(self.model.max_length, TOKENS_AROUND)
+            and counts == [item.original_token_count for item in items]
+            and max([item.prompt_token_count for item in items]) <= min(counts)
+            and True not in [item.truncated for item in items]
+            and set(map(type, inputs)) == {str}
+        )
+
+    def _check_counts(self, field: str, item: pb.Item, given: Input) -> None:
+        prompt = self.model.prompt_text(self.reading.get("prompt"), self.reading.get("prompt_name"))
+        truncates = self.reading.get("truncate") is not None
+        count, original = item.token_count, item.original_token_count
+        if texts_of(given):
+            fewest, most = 1, min(self.model.max_length, most_tokens(given, prompt))
+        else:  # of ids nothing is added and nothing is cut off
+            fewest = most = len(given)
+        if not fewest <= count <= most:
+            raise malformed(f"{field}.token_count is {count}, and {fewest} .. {most} are possible")
+        if not count <= original or item.truncated != (count < original) or (item.truncated and not truncates):
+            side = "a side" if truncates else "nothing"
+            raise malformed(f"{field} has {count} of {original} tokens, and {side} was to be cut off")
+        if item.prompt_token_count > count:
+            raise malformed(f"{field} has {item.prompt_token_count} tokens of a prompt, of {count}")
+
+    def _check_outputs(self, response: pb.EncodeResponse, layouts: dict[str, Layout]) -> None:
+        asked = self._asked()
+        if set(layouts) != set(asked):
+            raise malformed(f"it holds {', '.join(sorted(layouts)) or 'nothing'}; asked for was {', '.join(asked)}")
+        for output, dtype in asked.items():
+            if layouts[output].dtype != dtype:
+                raise malformed(f"{output} has the type {layouts[output].dtype}, and {dtype} was asked for")
+        self._check_pooled(layouts)
+        if "tokens" in asked:
+            some = self.outputs.tokens.skip_special or self.outputs.tokens.skip_prompt
+            check_width("tokens", layouts["tokens"], self.model.dim)
+            check_places("kept_tokens", response, response.kept_tokens, None if some else "all", increasing=True)
+        if "hidden" in asked:
+            self._check_hidden(hidden_spec(self.outputs.hidden), response, layouts["hidden"])
+        if "attention" in asked:
+            check_attention(self.model, attention_spec(self.outputs.attention), response, layouts)
+
+    def _asked(self) -> dict[str, str]:
+        """Return the type of each output asked for, as NumPy writes it."""
+        outputs = self.outputs
+        asked: dict[str, str] = {}
+        if outputs.HasField("pooled"):
+            for at, number in enumerate(outputs.pooled.dtypes or [pb.DATA_TYPE_FLOAT32]):
+                asked[pooled_key(at)] = DTYPES[number]
+        for output in ("tokens", "attention", "hidden"):
+            if outputs.HasField(output):
+                asked[output] = DTYPES[getattr(outputs, output).dtype or pb.DATA_TYPE_FLOAT32]
+        if outputs.attention.HasField("top_k"):
+            asked["attention_indices"] = "<u2"
+        if outputs.attention.dtype == pb.DATA_TYPE_UINT8:
+            asked["attention_scales"] = "<f4"
+        return asked
+
+    def _check_pooled(self, layouts: dict[str, Layout]) -> None:
+        width = self.outputs.pooled.dimensions or self.model.pooled_dim
+        for at, number in enumerate(self.outputs.pooled.dtypes or [pb.DATA_TYPE_FLOAT32]):
+            if layout := layouts.get(pooled_key(at)):
+                bits = VECTOR_BITS[VECTOR_NAMES[number]]
+                check_width(pooled_key(at), layout, width // 8 if bits == 1 else width)
+
+    def _check_hidden(self, spec: HiddenSpec, response: pb.EncodeResponse, layout: Layout) -> None:
+        check_width("hidden", layout, self.model.dim)
+        check_numbers_of("hidden.layers", layout.layers, resolved(spec.layers, self.model.layers + 1))
+        check_places("hidden_tokens", response, response.hidden_tokens, spec.tokens)

@@ -1,0 +1,264 @@
+"""Between protobuf messages and the client's values; both clients use it. Frames of a stream: `headlight.wire.reassembly`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, TypedDict, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from headlight.description import Limits, ModelDescription, Parity, Quality
+from headlight.errors import BadAnswer, InvalidInput
+from headlight.pb import headlight_pb2 as pb
+from headlight.results import ModelRef, TokenList
+from headlight.spec import SpecialTokens
+from headlight.wire.printable import escaped, shortened
+from headlight.wire.priority import Priority, to_priority
+from headlight.wire.vector_codec import VECTOR_NAMES, PromptWish, set_prompt, to_special_tokens
+
+# One input: a text, a pair of texts seen together, or token ids, special tokens included.
+Input = str | tuple[str, str] | Sequence[int] | NDArray[np.integer]
+# Which side of a text too long is cut off; None: refuse it.
+Truncate = Literal["end", "start"] | None
+
+
+class Prompting(TypedDict, total=False):
+    """What is put before each text, and how its special tokens are read.
+
+    Keys:
+        prompt: any text; empty: nothing, not even the model's default.
+        prompt_name: one of the model's prompts, instead. Neither: its default, where it has one.
+        special_tokens: of those that a text or its prompt spells out, as "[SEP]": "parse" makes the special token of each, "text"
+            reads plain characters; None: as the service does (`ModelDescription.special_tokens`).
+    """
+
+    prompt: str | None
+    prompt_name: str | None
+    special_tokens: SpecialTokens | None
+
+
+class Reading(Prompting, total=False):
+    """How each text is read, and how soon: keywords that every method of the clients that runs the model takes.
+
+    Keys:
+        truncate: which side of a text too long to cut off, "end" or "start"; None: refuse it. A prompt is never cut.
+        priority: "interactive", or "bulk" for what may wait until nobody else does; None: "interactive".
+    """
+
+    truncate: Truncate
+    priority: Priority | None
+
+
+DTYPES: dict[int, str] = {
+    pb.DATA_TYPE_FLOAT32: "<f4",
+    pb.DATA_TYPE_FLOAT16: "<f2",
+    pb.DATA_TYPE_UINT8: "u1",
+    pb.DATA_TYPE_UINT16: "<u2",
+    pb.DATA_TYPE_INT8: "i1",
+    pb.DATA_TYPE_BINARY: "i1",
+    pb.DATA_TYPE_UBINARY: "u1",
+}
+TRUNCATIONS: dict[str | None, pb.Truncation] = {
+    None: pb.TRUNCATION_REFUSE,
+    "end": pb.TRUNCATION_CUT_END,
+    "start": pb.TRUNCATION_CUT_START,
+}
+
+REMEDY = "is the server the right one, and of a compatible version?"
+LONGEST_PROBLEM = 500  # characters: shapes and axes in it may be as long as the answer
+
+
+def malformed(problem: str) -> BadAnswer:
+    """Return the error for an answer that breaks the contract: a bug of the server, or not a Headlight server."""
+    return BadAnswer(f"the server's answer is malformed: {shortened(escaped(problem), LONGEST_PROBLEM)}; {REMEDY}")
+
+
+def as_list(texts: Iterable[Input] | str) -> list[Input]:
+    """The inputs of one call; a lone text counts as a list of one."""
+    return [texts] if isinstance(texts, str) else list(texts)
+
+
+def to_head_mask(model: ModelDescription, mask: ArrayLike | None) -> pb.HeadMask | None:
+    """The heads to take out or weaken as the contract has them; None: none.
+
+    Raises:
+        InvalidInput: it is not [layers, heads] numbers.
+    """
+    if mask is None:
+        return None
+    expected = (model.layers, model.heads)
+    try:
+        given, values = np.asarray(mask), np.asarray(mask, dtype=np.float32)
+        if given.dtype.kind in "US" or None in given.ravel().tolist():  # NumPy reads texts, and makes NaN of None
+            raise TypeError
+    except (TypeError, ValueError):
+        raise InvalidInput("head_mask", "must hold numbers alone") from None
+    if values.shape != expected:
+        raise InvalidInput(
+            "head_mask", f"has the shape {values.shape}; this model has {expected[0]} layers of {expected[1]} heads"
+        )
+    return pb.HeadMask(values=values.ravel())
+
+
+def to_input(item: Input, field: str, head_mask: pb.HeadMask | None = None) -> pb.Input:
+    """One input as the contract has it.
+
+    Args:
+        item: a text, a pair of texts, or a one-dimensional sequence of integers.
+        field: its path in the request, for the error.
+        head_mask: to encode it with.
+
+    Raises:
+        InvalidInput: it is none of these, or cannot be written as UTF-8 or int64.
+    """
+    try:
+        if isinstance(item, str):
+            return pb.Input(text=item, head_mask=head_mask)
+        if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and isinstance(item[1], str):
+            return pb.Input(pair=pb.TextPair(first=item[0], second=item[1]), head_mask=head_mask)
+        ids = np.asarray(item)
+        if ids.ndim == 1 and ids.dtype.kind in "iu":
+            return pb.Input(ids=pb.TokenIds(ids=ids.tolist()), head_mask=head_mask)
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            field, "holds a lone surrogate, which UTF-8 cannot express; decode the text properly"
+        ) from None
+    except (TypeError, ValueError):  # a ragged list; an id beyond int64
+        pass
+    raise InvalidInput(field, "must be a text, a pair of texts (a tuple), or a sequence of integer ids (at least one)")
+
+
+def set_reading(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest, reading: Prompting) -> None:
+    """Say in a request how its texts are to be read, and how soon; see `Reading`.
+
+    Raises:
+        InvalidInput: a value is none that can be sent.
+        TypeError: a keyword is none of `Reading`.
+    """
+    wish, known = cast("Reading", reading), ("truncate", "prompt", "prompt_name", "special_tokens", "priority")
+    for name in wish.keys() - known:
+        raise TypeError(
+            f"unexpected keyword argument {name!r}: there are {', '.join(known)}; what holds for all calls, as a timeout, is "
+            "given to the client itself: Client(target, timeout=seconds)"
+        )
+    truncate, priority = wish.get("truncate"), wish.get("priority")
+    if not isinstance(request, pb.TokenizeRequest):
+        request.truncation = to_truncation(truncate)
+        request.priority = to_priority(priority)
+    elif said := "truncate" if truncate is not None else "priority" if priority is not None else "":
+        raise InvalidInput(said, "means nothing where texts are only tokenised; leave it out")
+    set_prompt(request, PromptWish(wish.get("prompt_name"), wish.get("prompt")))
+    request.special_tokens = to_special_tokens(wish.get("special_tokens"))
+
+
+def to_truncation(truncate: Truncate) -> pb.Truncation:
+    """The contract's name for what to do with an input too long. Raises InvalidInput for any other value."""
+    given: object = truncate
+    if not isinstance(given, str | None) or given not in TRUNCATIONS:  # a list cannot be looked up
+        raise InvalidInput("truncate", 'must be None, "end" or "start"')
+    return TRUNCATIONS[truncate]
+
+
+def encode_request(
+    name: str, inputs: Iterable[pb.Input], outputs: pb.Outputs, reading: Reading, *, dry_run: bool = False
+) -> pb.EncodeRequest:
+    """The request for some outputs of some inputs. Raises InvalidInput as `set_reading`."""
+    request = pb.EncodeRequest(model=name, inputs=inputs, outputs=outputs, dry_run=dry_run)
+    set_reading(request, reading)
+    return request
+
+
+def from_model_ref(ref: pb.ModelRef) -> ModelRef:
+    """Which weights answered, on what."""
+    return ModelRef(ref.name, ref.version, ref.bundle_sha256, ref.provider, ref.precision)
+
+
+def from_token_info(info: pb.TokenInfo) -> TokenList:
+    """The tokens of one input. Raises BadAnswer where the parallel lists differ in length."""
+    count = len(info.ids)
+    tokens = TokenList(
+        ids=tuple(info.ids),
+        pieces=tuple(info.pieces) or ("",) * count,
+        starts=tuple(info.starts),
+        ends=tuple(info.ends),
+        special=tuple(info.special),
+        segments=tuple(info.segments),
+        prompt=tuple(info.prompt),
+    )
+    lists = (tokens.pieces, tokens.starts, tokens.ends, tokens.special, tokens.segments, tokens.prompt)
+    if any(len(entries) != count for entries in lists):
+        raise malformed(f"the parallel lists of {count} tokens differ in length")
+    return tokens
+
+
+def dtype_of(number: pb.DataType) -> np.dtype[Any]:
+    """The type that numbers have on the wire. Raises BadAnswer for one that this client does not know."""
+    if number not in DTYPES:
+        raise malformed(f"element type {number} is not known to this client; a newer one may know it")
+    return np.dtype(DTYPES[number])
+
+
+def native(numbers: NDArray[Any]) -> NDArray[Any]:
+    """The same numbers in this machine's order of bytes; not copied where they have it."""
+    return numbers.astype(numbers.dtype.newbyteorder("="), copy=False)
+
+
+def from_bytes(dtype: np.dtype[Any], data: bytes, elements: int) -> NDArray[Any]:
+    """Numbers off the wire: writable, flat.
+
+    Raises:
+        BadAnswer: there are more or fewer bytes than these elements take.
+    """
+    if len(data) != dtype.itemsize * elements:
+        raise malformed(f"{len(data)} bytes of data where {dtype.itemsize * elements} were announced")
+    return np.frombuffer(data, dtype).astype(dtype.newbyteorder("="))
+
+
+def from_model(response: pb.GetModelResponse) -> ModelDescription:
+    """A model and its service."""
+    ref, info, limits = response.model, response.info, response.limits
+    return ModelDescription(
+        name=ref.name,
+        version=ref.version,
+        bundle_sha256=ref.bundle_sha256,
+        provider=ref.provider,
+        precision=ref.precision,
+        positions=info.positions,
+        layers=info.layers,
+        heads=info.heads,
+        dim=info.dim,
+        vocab_size=info.vocab_size,
+        trained_length=info.trained_length,
+        max_length=info.max_length,
+        pooling=info.pooling,
+        normalized=info.normalized,
+        accepts=tuple(info.accepts),
+        outputs=tuple(info.outputs),
+        limits=Limits(
+            max_items=limits.max_items,
+            max_request_bytes=limits.max_request_bytes,
+            max_unary_response_bytes=limits.max_unary_response_bytes,
+            max_stream_output_bytes=limits.max_stream_output_bytes,
+            max_stream_in_flight=limits.max_stream_in_flight,
+            max_request_tokens=limits.max_request_tokens,
+        ),
+        prompts={prompt.name: prompt.text for prompt in info.prompts},
+        default_prompt=info.default_prompt or None,
+        include_prompt=info.include_prompt,
+        pooled_dim=info.pooled_dim,
+        trained_dimensions=tuple(info.trained_dimensions),
+        int8_dimensions=tuple(info.int8_dimensions),
+        pooled_types=tuple(VECTOR_NAMES[number] for number in info.pooled_dtypes if number in VECTOR_NAMES),
+        similarity=info.similarity or None,
+        special_tokens="text" if info.special_tokens == pb.SPECIAL_TOKENS_TEXT else "parse",
+        variants=tuple((variant.provider, variant.precision) for variant in response.variants),
+        parity=tuple(
+            Parity(row.output, row.provider, row.precision, row.max_error, row.tolerance) for row in response.parity
+        ),
+        quality=tuple(
+            Quality(**{field.name: getattr(row, field.name) for field in dataclasses.fields(Quality)})
+            for row in response.quality
+        ),
+    )

@@ -1,0 +1,161 @@
+"""From a gRPC status back to the error it stands for: the mirror of the service's table.
+
+Two kinds of status arrive: that of a whole call (an RpcError, sync or asyncio) and that of one request of a stream (a
+Status message). Both carry a code and a message, and become the same exceptions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Protocol, TypeVar, cast
+
+import grpc
+
+from headlight.errors import (
+    DeadlineExceeded,
+    EngineError,
+    HeadlightError,
+    InvalidInput,
+    NotFound,
+    Overloaded,
+    Unauthenticated,
+    Unavailable,
+)
+from headlight.pb import headlight_pb2 as pb
+from headlight.wire.client_codec import malformed
+from headlight.wire.printable import escaped, shortened
+
+MessageT = TypeVar("MessageT")
+PUSHBACK_KEY = "grpc-retry-pushback-ms"  # gRPC A6: when to try again; negative: never
+
+# What is not here has no class of its own and becomes the root, with the name of its status in front (UNIMPLEMENTED:
+# not a Headlight server; PERMISSION_DENIED: a proxy's answer).
+ERROR_CLASSES: dict[grpc.StatusCode, type[HeadlightError]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidInput,
+    grpc.StatusCode.UNAUTHENTICATED: Unauthenticated,
+    grpc.StatusCode.NOT_FOUND: NotFound,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: Overloaded,
+    grpc.StatusCode.UNAVAILABLE: Unavailable,
+    grpc.StatusCode.CANCELLED: Unavailable,  # by the server: this side's own cancelling is an exception of its own
+    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
+    grpc.StatusCode.INTERNAL: EngineError,
+    grpc.StatusCode.DATA_LOSS: EngineError,
+    grpc.StatusCode.UNKNOWN: EngineError,
+}
+
+# The service's words for a queue that may outlast the caller's deadline.
+TOO_LATE = "the deadline is in"
+# gRPC's own words, and its own use of RESOURCE_EXHAUSTED, for what no waiting makes smaller.
+TOO_LARGE = "message larger than max"
+ANSWER_TOO_LARGE = "CLIENT: Received message larger than max"  # by this side
+NOT_OF_THE_CONTRACT = "its bytes are no message of the contract"
+UNREADABLE = "Exception deserializing response!"
+LONGEST_DELAY_SECONDS = 86_400.0  # a day; what a server names beyond is no advice that a caller could follow
+MOST_DIGITS = 18  # of a delay in milliseconds
+BY_NUMBER = {cast("tuple[int, str]", code.value)[0]: code for code in grpc.StatusCode}
+FIELD = re.compile(r"(?P<field>[a-z_]+(?:\[\d+\])?(?:\.[a-z_]+(?:\[\d+\])?)*): (?P<problem>.+)", re.DOTALL)
+INPUT_INDEX = re.compile(r"(?<=^inputs\[)\d+(?=\])")
+
+
+class FailedCall(Protocol):
+    """What `grpc.RpcError` of a failed call offers, sync and asyncio; its stub has only the bare class."""
+
+    def code(self) -> grpc.StatusCode:
+        """The status."""
+
+    def details(self) -> str | None:
+        """Its message."""
+
+    def trailing_metadata(self) -> Iterable[tuple[str, str | bytes]] | None:
+        """What the server sent behind it."""
+
+
+def error_of_call(error: grpc.RpcError, first_input: int = 0, large: bool = False) -> HeadlightError:
+    """The error that a failed call stands for.
+
+    Args:
+        error: what the stub raised.
+        first_input: index, in the caller's list, of the first input of this call; named fields are counted from there.
+        large: whether an answer to this call may rightly be larger than a message.
+    """
+    call = cast("FailedCall", error)
+    code, message = call.code(), call.details() or ""
+    if UNREADABLE in message:
+        return malformed(NOT_OF_THE_CONTRACT)
+    if ANSWER_TOO_LARGE in message and not large:
+        return malformed(f"it is larger than what was asked for can be ({message})")
+    return make_error(code, message, retry_after_seconds(call.trailing_metadata()), first_input)
+
+
+def readable(message: MessageT | None) -> MessageT:
+    """A message that arrived. Raises BadAnswer for None, which grpc.aio gives for bytes that it cannot read."""
+    if message is None:
+        raise malformed(NOT_OF_THE_CONTRACT)
+    return message
+
+
+def is_cancelled(error: grpc.RpcError) -> bool:
+    """Whether a call was cancelled, by whichever side."""
+    return cast("FailedCall", error).code() is grpc.StatusCode.CANCELLED
+
+
+def is_to_be_repeated(call: grpc.RpcError, beside: grpc.RpcError) -> bool:
+    """Whether a call that is done is sent again with one beside it, which has waited: it was lost, or both were refused until later."""
+    error = error_of_call(call)
+    return isinstance(error, Unavailable) or (is_shed(error) and is_shed(error_of_call(beside)))
+
+
+def is_shed(error: HeadlightError) -> bool:
+    """Whether a call was refused until later."""
+    return isinstance(error, Overloaded) and error.retry_after_seconds is not None
+
+
+def error_of_status(status: pb.Status, first_input: int = 0) -> HeadlightError:
+    """The error that one request of a stream failed with. `first_input` as in `error_of_call`."""
+    if status.code == 0:
+        return malformed("error.code is 0, which is no error")
+    retry_after = (
+        min(status.retry_after_ms / 1000, LONGEST_DELAY_SECONDS) if status.HasField("retry_after_ms") else None
+    )
+    return make_error(BY_NUMBER.get(status.code, grpc.StatusCode.UNKNOWN), status.message, retry_after, first_input)
+
+
+def make_error(code: grpc.StatusCode, message: str, retry_after: float | None, first_input: int) -> HeadlightError:
+    """The error of a status, its message kept, on one line and without control characters."""
+    message = shortened(escaped(message))
+    error_class = ERROR_CLASSES.get(code)
+    if error_class is InvalidInput:
+        return invalid_input(message, first_input)
+    if error_class is Overloaded and retry_after is None and TOO_LARGE in message:
+        return InvalidInput("", f"{message}; send or ask for less at once")
+    if error_class is Overloaded:
+        return Overloaded(message or code.name, retry_after)
+    if error_class is None:
+        return HeadlightError(f"{code.name}: {message}" if message else code.name)
+    return error_class(message or code.name)
+
+
+def invalid_input(message: str, first_input: int) -> InvalidInput:
+    """Takes "inputs[3].text: is empty" apart and counts 3 from `first_input`: callers know of no splitting. Nor of `prompt_text`."""
+    match = FIELD.fullmatch(message)
+    if match is None:
+        return InvalidInput("", message or "refused without a reason")
+    field = INPUT_INDEX.sub(lambda index: str(int(index[0]) + first_input), match["field"])
+    if field in ("prompt_text", "prompt_name"):
+        # The clients' keyword is `prompt`.
+        return InvalidInput(field.replace("_text", ""), match["problem"].replace("use prompt_text", "use prompt"))
+    return InvalidInput(field, match["problem"])
+
+
+def retry_after_seconds(metadata: Iterable[tuple[str, str | bytes]] | None) -> float | None:
+    """The server's advice on when to try again; None where it gave none, or advised against."""
+    for key, value in metadata or ():
+        if key == PUSHBACK_KEY:
+            text = value.decode("ascii", "replace") if isinstance(value, bytes) else value
+            if not (text.isascii() and text.isdecimal()):
+                return None
+            # Python makes no integer of more than 4,300 digits, and no float of more than 309.
+            seconds = int(text) / 1000 if len(text) <= MOST_DIGITS else LONGEST_DELAY_SECONDS
+            return min(seconds, LONGEST_DELAY_SECONDS)
+    return None

@@ -1,0 +1,152 @@
+"""Requested vectors, prompts and special tokens, between values (`headlight.spec`) and messages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from headlight.errors import InvalidInput
+from headlight.pb import headlight_pb2 as pb
+from headlight.spec import SPECIAL_TOKENS, PooledSpec, RowType, SpecialTokens, TokensSpec, VectorType, check_kind
+from headlight.wire.attention_codec import known, must, number_of
+
+VECTOR_TYPES: Mapping[VectorType, pb.DataType] = {
+    "float32": pb.DATA_TYPE_FLOAT32,
+    "float16": pb.DATA_TYPE_FLOAT16,
+    "int8": pb.DATA_TYPE_INT8,
+    "binary": pb.DATA_TYPE_BINARY,
+    "ubinary": pb.DATA_TYPE_UBINARY,
+}
+ROW_TYPES: Mapping[RowType, pb.DataType] = {"float32": pb.DATA_TYPE_FLOAT32, "float16": pb.DATA_TYPE_FLOAT16}
+VECTOR_NAMES: dict[int, VectorType] = {number: name for name, number in VECTOR_TYPES.items()}
+_ROW_NAMES: dict[int, RowType] = {
+    pb.DATA_TYPE_UNSPECIFIED: "float32",
+    **{number: name for name, number in ROW_TYPES.items()},
+}
+_SPECIAL_TOKENS: Mapping[str | None, pb.SpecialTokens] = {
+    None: pb.SPECIAL_TOKENS_UNSPECIFIED,
+    "parse": pb.SPECIAL_TOKENS_PARSE,
+    "text": pb.SPECIAL_TOKENS_TEXT,
+}
+
+
+class PromptWish(NamedTuple):
+    """What is to be put before texts: one of the model's prompts by name, or a text (empty: nothing). Neither: its default."""
+
+    name: str | None = None
+    text: str | None = None
+
+
+def pooled_spec(message: pb.PooledOutput) -> PooledSpec:
+    """The wish that a message holds. Raises InvalidInput where a type is none that this side knows."""
+    field = "outputs.pooled.dtypes"
+    return PooledSpec(
+        dimensions=message.dimensions if message.HasField("dimensions") else None,
+        normalize=message.normalize if message.HasField("normalize") else None,
+        dtypes=tuple(known(f"{field}[{at}]", VECTOR_NAMES, number) for at, number in enumerate(message.dtypes)),
+    )
+
+
+def tokens_spec(message: pb.TokensOutput) -> TokensSpec:
+    """The same of token vectors."""
+    return TokensSpec(
+        skip_special=message.skip_special,
+        skip_prompt=message.skip_prompt,
+        normalize=message.normalize,
+        dtype=known("outputs.tokens.dtype", _ROW_NAMES, message.dtype),
+    )
+
+
+def pooled_output(spec: PooledSpec) -> pb.PooledOutput:
+    """The message of a wish.
+
+    Raises:
+        InvalidInput: a value is none that the contract knows, or does not fit its type; naming the field and what fits. Or it is
+            no PooledSpec.
+    """
+    check_kind(spec, PooledSpec)
+    field, message = "outputs.pooled", pb.PooledOutput()
+    given: object = spec.dtypes
+    if isinstance(given, str):
+        raise InvalidInput(f"{field}.dtypes", f"is a text; must be a tuple of types, as ({given!r},)")
+    with must(f"{field}.dtypes", f"be a tuple of {', '.join(VECTOR_TYPES)}"):
+        if not isinstance(given, Collection):  # an iterator is read once, and this is not the only one to read it
+            raise TypeError
+        message.dtypes.extend([number_of(f"{field}.dtypes", VECTOR_TYPES, dtype) for dtype in spec.dtypes])
+    if spec.dimensions is not None:
+        with must(
+            f"{field}.dimensions", f"be a whole number from 1 to the width of the vectors, and is {spec.dimensions!r}"
+        ):
+            message.dimensions = spec.dimensions
+    if spec.normalize is not None:
+        with must(f"{field}.normalize", "be True, False or None"):
+            message.normalize = spec.normalize
+    return message
+
+
+def one_type(spec: PooledSpec | None) -> PooledSpec:
+    """The wish for vectors that are one array; None: for those that need no wish.
+
+    Raises:
+        InvalidInput: as `pooled_output`, or there are several types.
+    """
+    if spec is None:
+        return PooledSpec()
+    if len(pooled_output(spec).dtypes) > 1:
+        raise InvalidInput("spec", "names several types, and one array has one; use encode_with_info(...).by_type")
+    return spec
+
+
+def tokens_output(spec: TokensSpec) -> pb.TokensOutput:
+    """The same of token vectors. Raises InvalidInput as `pooled_output`."""
+    check_kind(spec, TokensSpec)
+    field, message = "outputs.tokens", pb.TokensOutput()
+    for name in ("skip_special", "skip_prompt", "normalize"):
+        with must(f"{field}.{name}", "be True or False"):
+            setattr(message, name, getattr(spec, name))
+    dtype = number_of(f"{field}.dtype", ROW_TYPES, spec.dtype)
+    if spec.dtype != "float32":
+        message.dtype = dtype
+    return message
+
+
+def prompt_wish(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest) -> PromptWish:
+    """What a request says of prompts."""
+    kind = request.WhichOneof("prompt")
+    return PromptWish(
+        request.prompt_name if kind == "prompt_name" else None, request.prompt_text if kind == "prompt_text" else None
+    )
+
+
+def set_prompt(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest, wish: PromptWish) -> None:
+    """Say it in a request.
+
+    Raises:
+        InvalidInput: a name and a text are both given, or one is no text.
+    """
+    if wish.name is not None and wish.text is not None:
+        raise InvalidInput("prompt", "and prompt_name are both given; give one of them")
+    given: object = wish.name if wish.text is None else wish.text
+    try:
+        if given is not None and not isinstance(given, str):  # of bytes, too, protobuf would make a text
+            raise TypeError
+        if wish.name is not None:
+            request.prompt_name = wish.name
+        if wish.text is not None:
+            request.prompt_text = wish.text
+    except (TypeError, ValueError):  # a lone surrogate among the latter
+        raise InvalidInput("prompt", "and prompt_name must be texts that UTF-8 can express") from None
+
+
+def to_special_tokens(name: SpecialTokens | None) -> pb.SpecialTokens:
+    """The contract's number; None: what the service does unless told otherwise. Raises InvalidInput for any other value."""
+    given: object = name
+    if not isinstance(given, str | None) or given not in _SPECIAL_TOKENS:  # a list cannot be looked up
+        raise InvalidInput("special_tokens", 'must be None, "parse" or "text"')
+    return _SPECIAL_TOKENS[given]
+
+
+def special_tokens_of(number: int, default: SpecialTokens) -> SpecialTokens:
+    """What a number that came stands for. Raises InvalidInput for one that this side does not know."""
+    names: dict[int, SpecialTokens] = {_SPECIAL_TOKENS[name]: name for name in SPECIAL_TOKENS}
+    return known("special_tokens", {pb.SPECIAL_TOKENS_UNSPECIFIED: default} | names, number)

@@ -1,0 +1,115 @@
+"""A checkpoint is a folder: config.json, model.safetensors and, for texts, tokenizer.json. No pickle is ever read or written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from headlight_model.config import EncoderConfig
+from headlight_model.encoder import Encoder
+
+CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+ENCODER_PREFIX = "encoder."  # other prefixes (training heads) may stand beside it and are left alone
+
+
+def save_checkpoint(
+    folder: Path, encoder: Encoder, tokenizer_json: str | None, extra: dict[str, Tensor] | None = None
+) -> None:
+    """Write `encoder` to `folder`, its weights rounded to float16, which halves the file.
+
+    Args:
+        folder: created if missing.
+        tokenizer_json: the text of tokenizer.json; None: the model will take token ids alone.
+        extra: further tensors (a training head), under names that do not begin with "encoder.".
+
+    Raises:
+        ValueError: a tensor holds a number that float16 has not; the message names it, and nothing is written.
+    """
+    tensors = {ENCODER_PREFIX + name: value for name, value in encoder.state_dict().items()} | (extra or {})
+    halves = {name: value.detach().half().contiguous() for name, value in tensors.items()}
+    for name, value in halves.items():
+        if not value.isfinite().all():
+            raise ValueError(f"{name} is not finite in float16; did the training diverge?")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / WEIGHTS).write_bytes(save(halves))  # save_file would make it unreadable to other users
+    (folder / CONFIG).write_text(encoder.config.to_json(), encoding="utf-8")
+    if tokenizer_json is not None:
+        (folder / TOKENIZER).write_text(tokenizer_json, encoding="utf-8")
+
+
+def load_checkpoint(folder: Path) -> Encoder:
+    """Rebuild the encoder of a checkpoint folder: float32, in evaluation mode.
+
+    Raises:
+        FileNotFoundError: a file of the checkpoint is missing; the message names it.
+        ValueError: the config or the weights are not what an encoder needs; the message names the key.
+    """
+    for name in (CONFIG, WEIGHTS):
+        if not (folder / name).is_file():
+            raise FileNotFoundError(
+                f"{folder / name} is missing; a checkpoint is a folder of {CONFIG}, {WEIGHTS}, {TOKENIZER}"
+            )
+    encoder = Encoder(EncoderConfig.load(folder / CONFIG))
+    tensors = load_tensors(folder, ENCODER_PREFIX)
+    _check_fit(folder / WEIGHTS, tensors, encoder.state_dict())
+    encoder.load_state_dict(tensors)
+    return encoder.eval()
+
+
+def _check_fit(file: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+    """Raises ValueError, in one line, unless the weights are those that the config describes."""
+    if not found:
+        raise ValueError(
+            f"{file}: no name begins with {ENCODER_PREFIX!r}; put it before that of each weight of the encoder"
+        )
+    shapes = [
+        f"{printable(name)} has the shape {list(found[name].shape)}, which {CONFIG} makes {list(tensor.shape)}"
+        for name, tensor in wanted.items()
+        if name in found and found[name].shape != tensor.shape
+    ]
+    problems = (
+        [f"{printable(name)} is missing" for name in wanted if name not in found],
+        [f"{printable(name)} is nothing that the model has" for name in found if name not in wanted],
+        shapes,
+    )
+    told = [
+        f"{ENCODER_PREFIX}{each[0]}" + (f" (and {len(each) - 1} more)" if each[1:] else "") for each in problems if each
+    ]
+    if told:
+        raise ValueError(f"{file} does not fit {CONFIG}: {'; '.join(told)}")
+
+
+def printable(name: str) -> str:
+    """The name of a weight as a message may hold it: a file chooses it."""
+    return ascii(name)[1:-1][:100]
+
+
+def load_tensors(folder: Path, prefix: str) -> dict[str, Tensor]:
+    """The float32 tensors of a checkpoint whose names begin with `prefix`, which is cut off.
+
+    Raises:
+        ValueError: the file is damaged, or one of these tensors is not finite.
+    """
+    try:
+        tensors = load_file(folder / WEIGHTS)
+    except SafetensorError as error:
+        raise ValueError(f"{folder / WEIGHTS} is not a safetensors file: {error}") from error
+    path = folder / WEIGHTS
+    return {
+        name[len(prefix) :]: as_float32(path, name, value) for name, value in tensors.items() if name.startswith(prefix)
+    }
+
+
+def as_float32(file: Path, name: str, tensor: Tensor) -> Tensor:
+    """A tensor of a file in float32. Raises ValueError where that is not finite."""
+    tensor = tensor.to(torch.float32)
+    if not tensor.isfinite().all():
+        raise ValueError(
+            f"{file}: {printable(name)} holds NaN or infinity; the training diverged or the file is damaged, take another"
+        )
+    return tensor

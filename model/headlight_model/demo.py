@@ -1,0 +1,212 @@
+"""`python -m headlight_model.demo --bundle DIR`: starts the service on a bundle, asks it something worth asking, and says how to go on.
+
+child process (service)  <--gRPC--  functions of the standard library, three questions, one attention map
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import errno
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+import grpc
+import numpy as np
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from headlight import Attention, Client, HeadlightError
+from headlight.analysis.terminal_view import attention_map, strongest_links
+from headlight.cli.files import screen
+from headlight_model.train.data.functions import Function, document_text, functions
+
+# Enough of the library to find something in, and parsed in two seconds; all of it takes eight.
+MODULES = """
+    argparse base64 bisect calendar collections configparser contextlib copy csv datetime difflib fnmatch fractions glob gzip
+    hashlib heapq html http inspect ipaddress json logging mimetypes ntpath os pathlib pickle posixpath queue random sched
+    shelve shutil smtplib socket statistics string subprocess tarfile tempfile textwrap threading tokenize traceback urllib
+    uuid wave zipfile
+"""
+QUESTIONS = (
+    "read a file and decode json",
+    "split a path into its extension",
+    "remove a directory and everything in it",
+)
+CODE = "def read(path): return json.loads(open(path).read())"
+NEAREST = 4
+LINKS = 12
+READY_SECONDS = 120  # a cold disk and a slow machine; a service that cannot start ends by itself long before
+STOP_SECONDS = 60
+LOG_LINES = 12
+
+
+class DemoError(Exception):
+    """Why there is nothing to show; the message is for the reader."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the demonstration. Returns 0, or 1 with one message on standard error."""
+    parser = argparse.ArgumentParser(
+        prog="python -m headlight_model.demo", description="Start the service and show an answer."
+    )
+    parser.add_argument("--bundle", required=True, type=Path, help="what `headlight export` wrote")
+    parser.add_argument("--once", action="store_true", help="end after the answer instead of serving until Ctrl-C")
+    parser.add_argument("--grpc", default="127.0.0.1:50051", metavar="HOST:PORT")
+    parser.add_argument("--http", default="127.0.0.1:8080", metavar="HOST:PORT")
+    arguments = parser.parse_args(argv)
+    # So that the service is stopped in any case.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        with tempfile.NamedTemporaryFile(prefix="headlight-demo-") as log, service(arguments, log) as child:
+            answer(arguments.grpc, child, log)
+            print_how_to_go_on(arguments.grpc, arguments.http)
+            if not arguments.once:
+                print("\nServing until Ctrl-C.", flush=True)
+                child.wait()
+                raise DemoError(f"the service ended by itself; its last lines:\n{last_lines(log)}")
+    except (DemoError, HeadlightError) as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nStopped.")
+    return 0
+
+
+@contextlib.contextmanager
+def service(arguments: argparse.Namespace, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """The service as a child process that writes to `log`, stopped at the end whatever happened. Raises DemoError."""
+    if not arguments.bundle.is_dir():
+        raise DemoError(f"there is no bundle at {arguments.bundle}; `make export` makes one")
+    refuse_taken_port("--grpc", arguments.grpc)
+    refuse_taken_port("--http", arguments.http)
+    command = [sys.executable, "-m", "headlight", "serve", "--bundle", arguments.bundle]
+    command += ["--grpc", arguments.grpc, "--http", arguments.http]
+    # A session of its own: Ctrl-C reaches this process alone, which then stops the child in order.
+    child = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        yield child
+    finally:
+        child.terminate()
+        try:
+            child.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            print(f"demo: the service did not stop within {STOP_SECONDS} s and was killed", file=sys.stderr)
+            child.kill()
+            child.wait()
+
+
+def refuse_taken_port(option: str, address: str) -> None:
+    """Raises DemoError where an address cannot be listened on: the demo would else talk to whoever is there already."""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # else one that has just been closed counts
+            probe.bind((host, int(port)))
+    except (ValueError, OverflowError):
+        raise DemoError(f"{option} {address}: must be HOST:PORT") from None
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            reason = "is taken, perhaps by another Headlight; stop that one, or choose another (make run GRPC=HOST:PORT HTTP=...)"
+        else:
+            reason = f"cannot be listened on: {error.strerror}"
+        raise DemoError(f"{option} {address} {reason}") from None
+
+
+def wait_until_serving(target: str, child: subprocess.Popen[bytes], log: IO[bytes]) -> None:
+    """Watches grpc.health.v1 until it says SERVING. Raises DemoError where the service dies first, or takes too long."""
+    reconnect = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 500)]
+    with grpc.insecure_channel(target, reconnect) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        watch = stub.Watch(health_pb2.HealthCheckRequest(), timeout=READY_SECONDS, wait_for_ready=True)
+        threading.Thread(target=lambda: (child.wait(), watch.cancel()), daemon=True).start()
+        try:
+            if any(update.status == health_pb2.HealthCheckResponse.SERVING for update in watch):
+                watch.cancel()
+                return
+        except grpc.RpcError:
+            pass
+    ended = child.poll() is not None
+    problem = "ended before it could serve" if ended else f"was not ready within {READY_SECONDS} s"
+    raise DemoError(f"the service {problem}; its last lines:\n{last_lines(log)}")
+
+
+def last_lines(log: IO[bytes]) -> str:
+    """The end of the service's log."""
+    return "\n".join(Path(log.name).read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:])
+
+
+def answer(target: str, child: subprocess.Popen[bytes], log: IO[bytes]) -> None:
+    """Questions with their nearest functions, and an attention map."""
+    width, colour = screen(None)
+    corpus = library()  # while the service starts
+    wait_until_serving(target, child, log)
+    with Client(target) as client:
+        model = client.model()
+        print(heading(f"{model.name}: {model.layers} layers, {model.heads} heads, {model.dim} numbers a text", colour))
+        documents = client.encode([document_text(function) for function in corpus], truncate="end")
+        print(f"{len(documents)} functions of the standard library embedded.")
+        for question, vector in zip(QUESTIONS, client.encode(QUESTIONS), strict=True):
+            print(f"\n{heading(question, colour)}\n{nearest(documents @ vector, corpus, width)}")
+        print(f"\n{attention_view(client.attend(CODE), width, colour)}")
+
+
+def library() -> list[Function]:
+    """The public functions, one of each name. Without a docstring too: what they are found by holds none."""
+    known: dict[tuple[str, str], Function] = {}
+    for function in functions(MODULES.split()):
+        if not any(part.startswith("_") for part in function.name.split(".")):
+            known.setdefault((function.module, function.name), function)
+    return list(known.values())
+
+
+def nearest(scores: np.ndarray, corpus: Sequence[Function], width: int) -> str:
+    """The functions with the highest scores, a line each. Vectors of unit length: the score is the cosine."""
+    lines = []
+    for index in np.argsort(-scores)[:NEAREST]:
+        found = corpus[index]
+        call = f"{found.module}.{found.name}({', '.join(found.parameters)})"
+        lines.append(f"  {scores[index]:.2f}  {call}  {found.summary}"[:width].rstrip())
+    return "\n".join(lines)
+
+
+def attention_view(attention: Attention, width: int, colour: bool) -> str:
+    """The map of the head with most weight between ordinary tokens that are not neighbours: the least obvious one."""
+    places = np.arange(len(attention.tokens))
+    ordinary = ~np.array(attention.tokens.special)
+    far = (np.abs(places[:, None] - places) > 1) & ordinary[:, None] & ordinary
+    layer, head = np.unravel_index((attention.weights * far).sum((-1, -2)).argmax(), attention.weights.shape[:2])
+    weights, labels = attention.weights[layer, head], attention.tokens.labels(CODE)
+    title = heading(f"Attention of layer {attention.layers[layer]}, head {head} in: {CODE}", colour)
+    links = strongest_links(weights, labels, attention.tokens.special, most=LINKS)
+    return f"{title}\n{attention_map(weights, labels, width=width, colour=colour)}\n\nStrongest links\n{links}"
+
+
+def heading(text: str, colour: bool) -> str:
+    """A line that stands out on a terminal."""
+    return f"\x1b[1m{text}\x1b[0m" if colour else text
+
+
+def print_how_to_go_on(target: str, http: str) -> None:
+    """How to call the service that is running."""
+    beside = Path(sys.executable).parent / "headlight"
+    program = beside if beside.is_file() else f"{Path(sys.executable).name} -m headlight"
+    print(f"""
+Call it
+  {program} embed --target {target} "parse a json document"
+  {program} attend --target {target} "for line in file: print(line)"
+  python: from headlight import Client; Client("{target}").encode(["parse a json document"])
+  grpcurl -plaintext -d '{{"inputs": [{{"text": "parse a json document"}}]}}' {target} headlight.v1.HeadlightService/Encode
+Metrics
+  http://{http}/metrics""")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""The encoder: token embeddings, segments, positions, N blocks, pooling. Read from here downwards."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from headlight_model.config import Dense as DenseConfig
+from headlight_model.config import EncoderConfig
+from headlight_model.layers.activations import activation
+from headlight_model.layers.block import Block
+from headlight_model.layers.norms import build_norm
+from headlight_model.layers.pooling import POOLING, unit_length
+from headlight_model.positions.position_schemes import Positions, build_positions
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderOutput:
+    """What one forward pass yields. B texts, S tokens, D wide, H heads, L layers."""
+
+    pooled: Tensor  # [B, config.pooled_dim] float
+    tokens: Tensor  # [B, S, D] float; after the last norm; zeros at padding
+    hidden: tuple[Tensor, ...]  # L + 1 of [B, S, D]: the embeddings, then each block's output (before the last norm)
+    attention: tuple[Tensor, ...]  # L of [B, H, S, S], rows are queries; empty where the fused kernel was used
+    scores: tuple[Tensor, ...]  # the same before the softmax; MASKED_SCORE at invisible keys
+
+
+class Dense(nn.Linear):
+    """A linear map of pooled vectors and its activation."""
+
+    def __init__(self, inputs: int, config: DenseConfig) -> None:
+        super().__init__(inputs, config.width, bias=config.bias)
+        self.activation = activation(config.activation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, inputs] -> [B, width]."""
+        out: Tensor = self.activation(super().forward(x))
+        return out
+
+
+class View(NamedTuple):
+    """What the layers of one kind, global or local, see of a batch."""
+
+    visible: Tensor  # bool [B, 1, 1 or S, S]: which keys a query sees
+    positions: Positions
+    state: tuple[Tensor, ...]  # what the scheme prepared
+
+
+class Encoder(nn.Module):
+    """A Transformer encoder (Vaswani et al. 2017) built from an EncoderConfig, bidirectional unless that says causal."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        width = config.embedding_width
+        self.embedding = nn.Embedding(config.vocab_size, width)
+        self.embedding_scale = math.sqrt(width) if config.scale_embeddings else 1.0
+        self.segment_embedding = nn.Embedding(config.segments, width) if config.segments else None
+        self.positions = build_positions(config)
+        self.local_positions = self._build_local_positions()
+        # Post-norm blocks expect a normed input; pre-norm blocks leave the stream un-normed, so a norm follows the last.
+        normed = config.norm == "post" or config.embedding_norm
+        self.embedding_norm = build_norm(config, width) if normed else nn.Identity()
+        self.embedding_project = nn.Linear(width, config.dim) if width != config.dim else nn.Identity()
+        self.dropout = nn.Dropout(config.embedding_dropout)
+        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
+        last = config.norm == "pre" and config.final_norm
+        self.final_norm = build_norm(config, config.dim) if last else nn.Identity()
+        widths = (config.dim, *(dense.width for dense in config.dense))
+        self.dense = nn.ModuleList(Dense(inputs, dense) for inputs, dense in zip(widths, config.dense, strict=False))
+
+    def _build_local_positions(self) -> Positions | None:
+        """The scheme of local layers, where these have one of their own."""
+        config = self.config
+        if not config.local_layers or config.rope_local_theta in (0, config.rope_theta):
+            return None
+        return build_positions(dataclasses.replace(config, rope_theta=config.rope_local_theta, rope_scaling=None))
+
+    def forward(
+        self,
+        ids: Tensor,
+        mask: Tensor | None = None,
+        positions: Tensor | None = None,
+        *,
+        segments: Tensor | None = None,
+        head_mask: Tensor | None = None,
+        pool_mask: Tensor | None = None,
+        fused: bool = True,
+    ) -> EncoderOutput:
+        """Encode a batch of token ids.
+
+        Args:
+            ids: int64 [B, S].
+            mask: bool or int64 [B, S]; nonzero for a token, zero for padding. None: no padding.
+            positions: int64 [B, S] or [1, S], each in 0 .. config.max_length-1; None: 0 .. S-1.
+            segments: int64 [B, S], each in 0 .. config.segments-1; None: zeros. Refused by a model that knows none.
+            head_mask: float [B, L, H], by which what each head contributes is multiplied: 0 removes it. None: ones.
+            pool_mask: bool or int64 [B, S]; zero for a token that pooling leaves out, as it does padding. None: ones.
+            fused: False to compute attention in plain operations and return its weights.
+
+        Raises:
+            ValueError: S is beyond config.max_length, or there are segments that the model does not know.
+        """
+        length = ids.shape[1]
+        if not torch.compiler.is_compiling() and length > self.config.max_length:
+            raise ValueError(f"{length} tokens are more than max_length {self.config.max_length}; shorten the text")
+        keep = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask != 0  # [B, S]
+        if positions is None:
+            positions = torch.arange(length, device=ids.device).unsqueeze(0)  # [1, S]
+        everywhere, nearby = self.views(keep, positions)
+        x = everywhere.positions.embed(self.embed(ids, segments), everywhere.state)
+        x = self.dropout(self.embedding_project(self.embedding_norm(x)))
+        hidden, attention, scores = [x], [], []
+        for layer, block in enumerate(self.blocks):
+            of_layer = None if head_mask is None else head_mask[:, layer]  # [B, H]
+            view = nearby if layer in self.config.local_layers else everywhere
+            x, maps = block(x, *view, head_mask=of_layer, fused=fused)
+            hidden.append(x)
+            if maps is not None:
+                attention.append(maps.weights)
+                scores.append(maps.scores)
+        tokens = self.final_norm(x) * keep.unsqueeze(-1).to(x.dtype)
+        counted = keep if pool_mask is None else keep & (pool_mask != 0)
+        return EncoderOutput(self.pool(tokens, counted), tokens, tuple(hidden), tuple(attention), tuple(scores))
+
+    def views(self, keep: Tensor, positions: Tensor) -> tuple[View, View]:
+        """What global layers see, and what local ones see. Bool [B, S]; int64 [B or 1, S]."""
+        state = self.positions.prepare(positions)
+        everywhere = View(self.visible(keep), self.positions, state)
+        if not self.config.local_layers:
+            return everywhere, everywhere
+        if self.local_positions is None:
+            return everywhere, everywhere._replace(visible=self.visible(keep, self.config.window))
+        local = self.local_positions
+        return everywhere, View(self.visible(keep, self.config.window), local, local.prepare(positions))
+
+    def visible(self, keep: Tensor, window: int = 0) -> Tensor:
+        """Which keys a query sees: all tokens of its text, those up to itself, those near. Bool [B, S] -> [B, 1, 1 or S, S]."""
+        visible = keep[:, None, None, :]
+        places = torch.arange(keep.shape[1], device=keep.device)
+        ahead = places - places[:, None]  # [S, S]: key - query
+        if self.config.causal:
+            visible = visible & (ahead <= 0)
+        return visible & (ahead.abs() <= window) if window else visible
+
+    def embed(self, ids: Tensor, segments: Tensor | None) -> Tensor:
+        """int64 [B, S], int64 [B, S] or None -> [B, S, embedding width], before positions."""
+        x: Tensor = self.embedding(ids) * self.embedding_scale
+        if self.segment_embedding is not None:
+            x = x + self.segment_embedding(torch.zeros_like(ids) if segments is None else segments)
+        elif segments is not None:
+            raise ValueError("segments are given, but the model's config has segments 0; leave them out")
+        return x
+
+    def pool(self, tokens: Tensor, counted: Tensor) -> Tensor:
+        """[B, S, D], bool [B, S] -> [B, config.pooled_dim], as the config says."""
+        pooled = POOLING[self.config.pooling](tokens, counted)
+        for dense in self.dense:
+            pooled = dense(pooled)
+        return unit_length(pooled) if self.config.normalize else pooled

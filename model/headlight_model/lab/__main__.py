@@ -1,0 +1,102 @@
+"""`python -m headlight_model.lab`: train, measure, draw, and write the page. `make lab` calls it."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headlight_model.lab import extrapolation, properties, scaling, tasks
+from headlight_model.lab.page.page import write
+from headlight_model.lab.pictures import attention, encodings, measured
+from headlight_model.lab.results import load, save
+from headlight_model.lab.reversal import LENGTH
+from headlight_model.lab.runner import EXPERIMENTS, all_jobs, run_all
+from headlight_model.lab.training import Training, held_out
+
+DOCS, CHECKPOINTS, QUICK = Path("docs"), Path("build/lab"), Path("build/lab-quick")
+SEEDS = 3
+
+
+def main() -> None:
+    """Everything, or what the options leave of it."""
+    options = _parser().parse_args()
+    root = QUICK if options.quick else DOCS
+    out = root / "positions"
+    found = load(out) if options.draw else measure(options)
+    save(found | unmodelled(quick=found["about"]["quick"]), out)
+    results = load(out)  # what is drawn and quoted is what the file says, to its last digit
+    pictures = [*encodings.draw(out), *measured.draw(results, out), *attention.draw(results, out)]
+    for path in (*pictures, write(results, root / "positions.md", out)):
+        print(f"wrote {path}")
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """All results that take a model."""
+    seeds = range(1 if options.quick else SEEDS)
+    jobs = all_jobs(list(EXPERIMENTS), seeds, quick=options.quick)
+    return {
+        **run_all(jobs, QUICK if options.quick else CHECKPOINTS, again=options.again),
+        "properties": [dataclasses.asdict(row) for row in properties.measure()],
+        "about": {
+            "seeds": list(seeds),
+            "quick": options.quick,
+            "machine": f"{len(os.sched_getaffinity(0))} cores ({platform.machine()})",
+            "versions": f"torch {torch.__version__.partition('+')[0]}, Python {platform.python_version()}",
+        },
+    }
+
+
+def unmodelled(*, quick: bool) -> dict[str, Any]:
+    """What takes no model: lines to compare with, and how many questions the models are asked. The same whenever it is computed.
+
+    Returns:
+        `baselines` of reversal; `floors` by length, of extrapolation; `asked` by experiment and length.
+    """
+    one = {
+        (name, job.task): job for name, job in all_jobs(list(EXPERIMENTS), range(1), quick=quick)
+    }  # all are asked the same
+    return {
+        "baselines": tasks.baselines(held_out(one["reversal", "reverse"], LENGTH)),
+        "floors": {str(length): extrapolation.floors(length) for length in extrapolation.LENGTHS},
+        "asked": {
+            "extrapolation": _asked(extrapolation, one["extrapolation", "recall"]),
+            "scaling": _asked(scaling, one["scaling", "recall"]),
+        },
+    }
+
+
+def _asked(experiment: Any, training: Training) -> dict[str, dict[str, int]]:
+    return {str(length): experiment.asked(training, length) for length in experiment.LENGTHS}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m headlight_model.lab",
+        description=f"Trains into {CHECKPOINTS}; writes {DOCS}/positions.md, and what it is made of beside it.",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"one seed, a hundredth of the steps: shows that all of it runs; all into {QUICK}",
+    )
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help=f"train only what {CHECKPOINTS} lacks, and what is stretched; measure all of it anew",
+    )
+    parser.add_argument(
+        "--draw",
+        action="store_true",
+        help="train nothing: pictures and page from the results that are there, with what takes no model counted anew",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""What single heads look at, and what is lost without them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from headlight_model.encoder import Encoder
+from headlight_model.lab.tasks import Examples
+from headlight_model.lab.training import accuracy, places
+
+
+@torch.inference_mode()
+def maps(encoder: Encoder, ids: Tensor, *, blind: bool = False) -> Tensor:
+    """Attention of every head: float [L, B, H, S, S], rows are queries. Arguments as of `training.accuracy`."""
+    return torch.stack(encoder(ids, positions=places(ids, blind=blind), fused=False).attention)
+
+
+def antidiagonal_mass(weights: Tensor) -> Tensor:
+    """Share of the attention that goes to the token as far from the end as the query is from the start: [..., S, S] -> [...].
+
+    mean_i A[i, S-1-i]: 1 for a head that reads nothing else, 1/S for one that looks everywhere alike.
+    """
+    return weights.flip(-1).diagonal(dim1=-2, dim2=-1).mean(dim=-1)
+
+
+def lost_without(encoder: Encoder, examples: Examples, kind: str) -> list[list[float]]:
+    """By how much the accuracy falls where one head is removed, the others left as they are (Michel et al. 2019, 3.2): [L][H]."""
+    config = encoder.config
+    whole = accuracy(encoder, examples)[kind]
+    lost: list[list[float]] = []
+    for layer in range(config.layers):
+        lost.append([])
+        for head in range(config.heads):
+            mask = torch.ones(1, config.layers, config.heads)
+            mask[0, layer, head] = 0
+            lost[-1].append(whole - accuracy(encoder, examples, head_mask=mask)[kind])
+    return lost

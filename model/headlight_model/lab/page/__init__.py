@@ -1,0 +1,1 @@
+"""The page about positions: predictions, verdicts, figures."""

@@ -1,0 +1,198 @@
+"""docs/positions.md, from results.json: the template page.md beside this, its figures filled in."""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from headlight_model.lab.extrapolation import FLOOR_QUESTIONS, LENGTHS, TRAINED
+from headlight_model.lab.page import figures as of
+from headlight_model.lab.page.figures import Results
+from headlight_model.lab.page.predictions import PREDICTIONS
+from headlight_model.lab.page.predictions_scaling import LONG, SHORT
+from headlight_model.lab.page.verdicts import ERRORS, LEARNT, percent, said
+from headlight_model.lab.pictures.attention import mirroring_head, reversing_layer, shown
+from headlight_model.lab.pictures.measured import CALLED
+from headlight_model.lab.properties import PROPERTIES
+from headlight_model.lab.results import Range
+from headlight_model.lab.scaling import KINDS, THETAS
+from headlight_model.lab.training import SCHEMES
+
+WORTH_SAYING = 0.005  # a standard error; below it the range over seeds is what counts
+TEMPLATE = Path(__file__).with_name("page.md")
+
+
+def write(results: Results, page: Path, pictures: Path) -> Path:
+    """Fill in the template.
+
+    Args:
+        results: what results.json holds.
+        page: the file to write.
+        pictures: their folder, below that of the page.
+    """
+    parts = {
+        "about": about(results),
+        "pictures": pictures.relative_to(page.parent).as_posix(),
+        "properties": properties(results),
+        "reversal": reversal(results),
+        "heads": heads(results),
+        "left": lengths(results, "left"),
+        "recall": lengths(results, "recall"),
+        "mirrored": ", ".join(f"{scheme} {of.mirrored_answers(results, scheme).percent()}" for scheme in SCHEMES),
+        "few_keys": few_keys(results),
+        "furthest_left": furthest(results, "left"),
+        "furthest_recall": furthest(results, "recall"),
+        "steps_sinusoidal": _steps(of.learnt_after(results, "reverse", "sinusoidal")),
+        "steps_learned": _steps(of.learnt_after(results, "reverse", "learned")),
+        "none_reversed": _range(of.reversed_rightly(results, "none")),
+        "blind_learned": _range(of.reversed_rightly(results, "learned", measure="blind")),
+        "mirror_head": of.mirrored_head(results, "learned").percent(),
+        "layer": str(reversing_layer(shown(results, "learned"))),
+        "head": str(mirroring_head(shown(results, "learned"))),
+        "floor_questions": f"{FLOOR_QUESTIONS:,}",
+        "errors": f"{ERRORS:g}",
+        "learnt": f"{100 * LEARNT:g}",
+        "error_recall": _worst_error(results, "recall"),
+        "error_far": _worst_error(results, "far"),
+        **{f"scaling_{theta:g}": scaling(results, theta) for theta in THETAS},
+        "predictions": predictions(results),
+        **{name.replace(" ", "_"): f"{100 * value:.1f}" for name, value in results["baselines"].items()},
+    }
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(string.Template(TEMPLATE.read_text(encoding="utf-8")).substitute(parts), encoding="utf-8")
+    return page
+
+
+def about(results: Results) -> str:
+    """What the figures come from, in a sentence or two."""
+    facts = results["about"]
+    seeds = len(facts["seeds"])
+    text = f"{seeds} seed{'s'[: seeds > 1]}, {facts['machine']}, {facts['versions']}"
+    if facts["quick"]:
+        return f"**A quick run, which shows that everything works and nothing else: its figures mean nothing.** {text}."
+    return f"Figures: {text}."
+
+
+def properties(results: Results) -> str:
+    """Each property with each scheme: how far it is from holding, bold where it holds."""
+    rows = results["properties"]
+    schemes = list(dict.fromkeys(row["scheme"] for row in rows))
+    found = {(row["property"], row["scheme"]): row for row in rows}
+    lines = []
+    for name, each in PROPERTIES.items():
+        cells = [found.get((name, scheme)) for scheme in schemes]
+        lines.append(
+            [each.text, *("–" if cell is None else _cell(cell["delta"], holds=cell["holds"]) for cell in cells)]
+        )
+    return _table(["", *schemes], lines)
+
+
+def reversal(results: Results) -> str:
+    """Copying and reversing, by scheme."""
+    lines = []
+    for scheme in SCHEMES:
+        marked = of.reversed_rightly(results, scheme, marked=True)
+        plain, blind = of.reversed_rightly(results, scheme), of.reversed_rightly(results, scheme, measure="blind")
+        after = of.learnt_after(results, "reverse", scheme)
+        lines.append([scheme, *map(_range, (of.copied(results, scheme), plain, blind, marked)), _steps(after)])
+    return _table(["", "copy", "reverse", "the same, blinded", "reverse, ends marked", "steps to 99 %"], lines)
+
+
+def heads(results: Results) -> str:
+    """The heads of the models that reverse."""
+    lines = [
+        [scheme, of.mirrored_head(results, scheme).percent(), of.dearest_head(results, scheme).percent()]
+        for scheme in SCHEMES
+    ]
+    return _table(
+        ["", "on the mirrored token, of the head with most", "points lost without the head that is missed most"], lines
+    )
+
+
+def lengths(results: Results, question: str) -> str:
+    """Accuracy by length, and how many questions it rests on."""
+    titles = [f"{length} ({length // TRAINED[1]}×)" for length in LENGTHS]
+    lines = [[scheme, *(_length(results, scheme, question, length) for length in LENGTHS)] for scheme in SCHEMES]
+    lines.append(["*knowing no places*", *(f"*{percent(of.floor(results, question, length))}*" for length in LENGTHS)])
+    counts = (of.asked(results, "extrapolation", question, length) for length in LENGTHS)
+    lines.append(["*questions*", *(f"*{count:,}*" for count in counts)])
+    return _table(["", *titles], lines)
+
+
+def few_keys(results: Results) -> str:
+    """The left neighbour at the greatest length where keys are rare."""
+    found = {scheme: of.at_length(results, scheme, "left, few keys", LENGTHS[-1]) for scheme in SCHEMES}
+    return ", ".join(f"{scheme} {each.percent()}" for scheme, each in found.items() if each is not None)
+
+
+def furthest(results: Results, question: str) -> str:
+    """Who answers best at the greatest length, and how well, if that is more than knowing no places gives by more than noise."""
+    found = {scheme: of.at_length(results, scheme, question, LENGTHS[-1]) for scheme in SCHEMES}
+    best = max((scheme for scheme in SCHEMES if found[scheme]), key=lambda scheme: _mean(found[scheme]))
+    if not of.above_floor(results, best, question, LENGTHS[-1]):
+        return f"by nobody better than without any places ({percent(of.floor(results, question, LENGTHS[-1]))} %)"
+    return f"best by {best}, {_length(results, best, question, LENGTHS[-1])} %"
+
+
+def _mean(found: Range | None) -> float:
+    return -math.inf if found is None else found.mean
+
+
+def scaling(results: Results, theta: float) -> str:
+    """Rotary positions stretched."""
+    asked = [(SHORT, "left"), (SHORT, "recall"), (LONG, "left"), (LONG, "recall"), (LONG, "far")]
+    lines = []
+    for kind in KINDS:
+        for stage, title in (("zero_shot", ""), ("tuned", ", 100 steps later")):
+            cells = [
+                of.stretched(results, theta, kind, stage, length, question).percent() for length, question in asked
+            ]
+            lines.append([CALLED[kind] + title, *cells])
+    return _table([f"theta = {theta:g}", *(f"{question} at {length}" for length, question in asked)], lines)
+
+
+def predictions(results: Results) -> str:
+    """What was expected, and what came out."""
+    lines = []
+    for each in PREDICTIONS:
+        finding, figures = each.check(results)
+        lines.append([each.text, each.source, "**no**" if finding is False else said(finding), figures])
+    return _table(["expected", "by", "came out so", "figures, %"], lines)
+
+
+def _table(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rows = [titles, ["---"] * len(titles), *lines]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def _range(found: Range | None) -> str:
+    return "–" if found is None else found.percent()
+
+
+def _length(results: Results, scheme: str, question: str, length: int) -> str:
+    found = of.at_length(results, scheme, question, length)
+    if found is None:
+        return "refused"
+    error = of.sampling_error(found.mean, of.asked(results, "extrapolation", question, length))
+    return f"{found.percent()} ± {percent(error)}" if error >= WORTH_SAYING else found.percent()
+
+
+def _worst_error(results: Results, question: str) -> str:
+    """Of recall after stretching, at the greatest length: where half of the answers are right."""
+    count = of.asked(results, "scaling", question, LONG)
+    return f"{percent(of.sampling_error(0.5, count))} points on {count:,} questions"
+
+
+def _steps(found: Range) -> str:
+    """As "600 (550–650)"."""
+    if math.isinf(found.most):
+        return "never" if math.isinf(found.least) else f"{found.least:.0f} to never"
+    return (
+        f"{found.mean:.0f}" if found.least == found.most else f"{found.mean:.0f} ({found.least:.0f}–{found.most:.0f})"
+    )
+
+
+def _cell(delta: float, *, holds: bool) -> str:
+    return f"**{delta:.0e}**".replace("0e+00", "0") if holds else f"{delta:.2g}"

@@ -1,0 +1,103 @@
+"""What was expected of rotary positions stretched, and whether it came out so. Stretchings are compared within each seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from headlight_model.lab.page import figures as of
+from headlight_model.lab.page.figures import Results
+from headlight_model.lab.page.verdicts import (
+    LEARNT,
+    NEAR,
+    NOISE,
+    Finding,
+    Unseen,
+    Verdict,
+    at_least,
+    every,
+    less,
+    listed,
+    percent,
+    said,
+)
+from headlight_model.lab.pictures.measured import CALLED
+from headlight_model.lab.results import Range
+from headlight_model.lab.scaling import FACTOR, KINDS, THETAS, TRAINED
+
+SHORT, LONG = TRAINED[1], TRAINED[1] * FACTOR
+
+
+def linear_hurts(results: Results) -> Verdict:
+    """At once, at the length of the training."""
+
+    def finding(theta: float) -> Finding:
+        return less(of.ahead(results, theta, "linear", "none", SHORT, "left"), -NEAR)
+
+    return _each_theta(results, finding, SHORT, "left")
+
+
+def local_kept(results: Results) -> Verdict:
+    """By NTK-aware scaling and YaRN, at the length of the training."""
+
+    def finding(theta: float) -> Finding:
+        return every(at_least(of.ahead(results, theta, kind, "none", SHORT, "left"), -NEAR) for kind in ("ntk", "yarn"))
+
+    return _each_theta(results, finding, SHORT, "left")
+
+
+def none_worst(results: Results) -> Verdict:
+    """At recall from further away than any in training, by more than the few questions leave open."""
+
+    def behind(theta: float, kind: str) -> Finding:
+        means = (of.stretched(results, theta, each, "zero_shot", LONG, "far").mean for each in ("none", kind))
+        noise = math.hypot(*(of.noise(results, "scaling", "far", LONG, mean) for mean in means))
+        return less(of.ahead(results, theta, "none", kind, LONG, "far"), -noise)
+
+    return _each_theta(
+        results, lambda theta: every(behind(theta, kind) for kind in KINDS if kind != "none"), LONG, "far"
+    )
+
+
+def linear_recovers(results: Results) -> Verdict:
+    """In a little more training: a share, for points are gained most by who lost most."""
+    findings, told = {}, {}
+    for theta in THETAS:
+        before, after = (
+            {kind: of.stretched(results, theta, kind, stage, LONG, "left") for kind in KINDS}
+            for stage in ("zero_shot", "tuned")
+        )
+        shares = {kind: of.regained(results, theta, kind, LONG, "left") for kind in KINDS}
+        others = zip(*(shares[kind] for kind in KINDS if kind != "linear"), strict=True)
+        lead = Range.of([linear - max(rest) for linear, rest in zip(shares["linear"], others, strict=True)])
+        room = min(1 - each.most for each in before.values())
+        findings[theta] = less(0.0, lead) if room > NOISE else Unseen.AT_CEILING
+        moves = (
+            f"{CALLED[kind]} {Range.of(shares[kind]).percent()}, from {percent(before[kind].mean)} to {percent(after[kind].mean)}"
+            for kind in KINDS
+        )
+        told[theta] = "; ".join(moves)
+    return _over_thetas(results, findings, told, "left")
+
+
+def _each_theta(results: Results, finding: Callable[[float], Finding], length: int, question: str) -> Verdict:
+    """Whether something holds whatever theta, and the accuracies as stretched."""
+    told = {}
+    for theta in THETAS:
+        found = {CALLED[kind]: of.stretched(results, theta, kind, "zero_shot", length, question) for kind in KINDS}
+        told[theta] = listed(found)
+    return _over_thetas(results, {theta: finding(theta) for theta in THETAS}, told, question)
+
+
+def _over_thetas(results: Results, findings: dict[float, Finding], told: dict[float, str], question: str) -> Verdict:
+    """NOT_LEARNT with a theta with which the question was not learnt by every seed. Thetas that differ say what each came to."""
+    learnt = "recall" if question == "far" else question  # "far" is recall
+    seen = {
+        theta: finding
+        if of.stretched(results, theta, "none", "zero_shot", SHORT, learnt).least >= LEARNT
+        else Unseen.NOT_LEARNT
+        for theta, finding in findings.items()
+    }
+    differ = len(set(seen.values())) > 1
+    parts = (f"theta {theta:g}{f' ({said(seen[theta])})' if differ else ''}: {told[theta]}" for theta in seen)
+    return every(seen.values()), "; ".join(parts)

@@ -1,0 +1,97 @@
+"""Attention of the models that reverse: what each head looks at, and what it is worth. Drawn from results.json alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+
+from headlight_model.lab.heads import antidiagonal_mass
+from headlight_model.lab.pictures.style import GREY, SCHEMES, figure, heat, legend_below, save
+from headlight_model.lab.results import select
+from headlight_model.lab.reversal import LENGTH, SHOWN
+
+Results = Mapping[str, Any]
+PERCENT = 100.0
+TICKS = range(0, LENGTH, 5)  # tokens
+
+
+def draw(results: Results, folder: Path) -> list[Path]:
+    """All of them, into a folder."""
+    return [maps(results, folder / "attention.png"), heads(results, folder / "heads.png")]
+
+
+def shown(results: Results, scheme: str) -> Mapping[str, Any]:
+    """The run of a scheme whose attention is kept."""
+    [run] = [run for run in select(results, "reversal", "reverse", scheme) if run["seed"] == SHOWN]
+    return run
+
+
+def reversing_layer(run: Mapping[str, Any]) -> int:
+    """The layer of the head that looks at the mirrored token most."""
+    return int(np.argmax(np.max(run["antidiagonal"], axis=1)))
+
+
+def mirroring_head(run: Mapping[str, Any]) -> int:
+    """The head in that layer."""
+    return int(np.argmax(run["antidiagonal"][reversing_layer(run)]))
+
+
+def maps(results: Results, path: Path) -> Path:
+    """One sequence in four heads: learned positions, the same model without them, a model that was trained without."""
+    learned, nowhere = shown(results, "learned"), shown(results, "none")
+    layer, other = reversing_layer(learned), reversing_layer(nowhere)
+    rows = (
+        (f"learned positions,\nlayer {layer}", learned["maps"][layer]),
+        (f"the same, blinded,\nlayer {layer}", learned["blind_maps"][layer]),
+        (f"trained without\npositions, layer {other}", nowhere["maps"][other]),
+    )
+    made, grid = figure(len(rows), len(learned["maps"][0]), height=7.4, share_x=True, share_y=True)
+    for axes_row, (title, weights) in zip(grid, rows, strict=True):
+        for number, (axes, head) in enumerate(zip(axes_row, weights, strict=True)):
+            image = heat(axes, head, low=0, high=1)
+            axes.set_title((f"head {number}\n" if axes_row is grid[0] else "") + f"{mass(head):.0f} % mirrored")
+        axes_row[0].set_ylabel(f"{title}\n\nposition that looks")
+    for axes in grid[-1]:
+        axes.set_xlabel("position looked at")
+        axes.set(xticks=TICKS, yticks=TICKS)
+    made.colorbar(image, ax=[axes for row in grid for axes in row], label="attention weight", shrink=0.6)
+    return save(made, path)
+
+
+def mass(head: Any) -> float:
+    """Per cent of a map's attention that is on the mirrored token."""
+    return PERCENT * float(antidiagonal_mass(torch.tensor(head)))
+
+
+def heads(results: Results, path: Path) -> Path:
+    """Every head of every seed: what it looks at against what is lost without it."""
+    made, [row] = figure(1, 2, height=3.8, share_x=True, share_y=True)
+    for layer, axes in enumerate(row):
+        for scheme in ("sinusoidal", "learned", "rope"):
+            runs = select(results, "reversal", "reverse", scheme)
+            _points(axes, scheme, [run["antidiagonal"][layer] for run in runs], [run["lost"][layer] for run in runs])
+        axes.axhline(0, color=GREY, linewidth=1)
+        axes.set_title(f"layer {layer}")
+        axes.set_xlabel("attention on the mirrored token, %")
+    row[0].set_ylabel("accuracy lost without the head,\npercentage points")
+    legend_below(made, row[0], 3)
+    return save(made, path)
+
+
+def _points(axes: Axes, scheme: str, masses: list[list[float]], lost: list[list[float]]) -> None:
+    style = SCHEMES[scheme]
+    axes.plot(
+        PERCENT * np.ravel(masses),
+        PERCENT * np.ravel(lost),
+        linestyle="none",
+        marker=style.marker,
+        color=style.colour,
+        markersize=7,
+        alpha=0.8,
+        label=scheme,
+    )

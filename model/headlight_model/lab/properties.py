@@ -1,0 +1,179 @@
+"""What must hold exactly by the mathematics of each scheme, and what must not: measured on encoders of random weights.
+
+No training takes part. Every property is tried with every scheme that it can be stated for, so the table says as much by
+what is violated as by what holds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from headlight_model.encoder import Encoder, EncoderOutput
+from headlight_model.lab import schemes
+
+TOLERANCE = 1e-5  # float32: what holds is nearer than that
+TEXTS, LENGTH = 4, 24  # tokens
+SWAPPED = (5, 16)  # places; not mirror images of each other, else a swap were half a reversal
+SHIFT = 1000  # positions
+LINEAR_SHIFTS = (1, 7, 100, SHIFT)  # positions
+MAX_LENGTH = 4096
+SHARPNESS = 3.0  # random queries and keys give near uniform attention, which would hide a mistake
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Property:
+    """Something that could be said of a scheme of positions."""
+
+    text: str
+    schemes: frozenset[str]  # for which it must hold
+    # How far from holding, by text or whatever it is tried with: float [n]. None: cannot be said of the scheme.
+    measure: Callable[[Encoder, Tensor], Tensor | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A property tried with a scheme."""
+
+    property: str
+    scheme: str
+    # How far from holding: a greatest absolute difference, or for swaps a relative one. Of the texts that one counts which speaks
+    # most against what is expected: the furthest of a property that must hold, the nearest of one that must not.
+    delta: float
+    holds: bool  # delta is below TOLERANCE
+    expected: bool  # whether it must hold
+
+
+def measure(seed: int = 0) -> list[Row]:
+    """Tries every property with every scheme. The same seed gives the same rows; torch's own state is left as it was."""
+    rows = []
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        encoders = {scheme: random_encoder(scheme) for scheme in schemes.FIELDS}
+        vocabulary = next(iter(encoders.values())).config.vocab_size
+        ids = torch.stack([torch.randperm(vocabulary)[:LENGTH] for _ in range(TEXTS)])  # no token twice in a text
+        for name, each in PROPERTIES.items():
+            for scheme, encoder in encoders.items():
+                expected = scheme in each.schemes
+                deltas = each.measure(encoder, ids)
+                if deltas is not None:
+                    delta = float(deltas.max() if expected else deltas.min())
+                    rows.append(Row(name, scheme, delta, delta < TOLERANCE, expected))
+    return rows
+
+
+def random_encoder(scheme: str) -> Encoder:
+    """An encoder whose attention is far from uniform and whose biases and gains are not their defaults."""
+    encoder = Encoder(schemes.config(scheme, max_length=MAX_LENGTH))
+    for name, parameter in encoder.named_parameters():
+        if parameter.ndim == 1:
+            parameter.add_(0.1 * torch.randn_like(parameter))
+        if name.endswith("attention.project_in.weight"):
+            parameter[: 2 * encoder.config.dim] *= SHARPNESS  # the rows of Q and K
+    return encoder.eval()
+
+
+def encode(encoder: Encoder, ids: Tensor, positions: Tensor | None = None) -> EncoderOutput:
+    """With attention weights, in the plain operations that are exported."""
+    out: EncoderOutput = encoder(ids, positions=positions, fused=False)
+    return out
+
+
+def moved(encoder: Encoder, ids: Tensor, order: Tensor) -> Tensor:
+    """Between f(reordered x) and reordered f(x): of token vectors and attention weights, by text."""
+    plain, changed = encode(encoder, ids), encode(encoder, ids[:, order])
+    pairs = [(plain.tokens[:, order], changed.tokens)]
+    pairs += [(a[:, :, order][..., order], b) for a, b in zip(plain.attention, changed.attention, strict=True)]
+    return furthest(pairs)
+
+
+def shifted(encoder: Encoder, ids: Tensor) -> Tensor:
+    """Between a text that begins at position 0 and one that begins at SHIFT: as `moved`."""
+    places = torch.arange(LENGTH)[None]
+    here, there = encode(encoder, ids, places), encode(encoder, ids, places + SHIFT)
+    return furthest([(here.tokens, there.tokens), *zip(here.attention, there.attention, strict=True)])
+
+
+def swapped(encoder: Encoder, ids: Tensor, pooled: bool) -> Tensor:
+    """Relative change of the pooled vector, or of the vectors of the other tokens, when two change places: by text."""
+    order = torch.arange(LENGTH)
+    order[list(SWAPPED)] = order[list(reversed(SWAPPED))]
+    plain, changed = encode(encoder, ids), encode(encoder, ids[:, order])
+    if pooled:
+        before, after = plain.pooled, changed.pooled
+    else:
+        stay = order == torch.arange(LENGTH)
+        before, after = plain.tokens[:, stay].flatten(1), changed.tokens[:, stay].flatten(1)
+    change: Tensor = torch.linalg.vector_norm(before - after, dim=1) / torch.linalg.vector_norm(before, dim=1)
+    return change
+
+
+def unlike_linear(encoder: Encoder, _: Tensor) -> Tensor | None:
+    """Between PE(p + k) and M PE(p) over all p, M being for each k the better of two: by k.
+
+    Tried are the rotation of each pair by the angle that PE(k) itself shows, and the linear map of least squares. None where the
+    scheme adds no vector to the embeddings.
+    """
+    scheme = encoder.positions
+    if not scheme.adds:
+        return None
+    none = torch.zeros(1, MAX_LENGTH, encoder.config.dim)
+    table = scheme.embed(none, scheme.prepare(torch.arange(MAX_LENGTH)[None]))[0].double()  # [positions, D]
+    worst = []
+    for k in LINEAR_SHIFTS:
+        here, there = table[:-k], table[k:]
+        tried = (turned(here, table[k]), here @ torch.linalg.lstsq(here, there).solution)
+        worst.append(min(float((each - there).abs().max()) for each in tried))
+    return torch.tensor(worst)
+
+
+def turned(rows: Tensor, by: Tensor) -> Tensor:
+    """Pairs (sin a, cos a) of rows [P, D], each turned by the angle that its pair of `by` [D] shows: a linear map of the rows."""
+    sine, cosine, s, c = rows[:, 0::2], rows[:, 1::2], by[0::2], by[1::2]
+    return torch.stack((sine * c + cosine * s, cosine * c - sine * s), dim=-1).flatten(1)
+
+
+def furthest(pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """The greatest absolute difference within the pairs, by text: [B]."""
+    return torch.stack([(a - b).abs().flatten(1).amax(1) for a, b in pairs]).amax(0)
+
+
+PROPERTIES: Mapping[str, Property] = MappingProxyType(
+    {
+        "permutation": Property(
+            text="reordered tokens give the same vectors, reordered",
+            schemes=frozenset({"none"}),
+            measure=partial(moved, order=torch.arange(LENGTH).view(4, -1).T.flatten()),
+        ),
+        "reversal": Property(
+            text="a reversed text gives the same vectors, reversed",
+            schemes=frozenset({"none", "alibi"}),
+            measure=partial(moved, order=torch.arange(LENGTH).flip(0)),
+        ),
+        "shift": Property(
+            text=f"a text that begins at position {SHIFT} gives the vectors of one that begins at 0",
+            schemes=frozenset({"none", "rope", "alibi", "alibi signed"}),
+            measure=shifted,
+        ),
+        "swap, pooled": Property(
+            text="two tokens that change places leave the pooled vector as it was",
+            schemes=frozenset({"none"}),
+            measure=partial(swapped, pooled=True),
+        ),
+        "swap, other tokens": Property(
+            text="two tokens that change places leave the vectors of all others as they were",
+            schemes=frozenset({"none"}),
+            measure=partial(swapped, pooled=False),
+        ),
+        "linear shift": Property(
+            text=f"PE(p + k) is the same linear function of PE(p) at every p, p + k below {MAX_LENGTH}",
+            schemes=frozenset({"sinusoidal"}),
+            measure=unlike_linear,
+        ),
+    }
+)

@@ -1,0 +1,209 @@
+"""One small encoder, trained on one task. Its own embeddings read its token vectors: the answer is the id whose embedding fits best."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from headlight_model.checkpoint import load_checkpoint, save_checkpoint
+from headlight_model.config import EncoderConfig
+from headlight_model.encoder import Encoder
+from headlight_model.lab.schemes import FIELDS, config
+from headlight_model.lab.tasks import IGNORED, TASKS, Examples, keys_of
+
+SCHEMES = tuple(FIELDS)
+MAX_LENGTH = 2048  # tokens that are accepted where no table ends
+TEST_SEED = 0x7E57  # of sequences that are measured on; trainings have small ones
+WARM_UP, WARM_UP_SHARE = 100, 5  # steps, and at most a fifth of all
+WINDOW = 50  # steps whose accuracies make one point of a curve
+RECORD = "training.json"  # beside a checkpoint
+Step = Callable[[], None]  # called after each
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Training:
+    """One training. Equal values give equal weights, on one machine and one thread.
+
+    Attributes:
+        task: a key of TASKS.
+        scheme: one of SCHEMES.
+        seed: of weights and sequences; small.
+        steps: updates of the weights.
+        lengths: shortest and longest sequence; each step draws one.
+        batch: sequences a step.
+        rate: the greatest learning rate.
+        rope_theta: base of the wavelengths, for "rope".
+        tested: tokens of the sequences that it is measured on, at each length.
+    """
+
+    task: str
+    scheme: str
+    seed: int
+    steps: int
+    lengths: tuple[int, int]
+    batch: int = 64
+    rate: float = 1e-3
+    rope_theta: float = 10000.0
+    tested: int = 1 << 15
+
+    @property
+    def name(self) -> str:
+        """For people and for folders: what tells it from the lab's other trainings."""
+        theta = f"-theta{self.rope_theta:g}" if self.scheme == "rope" else ""
+        return f"{self.task}-{self.lengths[1]}-{self.scheme}{theta}-seed{self.seed}".replace(" ", "-")
+
+
+def encoder_config(training: Training) -> EncoderConfig:
+    """The lab's encoder of a scheme. A table of learned positions ends with the longest sequence."""
+    longest = training.lengths[1] + TASKS[training.task].marks
+    return config(
+        training.scheme,
+        vocab_size=TASKS[training.task].vocabulary,
+        rope_theta=training.rope_theta,
+        trained_length=longest,
+        max_length=longest if training.scheme == "learned" else MAX_LENGTH,
+    )
+
+
+def train(training: Training, step: Step) -> tuple[Encoder, list[float]]:
+    """Train from scratch.
+
+    Returns:
+        The encoder, its weights rounded as a checkpoint holds them; and the accuracy of each WINDOW of steps, on new sequences.
+    """
+    torch.manual_seed(training.seed)
+    encoder = Encoder(encoder_config(training))
+    curve = take_steps(encoder, training, step)
+    return encoder, curve
+
+
+def take_steps(encoder: Encoder, training: Training, step: Step) -> list[float]:
+    """Train an encoder further, as `train` does and with what it returns."""
+    task, random = TASKS[training.task], torch.Generator().manual_seed(training.seed)
+    optimizer = torch.optim.AdamW(encoder.parameters(), betas=(0.9, 0.98), weight_decay=0.01, fused=True)
+    encoder.train()
+    accuracies = []
+    for number in range(training.steps):
+        for group in optimizer.param_groups:
+            group["lr"] = training.rate * pace(number, training.steps)
+        length = int(torch.randint(training.lengths[0], training.lengths[1] + 1, (1,), generator=random))
+        loss, accuracy = score(encoder, task.make(training.batch, length, random))
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(encoder.parameters(), 1.0)
+        optimizer.step()
+        accuracies.append(accuracy)
+        step()
+    with torch.no_grad():
+        for weight in encoder.parameters():
+            weight.copy_(weight.half())
+    encoder.eval()
+    windows = [accuracies[begin : begin + WINDOW] for begin in range(0, len(accuracies), WINDOW)]
+    return [sum(window) / len(window) for window in windows]
+
+
+def pace(number: int, steps: int) -> float:
+    """Share of the learning rate that a step has: linear warm-up, then half a cosine to a twentieth."""
+    rise = min(1.0, (number + 1) / max(1, min(WARM_UP, steps // WARM_UP_SHARE)))
+    return rise * (0.525 + 0.475 * math.cos(math.pi * number / steps))
+
+
+def score(encoder: Encoder, examples: Examples) -> tuple[Tensor, float]:
+    """Loss in nats, one share for each kind of question; and the share of right answers, over all of them."""
+    said = answers(encoder, examples.ids)  # [B, S, vocabulary]
+    losses = [
+        functional.cross_entropy(said.flatten(0, 1), wanted.flatten(), ignore_index=IGNORED)
+        for wanted in examples.targets.values()
+    ]
+    named = said.detach().argmax(dim=-1)
+    right = [(named == wanted)[wanted != IGNORED] for wanted in examples.targets.values()]
+    return torch.stack(losses).sum(), float(torch.cat(right).float().mean())
+
+
+def answers(encoder: Encoder, ids: Tensor, positions: Tensor | None = None, head_mask: Tensor | None = None) -> Tensor:
+    """How well each id fits in each place: float [B, S, vocabulary]. Arguments as of Encoder.forward.
+
+    Input and output share the embeddings (Press and Wolf 2017), so a checkpoint of an encoder is all there is, and a client can read
+    token vectors that it was served.
+    """
+    tokens = encoder(ids, positions=positions, head_mask=head_mask).tokens
+    said: Tensor = tokens @ encoder.embedding.weight.T / math.sqrt(tokens.shape[-1])
+    return said
+
+
+def held_out(training: Training, length: int, **more: int) -> Examples:
+    """Sequences of this training's task from a seed of their own, the same for every scheme. `more`: as the task's make takes it."""
+    count = max(4, training.tested // length)
+    return TASKS[training.task].make(count, length, torch.Generator().manual_seed(TEST_SEED), **more)
+
+
+def few_keys(training: Training, length: int) -> Examples:
+    """The same of "recall", with no more keys than the longest sequence of the training has: what grows is how far an answer stands."""
+    return held_out(training, length, keys=min(keys_of(length), keys_of(training.lengths[1])))
+
+
+def accuracy(
+    encoder: Encoder, examples: Examples, *, blind: bool = False, head_mask: Tensor | None = None
+) -> dict[str, float]:
+    """Share of right answers to each kind of question.
+
+    Args:
+        encoder: in evaluation mode.
+        examples: whose length it accepts.
+        blind: every token says that it stands at position 0, which takes from each scheme all that it knows.
+        head_mask: float [1, L, H]; 0 removes a head.
+    """
+    named = name_all(encoder, examples.ids, blind=blind, head_mask=head_mask)
+    return {
+        kind: float((named == wanted)[wanted != IGNORED].float().mean()) for kind, wanted in examples.targets.items()
+    }
+
+
+def places(ids: Tensor, *, blind: bool) -> Tensor | None:
+    """Positions for Encoder.forward: the default, or int64 [1, S] of zeros."""
+    return torch.zeros(1, ids.shape[1], dtype=torch.int64) if blind else None
+
+
+@torch.inference_mode()
+def name_all(encoder: Encoder, ids: Tensor, *, blind: bool = False, head_mask: Tensor | None = None) -> Tensor:
+    """The answers, int64 [B, S]. Arguments as of `accuracy`."""
+    parts = []
+    for some in torch.split(ids, max(1, (1 << 14) // ids.shape[1])):
+        mask = None if head_mask is None else head_mask.expand(len(some), -1, -1)
+        parts.append(answers(encoder, some, places(ids, blind=blind), mask).argmax(dim=-1))
+    return torch.cat(parts)
+
+
+def trained(training: Training, folder: Path, step: Step, *, again: bool = False) -> tuple[Encoder, list[float]]:
+    """Train, and leave in `folder`, under the training's name, a checkpoint that exports and serves like any other; as `train`.
+
+    Args:
+        training: what.
+        folder: of all checkpoints.
+        step: called after each.
+        again: where one of equal values stands there already, take that one.
+    """
+    place = folder / training.name
+    record = {"training": json.loads(json.dumps(dataclasses.asdict(training)))}
+    if again and (place / RECORD).is_file():
+        found = json.loads((place / RECORD).read_text(encoding="utf-8"))
+        if found["training"] == record["training"]:
+            for _ in range(training.steps):
+                step()
+            return load_checkpoint(place), found["curve"]
+    encoder, curve = train(training, step)
+    save(encoder, training, folder, training.name)
+    (place / RECORD).write_text(json.dumps(record | {"curve": curve}) + "\n", encoding="utf-8")
+    return encoder, curve
+
+
+def save(encoder: Encoder, training: Training, folder: Path, name: str) -> None:
+    """A checkpoint of this training's task, with its tokenizer, at folder/name."""
+    save_checkpoint(folder / name, encoder, TASKS[training.task].tokenizer_json())

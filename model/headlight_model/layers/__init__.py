@@ -1,0 +1,1 @@
+"""Attention, feed-forward network, norms and pooling of the encoder."""

@@ -1,0 +1,1 @@
+"""Position encodings: sinusoidal, learned, RoPE, ALiBi."""

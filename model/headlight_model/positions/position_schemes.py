@@ -1,0 +1,178 @@
+"""How an encoder knows where a token stands. One small class a scheme, chosen by name through POSITIONS."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from headlight_model.config import EncoderConfig
+from headlight_model.layers.masking import MASKED_SCORE
+from headlight_model.positions.angles import Angles, inverse_wavelengths
+from headlight_model.positions.rope import rope_frequencies
+
+
+class Positions(nn.Module):
+    """The seam between the encoder and a scheme. The base class does nothing at the three places where one may act.
+
+    Attributes:
+        adds: whether `embed` adds to the token embeddings, which must then not be so large that they drown it.
+        needs_training: whether a position means nothing before it was seen in training.
+    """
+
+    adds = False
+    needs_training = False
+
+    def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
+        """Computed once per forward from int64 positions [B or 1, S], and handed to the methods below."""
+        return ()
+
+    def embed(self, x: Tensor, state: tuple[Tensor, ...]) -> Tensor:
+        """Change the token embeddings [B, S, D]."""
+        return x
+
+    def rotate(self, heads: Tensor, state: tuple[Tensor, ...]) -> Tensor:
+        """Change queries or keys [B, H, S, d]."""
+        return heads
+
+    def bias(self, state: tuple[Tensor, ...]) -> Tensor | None:
+        """What is added to the attention scores: float, broadcastable to [B, H, S, S]; None for nothing."""
+        return None
+
+
+class Nowhere(Positions):
+    """No positions at all, the ablation: a bidirectional encoder is then equivariant to permutations of its tokens."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+
+
+class Sinusoidal(Positions):
+    """Adds PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i+1) = cos of the same (Vaswani et al. 2017, 3.5). Any width."""
+
+    adds = True
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.width = config.embedding_width
+        self.angles = Angles(inverse_wavelengths(self.width, 10000.0), config.max_length)
+
+    def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
+        cos, sin = self.angles(positions)  # [B, S, pairs]
+        table = torch.stack((sin, cos), dim=-1).flatten(-2)  # [B, S, 2 pairs]: sin, cos, sin, cos, ...
+        return (table[..., : self.width],)  # an odd width has one cosine fewer
+
+    def embed(self, x: Tensor, state: tuple[Tensor, ...]) -> Tensor:
+        return x + state[0].to(x.dtype)
+
+
+class Learned(Positions):
+    """Adds a row of a trained table [max_length, D] (Gehring et al. 2017; BERT). There is nothing beyond its last row."""
+
+    adds = True
+    needs_training = True
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.table = nn.Embedding(config.max_length, config.embedding_width)
+
+    def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
+        return (self.table(positions),)  # [B, S, D]
+
+    def embed(self, x: Tensor, state: tuple[Tensor, ...]) -> Tensor:
+        return x + state[0]
+
+
+class Rope(Positions):
+    """Turns the pairs (i, i + r/2) of each query and key by p * theta^(-2i/r) (Su et al. 2021, the half-split layout).
+
+    r is config.rope_width: the first r dimensions of a head turn, the rest stay. The score of a query and a key then depends
+    on their distance only. Checkpoints that pair neighbours (2i, 2i + 1) are brought to this layout by
+    `headlight_model.positions.interleaved`.
+    `headlight_model.positions.rope` says how fast the pairs turn where they are made for longer texts.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.width = config.rope_width
+        self.offset = config.rope_offset
+        scaling = config.rope_scaling
+        self.amplitude = scaling.amplitude if scaling is not None else 1.0
+        frequencies = rope_frequencies(self.width, config.rope_theta, scaling)
+        self.angles = Angles(frequencies, config.max_length + self.offset)
+
+    def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
+        cos, sin = self.angles(positions + self.offset)
+        if self.amplitude != 1:
+            cos, sin = cos * self.amplitude, sin * self.amplitude
+        return cos[:, None], sin[:, None]  # [B, 1, S, r/2], broadcast over heads
+
+    def rotate(self, heads: Tensor, state: tuple[Tensor, ...]) -> Tensor:
+        cos, sin = state[0].to(heads.dtype), state[1].to(heads.dtype)
+        first, second = heads[..., : self.width].chunk(2, dim=-1)  # each [B, H, S, r/2]
+        turned = (first * cos - second * sin, second * cos + first * sin)
+        return torch.cat((*turned, heads[..., self.width :]), dim=-1)
+
+
+def alibi_slopes(heads: int) -> Tensor:
+    """m_h = 2^(-8h/H) for h in 1 .. H, float64 [H], where H is a power of two (Press et al. 2022, section 3).
+
+    For any other count: the slopes of the next smaller power of two, then every other one of the next larger, as in their code.
+    """
+    power = 1 << (heads.bit_length() - 1)
+    slopes = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
+    slopes += [2.0 ** (-8 * h / (2 * power)) for h in range(1, 2 * power, 2)]
+    return torch.tensor(slopes[:heads], dtype=torch.float64)
+
+
+class Alibi(Positions):
+    """Adds -m_h |i - j| to the score of query i and key j (Press et al. 2022). No table, so no end.
+
+    "symmetric": as written. Alone it cannot tell left from right: reversing the input reverses the output.
+    "signed": heads 0, 2, ... see the keys up to their query alone, heads 1, 3, ... those from it on; two such heads share a slope.
+    (Dropping the sign of the distance instead, m_h (j - i), would tell a bidirectional encoder nothing of distance: softmax
+    cancels -m_h i, which is the same for every key. Under a causal mask it is the symmetric form.)
+    """
+
+    slopes: Tensor
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.signed = config.alibi == "signed"
+        if self.signed:
+            slopes = alibi_slopes((config.heads + 1) // 2).repeat_interleave(2)[: config.heads]
+        else:
+            slopes = alibi_slopes(config.heads)
+        self.register_buffer("slopes", slopes.float()[:, None, None], persistent=False)  # [H, 1, 1]
+
+    def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
+        ahead = (positions[:, None, :] - positions[:, :, None]).unsqueeze(1)  # [B, 1, S, S]: j - i
+        bias = -self.slopes * ahead.abs().to(self.slopes.dtype)  # [B, H, S, S]
+        if self.signed:
+            # -1: looks back; 1: ahead.
+            direction = 2 * (torch.arange(self.slopes.shape[0], device=ahead.device) % 2) - 1
+            bias = torch.where(ahead * direction[:, None, None] >= 0, bias, MASKED_SCORE)
+        return (bias,)
+
+    def bias(self, state: tuple[Tensor, ...]) -> Tensor:
+        return state[0]
+
+
+POSITIONS: dict[str, type[Nowhere] | type[Sinusoidal] | type[Learned] | type[Rope] | type[Alibi]] = {
+    "none": Nowhere,
+    "sinusoidal": Sinusoidal,
+    "learned": Learned,
+    "rope": Rope,
+    "alibi": Alibi,
+}
+
+
+def build_positions(config: EncoderConfig) -> Positions:
+    """The scheme that config.positions names.
+
+    Raises:
+        ValueError: no such scheme; the message lists those there are.
+    """
+    try:
+        return POSITIONS[config.positions](config)
+    except KeyError:
+        raise ValueError(f"positions is {config.positions!r}; choose one of {sorted(POSITIONS)}") from None

@@ -1,0 +1,1 @@
+"""Training data: corpus, functions, sentences, tokenizer."""

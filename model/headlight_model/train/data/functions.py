@@ -1,0 +1,124 @@
+"""Functions of the library as their syntax trees show them, and the text that each is found by. Needs no torch."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import re
+from collections.abc import Iterable, Sequence
+
+from headlight_model.train.data import corpus
+from headlight_model.train.data.corpus import Source
+from headlight_model.train.data.sentences import first_sentence
+
+WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+MEANINGLESS = frozenset({"self", "cls", "args", "kwargs"})  # in nearly every body
+NAME_WEIGHT = 3  # how often a document says the function's name: it tells more than any word of the body
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A function or method of the standard library."""
+
+    module: str  # dotted
+    name: str  # qualified inside its module: "Path.read_text"
+    parameters: tuple[str, ...]  # without self and cls
+    docstring: str  # with its indentation removed; empty where there is none
+    body_words: tuple[str, ...]  # lower-case words of names and strings in the body, once each; no docstring
+    first_line: int  # 1-based, of the `def`
+    last_line: int  # inclusive
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of the docstring; empty where there is none."""
+        return first_sentence(self.docstring)
+
+
+def split_words(name: str) -> list[str]:
+    """Lower-case words of a name, cut at underscores, dots, changes of case: "readHTTPLine_2" -> read http line 2."""
+    return [word.lower() for word in WORD.findall(name)]
+
+
+def unique_words(texts: Iterable[str]) -> tuple[str, ...]:
+    """Words of several texts in their order, each once; single letters and what every body says are left out."""
+    words = dict.fromkeys(word for text in texts for word in split_words(text))
+    return tuple(word for word in words if len(word) > 1 and word not in MEANINGLESS)
+
+
+def functions(modules: Sequence[str] | None = None) -> list[Function]:
+    """Functions and methods of the library, sorted by module, then in the order of the file.
+
+    Args:
+        modules: dotted names; a package includes what it holds. None: all.
+
+    Raises:
+        ValueError: a module that the corpus does not hold.
+    """
+    chosen = corpus.files() if modules is None else corpus.select(modules)
+    return [function for source in chosen for function in functions_of(source)]
+
+
+@functools.cache
+def functions_of(source: Source) -> tuple[Function, ...]:
+    """The functions of one file, those inside classes and other functions too."""
+    found: list[Function] = []
+
+    def visit(node: ast.AST, prefix: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                visit(child, prefix)
+                continue
+            name = f"{prefix}{child.name}"
+            if not isinstance(child, ast.ClassDef):
+                found.append(describe(source.module, name, child))
+            visit(child, f"{name}.")
+
+    visit(ast.parse(source.text), "")
+    return tuple(sorted(found, key=lambda function: function.first_line))
+
+
+def describe(module: str, name: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Function:
+    """The `Function` that a syntax tree stands for."""
+    arguments = node.args
+    declared = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    declared += [extra for extra in (arguments.vararg, arguments.kwarg) if extra]
+    docstring = ast.get_docstring(node)
+    return Function(
+        module=module,
+        name=name,
+        parameters=tuple(argument.arg for argument in declared if argument.arg not in ("self", "cls")),
+        docstring=docstring or "",
+        body_words=body_words(node.body if docstring is None else node.body[1:]),
+        first_line=node.lineno,
+        last_line=node.end_lineno or node.lineno,
+    )
+
+
+def body_words(body: Iterable[ast.stmt]) -> tuple[str, ...]:
+    """Words of the names and the strings in some statements, in the order of the text, each once."""
+    said: list[tuple[int, int, str]] = []
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Constant):
+                text = node.value
+            else:
+                text = getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "arg", None)
+            if isinstance(text, str):
+                said.append((getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", 0), text))
+    return unique_words(text for _, _, text in sorted(said))
+
+
+def document_text(function: Function, name_weight: int = NAME_WEIGHT) -> str:
+    """What a function is found by: its name, `name_weight` times | parameters | the body. Never its docstring.
+
+    Of each the lower-case words, separated by blanks; a part without any is left out.
+    """
+    name = " ".join(split_words(function.name) * name_weight)
+    return " | ".join(part for part in (name, signature_text(function)) if part)
+
+
+def signature_text(function: Function) -> str:
+    """The document without the name: parameters | words of the body."""
+    parameters = " ".join(word for parameter in function.parameters for word in split_words(parameter))
+    return " | ".join(part for part in (parameters, " ".join(function.body_words)) if part)

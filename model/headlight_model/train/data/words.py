@@ -1,0 +1,79 @@
+"""Word vectors: how they start, and a first, short training in which they match pairs of texts as bags of words.
+
+A Transformer that starts from them finds functions far better than one that has to learn what words mean on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import snowballstemmer
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from headlight_model.encoder import Encoder
+from headlight_model.train.data.batches import WORDS, Data, equal_texts, pad, pair_batch
+from headlight_model.train.initial import word_scale
+from headlight_model.train.objectives import contrastive_loss
+from headlight_model.train.recipe import Recipe
+
+OWN_SHARE = 0.4  # of a word beside what it shares with the words of its stem
+INNER = "##"  # begins a piece that continues a word
+
+
+def starting_vectors(pieces: Sequence[str], data: Data, dim: int) -> Tensor:
+    """Random vectors, near one another where pieces share a stem, as long as the piece is rare.
+
+    Args:
+        pieces: of the vocabulary, in the order of their ids.
+        dim: width of the vectors.
+
+    Returns:
+        float [V, dim]; the rarest piece has length 1, others their inverse document frequency in proportion (the form
+        of Robertson and Zaragoza 2009, "The probabilistic relevance framework", 3.1, kept above 0).
+    """
+    stem = snowballstemmer.stemmer("english").stemWord
+    stems = [piece if piece.startswith(INNER) else stem(piece) for piece in pieces]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(stems))}
+    shared = torch.randn(len(numbers), dim)[[numbers[name] for name in stems]]
+    texts = [row for pairs in data.pairs.values() for rows in (pairs.queries, pairs.documents) for row in rows]
+    with_piece = document_frequencies(texts, len(pieces))
+    rarity = torch.log1p((len(texts) - with_piece + 0.5) / (with_piece + 0.5))
+    directions = functional.normalize(shared + OWN_SHARE * torch.randn(len(pieces), dim), dim=1)
+    return directions * (rarity / rarity.max()).unsqueeze(1)
+
+
+def document_frequencies(texts: Iterable[Sequence[int]], vocab_size: int) -> Tensor:
+    """Float [V]: in how many texts each id occurs."""
+    count = np.zeros(vocab_size)
+    for text in texts:
+        count[list(set(text))] += 1
+    return torch.from_numpy(count).float()
+
+
+def bag_of_words(encoder: Encoder, rows: Sequence[Sequence[int]]) -> Tensor:
+    """Pooled vectors of the embeddings alone, no block applied: float [N, D]."""
+    ids, keep = pad(rows)
+    state = encoder.positions.prepare(torch.arange(ids.shape[1]).unsqueeze(0))
+    embedded = encoder.positions.embed(encoder.embed(ids, None), state)
+    return encoder.pool(embedded * keep.unsqueeze(-1), keep)
+
+
+def learn_words(encoder: Encoder, data: Data, recipe: Recipe, seed: int) -> None:
+    """Train the embeddings of an initialised encoder on the pairs, as bags of words."""
+    optimizer = torch.optim.Adam([encoder.embedding.weight])
+    for step in range(recipe.word_steps):
+        for group in optimizer.param_groups:
+            group["lr"] = recipe.word_rate * word_scale(encoder) * (1 - step / recipe.word_steps)
+        queries, documents = pair_batch(data, recipe.word_pairs, np.random.default_rng([seed, WORDS, step]))
+        loss, _ = contrastive_loss(
+            bag_of_words(encoder, queries),
+            bag_of_words(encoder, documents),
+            equal_texts(queries, documents),
+            recipe.temperature,
+        )
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()

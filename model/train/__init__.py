@@ -1,1 +1,0 @@
-"""Training of the shipped models on the Python standard library. `python -m model.train --help`."""

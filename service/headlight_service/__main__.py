@@ -1,0 +1,78 @@
+"""Entry point of the service, `headlight serve`: configuration, then one life of a server."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # must stand before ONNX Runtime is loaded
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else a line for each bad request, not JSON
+os.environ.setdefault("RUST_BACKTRACE", "0")  # before tokenizers is loaded: a panic prints less
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from headlight.errors import BundleError
+from headlight_service.app.allocator import settle_allocator
+from headlight_service.app.assembly import load
+from headlight_service.app.lifecycle import EXIT_BUNDLE, EXIT_CONFIG, EXIT_FAILED, EXIT_OK, Server, end_at_once
+from headlight_service.config.command_line import ConfigError
+from headlight_service.config.options import Config
+from headlight_service.security import access_policy
+from headlight_service.telemetry import json_logs, tracing, uncaught_errors
+
+if TYPE_CHECKING:
+    from headlight_service.telemetry.otlp import Tracing
+
+log = logging.getLogger("headlight_service")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Read the options, check or serve, and end with the exit code.
+
+    Args:
+        arguments: of the command line; None: those of the process.
+    """
+    settle_allocator()
+    try:
+        config = Config.parse(sys.argv[1:] if arguments is None else arguments, os.environ)
+        if config.check:
+            sys.exit(check(config))
+        spans = tracing.start(config.otlp_endpoint)
+    except ConfigError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(EXIT_CONFIG)
+    json_logs.configure(config.log_level)
+    uncaught_errors.redirect()
+    asyncio.run(serve(config, spans))
+
+
+async def serve(config: Config, spans: Tracing | None) -> NoReturn:
+    """One life of a server. Ends the process itself: asyncio.run would wait for threads that may never return."""
+    try:
+        code = await Server(config, spans).serve()
+    except Exception:
+        log.critical("ended by a bug", exc_info=True, extra={"event": "crashed"})
+        code = EXIT_FAILED
+    end_at_once(code)
+
+
+def check(config: Config) -> int:
+    """Look at certificates and tokens, verify the bundle and run its golden inputs; one line says what came of it."""
+    logging.getLogger().addHandler(logging.NullHandler())  # else errors on the way would be printed too
+    access_policy.check(config)
+    try:
+        runtime = load(config)
+    except BundleError as error:
+        sys.stderr.write(f"error: {error.message}\n")
+        return EXIT_BUNDLE
+    manifest = runtime.bundle.manifest
+    using = f"{runtime.provider}/{runtime.precision}"
+    sys.stdout.write(f"ok: {manifest.name} {manifest.version} sha256:{runtime.bundle.sha256} on {using}\n")
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The process: assembly, ports, health, liveness, drain."""

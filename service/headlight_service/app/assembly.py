@@ -1,0 +1,253 @@
+"""From a bundle to a model that may be served."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headlight.errors import BundleError, DeviceFull, EngineError, HostFull
+from headlight.pb import headlight_pb2 as pb
+from headlight.runtime import EncodeItem, Manifest, Runtime, Selection
+from headlight.runtime.encode_items import everything
+from headlight.runtime.engine.engine import Engine as RuntimeEngine
+from headlight.runtime.engine.length_buckets import Rounding
+from headlight.runtime.providers.gpu_devices import Gpu
+from headlight.runtime.providers.onnx_session import gpu_installed
+from headlight.wire.priority import Priority
+from headlight_service.config.command_line import ConfigError
+from headlight_service.config.options import Config
+from headlight_service.core.admission.admission_control import RESERVE, Admission, largest_output, outputs_for
+from headlight_service.core.scheduler.batcher import Batcher, BatchReport
+from headlight_service.core.scheduler.cpu_time import processors
+from headlight_service.core.scheduler.engine_pool import Engine
+from headlight_service.core.scheduler.lanes import Budget, LaneKey
+from headlight_service.core.served_model import ServedModel
+from headlight_service.core.worker_threads import Threads
+from headlight_service.frontends.grpc.answer_encoding import model_ref
+from headlight_service.telemetry.metrics import Metrics, ModelMetrics
+
+if TYPE_CHECKING:
+    from headlight_service.telemetry.otlp import Tracing
+
+log = logging.getLogger("headlight_service.app.assembly")
+LEAST_STREAM_OUTPUT_BYTES, MOST_STREAM_OUTPUT_BYTES = 64 << 20, 1 << 30  # unless told otherwise
+CHARACTERS_PER_TOKEN = 64  # some 4 are usual; so many that only nonsense, or a text far too long, has more
+STREAMS_HELD = 4  # full ones that the process holds results for at once, unless told otherwise
+
+
+def load(config: Config) -> Runtime:
+    """Verify and open the bundle, and check that it computes on this machine what PyTorch computed.
+
+    Raises:
+        BundleError: naming the file at fault.
+        ConfigError: the limits do not fit the model.
+    """
+    runtime = Runtime(
+        config.bundle,
+        provider=config.provider,
+        precision=config.precision,
+        threads=config.threads,
+        streams=config.streams,
+        wide=None if config.wide == "auto" else config.wide == "on",
+        sha256=config.bundle_sha256,
+        attend=config.attention == "on",
+        round_lengths=config.round_lengths,
+        gpu=Gpu(config.gpu_device, config.gpu_memory_bytes),
+    )
+    measure_tokenizer(runtime, asked_characters(config, runtime.bundle.manifest))
+    longest = runtime.bundle.manifest.max_length
+    if config.max_request_tokens < longest:
+        have = f"--max-request-tokens is {config.max_request_tokens}"
+        raise ConfigError(f"{have}; the model takes {longest} tokens, so allow at least as many")
+    warn_of_text_limit(config, runtime.bundle.manifest)
+    if fell_back(config, runtime):
+        remedy = "--provider cuda makes that an error, --provider cpu says that it is meant"
+        log.warning(
+            f"there is no GPU for --provider auto; the CPU computes. {remedy}", extra={"event": "provider_fallback"}
+        )
+    with fitting():
+        runtime.check_golden()
+    return runtime
+
+
+def measure_tokenizer(runtime: Runtime, most: int) -> None:
+    """Add the limit of the tokenizer to a manifest that was exported before limits were measured.
+
+    Probed for texts of `most` characters, which takes a second: a refusal of all older bundles would stop harmless ones.
+
+    Raises:
+        BundleError: the tokenizer is too slow; see `limit_of`.
+    """
+    manifest = runtime.bundle.manifest
+    if runtime.tokenizer is not None and manifest.tokenizer_limit is None:
+        limit = runtime.tokenizer.measure(most)
+        runtime.bundle.manifest = dataclasses.replace(manifest, tokenizer_limit=limit)
+
+
+def asked_characters(config: Config, manifest: Manifest) -> int:
+    """Return the characters of one text that the options allow."""
+    return config.max_text_characters or CHARACTERS_PER_TOKEN * manifest.max_length
+
+
+def max_characters(config: Config, manifest: Manifest) -> int:
+    """Return the characters of one text that are read: as the options allow, and no more than the tokenizer's limit."""
+    asked, limit = asked_characters(config, manifest), manifest.tokenizer_limit
+    return asked if limit is None else min(asked, limit.max_characters)
+
+
+def warn_of_text_limit(config: Config, manifest: Manifest) -> None:
+    """Log a warning if the tokenizer's limit is below the option's value."""
+    asked, held = config.max_text_characters, max_characters(config, manifest)
+    if asked is not None and held < asked:
+        problem = f"--max-text-characters is {asked}; the bundle's tokenizer_limit, {held}, holds; lower the option"
+        log.warning(problem, extra={"event": "text_limit_lowered", "max_characters": held})
+
+
+def fell_back(config: Config, runtime: Runtime) -> bool:
+    """Whether the CPU computes for want of the GPU that ONNX Runtime was installed for."""
+    return config.provider == "auto" and runtime.provider == "cpu" and gpu_installed()
+
+
+@contextlib.contextmanager
+def fitting() -> Iterator[None]:
+    """Around what is run before serving. Raises BundleError where it fails, as where memory is too small for it."""
+    try:
+        yield
+    except (HostFull, MemoryError):
+        remedy = "allow more, as by the limit of the container, or lower --warm-up-lengths"
+        raise BundleError(f"memory is too small for the first batches; {remedy}") from None
+    except DeviceFull:
+        remedy = "raise --gpu-memory-bytes, end what else uses the GPU, or lower --warm-up-lengths"
+        raise BundleError(f"the memory of the GPU is too small for the first batches; {remedy}") from None
+    except EngineError as error:
+        remedy = "where memory is short, allow more or lower --warm-up-lengths"
+        raise BundleError(f"the first batches failed: {error.message}; {remedy}") from error
+
+
+def limits(config: Config, manifest: Manifest) -> pb.Limits:
+    """What GetModel tells of the limits.
+
+    Unless told otherwise, a stream may hold everything the model can say about one text of the maximum length, up to a GiB: of
+    8,192 tokens, 24 layers of 16 heads are 96. It may never hold more than the whole process: what can never be served is refused
+    for good, not asked to come back.
+    """
+    architecture = manifest.architecture
+    wanted = everything(architecture) if config.attention == "on" else Selection(True, True)
+    longest = EncodeItem(np.zeros(manifest.max_length, dtype=np.int64), wanted)
+    needed = sum(longest.output_bytes(architecture).values())
+    usual = min(max(needed, LEAST_STREAM_OUTPUT_BYTES), MOST_STREAM_OUTPUT_BYTES)
+    of_stream = config.max_stream_output_bytes or usual
+    return pb.Limits(
+        max_items=config.max_items,
+        max_request_bytes=config.max_request_bytes,
+        max_unary_response_bytes=config.max_unary_response_bytes,
+        max_stream_output_bytes=min(of_stream, largest_output(_of_all(config, of_stream))),
+        max_stream_in_flight=config.max_stream_in_flight,
+        max_request_tokens=config.max_request_tokens,
+    )
+
+
+def _of_all(config: Config, of_stream: int) -> int:
+    """Bytes of all results at once, unless told otherwise: of a few full streams, and of a unary answer at the least."""
+    usual = max(STREAMS_HELD * of_stream, outputs_for(config.max_unary_response_bytes))
+    return config.max_output_bytes or usual
+
+
+def assemble(
+    runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Threads, tracing: Tracing | None = None
+) -> tuple[ServedModel, Batcher]:
+    """A served model and its batcher, whose `run` is to be started.
+
+    Args:
+        runtime: loaded.
+        config: as given.
+        metrics: gets the model's series.
+        tokenizers: threads to tokenise on.
+        tracing: makes spans of the batches.
+    """
+    manifest = runtime.bundle.manifest
+    own = metrics.of(manifest.name)
+    told = limits(config, manifest)
+    batcher = Batcher(
+        {manifest.name: Engine(runtime.engine.run, runtime.probe, runtime.engine.wide_roles)},
+        budgets(manifest.name, runtime.roles, config),
+        streams=runtime.workers.streams,
+        bulk_seconds=config.bulk_batch_ms / 1000,
+        rounding=Rounding(config.round_lengths, manifest.max_length),
+        observe=lambda report: _observe(report, runtime.engine, own, admission),
+        on_cancel=lambda lane, stage: own.cancelled[stage].inc(),
+        tracing=None if tracing is None else tracing.batches(model_ref(runtime)),
+        worked=None if runtime.provider == "cuda" else processors,
+    )
+    admission = make_admission(config, told, runtime.workers.streams, batcher.begins_at_once)
+    metrics.serve(
+        model=manifest.name,
+        version=manifest.version,
+        sha256=runtime.bundle.sha256,
+        provider=runtime.provider,
+        precision=runtime.precision,
+        positions=manifest.architecture.positions,
+        gauges=_gauges(admission, fell_back=fell_back(config, runtime)),
+    )
+    model = ServedModel(
+        runtime,
+        told,
+        batcher=batcher,
+        admission=admission,
+        tokenizers=tokenizers,
+        metrics=own,
+        max_characters=max_characters(config, manifest),
+        special_tokens=config.special_tokens,
+    )
+    return model, batcher
+
+
+def make_admission(
+    config: Config, told: pb.Limits, streams: int, begins_at_once: Callable[[Priority], bool] = lambda _: False
+) -> Admission:
+    """The permits that the options allow."""
+    # Bulk may fill the queue but for a part; one request of the largest size must be served where the queue is empty.
+    bulk = max(config.max_queue_tokens - config.max_queue_tokens // RESERVE, config.max_request_tokens)
+    return Admission(
+        max_tokens=config.max_queue_tokens,
+        max_bulk_tokens=bulk,
+        max_request_bytes=config.max_queue_bytes,
+        max_output_bytes=_of_all(config, told.max_stream_output_bytes),
+        streams=streams,
+        begins_at_once=begins_at_once,
+    )
+
+
+def _gauges(admission: Admission, fell_back: bool) -> dict[str, Callable[[], float]]:
+    """What is asked at each scrape: one for each of metrics.GAUGES."""
+    return {
+        "queue_tokens": lambda: admission.tokens.held,
+        "queue_bulk_tokens": lambda: admission.bulk.held,
+        "backlog_seconds": lambda: admission.backlog_seconds,
+        "held_request_bytes": lambda: admission.requests.held,
+        "held_output_bytes": lambda: admission.outputs.held,
+        "provider_fallback": lambda: float(fell_back),
+    }
+
+
+def budgets(model: str, roles: frozenset[str], config: Config) -> dict[LaneKey, Budget]:
+    """A lane for each graph that is loaded."""
+    found = {LaneKey(model, "embed"): Budget(config.batch_tokens, None, config.max_padding)}
+    if "attend" in roles:
+        found[LaneKey(model, "attend")] = Budget(config.batch_tokens, config.attend_batch_cost, config.max_padding)
+    return found
+
+
+def _observe(report: BatchReport, engine: RuntimeEngine, metrics: ModelMetrics, admission: Admission) -> None:
+    admission.outlook.worked_off(report.tokens, report.seconds, report.wide)
+    metrics.batch_items.observe(report.items)
+    metrics.batch_tokens.observe(report.tokens)
+    metrics.batch_seconds[report.priority].observe(report.seconds)
+    metrics.padding_ratio.observe(1 - report.tokens / report.padded_tokens)
+    if engine.graph(report.lane.role, wide=report.wide) == "attend":
+        metrics.attend_runs.inc()

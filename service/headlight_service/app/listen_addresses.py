@@ -1,0 +1,109 @@
+"""Taking an address to listen on, and why it cannot be had."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import Protocol
+
+import grpc
+
+from headlight_service.config.command_line import ConfigError
+from headlight_service.config.option_types import Address
+
+REASONS = {
+    errno.EADDRINUSE: "is in use; end what listens there, or choose another port (0 takes any free one)",
+    errno.EADDRNOTAVAIL: "is not an address of this machine; give one that is, or 0.0.0.0 or [::] for all of them",
+    errno.EACCES: "is not for this user; choose a port from 1024 on",
+}
+
+
+class Listener(Protocol):
+    """A gRPC server, before it is started."""
+
+    def add_insecure_port(self, address: str, /) -> int:
+        """Listen in plaintext; return the port. Raises RuntimeError."""
+
+    def add_secure_port(self, address: str, credentials: grpc.ServerCredentials, /) -> int:
+        """Listen with TLS; return the port. Raises RuntimeError."""
+
+
+class PortTaken(Exception):
+    """An address cannot be listened on; the message says which, and why."""
+
+
+def refused(option: str, address: Address, error: OSError) -> PortTaken | ConfigError:
+    """What is to be said of an address that cannot be listened on: that the option is wrong, where its name is none."""
+    if (
+        isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN
+    ):  # which tells of the resolver, not of the name
+        return ConfigError(
+            f"{option} is {address}; its host is not found ({error.strerror}); give an address of this machine"
+        )
+    reason = REASONS.get(error.errno or 0, f"cannot be listened on: {error.strerror}")
+    return PortTaken(f"{option} {address} {reason}")
+
+
+def taken(option: str, address: Address) -> socket.socket:
+    """A socket that has the address and does not listen there: others that bind it with SO_REUSEADDR still may.
+
+    Raises:
+        PortTaken: the address is in use, or not of this machine.
+        ConfigError: there is no host of this name.
+    """
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, where = found[0]
+        own = socket.socket(family, kind, protocol)
+        try:
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            own.bind(where)
+        except OSError:
+            own.close()
+            raise
+    except OSError as error:
+        raise refused(option, address, error) from None
+    return own
+
+
+class Reserved:
+    """An address that is ours before anybody can connect to it: of a server that cannot answer yet.
+
+    Whoever is connected to is sent calls, and a replica that is loading would refuse them for as long as it takes. To one that
+    refuses connections no balancer and no client sends any.
+
+    Attributes:
+        address: with its port, where any free one was asked for.
+    """
+
+    def __init__(self, address: Address, option: str = "--grpc") -> None:
+        """Take it: whoever wants to listen there without SO_REUSEADDR, or after `bind`, finds it in use. Raises as `taken`."""
+        self._option = option
+        self._socket = taken(option, address)
+        self.address = Address(address.host, self._socket.getsockname()[1])
+
+    def bind(self, server: Listener, credentials: grpc.ServerCredentials | None) -> None:
+        """Listen there from now on; see `bind`."""
+        bind(server, self.address, credentials, self._option)
+        self._socket.close()
+
+    def give_up(self) -> None:
+        """Others may have it."""
+        self._socket.close()
+
+
+def bind(
+    server: Listener,
+    address: Address,
+    credentials: grpc.ServerCredentials | None = None,
+    option: str = "--grpc",
+) -> int:
+    """Listen, in plaintext where there are no credentials; returns the port. Raises as `taken`."""
+    # gRPC does not tell why it cannot: the first try is ours.
+    with taken(option, address):
+        try:
+            if credentials is None:
+                return int(server.add_insecure_port(str(address)))
+            return int(server.add_secure_port(str(address), credentials))
+        except RuntimeError:
+            raise PortTaken(f"{option} {address} cannot be listened on; set GRPC_VERBOSITY=ERROR to see why") from None

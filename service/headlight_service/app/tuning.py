@@ -1,0 +1,217 @@
+"""`python -m headlight_service.app.tuning --bundle B`: the fastest options on this machine, measured with the service's queue.
+
+Nothing but time is tuned: the precision stays what it is told to be, for it changes numbers. Each choice is made with the others
+held: who computes and on which threads, then how many tokens a batch has, then whether lengths are rounded. Contestants take turns,
+so that a busy machine slows them alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from headlight.errors import BundleError, HeadlightError
+from headlight.runtime import EncodeItem, Runtime, Selection
+from headlight.runtime.engine.length_buckets import Rounding
+from headlight.runtime.providers.cpu_count import share, usable_cpus
+from headlight.runtime.providers.provider_choice import PRECISIONS, PROVIDERS
+from headlight_service.config.options import Config
+from headlight_service.core.scheduler.batch_policy import Lanes
+from headlight_service.core.scheduler.lanes import Budget, Entry, LaneKey
+
+WAITING = 64  # texts in the queue, whatever leaves it: as of so many callers
+# Lengths as texts have them: half of at most 36 tokens, 53 on average.
+MEDIAN, SPREAD, SHORTEST, LONGEST = 36, 0.85, 4, 256
+BATCH_TOKENS = (128, 256, 512, 1024, 2048)
+ROUND_LENGTHS = (1, 8, 16)
+WORTH = 0.97  # of the best: less waiting, or less memory, is worth so much of the speed
+LANE = LaneKey("", "embed")
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Who computes, on which threads."""
+
+    provider: str
+    streams: int
+    threads: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What is tuned; the names are those of the service's options."""
+
+    layout: Layout
+    batch_tokens: int = Config.batch_tokens
+    round_lengths: int = Config.round_lengths
+
+    def variables(self) -> dict[str, str]:
+        """As the service reads them from its environment."""
+        own = {"batch_tokens": self.batch_tokens, "round_lengths": self.round_lengths}
+        return {
+            f"HEADLIGHT_{name.upper()}": str(value) for name, value in (dataclasses.asdict(self.layout) | own).items()
+        }
+
+    def __str__(self) -> str:
+        threads = f"{self.layout.streams} x {self.layout.threads} threads"
+        rounding = "" if self.round_lengths == 1 else f", lengths rounded to {self.round_lengths}"
+        return f"{self.layout.provider}, {threads}, {self.batch_tokens} tokens{rounding}"
+
+
+class Machine:
+    """A bundle in one precision on this machine."""
+
+    def __init__(self, bundle: Path, precision: str, seconds: float, rounds: int) -> None:
+        """Nothing is measured yet.
+
+        Args:
+            bundle: the directory.
+            precision: that all contestants compute in.
+            seconds: of work for each contestant in each round.
+            rounds: of which the median counts.
+        """
+        self._bundle, self._precision, self._seconds, self._rounds = bundle, precision, seconds, rounds
+        self._runtimes: dict[tuple[Layout, int], Runtime] = {}
+
+    def layouts(self) -> list[Layout]:
+        """Every provider that has the precision here: a thread for each batch, all threads for one, and what lies between."""
+        cpus = usable_cpus()
+        pairs = dict.fromkeys(share(streams, None, cpus) for streams in (None, 1, max(1, cpus // 4)))
+        found = []
+        for provider in PROVIDERS:
+            try:
+                self._runtime(Layout(provider, *share(None, None, cpus)), 1)
+            except BundleError as error:
+                print(f"{provider} is left out: {error}")
+                continue
+            ways = [(1, cpus)] if provider == "cuda" else pairs  # threads compute nothing there
+            found += [Layout(provider, streams, threads) for streams, threads in ways]
+        return found
+
+    def measure(self, contestants: Sequence[Options]) -> dict[Options, float]:
+        """Texts a second of each."""
+        rates: dict[Options, list[float]] = {options: [] for options in contestants}
+        for round_ in range(self._rounds + 1):
+            for options in contestants:
+                rate = self._rate(options)
+                if round_:  # the first warms up
+                    rates[options].append(rate)
+        return {options: statistics.median(found) for options, found in rates.items()}
+
+    def _runtime(self, layout: Layout, rounding: int) -> Runtime:
+        if (layout, rounding) not in self._runtimes:
+            self._runtimes[layout, rounding] = Runtime(
+                self._bundle,
+                provider=layout.provider,
+                precision=self._precision,
+                threads=layout.threads,
+                streams=layout.streams,
+                wide=False,
+                attend=False,
+                round_lengths=rounding,
+            )
+        return self._runtimes[layout, rounding]
+
+    def _rate(self, options: Options) -> float:
+        runtime = self._runtime(options.layout, options.round_lengths)
+        queue = _Queue(runtime, options)
+        streams = [threading.Thread(target=queue.work, args=(self._seconds,)) for _ in range(options.layout.streams)]
+        begin = time.perf_counter()
+        for stream in streams:
+            stream.start()
+        for stream in streams:
+            stream.join()
+        return queue.done / (time.perf_counter() - begin)
+
+
+class _Queue:
+    """The service's queue, kept full by callers who each send the next text when the last is answered."""
+
+    def __init__(self, runtime: Runtime, options: Options) -> None:
+        longest = runtime.bundle.manifest.max_length
+        self._engine, self._rounding = runtime.engine, Rounding(options.round_lengths, longest)
+        self._lanes: Lanes[EncodeItem] = Lanes({LANE: Budget(options.batch_tokens, None, Config.max_padding)})
+        self._random, self._longest = np.random.default_rng(0), min(longest, LONGEST)
+        self._lock = threading.Lock()
+        self.done = 0
+        self._refill(WAITING)
+
+    def work(self, seconds: float) -> None:
+        """Take batches and run them: one stream's part."""
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            with self._lock:
+                batch = self._lanes.take(0.0)
+            self._engine.run([entry.value for entry in batch.entries])
+            with self._lock:
+                self.done += len(batch.entries)
+                self._refill(len(batch.entries))
+
+    def _refill(self, count: int) -> None:
+        for length in np.exp(self._random.normal(np.log(MEDIAN), SPREAD, count)):
+            size = int(np.clip(length, min(SHORTEST, self._longest), self._longest))
+            item = EncodeItem(np.ones(size, dtype=np.int64), Selection())
+            self._lanes.add(Entry(LANE, item, size, self._rounding.up(size), 0.0, float("inf")))
+
+
+def tune(machine: Machine) -> tuple[Options, dict[Options, float]]:
+    """The options to use, and what was measured of all.
+
+    Raises:
+        BundleError: no provider has the precision here.
+    """
+    found: dict[Options, float] = {}
+
+    def best(contestants: Iterable[Options]) -> Options:
+        """The first, by what is better when speed is not, of those that are about as fast as the fastest."""
+        measured = machine.measure(list(contestants))
+        found.update(measured)
+        return next(options for options, rate in measured.items() if rate >= WORTH * max(measured.values()))
+
+    layouts = machine.layouts()
+    if not layouts:
+        raise BundleError("no provider has this precision here; leave --precision out, or export the bundle with it")
+    chosen = best(Options(layout) for layout in layouts)
+    chosen = best(dataclasses.replace(chosen, batch_tokens=tokens) for tokens in BATCH_TOKENS)
+    if chosen.layout.provider != "cpu":  # that one compiles nothing
+        chosen = best(dataclasses.replace(chosen, round_lengths=multiple) for multiple in ROUND_LENGTHS)
+    return chosen, found
+
+
+def main() -> int:
+    """0: written; 2: the bundle or an option is at fault."""
+    parser = argparse.ArgumentParser(
+        prog="python -m headlight_service.app.tuning", description="Find this machine's fastest options."
+    )
+    parser.add_argument("--bundle", type=Path, required=True, help="directory of the model that will be served")
+    parser.add_argument("--precision", choices=PRECISIONS, default="fp32", help="that will be served; it is not tuned")
+    parser.add_argument("--out", type=Path, required=True, help="file of environment variables to write")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="of work for each contestant in each round (default 2)"
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="of which the median counts (default 3)")
+    options = parser.parse_args()
+    try:
+        chosen, found = tune(Machine(options.bundle, options.precision, options.seconds, options.rounds))
+    except HeadlightError as error:
+        print(f"tune: {error}", file=sys.stderr)
+        return 2
+    for each, rate in found.items():
+        print(f"{rate:8.0f} texts/s  {each}{'   <- chosen' if each == chosen else ''}")
+    variables = chosen.variables() | {"HEADLIGHT_PRECISION": options.precision}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text("".join(f"{name}={value}\n" for name, value in variables.items()), encoding="utf-8")
+    print(f"wrote {options.out}: give it to the service as its environment")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Options of the service: flags, environment variables, validation."""

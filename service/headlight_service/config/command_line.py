@@ -1,0 +1,104 @@
+"""The command line and the environment of the service, made from the fields of its options."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from headlight_service.config.option_types import Address
+
+PREFIX = "HEADLIGHT_"
+# The clients' own, which may stand in the environment of a whole machine.
+CLIENT_VARIABLES = frozenset(f"{PREFIX}{name}" for name in ("TARGET", "TOKEN", "TOKEN_FILE"))
+# What Kubernetes tells each pod of Services named headlight or headlight-something, unless `enableServiceLinks` is false.
+OF_KUBERNETES = re.compile(
+    PREFIX + r"([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+ADDRESS_OF_KUBERNETES = re.compile(PREFIX + r"([A-Z0-9_]+_)?PORT=(tcp|udp|sctp)://.*")
+
+
+class ConfigError(ValueError):
+    """An option has a value that cannot be used; the message names the option and the remedy."""
+
+
+def read(
+    fields: Sequence[dataclasses.Field[Any]], arguments: Sequence[str], environ: Mapping[str, str]
+) -> dict[str, Any]:
+    """The values of those options that are given, by name.
+
+    Args:
+        fields: with "parse" and "why" in their metadata.
+        arguments: the command line, without the program; it goes before the environment.
+        environ: the environment.
+
+    Raises:
+        ConfigError: naming the option (or the variable) and what it must be.
+        SystemExit: after --help.
+    """
+    given = vars(_parser(fields).parse_args(arguments))
+    values = {}
+    for known in fields:
+        source, text = _flag(known.name), given[known.name]
+        if text is None:
+            source = PREFIX + known.name.upper()
+            text = environ.get(source)
+        if text is None:
+            continue
+        try:
+            values[known.name] = known.metadata["parse"](text)
+        except ValueError as error:
+            raise ConfigError(f"{source} is {text!r:.80}; it {error}") from None
+    return values
+
+
+def refuse_unknown(fields: Sequence[dataclasses.Field[Any]], environ: Mapping[str, str]) -> None:
+    """Raises ConfigError for a variable that is meant for the service and is none of its options: it could be one misspelt."""
+    options = [known.name.upper() for known in fields]
+    for variable, value in environ.items():
+        name = variable.removeprefix(PREFIX)
+        if not variable.startswith(PREFIX) or name in options or variable in CLIENT_VARIABLES:
+            continue
+        if OF_KUBERNETES.fullmatch(variable) or ADDRESS_OF_KUBERNETES.fullmatch(f"{variable}={value}"):
+            continue
+        near = difflib.get_close_matches(name, options, n=1)
+        remedy = f"{PREFIX}{near[0]} may be meant; else unset it" if near else "unset it; --help lists the options"
+        raise ConfigError(f"{variable:.80} is in the environment, and there is no such option; {remedy}")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see --help")
+
+
+def _parser(fields: Sequence[dataclasses.Field[Any]]) -> argparse.ArgumentParser:
+    """Takes every option as text; None where it is not given."""
+    parser = _Parser(
+        prog="headlight serve",
+        description="Serve a bundle over gRPC.",
+        epilog=f"Each option can also stand in the environment: --max-items as {PREFIX}MAX_ITEMS.",
+        allow_abbrev=False,
+    )
+    for known in fields:
+        text = known.metadata["why"] + _default(known.default)
+        if isinstance(known.default, bool):
+            parser.add_argument(_flag(known.name), help=text, nargs="?", const="true", metavar="true|false")
+        else:
+            parser.add_argument(_flag(known.name), help=text, metavar=known.name.rpartition("_")[2].upper())
+    return parser
+
+
+def _flag(name: str) -> str:
+    """--max-items, for max_items."""
+    return "--" + name.replace("_", "-")
+
+
+def _default(value: object) -> str:
+    if value is None or value is dataclasses.MISSING or value is False:
+        return ""
+    if isinstance(value, tuple) and not isinstance(value, Address):
+        value = ",".join(map(str, value))
+    return f" (default {value})"

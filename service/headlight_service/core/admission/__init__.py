@@ -1,0 +1,1 @@
+"""Admission control: permits, rate limits, wait-time estimates."""

@@ -1,0 +1,86 @@
+"""What batches compute in, which nothing bounds while they run: whether the memory of the container has room for it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from headlight.runtime import Runtime
+from headlight.runtime.bundle.manifest import Architecture
+
+log = logging.getLogger("headlight_service.core.admission.working_memory")
+# Of a container, as it sees itself: of cgroup v2, and of v1, where "none" is a number larger than any memory.
+LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+RESIDENT = Path("/proc/self/statm")
+MIB = 1 << 20
+
+# Attention maps, float32 [heads, length, length], that one batch of one text takes at most beside twice its answer, as measured
+# (docs/performance.md, "Memory of long texts"): for vectors alone, with the graph of attention, and more of them for each layer. ONNX
+# Runtime holds but some at a time, and as many as layers for forms that are reduced outside of the graph; OpenVINO fuses attention into
+# one operation, but in the graph that returns it keeps those of each layer. A GPU has them in its memory, but what is reduced here.
+MAPS = {"cpu": (4, 4, 1), "openvino": (1, 3, 4), "cuda": (0, 0, 1)}
+ALIBI_MAPS = 2  # of biases of each head
+
+
+def text_bytes(architecture: Architecture, length: int, provider: str, *, attend: bool) -> int:
+    """What one text of a length takes at most while it is computed, beside twice its answer.
+
+    Args:
+        architecture: of the model.
+        length: tokens.
+        provider: that computes.
+        attend: whether attention can be asked for, too.
+    """
+    vectors, attention, layer = MAPS[provider]
+    maps = attention + layer * architecture.layers if attend else vectors
+    if architecture.positions == "alibi" and provider != "cuda":
+        maps += ALIBI_MAPS
+    return maps * 4 * architecture.heads * length**2
+
+
+def batches_at_once(streams: int, provider: str) -> int:
+    """How many run at most: beside as many of bulk, which end when interactive ones come, but OpenVINO has no more than streams."""
+    return streams if provider == "openvino" else 2 * streams
+
+
+def memory_limit(files: Sequence[Path] = LIMITS) -> int | None:
+    """Bytes that the container may use; None without a limit."""
+    for file in files:
+        try:
+            return int(file.read_text(encoding="ascii"))
+        except (OSError, ValueError):  # no such group, or "max"
+            continue
+    return None
+
+
+def warn_if_short(runtime: Runtime, limit: int | None) -> None:
+    """Log one warning where the longest texts, in as many batches as may run, do not fit beside what is resident already.
+
+    Args:
+        runtime: loaded and warm.
+        limit: bytes; None: there is none.
+    """
+    if limit is None:
+        return
+    manifest, provider = runtime.bundle.manifest, runtime.provider
+    attend = "attend" in runtime.roles
+    text = text_bytes(manifest.architecture, manifest.max_length, provider, attend=attend)
+    batches = batches_at_once(runtime.workers.streams, provider)
+    resident = int(RESIDENT.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    if resident + batches * text <= limit:
+        return
+    remedies = ["raise the limit", "export with a smaller --max-length"]
+    if runtime.workers.streams > 1:
+        remedies.append("lower --streams (HEADLIGHT_STREAMS)")
+    if attend:
+        remedies.append("serve with --attention off")
+    problem = (
+        f"a text of {manifest.max_length} tokens may take {text / MIB:.0f} MiB to compute, {batches} at once"
+        f" {batches * text / MIB:.0f} MiB beside {resident / MIB:.0f} MiB in use; the memory limit is {limit / MIB:.0f} MiB,"
+        " beyond which the process is killed"
+    )
+    about = {"tokens": manifest.max_length, "text_bytes": text, "batches": batches, "estimate_bytes": batches * text}
+    held = {"resident_bytes": resident, "limit_bytes": limit}
+    log.warning(f"{problem}: {', or '.join(remedies)}", extra={"event": "memory_short", **about, **held})

@@ -1,0 +1,1 @@
+"""The scheduler: lanes, batch policy, execution slots."""

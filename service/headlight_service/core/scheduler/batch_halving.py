@@ -1,0 +1,75 @@
+"""A batch that does not give all its items results: one beyond the memory, in halves; one in which some overflow."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from headlight.errors import DeviceFull, EngineError, HostFull, NotFinite
+from headlight.runtime.encode_items import EncodeItem, ItemResult
+
+log = logging.getLogger("headlight_service.core.scheduler.batcher")
+Outcome = ItemResult | DeviceFull | EngineError
+
+
+def run_halved(run: Callable[[Sequence[EncodeItem]], list[ItemResult]], items: Sequence[EncodeItem]) -> list[Outcome]:
+    """Run a batch; if memory is short, each half of it.
+
+    A half of a GPU's is not divided again. If the process is short of memory, a half that fails beside one that does not is: an item
+    that is too large is found, and no neighbour fails with it. If both halves fail, all their items do.
+
+    Args:
+        run: encodes one batch.
+        items: at least one.
+
+    Returns:
+        For each item its result, or why it has none: the half that it was in, or its own numbers.
+
+    Raises:
+        Exception: whatever else `run` raises; of a half, it concerns the whole batch.
+    """
+    try:
+        return _outcomes(run, items)
+    except DeviceFull as error:
+        if len(items) == 1:
+            return [_bare(error)]
+    log.warning(
+        "a batch is too large for the memory; running its halves",
+        extra={"event": "batch_halved", "items": len(items)},
+    )
+    return _halves(run, items)
+
+
+def _halves(run: Callable[[Sequence[EncodeItem]], list[ItemResult]], items: Sequence[EncodeItem]) -> list[Outcome]:
+    middle = len(items) // 2
+    halves = [items[:middle], items[middle:]]
+    found: list[list[Outcome] | DeviceFull] = []
+    for half in halves:
+        try:
+            found.append(_outcomes(run, half))
+        except DeviceFull as error:
+            found.append(_bare(error))
+    one_fits = any(isinstance(outcomes, list) for outcomes in found)
+    result: list[Outcome] = []
+    for half, outcomes in zip(halves, found, strict=True):
+        if isinstance(outcomes, list):
+            result += outcomes
+        elif isinstance(outcomes, HostFull) and one_fits and len(half) > 1:
+            result += _halves(run, half)
+        else:
+            result += [outcomes] * len(half)
+    return result
+
+
+def _bare(error: DeviceFull) -> DeviceFull:
+    """An error without frames and causes, which hold the batch."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
+def _outcomes(run: Callable[[Sequence[EncodeItem]], list[ItemResult]], items: Sequence[EncodeItem]) -> list[Outcome]:
+    try:
+        return list(run(items))
+    except NotFinite as error:
+        alone = EngineError(error.message)  # without the results of others
+        return [alone if result is None else result for result in error.results]

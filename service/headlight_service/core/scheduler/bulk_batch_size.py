@@ -1,0 +1,82 @@
+"""How much work the batches of a lane are, so that one can be made to be about so much. Plain data: no clock."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections import deque
+from typing import NamedTuple
+
+from headlight_service.core.scheduler.lanes import Budget
+
+RECENT = 9  # batches; their median: a few that something else held up, four in a row even, do not count
+ENOUGH = 5  # batches that what every one costs is told from, where one is UNLIKE another: so many times as large
+UNLIKE = 1.5
+WORTH = 1.25  # times what every batch costs that one may take, where that alone is most of the limit, or more than it
+GROWTH = 2  # times the largest of the last, to which the next may grow where what every batch costs is reckoned with
+LONE = 16  # batches of one item, all alike and over half of the limit: then one may be larger, to see what it costs
+LEAST = 0.01  # of a batch's time that depends on its size
+
+
+class _Ran(NamedTuple):
+    """A batch."""
+
+    items: int
+    tokens: int  # padded
+    squares: int
+    seconds: float
+
+
+class Pace:
+    """The work of a lane's last batches, as what each of them costs however small it is, and a rate."""
+
+    def __init__(self) -> None:
+        self._batches: deque[_Ran] = deque(maxlen=RECENT)
+        self._fixed = 0.0  # seconds; kept while all batches are alike, which tell nothing of it
+        self._alike = 0  # batches since it was last told
+
+    def learn(self, count: int, longest: int, seconds: float) -> None:
+        """Note that a batch of `count` items padded to `longest` tokens was so much work."""
+        self._batches.append(_Ran(count, count * longest, count * longest * longest, max(seconds, 1e-9)))
+        pairs = [sorted(pair, key=lambda ran: ran.tokens) for pair in itertools.combinations(self._batches, 2)]
+        slopes = [
+            (large.seconds - small.seconds) / (large.tokens - small.tokens)
+            for small, large in pairs
+            if large.tokens >= UNLIKE * small.tokens
+        ]
+        if len(self._batches) < ENOUGH or not slopes:
+            self._alike += 1
+            return
+        self._alike = 0
+        slope = max(0.0, statistics.median(slopes))
+        self._fixed = max(0.0, statistics.median(ran.seconds - slope * ran.tokens for ran in self._batches))
+
+    def limit(self, budget: Budget, seconds: float) -> Budget:
+        """A budget for batches of at most about so many seconds of work.
+
+        Before any batch has run there is nothing to go by: one item then runs alone and tells. Where what every batch costs is as
+        much as that or more, no batch can be so short, and small ones cost all but as much as larger ones: these take a
+        little longer then.
+        """
+        if math.isinf(seconds):
+            return budget
+        if not self._batches:
+            return budget.within(1)
+        # No more than a batch takes; as what most take, or noise would be all that is left of their time.
+        fixed = min(self._fixed, statistics.median(ran.seconds for ran in self._batches))
+        allowed = max(seconds, WORTH * fixed) - fixed
+        takes = [max(ran.seconds - fixed, LEAST * ran.seconds) for ran in self._batches]
+        bounds = []
+        for sizes in ([ran.tokens for ran in self._batches], [ran.squares for ran in self._batches]):
+            most = allowed * statistics.median(size / took for size, took in zip(sizes, takes, strict=True))
+            largest = GROWTH * max(sizes)
+            if self._stuck(seconds):
+                most = max(most, largest)
+            bounds.append(max(1, int(min(most, largest) if fixed else most)))
+        return budget.within(bounds[0], None if budget.squares is None else bounds[1])
+
+    def _stuck(self, seconds: float) -> bool:
+        """Whether single items say that there is no time for more, and nothing that there is."""
+        last = self._batches[-1]
+        return self._alike >= LONE and last.items == 1 and last.seconds > seconds / GROWTH

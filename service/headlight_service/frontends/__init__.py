@@ -1,0 +1,1 @@
+"""Protocols in, protocols out; one package each."""

@@ -1,0 +1,1 @@
+"""The protocol headlight.v1 over gRPC."""

@@ -1,0 +1,162 @@
+"""From errors to gRPC statuses: the one table, and the one place that decides what a caller may read of a failure."""
+
+from __future__ import annotations
+
+import logging
+import math
+import uuid
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import grpc
+from google.protobuf import duration_pb2
+from google.protobuf.message import Message
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RequestInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+
+from headlight.errors import Code, DeviceFull, HeadlightError, HostFull, InvalidInput, Overloaded
+from headlight.pb import headlight_pb2 as pb
+from headlight_service.core.admission.admission_control import Shed, Shortage
+from headlight_service.telemetry.json_logs import describe
+from headlight_service.telemetry.request_id import REQUEST_ID, about
+from headlight_service.telemetry.request_trace import CURRENT
+
+log = logging.getLogger("headlight_service.frontends.grpc.grpc_status")
+
+STATUS_BY_CODE: Mapping[Code, grpc.StatusCode] = {
+    Code.INVALID_INPUT: grpc.StatusCode.INVALID_ARGUMENT,
+    Code.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
+    Code.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Code.OVERLOADED: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Code.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    Code.DEADLINE_EXCEEDED: grpc.StatusCode.DEADLINE_EXCEEDED,
+    Code.INTERNAL: grpc.StatusCode.INTERNAL,
+    Code.BUNDLE: grpc.StatusCode.INTERNAL,  # start-up only; never sent
+}
+# Clients retry RESOURCE_EXHAUSTED only where this is present: gRPC has that status for messages too large to ever pass.
+PUSHBACK = "grpc-retry-pushback-ms"
+DETAILS = "grpc-status-details-bin"  # where clients of every language look for a google.rpc.Status
+DOMAIN = "headlight"  # whose reasons ErrorInfo's are
+LONGEST_DETAIL_CHARACTERS = 1000  # trailers may have 8 KiB in all, and the message is in there twice
+NOT_IMPLEMENTED = "the server does not have this method; is it older than the contract of the client?"
+
+
+class Refusal(NamedTuple):
+    """How a failed request is answered."""
+
+    status: grpc.StatusCode
+    message: str
+    retry_after_ms: int | None
+    reason: str
+    field: str  # of the request, at fault; empty where there is none
+    request_id: str = ""  # under which the log tells of it; empty where it does not
+
+    @property
+    def number(self) -> int:
+        """The status as google.rpc.Code."""
+        return int(self.status.value[0])
+
+    @property
+    def frame(self) -> pb.Status:
+        """What a stream tells of one of its requests."""
+        return pb.Status(
+            code=self.number,
+            message=self.message,
+            retry_after_ms=self.retry_after_ms,
+            reason=self.reason.upper(),
+            field=self.field,
+        )
+
+    @property
+    def details(self) -> Status:
+        """For machines: ErrorInfo always; BadRequest: a field is at fault; RetryInfo: try again; RequestInfo: report it."""
+        parts: list[Message] = [ErrorInfo(reason=self.reason.upper(), domain=DOMAIN)]
+        message = self.message[:LONGEST_DETAIL_CHARACTERS]
+        if self.field:
+            violation = BadRequest.FieldViolation(field=self.field, description=message.removeprefix(f"{self.field}: "))
+            parts.append(BadRequest(field_violations=[violation]))
+        if self.retry_after_ms is not None:
+            delay = duration_pb2.Duration()
+            delay.FromMilliseconds(self.retry_after_ms)
+            parts.append(RetryInfo(retry_delay=delay))
+        if self.request_id:
+            parts.append(RequestInfo(request_id=self.request_id))
+        status = Status(code=self.number, message=message)
+        for part in parts:
+            status.details.add().Pack(part)
+        return status
+
+    @property
+    def trailing_metadata(self) -> tuple[tuple[str, str | bytes], ...]:
+        """The details, what tells gRPC clients when to try again, and the id of a request that is worth reporting."""
+        more: list[tuple[str, str | bytes]] = [(DETAILS, self.details.SerializeToString())]
+        if self.retry_after_ms is not None:
+            more.append((PUSHBACK, str(self.retry_after_ms)))
+        if self.request_id:
+            more.append((REQUEST_ID, self.request_id))
+        return tuple(more)
+
+
+def reason_of(error: Exception) -> str:
+    """Why a request failed: one of a closed set of names, for metrics and ErrorInfo."""
+    if isinstance(error, Shed):
+        return error.shortage.value
+    if isinstance(error, MemoryError | HostFull):
+        return Shortage.MEMORY.value
+    if isinstance(error, DeviceFull):
+        return Shortage.DEVICE_MEMORY.value
+    return (error.code if isinstance(error, HeadlightError) else Code.INTERNAL).value
+
+
+def refusal(error: Exception, context: Any = None) -> Refusal:
+    """The answer to a failure. One that is not Headlight's own is logged under an id, which is all the caller gets.
+
+    Args:
+        error: what went wrong.
+        context: of the call, whose id stands in the log; None outside of one.
+    """
+    refused = _refusal(error, context)
+    spans = CURRENT.get()
+    if spans is not None:
+        spans.refused(refused.status, refused.reason)
+    return refused
+
+
+def gone(code: grpc.StatusCode, context: Any) -> None:
+    """Note, for whoever looks closely, that a caller did not wait for the end."""
+    if log.isEnabledFor(logging.DEBUG):
+        log.debug("a caller has left", extra={"event": "caller_left", "status": code.name, **about(context)})
+
+
+def _refusal(error: Exception, context: Any) -> Refusal:
+    if (
+        isinstance(error, NotImplementedError)
+        and context is not None
+        and context.code() is grpc.StatusCode.UNIMPLEMENTED
+    ):
+        # How the code that gRPC generates answers for a method that nobody has written.
+        return Refusal(grpc.StatusCode.UNIMPLEMENTED, NOT_IMPLEMENTED, None, "unimplemented", "")
+    if isinstance(error, MemoryError):  # outside of the engine, as where an answer is put together
+        log.warning("memory is short for an answer", extra={"event": "batch_memory_short", **about(context)})
+        error = HostFull()
+    if not isinstance(error, HeadlightError):
+        error_id, known = uuid.uuid4().hex[:12], about(context)
+        extra = {"event": "unexpected_failure", "error_id": error_id, **known, **describe(error)}
+        log.error("unexpected failure", extra=extra)
+        message = f"internal error; see error id {error_id} in the server's log"
+        return Refusal(grpc.StatusCode.INTERNAL, message, None, reason_of(error), "", known["request_id"])
+    status, reason, request_id = STATUS_BY_CODE[error.code], reason_of(error), ""
+    field = error.field if isinstance(error, InvalidInput) else ""
+    serious = status is grpc.StatusCode.INTERNAL
+    if serious or log.isEnabledFor(logging.DEBUG):
+        known = about(context)
+        told = {"event": "request_failed", "status": status.name, "reason": reason, "problem": error.message, **known}
+        log.log(logging.ERROR if serious else logging.DEBUG, "a request failed", extra=told)
+        request_id = known["request_id"]
+    return Refusal(status, error.message, _retry_after_ms(error), reason, field, request_id)
+
+
+def _retry_after_ms(error: HeadlightError) -> int | None:
+    if isinstance(error, Overloaded) and error.retry_after_seconds is not None:
+        return math.ceil(1000 * error.retry_after_seconds)
+    return None

@@ -1,0 +1,1 @@
+"""The thread-based gRPC server, and its bridge to the event loop."""

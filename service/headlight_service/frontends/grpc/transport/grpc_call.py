@@ -1,0 +1,223 @@
+"""One call of the thread-based gRPC server, as its coroutine on the event loop sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import grpc
+
+from headlight_service.frontends.grpc.grpc_status import Refusal
+from headlight_service.frontends.grpc.transport.isolated_steps import attempt
+from headlight_service.frontends.grpc.transport.message_queue import Missing
+
+if TYPE_CHECKING:
+    from headlight_service.frontends.grpc.transport.call_threads import CallThreads
+
+NO_DEADLINE_SECONDS = 1e9  # gRPC has a number of that order where a call has no deadline
+
+
+class CallHost(Protocol):
+    """What a call needs of the bridge that it is on; `call_bridge.Bridge` is one.
+
+    Attributes:
+        threads: the executor of the server.
+        live: calls that are not over.
+    """
+
+    threads: CallThreads
+    live: set[Call]
+
+    def post(self, act: Callable[[], object]) -> None:
+        """Run `act` on the event loop, soon. From any thread."""
+
+
+class CallerGone(Exception):
+    """The call ended before its answer was sent: cancelled, expired, or its connection is lost."""
+
+
+class Call:
+    """One call, as its coroutine sees it.
+
+    Attributes:
+        begun: when it came, on time.perf_counter.
+        deadline: on time.monotonic; infinity without one.
+        caller: the name of the client that a token proves; None without tokens.
+        refused: why nothing of it is read.
+        serialize: from what is written to bytes.
+    """
+
+    def __init__(self, context: grpc.ServicerContext, bridge: CallHost) -> None:
+        self.begun = time.perf_counter()
+        remaining: float | None = context.time_remaining()
+        unlimited = remaining is None or remaining > NO_DEADLINE_SECONDS
+        self.deadline = math.inf if unlimited else time.monotonic() + (remaining or 0.0)
+        self.caller: str | None = None
+        self.refused: Exception | None = None
+        self.serialize: Callable[[Any], bytes] = bytes
+        self._context = context
+        self._bridge = bridge
+        self._task: asyncio.Task[Any] | None = None
+        self._acts: list[Callable[[], None]] = []
+        self._over = False  # gRPC has nothing more to do for it
+        self._unsent = False  # a message is with the transport, though its writer may have given up
+        self._send: Callable[[bytes | None], None] = _nothing
+
+    def peer(self) -> str:
+        """The address of the caller, as gRPC writes it."""
+        return str(self._context.peer())
+
+    def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:
+        """The metadata that came with the call."""
+        return self._context.invocation_metadata() or ()
+
+    def auth_context(self) -> Any:
+        """What TLS knows of the caller."""
+        return self._context.auth_context()
+
+    def code(self) -> grpc.StatusCode | None:
+        """The status set so far."""
+        return self._context.code()  # type: ignore[attr-defined,no-any-return]  # not in the stubs
+
+    def set_code(self, code: grpc.StatusCode) -> None:
+        """Set the status that the call is counted by."""
+        self._context.set_code(code)
+
+    def set_details(self, details: str) -> None:
+        """Set the message of the status."""
+        self._context.set_details(details)
+
+    def reset(self) -> None:
+        """End the call without a status, and drop what is not sent."""
+        self._context.cancel()  # type: ignore[no-untyped-call]
+
+    def when_over(self, act: Callable[[], None]) -> None:
+        """Call `act` on the loop once the coroutine has ended and the answer is out, or never will be."""
+        self._acts.append(act)
+
+    async def write(self, response: Any) -> None:
+        """Send one message of a stream; return when the transport has taken it.
+
+        Raises:
+            CallerGone: nobody will read it.
+        """
+        if self._over or self._unsent:  # gRPC sends one message of a call at a time
+            raise CallerGone
+        message = self.serialize(response)
+        self._unsent = True
+        sent: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._bridge.threads.submit(self._write, message, sent)
+        if not await sent:
+            raise CallerGone
+
+    def interrupt(self) -> None:
+        """Wake the thread that waits for the message, which is then Missing.LATE. From any thread.
+
+        gRPC's public interface can only reset such a call, which would not tell its caller why.
+        """
+        state = getattr(self._context, "_state", None)
+        if state is None:
+            self._context.cancel()  # type: ignore[no-untyped-call]
+            return
+        with state.condition:
+            if state.request is None:
+                state.request = Missing.LATE
+            state.condition.notify_all()
+
+    # The rest is for the bridge.
+
+    def attach(self) -> bool:
+        """Ask gRPC to tell of the end of the call; False: it has ended."""
+        return self._context.add_callback(lambda: self._bridge.post(self.end))
+
+    def start(self, coroutine: Coroutine[Any, Any, Any], then: Callable[[Any], None]) -> None:
+        """Run the coroutine in a task; `then` is given its result, or Missing.GONE."""
+        loop = asyncio.get_running_loop()
+        task = self._task = loop.create_task(coroutine)
+
+        def done(task: asyncio.Task[Any]) -> None:
+            ended = task.cancelled() or task.exception() is not None
+            then(Missing.GONE if ended else task.result())
+            if self._over:
+                self._settle()
+
+        task.add_done_callback(done)
+        if self._over:
+            loop.call_soon(task.cancel)  # as in `end`
+
+    def end(self) -> None:
+        """Note that the call is over, for gRPC or because its server is lost."""
+        if self._over:
+            return
+        self._over = True
+        if self._task is None:  # its thread has not come to it; it is told when it does
+            return
+        if not self._task.done():
+            # Not before its first step, or it would not count the call.
+            asyncio.get_running_loop().call_soon(self._task.cancel)
+        else:
+            self._settle()
+
+    def abandon(self) -> None:
+        """End the call of a server that will not tell of its end; its thread is let go."""
+        if self.code() is None:
+            self.set_code(grpc.StatusCode.UNAVAILABLE)
+        self.interrupt()
+        self.end()
+
+    def _settle(self) -> None:
+        self._bridge.live.discard(self)
+        acts, self._acts = self._acts, []
+        for act in acts:
+            attempt(act)
+
+    def _write(self, message: bytes, sent: asyncio.Future[bool]) -> None:
+        taken = False
+
+        def settle() -> None:
+            self._unsent = False
+            if not sent.done():
+                sent.set_result(taken)
+
+        try:
+            self._send(message)
+            taken = self._context.is_active()
+        finally:
+            self._bridge.post(settle)
+
+    def receive(self, requests: Iterator[bytes]) -> bytes | Missing:
+        """Wait for the next message. On the call's thread."""
+        try:
+            return next(requests, Missing.EMPTY)
+        except grpc.RpcError:
+            return Missing.GONE
+
+    def set_sender(self, send: Callable[[bytes | None], None]) -> None:
+        """Take the function that sends a message of the answer, or with None its status."""
+        self._send = send
+
+    def finish(self, ending: Refusal | Missing | None) -> None:
+        """End a stream with its status; None: OK. It waits for nothing."""
+        if isinstance(ending, Refusal):
+            self._context.set_trailing_metadata(ending.trailing_metadata)
+            self._context.set_code(ending.status)
+            self._context.set_details(ending.message)
+        elif ending is not None:
+            self._context.set_code(grpc.StatusCode.CANCELLED)
+        self._send(None)
+
+    def give(self, answer: bytes | Refusal | Missing) -> bytes:
+        """Return the answer of a unary call to gRPC, or raise to end it with a status."""
+        if isinstance(answer, bytes):
+            return answer
+        if isinstance(answer, Missing):
+            self._context.abort(grpc.StatusCode.CANCELLED, "")
+        self._context.set_trailing_metadata(answer.trailing_metadata)
+        self._context.abort(answer.status, answer.message)
+
+
+def _nothing(message: bytes | None) -> None:
+    pass

@@ -1,0 +1,160 @@
+"""A thread-based gRPC server that is watched, and replaced if it ends by itself.
+
+Its one serving thread takes every call. If that thread fails, the listener would stay open and no
+call would be answered, while the process looks well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+import grpc
+
+from headlight_service.frontends.grpc.transport.call_bridge import Bridge
+from headlight_service.telemetry.json_logs import describe
+
+log = logging.getLogger("headlight_service.frontends.grpc.transport.grpc_server")
+STOP_SECONDS = 5.0  # that the end of all calls takes at most; a lost server never says that it has stopped
+REBIND_SECONDS = 5.0  # for a lost server's port to be free
+RETRY_SECONDS = 0.01
+MOST_LOSSES, LOSS_SECONDS = 3, 1.0  # so many within that time end the process
+
+
+class Observer(Protocol):
+    """Who is told of a server that ended by itself. On the event loop."""
+
+    def lost(self, name: str) -> None:
+        """Nothing listens."""
+
+    def restored(self, name: str) -> None:
+        """A new server listens on the same address."""
+
+    def given_up(self, name: str) -> None:
+        """It ended too often, or its address cannot be had again: the process should end."""
+
+
+class GrpcServer:
+    """A server on one address. All but the constructor's `make` runs on the event loop."""
+
+    def __init__(self, name: str, make: Callable[[Bridge], grpc.Server]) -> None:
+        """Make a server that listens nowhere.
+
+        Args:
+            name: for the log.
+            make: a server with its services, whose calls go over the bridge.
+        """
+        self._name = name
+        self._make = make
+        self._observer: Observer | None = None
+        self._address = ""
+        self._credentials: grpc.ServerCredentials | None = None
+        self._losses: deque[float] = deque(maxlen=MOST_LOSSES)
+        self._kept: list[grpc.Server] = []  # gRPC must not free a server that was never shut down
+        self._stopping = False
+        self._loop = asyncio.get_running_loop()
+        self._new()
+
+    def add_insecure_port(self, address: str) -> int:
+        """Listen in plaintext; return the port. Raises RuntimeError."""
+        return self._bind(address, None)
+
+    def add_secure_port(self, address: str, credentials: grpc.ServerCredentials) -> int:
+        """Listen with TLS; return the port. Raises RuntimeError."""
+        return self._bind(address, credentials)
+
+    async def start(self, observer: Observer | None = None) -> None:
+        """Serve, and watch that it goes on."""
+        self._observer = observer
+        before = {*threading.enumerate()}
+        self._server.start()
+        for thread in {*threading.enumerate()} - before:
+            if thread.name.endswith("(_serve)"):  # as Python names a thread by what it runs
+                watch = threading.Thread(target=self._watch, args=(thread,), name=f"{self._name}-watch", daemon=True)
+                watch.start()
+
+    async def stop(self, grace: float | None) -> None:
+        """Take no more calls, and end those that outlast the grace time; None: all of them now."""
+        self._stopping = True
+        if self._server in self._kept:  # it is lost, and nothing has taken its place
+            return
+        try:
+            stopped = self._server.stop(grace or 0)
+        except RuntimeError as error:  # the system has no more threads
+            log.error("gRPC cannot be stopped", extra={"event": "grpc_not_stopped", **describe(error)})
+            self._bridge.abandon()
+            return
+        seconds = STOP_SECONDS + (grace or 0)
+        if not await self._loop.run_in_executor(None, stopped.wait, seconds):
+            log.warning("gRPC did not stop", extra={"event": "grpc_not_stopped"})
+        self._bridge.abandon()
+
+    def _new(self) -> None:
+        self._bridge = Bridge()
+        self._server = self._make(self._bridge)
+
+    def _bind(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
+        server = self._server
+        port = (
+            server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
+        )
+        self._address = f"{address.rpartition(':')[0]}:{port}"
+        self._credentials = credentials
+        return int(port)
+
+    def _watch(self, serving: threading.Thread | None) -> None:
+        if serving is not None:
+            serving.join()
+        if not self._stopping:
+            asyncio.run_coroutine_threadsafe(self._replace_or_give_up(), self._loop)
+
+    async def _replace_or_give_up(self) -> None:
+        try:
+            if not self._stopping:
+                await self._replace()
+        except Exception as error:
+            log.critical("gRPC cannot be replaced", extra={"event": "grpc_gone", **describe(error)})
+            if self._observer is not None:
+                self._observer.given_up(self._name)
+
+    async def _replace(self) -> None:
+        self._losses.append(time.monotonic())
+        log.critical(
+            "the gRPC server ended by itself; a new one takes its place",
+            extra={"event": "grpc_lost", "server": self._name},
+        )
+        if self._observer is not None:
+            self._observer.lost(self._name)
+        self._kept.append(self._server)
+        self._server.stop(0)
+        self._bridge.abandon()
+        often = len(self._losses) == MOST_LOSSES and self._losses[-1] - self._losses[0] < LOSS_SECONDS
+        if often or not await self._listen_again():
+            if self._observer is not None:
+                self._observer.given_up(self._name)
+            return
+        if self._stopping:
+            return
+        await self.start(self._observer)
+        if self._observer is not None:
+            self._observer.restored(self._name)
+        log.warning("gRPC listens again", extra={"event": "grpc_restored", "server": self._name})
+
+    async def _listen_again(self) -> bool:
+        """Bind a new server; its predecessor lets the address go a moment after it is told to."""
+        self._new()
+        until, problem = time.monotonic() + REBIND_SECONDS, RuntimeError()
+        while time.monotonic() < until and not self._stopping:
+            try:
+                self._bind(self._address, self._credentials)
+                return True
+            except RuntimeError as error:
+                problem = error
+            await asyncio.sleep(RETRY_SECONDS)
+        log.critical("gRPC cannot listen again", extra={"event": "grpc_gone", **describe(problem)})
+        return False

@@ -1,0 +1,1 @@
+"""Authentication, bearer tokens and certificates."""

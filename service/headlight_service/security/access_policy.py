@@ -1,0 +1,68 @@
+"""What the options say of who may call: put together once, before anything listens."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from typing import NamedTuple
+
+import grpc
+
+from headlight_service.config.option_types import Address
+from headlight_service.config.options import Config
+from headlight_service.core.admission.rate_limit import quotas_of
+from headlight_service.security.auth_tokens import AuthTokens
+from headlight_service.security.authentication import Gate, gate_of
+from headlight_service.security.certificates import Certificates
+from headlight_service.telemetry.metrics import Metrics
+
+log = logging.getLogger("headlight_service.security.access_policy")
+
+
+class Security(NamedTuple):
+    """How calls come in.
+
+    Attributes:
+        credentials: of the port; None: plaintext.
+        gate: what each call passes; None: nothing is asked of it.
+    """
+
+    credentials: grpc.ServerCredentials | None
+    gate: Gate | None
+
+
+def security_of(config: Config, metrics: Metrics) -> Security:
+    """Read what the options name.
+
+    Args:
+        config: as given.
+        metrics: get what can be told of it.
+
+    Raises:
+        ConfigError: a file cannot be used; the message names the option.
+    """
+    credentials = tokens = None
+    if config.tls_cert is not None and config.tls_key is not None:
+        files = (config.tls_cert, config.tls_key, config.tls_ca, config.tls_client_ca)
+        certificates = Certificates(*files, metrics.refused_tls().inc)
+        metrics.define_tls(lambda: certificates.expires)
+        credentials = certificates.credentials()
+    if config.auth_tokens is not None:
+        tokens = AuthTokens(config.auth_tokens, metrics.refused_tokens().inc)
+        if credentials is None and not is_loopback(config.grpc):
+            text = "tokens are taken in plaintext: whoever sees the traffic has them; use --tls-cert, or a mesh that encrypts"
+            log.warning(text, extra={"event": "tokens_in_plaintext"})
+    return Security(credentials, gate_of(tokens, quotas_of(config)))
+
+
+def check(config: Config) -> None:
+    """See that what the options name can be used. Raises ConfigError as `security_of` does."""
+    security_of(config, Metrics())
+
+
+def is_loopback(address: Address) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(address.host.partition("%")[0]).is_loopback
+    except ValueError:  # a name
+        return address.host == "localhost"

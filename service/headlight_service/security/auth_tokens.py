@@ -1,0 +1,135 @@
+"""Bearer tokens: who calls, by a file of names and tokens that may change while the service runs.
+
+The file has a line for each token: the client's name, and its token or the token's SHA-256. A name may stand on several lines, so
+that a client can be given a new token before the old one goes. Every line ends with a newline, the last one too.
+
+    # name      token, or sha256:HEX
+    search      3vJrW1o0q3bV0mYyX5Zr2uKc
+    batch-jobs  sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from headlight.errors import Unauthenticated
+from headlight.tls.watched_file import Watched
+from headlight_service.config.command_line import ConfigError
+
+log = logging.getLogger("headlight_service.security.auth_tokens")
+LEAST_CHARACTERS = 16  # of a token: what is shorter can be found by trying
+MOST_TOKENS = 1000  # each is compared with that of each call, in about a tenth of a microsecond
+LOOK_SECONDS = 1.0  # between two looks at the file; a token that was taken out is refused by then
+HASHED = "sha256:"
+NAME = re.compile(r"[A-Za-z0-9][!-~]{0,127}")
+TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # what RFC 6750 lets a header carry
+DIGEST = re.compile(r"[0-9a-fA-F]{64}")
+KEY, SCHEME = "authorization", "bearer"
+NO_TOKEN = "the call has no token; send it as metadata, `authorization: Bearer TOKEN`"
+WRONG_TOKEN = "the token is not one of this server's; was it replaced?"
+
+
+class Entry(NamedTuple):
+    """One token that is alive."""
+
+    digest: bytes  # SHA-256; the token itself is not kept
+    name: str
+
+
+class AuthTokens:
+    """The tokens alive now, for any thread."""
+
+    def __init__(self, path: Path, on_refused: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> None:
+        """Read the file.
+
+        Args:
+            path: of the file.
+            on_refused: called whenever the changed file is not taken.
+            clock: seconds, monotonic.
+
+        Raises:
+            ConfigError: naming the line, and never what is in it.
+        """
+        self._on_refused = on_refused
+        self._clock = clock
+        try:
+            self._file = Watched([path], parse, self._refused, clock)
+        except ValueError as error:
+            raise ConfigError(f"--auth-tokens: {error}") from None
+        self._entries, self._looked = self._file.latest(), clock()
+
+    def caller(self, metadata: Sequence[tuple[str, str | bytes]]) -> str:
+        """The name of the client that made a call.
+
+        Args:
+            metadata: of the call.
+
+        Raises:
+            Unauthenticated: it has no token, or one that is none of ours.
+        """
+        scheme, _, token = next((str(value) for key, value in metadata if key == KEY), "").partition(" ")
+        if scheme.lower() != SCHEME or not token:
+            raise Unauthenticated(NO_TOKEN)
+        if self._clock() - self._looked >= LOOK_SECONDS:
+            self._entries, self._looked = self._file.latest(), self._clock()
+        digest, found = hashlib.sha256(token.strip().encode()).digest(), None
+        for entry in self._entries:  # all of them, so that the time tells nothing
+            if hmac.compare_digest(entry.digest, digest):
+                found = entry.name
+        if found is None:
+            raise Unauthenticated(WRONG_TOKEN)
+        return found
+
+    def _refused(self, problem: str) -> None:
+        self._on_refused()
+        log.error("the tokens before stay in use: --auth-tokens: %s", problem, extra={"event": "tokens_refused"})
+
+
+def parse(contents: Sequence[bytes]) -> tuple[Entry, ...]:
+    """The entries of the file. Raises ValueError naming the line, and never what is in it."""
+    try:
+        text = contents[0].decode("ascii")
+    except UnicodeDecodeError:
+        raise ValueError("the file holds characters beyond ASCII; names and tokens have none") from None
+    lines = text.splitlines()
+    if lines and not text.endswith("\n"):  # cut within a token, it would still be one, and shorter
+        raise ValueError(
+            f"line {len(lines)}: has no end, so the file may be half written; the last line, too, must end with a newline"
+        )
+    found: dict[bytes, Entry] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        entry = _entry(line.split(), f"line {number}")
+        known = found.setdefault(entry.digest, entry)
+        if known.name != entry.name:
+            raise ValueError(f"line {number}: has the token of another client; give each its own")
+    if not 1 <= len(found) <= MOST_TOKENS:
+        raise ValueError(
+            f"the file holds {len(found)} tokens, of 1 to {MOST_TOKENS}; write a line `NAME TOKEN` for each"
+        )
+    return tuple(found.values())
+
+
+def _entry(words: list[str], where: str) -> Entry:
+    if len(words) != 2:
+        raise ValueError(f"{where}: has {len(words)} words; write `NAME TOKEN` or `NAME {HASHED}HEX`")
+    name, token = words
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{where}: the name must have 1 to 128 visible characters and begin with a letter or a digit")
+    if token.startswith(HASHED):
+        if not DIGEST.fullmatch(token.removeprefix(HASHED)):
+            raise ValueError(f"{where}: {HASHED} must be followed by 64 hexadecimal digits")
+        return Entry(bytes.fromhex(token.removeprefix(HASHED)), name)
+    if len(token) < LEAST_CHARACTERS or not TOKEN.fullmatch(token):
+        raise ValueError(
+            f"{where}: a token must have at least {LEAST_CHARACTERS} letters, digits or any of . _ ~ + / -, and = at the end"
+        )
+    return Entry(hashlib.sha256(token.encode()).digest(), name)

@@ -1,0 +1,139 @@
+"""Logs: one JSON object per line on standard error. What callers send never appears in them.
+
+Libraries quote callers in their messages, so only their place in the code is logged. Lines of one
+kind are rate limited, and a thread writes them (headlight_service.telemetry.log_writer): no flood and no pipe that is
+not read stops the service.
+
+Events are written with the standard library: `log.info("serving", extra={"event": "serving", "port": 50051})`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, TextIO
+
+from headlight_service.telemetry.log_writer import RATE, Writer
+
+LEVELS = ("debug", "info", "warning", "error", "critical")
+LEFT_OUT = "left_out"
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "event"}
+
+# Loggers whose messages never quote a caller. Of all others only the place in the code is logged.
+TRUSTED = ("headlight", "headlight_service", "opentelemetry.exporter", "opentelemetry.sdk", "py.warnings")
+WITHHELD = "a message of a library; it is left out, since it may quote a caller"
+# Lines of one logger and event: so many at once, then one after each pause.
+BURST, PAUSE_SECONDS = 50, 0.1
+
+
+class JsonFormatter(logging.Formatter):
+    """time, level, logger, event, message, and whatever `extra` brought."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        trusted = is_trusted(record.name)
+        entry: dict[str, Any] = {
+            "time": f"{seconds}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": _event(record),
+            "message": record.getMessage() if trusted else WITHHELD,
+        }
+        if trusted:
+            entry.update((key, value) for key, value in vars(record).items() if key not in _STANDARD)
+        else:
+            entry["place"] = f"{record.pathname}:{record.lineno} {record.funcName}"
+            entry.update((key, value) for key, value in vars(record).items() if key == LEFT_OUT)
+        if record.exc_info and record.exc_info[1] is not None:
+            entry.update(describe(record.exc_info[1]))
+        return json.dumps(entry, default=str, ensure_ascii=False)
+
+
+def is_trusted(name: str) -> bool:
+    """Whether a logger's messages are logged as they are."""
+    return any(name == each or name.startswith(f"{each}.") for each in TRUSTED)
+
+
+def _event(record: logging.LogRecord) -> str:
+    """The event of a record of ours; a library could put anything there."""
+    return str(getattr(record, "event", "message")) if is_trusted(record.name) else "message"
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """Type and stack of an exception, without its message: a library's message may quote what the caller sent."""
+    kind = type(error)
+    return {"kind": f"{kind.__module__}.{kind.__qualname__}", "stack": _stack(error.__traceback__)}
+
+
+def _stack(trace: TracebackType | None) -> list[str]:
+    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(trace)]
+
+
+class Seldom(logging.Filter):
+    """Rate limiter for each kind of line, which is its logger and event: a token bucket."""
+
+    def __init__(
+        self, name: str, seconds: float = 60.0, burst: int = 1, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Start with full buckets.
+
+        Args:
+            name: of the logger at or below which lines are limited; others pass. Empty: all are.
+            seconds: for one more line of a kind.
+            burst: lines of a kind at once.
+            clock: seconds, monotonic.
+        """
+        super().__init__(name)
+        self._seconds, self._clock = seconds, clock
+        self._ahead = (burst - 1) * seconds
+        self._lock = threading.RLock()
+        self._due: dict[tuple[str, str], float] = {}  # when the bucket is full again
+        self._left_out: dict[tuple[str, str], int] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let a line pass, with the count of those left out before it, or leave it out."""
+        if not super().filter(record):
+            return True
+        kind, now = (record.name, _event(record)), self._clock()
+        with self._lock:
+            due = max(now, self._due.get(kind, now))
+            if due - now > self._ahead:
+                self._left_out[kind] = self._left_out.get(kind, 0) + 1
+                RATE.inc()
+                return False
+            self._due[kind] = due + self._seconds
+            left_out = self._left_out.pop(kind, 0)
+        if left_out:
+            setattr(record, LEFT_OUT, left_out)
+        return True
+
+
+def configure(level: str, stream: TextIO | None = None) -> None:
+    """Send all logs to a stream, in place of whatever was configured.
+
+    Args:
+        level: one of LEVELS.
+        stream: written to at once; None: standard error, by a thread, without waiting.
+    """
+    handler: logging.Handler
+    if stream is not None:
+        handler = logging.StreamHandler(stream)
+    elif sys.stderr is None:  # closed; its number may by now be that of a socket
+        handler = logging.NullHandler()
+    else:
+        handler = Writer(sys.stderr.fileno())
+    handler.setFormatter(JsonFormatter())
+    handler.addFilter(Seldom("opentelemetry"))
+    handler.addFilter(Seldom("headlight_service.app.http_listener"))
+    handler.addFilter(
+        Seldom("headlight_service.telemetry.uncaught_errors", 1.0)
+    )  # a traceback is printed in many pieces
+    handler.addFilter(Seldom("", PAUSE_SECONDS, BURST))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(True)

@@ -1,0 +1,93 @@
+"""OpenTelemetry, set up: who is traced, and how spans reach their collector. Loaded with `--otlp-endpoint` alone."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable
+
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+from opentelemetry.trace import SpanKind
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from headlight.pb import headlight_pb2 as pb
+from headlight_service.telemetry.request_id import given_id
+from headlight_service.telemetry.request_trace import CURRENT
+from headlight_service.telemetry.spans import BatchTracing, RequestSpans
+
+Metadata = Iterable[tuple[str, str | bytes]]
+NAME = "headlight"
+W3C = TraceContextTextMapPropagator()
+HEADERS = ("traceparent", "tracestate")
+
+
+class Tracing:
+    """Makes the spans of a process.
+
+    Attributes:
+        resource: who is speaking.
+    """
+
+    def __init__(self, processor: SpanProcessor, resource: Resource | None = None) -> None:
+        """The sampler is that of the variables OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG; by default the caller decides.
+
+        Args:
+            processor: takes the spans and hands them on without holding anybody up.
+            resource: who is speaking; None: what OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say.
+        """
+        self._processor = processor
+        self.resource = resource = resource or Resource.create()
+        requests = TracerProvider(resource=resource, shutdown_on_exit=False)
+        # Whether a batch has a span is decided by those who are in it, so that no sampled request links to one that is not there.
+        batches = TracerProvider(ALWAYS_ON, resource, shutdown_on_exit=False)
+        for provider in (requests, batches):
+            provider.add_span_processor(processor)
+        self._requests, self._batches = requests.get_tracer(NAME), batches.get_tracer(NAME)
+
+    def call(self, service: str, method: str, metadata: Metadata | None) -> RequestSpans:
+        """A call begins: the request at hand, from here on, of the task that this is called in.
+
+        Args:
+            service: full name of the service.
+            method: its name.
+            metadata: that came with the call.
+        """
+        metadata = tuple(metadata or ())
+        attributes = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method}
+        if (request_id := given_id(metadata)) is not None:
+            attributes["headlight.request_id"] = request_id
+        carrier: dict[str, list[str]] = {}
+        for key, value in metadata:
+            if key in HEADERS and isinstance(value, str):
+                carrier.setdefault(key, []).append(value)
+        parent = W3C.extract(carrier, Context()) if carrier else Context()
+        span = self._requests.start_span(f"{service}/{method}", parent, SpanKind.SERVER, attributes)
+        spans = RequestSpans(self._requests, span)
+        CURRENT.set(spans)
+        return spans
+
+    def batches(self, ref: pb.ModelRef) -> BatchTracing:
+        """For the batches of a model."""
+        return BatchTracing(self._batches, ref)
+
+    async def close(self, seconds: float) -> None:
+        """Send what is left, for at most so long: a collector that is away must not hold up the end."""
+        closing = threading.Thread(target=self._processor.shutdown, name="spans", daemon=True)
+        closing.start()
+        await asyncio.to_thread(closing.join, seconds)
+
+
+def to_collector(endpoint: str) -> Tracing:
+    """Send spans to a collector; see `headlight_service.telemetry.tracing.start`.
+
+    The queue is bounded (OTEL_BSP_*): a span that finds it full is dropped.
+    """
+    resource = Resource.create()
+    if str(resource.attributes.get("service.name", "")).startswith("unknown_service"):
+        resource = resource.merge(Resource({"service.name": NAME}))
+    return Tracing(BatchSpanProcessor(OTLPSpanExporter(endpoint)), resource)

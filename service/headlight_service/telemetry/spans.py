@@ -1,0 +1,206 @@
+"""What is told to OpenTelemetry of requests and of batches: loaded with `--otlp-endpoint` alone.
+
+    headlight.v1.HeadlightService/Encode     a call, in the trace that its caller names
+    ├── tokenize
+    ├── queue
+    ├── infer ⇠⇢ batch                       a trace of its own, linked with all requests that are in it
+    └── reply                                until the transport has sent it
+
+Of a stream each message is a span in between. Nothing here sees a text, a token or an id: attributes are counts and closed sets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+
+import grpc
+from opentelemetry.context import Context
+from opentelemetry.trace import (
+    Link,
+    Span,
+    SpanContext,
+    Status,
+    StatusCode,
+    Tracer,
+    format_trace_id,
+    set_span_in_context,
+)
+from opentelemetry.util.types import AttributeValue
+
+from headlight.errors import HeadlightError
+from headlight.pb import headlight_pb2 as pb
+from headlight_service.core.prepared_request import Prepared
+from headlight_service.core.scheduler.lanes import Batch
+from headlight_service.core.scheduler.pending_requests import Slot
+from headlight_service.frontends.grpc.grpc_status import STATUS_BY_CODE, reason_of
+from headlight_service.telemetry.request_trace import CURRENT
+
+# The caller's doing: told by attributes, and no error of the service.
+CALLERS = {
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.PERMISSION_DENIED,
+}
+
+
+class RequestSpans:
+    """The spans of one request, of which one stage follows another.
+
+    Attributes:
+        recording: whether it was sampled, and has not ended; if not, everything here does nothing.
+        trace_id: 32 hexadecimal digits.
+    """
+
+    __slots__ = ("_code", "_inside", "_reason", "_span", "_stage", "_stage_name", "_tracer", "recording", "trace_id")
+
+    def __init__(self, tracer: Tracer, span: Span) -> None:
+        self._tracer = tracer
+        self._span = span
+        self._inside = set_span_in_context(span, Context())
+        self._stage: Span | None = None
+        self._stage_name = ""
+        self._code: grpc.StatusCode | None = None
+        self._reason = ""
+        self.recording = span.is_recording()
+        self.trace_id = format_trace_id(span.get_span_context().trace_id)
+
+    def stage(self, name: str) -> None:
+        """The stage at hand, if there is one, ends, and this one begins; an empty name: none does."""
+        if not self.recording or name == self._stage_name:
+            return
+        now = time.time_ns()
+        if self._stage is not None:
+            self._stage.end(now)
+        self._stage = self._tracer.start_span(name, self._inside, start_time=now) if name else None
+        self._stage_name = name
+
+    def describe(self, attributes: Mapping[str, AttributeValue]) -> None:
+        """Add to what is told of the request."""
+        if self.recording:
+            self._span.set_attributes(attributes)
+
+    def prepared(self, ref: pb.ModelRef, prepared: Prepared) -> None:
+        """Tell what was asked for, in numbers."""
+        if not self.recording:
+            return
+        outputs = [name for name, size in prepared.output_bytes.items() if size]
+        attributes: dict[str, AttributeValue] = {
+            "gen_ai.operation.name": "embeddings",
+            "gen_ai.request.model": ref.name,
+            "gen_ai.usage.input_tokens": prepared.header.usage.token_count,
+            "headlight.inputs": len(prepared.items),
+            "headlight.outputs": outputs or ["token_info"],
+            "headlight.priority": prepared.priority,
+            "headlight.provider": ref.provider,
+            "headlight.precision": ref.precision,
+        }
+        self._span.set_attributes(attributes)
+
+    def infer(self, batch: Span) -> None:
+        """Some items are in a batch from now on."""
+        self.stage("infer")
+        if self._stage is not None:
+            self._stage.add_link(batch.get_span_context())
+
+    @property
+    def place(self) -> SpanContext:
+        """What others may link to: the stage at hand, or the request."""
+        return (self._stage or self._span).get_span_context()
+
+    def refused(self, code: grpc.StatusCode, reason: str) -> None:
+        """It will end so; `reason` is one of a closed set."""
+        self._code, self._reason = code, reason
+
+    @contextlib.contextmanager
+    def message(self) -> Iterator[None]:
+        """Around the task of one message of a stream, of which these are the spans."""
+        if not self.recording:
+            yield
+            return
+        one = RequestSpans(self._tracer, self._tracer.start_span("message", self._inside))
+        CURRENT.set(one)
+        code = grpc.StatusCode.CANCELLED
+        try:
+            yield
+            code = one._code or grpc.StatusCode.OK
+        except asyncio.CancelledError:
+            raise
+        except HeadlightError as error:  # ends the whole stream
+            code = STATUS_BY_CODE[error.code]
+            one.refused(code, reason_of(error))
+            raise
+        finally:
+            one.end(code)
+
+    def end(self, code: grpc.StatusCode) -> None:
+        """It is over, with this status; so is the stage that it was in."""
+        if not self.recording:
+            return
+        self.recording, now = False, time.time_ns()
+        self._span.set_attribute("rpc.grpc.status_code", code.value[0])
+        for span in (self._stage, self._span):
+            if span is None:
+                continue
+            if code is not grpc.StatusCode.OK:
+                reason = self._reason if code is self._code else code.name.lower()
+                span.set_attribute("error.type", reason)
+                if code not in CALLERS:
+                    span.set_status(Status(StatusCode.ERROR, f"{code.name}: {reason}"))
+            span.end(now)
+        self._stage = None
+
+
+class BatchSpan:
+    """The span of a batch that is running."""
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+
+    def end(self, *, failed: bool) -> None:
+        """It is done."""
+        if failed:
+            self._span.set_attribute("error.type", "internal")
+            self._span.set_status(Status(StatusCode.ERROR, "INTERNAL: internal"))
+        self._span.end()
+
+
+class BatchTracing:
+    """Makes spans of the batches of one model, where a request in them has spans too."""
+
+    def __init__(self, tracer: Tracer, ref: pb.ModelRef) -> None:
+        self._tracer = tracer
+        self._of_model: dict[str, AttributeValue] = {
+            "gen_ai.request.model": ref.name,
+            "headlight.provider": ref.provider,
+            "headlight.precision": ref.precision,
+        }
+
+    def begin(self, batch: Batch[Slot], *, wide: bool) -> BatchSpan | None:
+        """A batch begins, and with it the inference of those that have waited for it."""
+        groups = {entry.value.group: None for entry in batch.entries}
+        members = [group.spans for group in groups if group.spans is not None and group.spans.recording]
+        if not members:
+            return None
+        for member in members:
+            member.stage("infer")
+        first = batch.entries[0]
+        attributes: dict[str, AttributeValue] = {
+            **self._of_model,
+            "headlight.graph": first.lane.role,
+            "headlight.priority": first.priority,
+            "headlight.batch.requests": len(groups),
+            "headlight.batch.items": len(batch.entries),
+            "headlight.batch.tokens": batch.total,
+            "headlight.batch.padding": round(1 - batch.total / batch.padded, 6),
+            "headlight.batch.wide": wide,
+        }
+        links = [Link(member.place) for member in members]
+        span = self._tracer.start_span("batch", Context(), attributes=attributes, links=links)
+        for member in members:
+            member.infer(span)
+        return BatchSpan(span)

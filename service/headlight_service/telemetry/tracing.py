@@ -1,0 +1,37 @@
+"""Start of tracing. What needs OpenTelemetry is loaded with `--otlp-endpoint` alone."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from headlight_service.config.command_line import ConfigError
+
+if TYPE_CHECKING:
+    from headlight_service.telemetry.otlp import Tracing
+
+
+def start(endpoint: str | None) -> Tracing | None:
+    """What makes spans and sends them to a collector; None without one.
+
+    Args:
+        endpoint: http://HOST:PORT or https://HOST:PORT of a collector that takes OTLP over gRPC.
+
+    Raises:
+        ConfigError: the extra is not installed, or a variable OTEL_* has a value that OpenTelemetry cannot use.
+    """
+    if endpoint is None:
+        return None
+    try:
+        telemetry = importlib.import_module("headlight_service.telemetry.otlp")
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("opentelemetry"):
+            raise
+        remedy = "pip install '.[otel]' in Headlight's repository, or leave the option out"
+        raise ConfigError(f"--otlp-endpoint needs OpenTelemetry, which is not installed; {remedy}") from None
+    try:
+        tracing: Tracing = telemetry.to_collector(endpoint)
+    except Exception as error:  # of several kinds, which are the library's affair
+        problem = f"OpenTelemetry cannot be set up ({error}); check the variables OTEL_*"
+        raise ConfigError(f"--otlp-endpoint: {problem}") from None
+    return tracing

@@ -1,0 +1,88 @@
+"""What the exporter proves beside whole maps of whole texts; and what it holds in memory meanwhile."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import json
+import weakref
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from headlight.runtime.parity.derived_forms import FORMS
+from headlight_export.parity import reference as module
+from headlight_export.parity.parity_report import cases
+from headlight_export.parity.reference import Reference
+from headlight_export.writer import bundle_writer
+from headlight_export.writer.bundle_writer import ParityError, export_checkpoint
+from headlight_model.encoder import Encoder
+from tests.conftest import MakeBundle
+from tests.factory import kind_config, sharpened
+from tests.wrong_graphs import FAULTS
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_graph_that_is_wrong_in_one_thing_alone_is_not_written(
+    name: str, make_bundle: MakeBundle, make_checkpoint: MakeBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault, traced = FAULTS[name], make_bundle("prompted")
+
+    def wrong(_: Encoder, role: str) -> onnx.ModelProto:
+        model = onnx.load(traced / f"{role}.onnx")
+        if role == fault.role:
+            fault.apply(model.graph)
+        return model
+
+    monkeypatch.setattr(bundle_writer, "trace", wrong)
+    with pytest.raises(ParityError) as caught:
+        export_checkpoint(make_checkpoint("prompted"), tmp_path / "out")
+    assert {row.case for row in caught.value.result.rows if not row.passed} == {fault.case}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_forms_and_masks_are_reported(make_bundle: MakeBundle) -> None:
+    rows = json.loads((make_bundle("prompted") / "parity.json").read_text())["rows"]
+    by_case: dict[str, set[str]] = {}
+    for row in rows:
+        by_case.setdefault(row["case"], set()).add(row["output"])
+    assert {name: by_case[name] for name in FORMS} == {name: {"attention"} for name in FORMS}
+    every = {"pooled", "tokens", "attention", "hidden"}
+    assert by_case["token hidden"] == by_case["prompt left out"] == every
+
+
+def test_of_models_that_pool_their_prompts_none_is_left_out() -> None:
+    assert "prompt left out" not in {case.name for case in cases(kind_config("rope"))}
+
+
+def test_the_encoder_in_float64_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice the bytes of the model would be held through the whole export."""
+    made: list[weakref.ref[Any]] = []
+
+    def recorded(encoder: Any) -> Any:
+        found = copy.deepcopy(encoder)
+        made.append(weakref.ref(found))
+        return found
+
+    monkeypatch.setattr(module, "copy", type("copy", (), {"deepcopy": staticmethod(recorded)}))
+    reference = Reference(sharpened(kind_config("learned")))
+    reference.own_error(1)
+    gc.collect()
+    assert [each() for each in made] == [None]
+
+
+def test_a_graph_is_written_before_the_next_is_traced(
+    make_bundle: MakeBundle, make_checkpoint: MakeBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each trace holds all weights."""
+    traced, there = make_bundle("learned"), dict[str, list[str]]()
+
+    def recorded(_: Encoder, role: str) -> onnx.ModelProto:
+        there[role] = [path.name for path in tmp_path.rglob("*.onnx")]
+        return onnx.load(traced / f"{role}.onnx")
+
+    monkeypatch.setattr(bundle_writer, "trace", recorded)
+    export_checkpoint(make_checkpoint("learned"), tmp_path / "out")
+    assert there == {"embed": [], "attend": ["embed.onnx"]}

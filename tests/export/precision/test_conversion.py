@@ -1,0 +1,79 @@
+"""Graphs in fewer bits, product by product."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+
+from headlight.runtime.bundle.file_contents import OnnxGraph
+from headlight.runtime.providers.provider_choice import open_session
+from headlight.runtime.providers.worker_layout import Workers
+from headlight_export.precision.conversion import PRECISIONS, convert
+from headlight_export.precision.variants import known_variants
+from tests.processor import SATURATES, saturates
+
+
+def test_a_weight_that_float16_has_not_is_refused() -> None:
+    model = product_of(np.full((4, 3), 1e6, dtype=np.float32))
+    with pytest.raises(ValueError, match=r"w holds a number that float16 has not"):
+        convert(model, "fp16", ())
+    convert(product_of(np.full((4, 3), 1e6, dtype=np.float32)), "bf16", ())
+
+
+def test_precisions_are_known_by_name() -> None:
+    assert known_variants(["int8", "fp32", "fp16", "int8"], []) == [("cpu", "int8"), ("cpu", "fp16")]
+    assert known_variants([], ["openvino", "cpu"])[0] == ("openvino", "fp32")
+    with pytest.raises(ValueError, match="--precision int4: choose of bf16, fp16, int8; fp32 is always written"):
+        known_variants(["int4"], [])
+    with pytest.raises(ValueError, match="--provider tpu: choose of cpu, openvino, cuda; cpu is always measured"):
+        known_variants([], ["tpu"])
+
+
+def test_texts_are_looked_for_before_anything_is_traced(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="texts is no file; --texts takes one of a text a line"):
+        known_variants(["int8"], [], tmp_path / "texts")
+    with pytest.raises(ValueError, match="name one with --precision, or leave it out"):
+        known_variants(["fp32"], [], tmp_path)
+
+
+def product_of(weight: np.ndarray[Any, Any]) -> onnx.ModelProto:
+    """y = x w, x [2, n, K]."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, "n", weight.shape[0]])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, "n", weight.shape[1]])
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    graph = helper.make_graph([node], "g", [x], [y], initializer=[numpy_helper.from_array(weight, "w")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_product_is_what_its_formula_says(precision: str) -> None:
+    if precision == "int8" and saturates():
+        pytest.skip(SATURATES)
+    random = np.random.default_rng(0)
+    x = random.standard_normal((2, 5, 64)).astype(np.float32)
+    x[0, 1], x[1, 2] = 0, 1000 * x[1, 2]  # a row of zeros has no largest; a large one costs the others nothing
+    weight = random.standard_normal((64, 7)).astype(np.float32)
+    model = product_of(weight)
+    convert(model, precision, ())
+    with open_session(OnnxGraph(model.SerializeToString()), "cpu", precision, Workers()).run(
+        ["y"], {"x": x}, {}
+    ) as outputs:
+        y = outputs["y"]
+    if precision == "int8":
+        s, t = np.abs(x).max(-1, keepdims=True) / 127, np.abs(weight).max(0) / 127
+        expected = (np.rint(x / np.maximum(s, 1e-30)) @ np.rint(weight / t)) * s * t
+    else:
+        kind = torch.bfloat16 if precision == "bf16" else torch.float16
+        expected = x @ torch.from_numpy(weight).to(kind).float().numpy()
+    scale = np.maximum(np.abs(x).max(-1, keepdims=True), 1)
+    # A number half-way between two steps may go either way; that is a step of its row, times a weight.
+    np.testing.assert_allclose(
+        y / scale, expected / scale, atol=0.03 if precision == "int8" else 1e-2 * (precision == "fp16") + 1e-5
+    )
+    assert (y[0, 1] == 0).all()

@@ -1,0 +1,115 @@
+"""The texts that precisions are judged by, and how."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from headlight.runtime import ItemResult, Runtime
+from headlight.runtime.bundle.manifest import Architecture
+from headlight.runtime.values import Floats
+from headlight_export.precision.quality import BrokenVariantError, compare, table
+from headlight_export.precision.sample_texts import FEWEST, Passage, Passages, docstrings, passages
+from tests.factory import small_config, small_tokenizer
+
+SHAPE = Architecture(positions="none", layers=1, heads=1, dim=2, pooled_dim=2, vocab_size=64)
+
+
+class Pretender:
+    """A runtime that gives the text of id i the vector i of a table."""
+
+    def __init__(self, precision: str, vectors: Floats, drift: float = 0.0) -> None:
+        self.precision, self.provider, self.engine = precision, "cpu", self
+        self.bundle = SimpleNamespace(manifest=SimpleNamespace(architecture=SHAPE))
+        self.vectors, self.drift = vectors, drift
+
+    def run(self, items: list[Any]) -> list[ItemResult]:
+        found = self.vectors + self.drift * len(items)
+        zeros = np.zeros((1, 1, 1, 1), np.float32)
+        return [ItemResult(found[i.ids[0]], found[i.ids], zeros, zeros) for i in items]
+
+
+def circle(count: int) -> Floats:
+    """Vectors of length 1, each nearer to the next than to the one before."""
+    angles = np.cumsum(np.linspace(0.2, 0.1, count))
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+
+
+def compared(exact: Floats, other: Floats, drift: float = 0.0) -> Any:
+    texts = Passages("numbers", True, tuple(Passage(np.array([i]), None) for i in range(len(exact))))
+    pair = Pretender("fp32", exact), Pretender("int8", other, drift)
+    return compare(cast(Runtime, pair[0]), cast(Runtime, pair[1]), texts)
+
+
+def test_the_same_vectors_keep_everything() -> None:
+    entry = compared(circle(30), circle(30)).entry
+    assert (entry.nearest_kept, entry.ten_nearest_kept, entry.batch_drift) == (1, 1, 0)
+    assert entry.cosine_min > 1 - 1e-6
+
+
+def test_a_neighbour_that_is_lost_is_seen_where_cosines_hardly_fall() -> None:
+    exact, moved = circle(30), circle(30)
+    middle = np.mean([np.arctan2(*exact[i][::-1]) for i in (6, 8)])  # the sixth and the eighth are as near
+    exact[7] = np.cos(middle - 0.001), np.sin(middle - 0.001)
+    moved[7] = np.cos(middle + 0.001), np.sin(middle + 0.001)
+    entry = compared(exact, moved).entry
+    assert entry.cosine_min > 0.99999
+    assert entry.nearest_kept == 29 / 30
+
+
+def test_vectors_that_change_with_their_batch_are_seen() -> None:
+    assert compared(circle(30), circle(30), 1e-4).entry.batch_drift == pytest.approx(29e-4, rel=0.1)
+
+
+@pytest.mark.parametrize("value", [0.0, float("nan")])
+def test_vectors_of_no_use_are_refused(value: float) -> None:
+    with pytest.raises(BrokenVariantError, match="int8 gives"):
+        compared(circle(30), np.full((30, 2), value, np.float32))
+
+
+def test_docstrings_are_the_same_each_time_and_all_different() -> None:
+    texts = docstrings()
+    assert len(set(texts)) == len(texts) >= 300
+    assert texts == docstrings()
+    assert all(len(text.split()) >= 8 for text in texts)
+
+
+@pytest.fixture
+def tokenizer(tmp_path: Path) -> Path:
+    path = tmp_path / "tokenizer.json"
+    small_tokenizer().save(str(path))
+    return path
+
+
+def test_a_file_gives_its_lines_once_each_cut_to_what_the_model_takes(tokenizer: Path, tmp_path: Path) -> None:
+    file = tmp_path / "texts"
+    file.write_text("\n".join(["", *(f"text {i}" for i in range(FEWEST)), "text 1", "long " * 100]), encoding="utf-8")
+    found = passages(small_config(), tokenizer, file)
+    assert (found.real, found.about, len(found.items)) == (True, "lines of texts", FEWEST + 1)
+    assert len(found.items[-1].ids) == 160
+    assert all(item.segments is None for item in found.items)
+    assert passages(small_config(segments=2), tokenizer, file).items[0].segments is not None
+
+
+def test_a_file_that_will_not_do_is_named(tokenizer: Path, tmp_path: Path) -> None:
+    file = tmp_path / "texts"
+    file.write_text("one\ntwo", encoding="utf-8")
+    with pytest.raises(ValueError, match="holds 2 different texts; at least 20 are needed"):
+        passages(small_config(), tokenizer, file)
+    with pytest.raises(ValueError, match=r"without a tokenizer\.json"):
+        passages(small_config(), None, file)
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="is not UTF-8 text"):
+        passages(small_config(), tokenizer, file)
+
+
+def test_random_ids_are_said_to_tell_nothing_of_neighbours() -> None:
+    found = passages(small_config(), None, None)
+    assert not found.real
+    texts = Passages(found.about, found.real, tuple(Passage(np.array([i]), None) for i in range(30)))
+    runtime = cast(Runtime, Pretender("fp32", circle(30)))
+    assert "tell nothing of neighbours" in table([compare(runtime, runtime, texts)])

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headlight import Client, InvalidInput
+from headlight.analysis.head_analysis import analyse, distances, importance, words_of
+from headlight.analysis.head_kinds import Link
+from headlight.analysis.terminal_view import bar, cells
+from headlight.cli.commands import main
+from headlight.cli.heads_command import five
+from headlight.errors import MixedWeights
+from headlight.pb import headlight_pb2 as pb
+from headlight.wire.client_codec import Input
+from tests.headlight.fake_model import HEADS, LAYERS, REF
+from tests.headlight.fake_server import FakeServicer
+
+TEXTS = ["read a file", "for line in open ( path )"]
+MOVED = np.arange(1, LAYERS * HEADS + 1).reshape(LAYERS, HEADS) / 100  # by what the fake does without each head
+
+
+@pytest.fixture
+def environment(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADLIGHT_TARGET", target)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b""), encoding="utf-8"))
+
+
+@pytest.mark.parametrize("at_once", [1, 32])
+def test_links_are_the_largest_of_whole_maps(client: Client, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    monkeypatch.setattr("headlight.analysis.head_analysis.TEXTS_AT_ONCE", at_once)
+    analysis = analyse(client, TEXTS)
+    assert [(head.layer, head.head) for head in analysis.heads] == list(np.ndindex(LAYERS, HEADS))
+    assert analysis.token_counts == (5, 9)
+    assert analysis.importance is None
+    for head in analysis.heads:
+        best = Link(-1, 0, 0, 0, "", "")
+        for text, words in enumerate(TEXTS):
+            weights = client.attend(words).head(head.layer, head.head)[1:-1, 1:-1].copy()
+            np.fill_diagonal(weights, -1)
+            query, key = np.unravel_index(weights.argmax(), weights.shape)
+            names = words.split()
+            link = Link(weights[query, key], text, int(query) + 1, int(key) + 1, names[query], names[key])
+            best = link if link.weight > best.weight else best
+        assert head.link == best
+
+
+def test_importance_is_how_far_vectors_move(client: Client, servicer: FakeServicer) -> None:
+    moved = importance(client, TEXTS)
+    np.testing.assert_allclose(moved.distance, MOVED, rtol=1e-5)
+    assert moved.distance.dtype == np.float32
+    assert moved.distance.shape == (LAYERS, HEADS)
+    np.testing.assert_array_equal(moved.baseline, client.encode(TEXTS))
+    assert (moved.cosine > 0).all()
+    masks = [tuple(item.head_mask.values) for request in servicer.encoded[:-1] for item in request.inputs]
+    assert masks[:2] == [(), ()]
+    assert [mask.index(0) for mask in masks[2::2]] == list(range(LAYERS * HEADS))
+    assert {sum(mask) for mask in masks[2:]} == {LAYERS * HEADS - 1}
+
+
+def test_distances_of_vectors() -> None:
+    one = np.array([[1, 0], [0, 2]], np.float32)
+    other = np.array([[0, 1], [0, 1]], np.float32)
+    assert distances(one, other) == pytest.approx(((2**0.5 + 1) / 2, 0.5))
+    assert distances(one, one) == (0, 0)
+    assert distances(one, np.zeros_like(one)) == pytest.approx((1.5, 1))
+
+
+def test_no_texts_are_refused(client: Client) -> None:
+    for call in (analyse, importance):
+        with pytest.raises(InvalidInput, match="texts: there are none"):
+            call(client, [])
+
+
+def test_enough_of_each_row_is_asked_for(client: Client, servicer: FakeServicer) -> None:
+    """All special tokens, the token itself, and another."""
+    wanted: list[tuple[list[Input], int]] = [
+        ([TEXTS[0]], 4),
+        ([TEXTS[0], ("open a file", "read it")], 5),
+        ([[5, 6, 7]], 2),
+    ]
+    for texts, expected in wanted:
+        analyse(client, texts)
+        assert servicer.encoded[-1].outputs.attention.top_k == expected
+
+
+def test_tokens_are_labelled_by_the_characters_of_a_text_or_pair() -> None:
+    assert words_of("a b") == "a b"
+    assert words_of(("a", "b")) == ("a", "b")
+    assert [words_of(ids) for ids in ([5, 6], np.array([5, 6]))] == [None, None]
+
+
+def test_ids_have_no_special_tokens(client: Client) -> None:
+    analysis = analyse(client, [[5, 6, 7]])
+    link = analysis.heads[0].link
+    assert link is not None
+    assert {link.query_label, link.key_label} < {"#5", "#6", "#7"}
+
+
+def test_weights_that_change_on_the_way_are_noticed(client: Client, servicer: FakeServicer) -> None:
+    other = pb.ModelRef()
+    other.CopyFrom(REF)
+    other.bundle_sha256 = "cd" * 32
+    servicer.ref = lambda call: REF if call < 1 else other
+    with pytest.raises(MixedWeights, match="changed during the analysis"):
+        importance(client, TEXTS)
+    servicer.numbers = itertools.count()
+    with pytest.raises(MixedWeights, match="during the analysis"):
+        analyse(client, TEXTS[0])
+
+
+@pytest.mark.usefixtures("environment")
+def test_the_table_fits_into_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = ["an_identifier_of_some_length + another_one_that_is_long", "日本語日本語日本語 = 日本語日本語日本語日本語"]
+    for options in ([], ["--importance"]):
+        assert main(["heads", *texts, *options]) == 0
+        out, err = capsys.readouterr()
+        title, header, *rows = out.splitlines()
+        assert err == ""
+        assert title == "6 heads, 2 texts, 10 tokens"
+        assert ("moved" in header) == bool(options)
+        assert max(map(cells, out.splitlines())) <= 80
+        assert [row.split()[0] for row in rows[:6]] == ["0.0", "0.1", "1.0", "1.1", "2.0", "2.1"]
+        assert all(" → " in row for row in rows[:6])
+        assert rows[5].endswith("0.060 ████████") == bool(options)
+
+
+@pytest.mark.usefixtures("environment")
+def test_json_and_npz_hold_the_same(client: Client, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "texts").write_text("\n".join(TEXTS) + "\n")
+    common = ["heads", "--file", str(tmp_path / "texts"), "--importance", "--format"]
+    assert main([*common, "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert main([*common, "npz", "--out", str(tmp_path / "heads.npz")]) == 0
+    expected = analyse(client, TEXTS)
+    assert answer["token_counts"] == [5, 9]
+    assert answer["thresholds"] == {"called": 0.5, "uniform": 0.9, "faint": 0.05}
+    with np.load(tmp_path / "heads.npz", allow_pickle=False) as archive:
+        np.testing.assert_allclose(archive["importance"], MOVED, rtol=1e-5)
+        assert archive["statistics"].shape == (LAYERS, HEADS, 7)
+        for row, head in zip(answer["heads"], expected.heads, strict=True):
+            at = (head.layer, head.head)
+            assert (row["layer"], row["head"], row["kind"]) == (*at, head.kind)
+            assert row["importance"]["distance"] == pytest.approx(MOVED[at], rel=1e-5)
+            assert head.link is not None
+            assert row["link"]["weight"] == pytest.approx(head.link.weight)
+            assert row["link"]["query_label"] == archive["link_query_label"][at] == head.link.query_label
+            assert archive["kinds"][at] == head.kind
+            for place, name in enumerate(archive["statistic_names"].tolist()):
+                assert row[name] == pytest.approx(head.statistics[name])
+                assert row[name] == pytest.approx(float(archive["statistics"][at][place]))
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "texts: there are none"),
+        (["a", "--file", "b"], "not both"),
+        (["a", "--format", "npz"], "--out"),
+        (["word " * 50], "inputs[0].text: has 52 tokens"),
+    ],
+)
+def test_what_the_caller_can_mend(capsys: pytest.CaptureFixture[str], arguments: list[str], says: str) -> None:
+    assert main(["heads", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_bars_have_steps_of_an_eighth() -> None:
+    assert [bar(number, 1, 2) for number in (0, 1 / 16, 0.5, 0.75, 1)] == ["", "▏", "█", "█▌", "██"]
+    assert bar(0, 0, 8) == ""
+
+
+@pytest.mark.parametrize(
+    ("number", "digits", "shown"),
+    [
+        (0.25, 3, "0.250"),
+        (12.349, 3, "12.35"),
+        (9.9999, 3, "10.00"),
+        (99.96, 1, "100.0"),
+        (1234.56, 1, " 1235"),
+        (123456.0, 3, "1e+05"),
+        (float("nan"), 1, "  nan"),
+    ],
+)
+def test_numbers_of_five_columns_are_rounded_not_cut(number: float, digits: int, shown: str) -> None:
+    assert five(number, digits) == shown

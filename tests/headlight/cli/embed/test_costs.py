@@ -1,0 +1,85 @@
+"""What a list of texts costs to embed where some of them are bad, and how soon it is given up."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import pytest
+
+from headlight import Client
+from headlight.cli.commands import main
+from headlight.pb import headlight_pb2 as pb
+from tests.headlight.fake_server import FakeServicer, Refusal, default_limits
+
+LINES = [f"long {number}" if number % 3 == 2 else f"text {number}" for number in range(160)]
+GOOD = [line for line in LINES if "long" not in line]
+
+
+@dataclasses.dataclass
+class Strict(FakeServicer):
+    """Refuses a text that says that it is long, and counts what it computes."""
+
+    computed: list[int] = dataclasses.field(default_factory=list)  # texts, by request
+
+    def check(self, request: pb.EncodeRequest) -> None:
+        for place, item in enumerate(request.inputs):
+            if "long" in item.text:
+                raise Refusal(grpc.StatusCode.INVALID_ARGUMENT, f"inputs[{place}].text: is too long")
+        super().check(request)
+        self.computed.append(len(request.inputs))
+
+
+@pytest.fixture
+def servicer() -> Strict:
+    return Strict(default_limits())
+
+
+@pytest.fixture
+def embed(target: str, tmp_path: Path) -> Callable[..., int]:
+    path = tmp_path / "texts.txt"
+    path.write_text("\n".join(LINES), encoding="utf-8")
+    arguments = ["embed", "--target", target, "--file", str(path), "--format", "npy", "--out", str(tmp_path / "v")]
+    return lambda *options: main([*arguments, *options])
+
+
+def test_lines_that_are_refused_cost_the_others_one_more_time_at_most(
+    embed: Callable[..., int], servicer: Strict, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert embed("--skip-bad") == 0
+    assert capsys.readouterr().err.count("(skipped)") == len(LINES) - len(GOOD)
+    assert len(GOOD) <= sum(servicer.computed) <= 2 * len(GOOD)
+
+
+@pytest.mark.parametrize("seconds", ["inf", "1e300"])
+def test_a_timeout_beyond_all_times_is_none(embed: Callable[..., int], seconds: str) -> None:
+    assert embed("--skip-bad", "--timeout", seconds) == 0
+
+
+def test_whoever_waits_to_ask_again_waits_no_longer_than_the_client_is_open(client: Client, servicer: Strict) -> None:
+    later = (("grpc-retry-pushback-ms", "100000"),)
+    servicer.refusals.extend([Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "full", later)] * 3)
+    failed: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            client.encode(["a"])
+        except BaseException as error:
+            failed.append(error)
+
+    waiting, wait = threading.Event(), client._closed.wait
+
+    def waits(timeout: float | None = None) -> bool:
+        waiting.set()
+        return wait(timeout)
+
+    client._closed.wait = waits  # type: ignore[method-assign]
+    asking = threading.Thread(target=ask)
+    asking.start()
+    assert waiting.wait(30)
+    client.close()
+    asking.join(30)
+    assert [str(error) for error in failed] == ["the client is closed; make another"]

@@ -1,0 +1,25 @@
+"""What `headlight embed` writes of vectors that are no ordinary numbers."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+
+from headlight.cli.embed.embed_output import Beside, as_json
+from headlight.cli.embed.vector_rows import Rows
+from headlight.embeddings import Embeddings
+from headlight.results import ModelRef
+
+MODEL = ModelRef("fake", "1", "ab" * 32, "cpu", "fp32")
+
+
+def test_what_is_beyond_float16_is_null_in_json() -> None:
+    """Which has no infinity: readers other than Python's would take nothing of the file."""
+    vectors, counts = np.array([[1.5, np.inf, -np.inf, np.nan]], np.float16), np.array([3])
+    found = Embeddings({"float16": vectors}, counts, counts, counts, MODEL)
+    rows = Rows(io.BytesIO(), found)
+    rows.append(["a"], found, {})
+    told = json.loads("".join(as_json(rows, Beside(MODEL, skips=False, ids=None))), parse_constant=lambda name: 1 / 0)
+    assert told["embeddings"] == [[1.5, None, None, None]]

@@ -1,0 +1,216 @@
+"""`headlight embed` of many texts: how it ends, whatever befalls the service, the disk or the command itself, and what it writes."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+
+from headlight import Client
+from headlight.cli.commands import main
+from headlight.pb import headlight_pb2 as pb
+from tests.headlight.cli.embed.failing import KEPT, TEXTS, Embed, Failing, names, vectors
+from tests.headlight.fake_model import DIM
+from tests.headlight.fake_server import Refusal, default_limits, serving
+
+
+def test_weights_that_are_replaced_meanwhile_end_it(embed: Embed, servicer: Failing) -> None:
+    other = pb.ModelRef(name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32")
+    servicer.do = lambda: setattr(servicer, "ref", lambda call: other)
+    code, err = embed("--retry-for", "50")
+    assert code == 1
+    assert "; the same command goes on from there, once the weights before answer again; else remove it\n" in err
+    assert "headlight: the service's weights were replaced meanwhile (fake 1 fp32, now fake 2 fp32)" in err
+
+
+def test_so_do_those_that_answer_one_block_together(
+    embed: Embed, servicer: Failing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As during a rollout; whoever has vectors of the one cannot go on with the other when it has ended."""
+    # Requests of several blocks may take turns, so that each block has the answers of one alone.
+    monkeypatch.setattr("headlight.cli.embed.embed_job.BLOCKS_AT_ONCE", 1)
+    other = pb.ModelRef(name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32")
+    servicer.limits.max_request_tokens = 40  # some requests a block
+    first = servicer.ref
+    servicer.ref = lambda call: other if call % 2 else first(call)
+    code, err = embed()
+    assert code == 1
+    assert "headlight: replicas answered one call with different weights (fake 1 fp32, fake 2 fp32)\n" in err
+
+
+def test_a_service_that_is_away_is_waited_for(
+    embed: Embed, servicer: Failing, path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        if seconds:  # the client's own, between tries, is 0 before the first
+            pauses.append(seconds)
+        if len(pauses) == 3:
+            servicer.do = lambda: None
+
+    monkeypatch.setattr("headlight.cli.embed.embed_job.time.sleep", sleep)
+    servicer.fail(grpc.StatusCode.UNAVAILABLE)
+    assert embed("--retry-for", "0")[0] == 1
+    assert pauses == []
+    code, err = embed("--retry-for", "50")
+    assert (code, err.splitlines()[1:]) == (0, ["headlight: error 4f2a; waiting for it, for 50 s at most"])
+    assert pauses == [0.25, 0.5, 1.0]
+    np.testing.assert_array_equal(vectors(path), client.encode(TEXTS))
+
+
+def test_nor_does_the_client_wait_by_itself(
+    embed: Embed, servicer: Failing, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it does elsewhere in the middle of a list, where nobody is told."""
+    waits: list[object] = []
+
+    def delay(self: object, error: Exception) -> float:
+        waits.append(error)
+        return 1e-9
+
+    monkeypatch.setattr("headlight.client.channel.Retries.delay", delay)
+    monkeypatch.setattr("headlight.cli.embed.embed_job.BLOCKS_AT_ONCE", 1)
+    servicer.limits.max_request_tokens = 12  # a block is several requests
+    servicer.fail(grpc.StatusCode.UNAVAILABLE)
+    assert embed("--retry-for", "0")[0] == 1
+    assert waits == []
+
+
+def test_once_it_has_answered_what_a_connection_says_is_waited_out(
+    embed: Embed, servicer: Failing, path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the word of the last address tried: of a proxy that has no service behind it for a while, say."""
+    monkeypatch.setattr(
+        "headlight.cli.embed.embed_job.time.sleep", lambda seconds: setattr(servicer, "do", lambda: None)
+    )
+
+    def fail() -> None:
+        raise Refusal(grpc.StatusCode.UNAVAILABLE, "last error: Failed parsing HTTP/2")
+
+    servicer.do = fail
+    assert embed()[0] == 0
+    np.testing.assert_array_equal(vectors(path), client.encode(TEXTS))
+
+
+@pytest.mark.parametrize("seconds", ["nan", "-1", "soon"])
+def test_what_is_no_time_is_refused(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["embed", "a", "--retry-for", seconds])
+    assert ended.value.code == 2
+    assert "argument --retry-for: " in capsys.readouterr().err
+
+
+def test_one_that_stays_away_is_given_up(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--target", "127.0.0.1:1", "--retry-for", "0.01", "--out", str(path.with_name("v"))]
+    assert main(["embed", "--file", str(path), *options]) == 1
+    waiting, gone = capsys.readouterr().err.splitlines()
+    assert waiting.endswith("; waiting for it, for 0.01 s at most")
+    assert gone.startswith("headlight: no answer from 127.0.0.1:1 (")
+    assert names(path) == ["texts.txt"]
+
+
+def test_a_disk_that_fills_meanwhile_is_said_and_what_came_stays(
+    target: str, embed: Embed, path: Path, client: Client
+) -> None:
+    """Stood in for by the largest size that a file may have: blocks of 512 bytes, or of 1024."""
+    command = [sys.executable, "-m", "headlight", "embed", "--file", str(path), "--target", target]
+    script = 'ulimit -f 2; exec "$0" "$@"'
+    shell = ["sh", "-c", script, *command, "--format", "npz", "--out", str(path.with_name("v"))]
+    done = subprocess.run(shell, stderr=subprocess.PIPE, text=True, check=False, timeout=50)
+    folder = f"{path.with_name('v')}.partial"
+    kept, said = done.stderr.splitlines()
+    assert (done.returncode, said) == (1, f"headlight: {folder}: cannot write it: File too large")
+    assert kept.endswith(f"of 80 texts are kept in {folder}; the same command goes on from there")
+    assert embed()[0] == 0
+    np.testing.assert_array_equal(vectors(path), client.encode(TEXTS))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_keep_what_came(path: Path, number: int) -> None:
+    reached, free = threading.Event(), threading.Event()
+
+    class Held(Failing):
+        """The sixth request is held. The ninth only comes when the fifth is among the rows."""
+
+        def serve(self, request: pb.EncodeRequest) -> pb.EncodeResponse:
+            if any(item.text == TEXTS[64] for item in request.inputs):
+                reached.set()
+            return super().serve(request)
+
+    def hold() -> None:
+        free.wait(50)
+
+    with serving(Held(default_limits(), do=hold)) as target:
+        command = [sys.executable, "-m", "headlight", "embed", "--file", str(path), "--target", target]
+        process = subprocess.Popen([*command, "--out", str(path.with_name("v"))], stderr=subprocess.PIPE, text=True)
+        try:
+            assert reached.wait(50)
+            process.send_signal(number)
+            _, err = process.communicate(timeout=50)
+        finally:
+            free.set()
+            process.kill()
+            process.wait()
+    assert process.returncode == 128 + number
+    folder = path.with_name("v.partial")
+    assert err == f"headlight: {KEPT} of 80 texts are kept in {folder}; the same command goes on from there\n"
+    assert (folder / "rows").stat().st_size == KEPT * (16 + 3 * 8 + DIM * 4 + 4)  # digests, counts, vectors, checksums
+
+
+def test_a_link_stays_one_and_a_file_keeps_its_mode(embed: Embed, path: Path) -> None:
+    elsewhere = path.with_name("elsewhere")
+    elsewhere.touch(mode=0o600)
+    path.with_name("v").symlink_to(elsewhere)
+    assert embed()[0] == 0
+    assert path.with_name("v").is_symlink()
+    assert elsewhere.stat().st_mode & 0o777 == 0o600
+    assert names(path) == ["elsewhere", "texts.txt", "v"]
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="names for open files")
+@pytest.mark.parametrize("form", ["text", "npz"])
+def test_an_open_pipe_may_be_named(embed: Embed, path: Path, form: str) -> None:
+    """As `--out /dev/stdout` or `--out >(command)` do."""
+    assert embed(form=form)[0] == 0
+    expected = path.with_name("v").read_bytes()
+    reader, writer = os.pipe()
+    with open(reader, "rb") as pipe:
+        code, err = embed("--out", f"/dev/fd/{writer}", form=form)
+        os.close(writer)
+        answer = pipe.read()
+    assert (code, err, len(answer) > 0) == (0, "", True)
+    if form == "text":
+        assert answer == expected
+    assert names(path) == ["texts.txt", "v"]
+
+
+def test_the_timeout_is_of_the_whole_job(embed: Embed, servicer: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("headlight.cli.embed.embed_job.time.monotonic", lambda: clock[0])
+    servicer.do = lambda: clock.__setitem__(0, 1e9)
+    code, err = embed("--timeout", "1e8")
+    assert (code, err.splitlines()[-1]) == (1, "headlight: the client's timeout passed; give more time by --timeout")
+
+
+def test_progress_is_told_where_it_is_wanted(embed: Embed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headlight.cli.progress.LOG_SECONDS", math.inf)
+    assert embed() == (0, "")
+    code, err = embed("--progress")
+    assert (code, err.count("\n")) == (0, 1)
+    assert err.startswith("headlight: 80 of 80 texts, ")
+    monkeypatch.setattr("headlight.cli.progress.LOG_SECONDS", 0)
+    assert embed("--progress")[1].count("\n") == 10
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr("headlight.cli.progress.TERMINAL_SECONDS", 0)
+    err = embed()[1]
+    assert (err.count("\r"), err.count("\n"), err[-4:]) == (11, 0, "\r\x1b[K")
+    assert embed("--no-progress") == (0, "")

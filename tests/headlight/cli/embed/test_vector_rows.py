@@ -1,0 +1,158 @@
+"""What is found again of rows that an earlier process left, whatever became of their files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headlight.cli.embed.job_checkpoint import JOB, ROWS, kept_in, lock
+from headlight.cli.embed.vector_rows import Rows
+from headlight.cli.files import UsageError
+from headlight.embeddings import Embeddings
+from headlight.results import ModelRef
+
+MODEL = ModelRef("fake", "1", "ab" * 32, "cpu", "fp32")
+INPUTS = [f"text {number}" for number in range(8)]
+SKIPPED = {5: "is empty", 2: "is too long"}  # as they are found: what is empty before what the service refuses
+
+
+def found(count: int, dimensions: int = 3) -> Embeddings:
+    """Vectors and counts that are no zeros."""
+    counts = np.arange(1, count + 1)
+    vectors = np.arange(1, count * dimensions + 1, dtype=np.float32).reshape(count, dimensions)
+    return Embeddings({"float32": vectors}, counts, counts, counts, MODEL)
+
+
+@contextlib.contextmanager
+def opened(folder: Path) -> Iterator[Rows]:
+    with kept_in(folder, {"--truncate": "no"}, found(0)) as rows:
+        yield rows
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """With rows of all inputs."""
+    folder = tmp_path / "v.partial"
+    with opened(folder) as rows:
+        rows.append(INPUTS, found(len(INPUTS) - len(SKIPPED)), SKIPPED)
+    return folder
+
+
+def cut(folder: Path, rows: int) -> None:
+    """Leaves so many, and a part of the next."""
+    path = folder / "rows"
+    os.truncate(path, rows * path.stat().st_size // len(INPUTS) + 3)
+
+
+def test_reasons_stay_with_the_rows_that_stay(folder: Path) -> None:
+    with opened(folder) as rows:
+        assert (len(rows), rows.skipped) == (8, SKIPPED)
+    cut(folder, 4)
+    for _ in range(2):
+        with opened(folder) as rows:
+            assert (len(rows), rows.skipped) == (4, {2: "is too long"})
+    with opened(folder) as rows:
+        rows.append(INPUTS[4:], found(3), {1: "is empty now"})
+    with opened(folder) as rows:
+        assert (len(rows), rows.skipped) == (8, {2: "is too long", 5: "is empty now"})
+
+
+def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "v.partial"
+    path.touch()
+    with (
+        pytest.raises(UsageError, match=r"v\.partial: is no folder, .*; remove it, or name another --out"),
+        opened(path),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("lost", [b"", b"\0" * 40, b"\0" * 40 + b"\n"])
+def test_a_row_without_vectors_and_without_a_reason_is_made_again(folder: Path, lost: bytes) -> None:
+    notes = folder / "skipped.jsonl"
+    first = notes.read_bytes().splitlines(keepends=True)[0]
+    notes.write_bytes(first + lost)
+    with opened(folder) as rows:
+        assert (len(rows), rows.skipped) == (5, {2: "is too long"})
+        rows.append(INPUTS[5:], found(3), {})
+        assert [len(vectors) for vectors in rows.vectors("float32")] == [7]
+    assert notes.read_bytes() == first
+
+
+@pytest.mark.parametrize("removed", range(4))
+def test_a_folder_that_was_removed_in_part_is_begun_anew(
+    folder: Path, removed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, unlink = [removed], Path.unlink
+
+    def killed(path: Path, missing_ok: bool = False) -> None:
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", killed)
+        with pytest.raises(KeyboardInterrupt), opened(folder) as rows:
+            rows.spent = True
+    with opened(folder) as rows:
+        assert (len(rows), rows.skipped) == (0, {})
+
+
+def test_whoever_comes_while_a_folder_is_removed_begins_in_none_of_its_files(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unlink, refused = Path.unlink, list[str]()
+
+    def come(path: Path, missing_ok: bool = False) -> None:
+        unlink(path, missing_ok)
+        if path.name != ROWS:  # of whose removal nothing is left that another could find
+            with pytest.raises(UsageError, match="another process is at work in it"), opened(folder):
+                pass
+            refused.append(path.name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", come)
+        with opened(folder) as rows:
+            rows.spent = True
+    assert refused == ["skipped.jsonl", "output", "job.json"]
+    assert not folder.exists()
+
+
+def test_rows_of_another_version_are_of_no_use(folder: Path) -> None:
+    job = folder / JOB
+    job.write_text(job.read_text().replace('"version of this command": 1', '"version of this command": 0'))
+    with pytest.raises(UsageError, match="made with another version of this command"), opened(folder):
+        pass
+
+
+@pytest.mark.parametrize("first", [0, 12, 20, 45])  # within the digest, the counts, the vectors
+def test_rows_of_which_a_page_was_lost_are_made_again(folder: Path, first: int) -> None:
+    path = folder / "rows"
+    before = path.read_bytes()
+    size = len(before) // len(INPUTS)
+    lost = slice(6 * size + first, 7 * size)
+    path.write_bytes(before[: lost.start] + bytes(lost.stop - lost.start) + before[lost.stop :])
+    with opened(folder) as rows:
+        assert (len(rows), rows.first_other(INPUTS)) == (6, None)
+        assert path.read_bytes() == before[: 6 * size]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks")
+def test_a_folder_that_is_removed_by_whoever_ends_is_not_begun_in(tmp_path: Path) -> None:
+    """As by one who opened the file when it was still there."""
+    folder = tmp_path / "v.partial"
+    with contextlib.ExitStack() as stack:
+        with opened(folder) as rows:
+            other = stack.enter_context((folder / ROWS).open("a+b"))
+            rows.append(INPUTS[:1], found(1), {})
+            rows.spent = True
+        assert not folder.exists()
+        with pytest.raises(UsageError, match="another process is at work in it"):
+            lock(other, folder)

@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import io
+import json
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+
+import headlight
+from headlight.cli.commands import main
+from headlight.client.sync_client import Client
+from headlight.spec import PooledSpec, VectorType
+from tests.headlight.fake_model import HEADS, LAYERS
+from tests.headlight.fake_server import FakeServicer, Refusal
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Arguments, and perhaps standard input -> exit code, output, errors."""
+    monkeypatch.setenv("HEADLIGHT_TARGET", target)
+
+    def run(*arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        code = main(arguments)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def test_embed_as_text_reads_back_exactly(run: Run, client: Client) -> None:
+    code, out, err = run("embed", "one", "two words")
+    assert (code, err) == (0, "")
+    np.testing.assert_array_equal(np.loadtxt(io.StringIO(out), np.float32), client.encode(["one", "two words"]))
+
+
+def test_embed_as_json_reads_back_exactly(run: Run, client: Client) -> None:
+    answer = json.loads(run("embed", "one", "--format", "json")[1])
+    np.testing.assert_array_equal(np.array(answer["embeddings"], np.float32), client.encode("one"))
+    assert (answer["token_counts"], answer["truncated"], answer["model"]["name"]) == ([3], [False], "fake")
+
+
+def test_embed_as_npz(run: Run, client: Client, tmp_path: Path) -> None:
+    path = tmp_path / "no-suffix"
+    assert run("embed", "one", "two", "--format", "npz", "--out", str(path)) == (0, "", "")
+    with np.load(path, allow_pickle=False) as archive:
+        np.testing.assert_array_equal(archive["embeddings"], client.encode(["one", "two"]))
+        assert json.loads(str(archive["model"]))["version"] == "1"
+
+
+@pytest.mark.parametrize(("dtype", "width"), [("float32", 8), ("float16", 8), ("ubinary", 1)])
+def test_embed_as_npy_is_one_array_that_can_be_mapped(
+    run: Run, client: Client, tmp_path: Path, dtype: VectorType, width: int
+) -> None:
+    path, texts = tmp_path / "v.npy", [f"text {number}" for number in range(20)]
+    arguments = ["embed", "--format", "npy", "--out", str(path), "--dtype", dtype]
+    assert run(*arguments, stdin="\n".join(texts).encode()) == (0, "", "")
+    mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+    assert mapped.shape == (20, width)
+    np.testing.assert_array_equal(mapped, client.encode(texts, PooledSpec(dtypes=(dtype,))))
+    assert run(*arguments) == (0, "", "")
+    assert np.load(path).shape == (0, width)
+
+
+@pytest.mark.parametrize("content", [b"one\ntwo\n", b"one\r\ntwo", b"\xef\xbb\xbfone\ntwo\n"])
+def test_texts_from_a_file_and_from_standard_input_are_lines(run: Run, tmp_path: Path, content: bytes) -> None:
+    expected = run("embed", "one", "two")
+    assert run("embed", stdin=content) == expected
+    (tmp_path / "texts").write_bytes(content)
+    assert run("embed", "--file", str(tmp_path / "texts")) == expected
+
+
+def test_no_texts_give_no_lines(run: Run) -> None:
+    assert run("embed", stdin=b"") == (0, "", "")
+    assert run("embed", stdin=b"\xef\xbb\xbf") == (0, "", "")
+
+
+def test_what_was_cut_is_said(run: Run) -> None:
+    code, out, err = run("embed", "short", "word " * 50, "--truncate", "end")
+    assert (code, len(out.splitlines()), err) == (0, 2, "headlight: 1 of 2 texts were cut\n")
+
+
+def test_tokens(run: Run) -> None:
+    assert run("tokens", "read 日本")[1].splitlines() == [
+        "token       id  piece                      start     end  text",
+        "    0        1  [CLS]                          0       0  (special)",
+        "    1      845  read                           0       4  read",
+        "    2      141  日本                           5       7  日本",
+        "    3        2  [SEP]                          0       0  (special)",
+    ]
+    assert json.loads(run("tokens", "a", "b", "--format", "json")[1])["tokens"][1]["pieces"] == ["[CLS]", "b", "[SEP]"]
+
+
+def test_info(run: Run, client: Client) -> None:
+    code, out, _ = run("info")
+    lines = out.splitlines()
+    assert code == 0
+    assert "architecture              3 layers of 2 heads, 8 wide, 1000 tokens known" in lines
+    assert "max request bytes         1,048,576" in lines
+    assert lines[-1] == "pooled     cpu fp32         1.2e-07   1.0e-05"
+    assert json.loads(run("info", "--format", "json")[1]) == json.loads(json.dumps(client.model().as_dict()))
+
+
+def test_attend_shows_all_heads_and_a_map(run: Run) -> None:
+    code, out, err = run("attend", "read a file")
+    assert (code, err) == (0, "")
+    overview, view, links = out.split("\n\n")
+    assert len(overview.splitlines()) == 2 + LAYERS * HEADS
+    assert view.startswith(f"Layer 2, mean of {HEADS} heads\n")
+    assert [line[:9] for line in view.splitlines()[2:-1]] == [
+        "0 [CLS] │",
+        "1 read  │",
+        "2 a     │",
+        "3 file  │",
+        "4 [SEP] │",
+    ]
+    assert len(links.splitlines()) == 1 + 3
+    assert "\x1b" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "title"),
+    [
+        (["--layer", "0"], "Layer 0, mean of 2 heads"),
+        (["--head", "-1"], "Layer 2, head 1"),
+        (["--layer", "-2", "--head", "0"], "Layer 1, head 0"),
+    ],
+)
+def test_attend_to_one_layer_or_head(run: Run, arguments: list[str], title: str) -> None:
+    assert run("attend", "a b c", *arguments)[1].splitlines()[0] == title
+
+
+def test_attend_as_json_and_npz(run: Run, client: Client, tmp_path: Path) -> None:
+    expected = client.attend("a b c")
+    answer = json.loads(run("attend", "a b c", "--format", "json")[1])
+    np.testing.assert_array_equal(np.array(answer["weights"], np.float32), expected.weights)
+    assert (answer["layers"], answer["heads"]) == ([0, 1, 2], [0, 1])
+    path = tmp_path / "a.npz"
+    run("attend", "--layer", "1", "--head", "1", "--format", "npz", "--out", str(path), stdin=b"a b c\n")
+    with np.load(path, allow_pickle=False) as archive:
+        np.testing.assert_array_equal(archive["weights"], expected.weights[1:2, 1:2])
+        assert archive["pieces"].tolist() == list(expected.tokens.pieces)
+        assert (archive["layers"].tolist(), archive["heads"].tolist()) == ([1], [1])
+
+
+def test_attend_reads_a_file_whole(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "code").write_text("a\n\nb\n")
+    assert "a" in run("attend", "--file", str(tmp_path / "code"))[1]
+
+
+def test_a_picture_alone_writes_nothing_else(run: Run, tmp_path: Path) -> None:
+    assert run("attend", "a b", "--png", str(tmp_path / "a.png")) == (0, "", "")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_page_alone_writes_nothing_else(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
+    assert run("attend", "a b", "--html", str(path)) == (0, "", "")
+    assert '"layers":[0,1,2],"heads":2,"labels":["[CLS]","a","b","[SEP]"]' in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("drawn", ["--html", "--png"])
+def test_beside_a_picture_a_file_that_is_named_is_written(run: Run, tmp_path: Path, drawn: str) -> None:
+    out = tmp_path / "out"
+    expected = run("attend", "a b")[1]
+    assert run("attend", "a b", drawn, str(tmp_path / "drawn"), "--out", str(out)) == (0, "", "")
+    assert out.read_text(encoding="utf-8") == expected
+    assert (tmp_path / "drawn").stat().st_size
+
+
+def test_a_page_opens_at_the_head_asked_for_and_the_rest_shows_it_alone(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
+    arguments = ["attend", "a b", "--html", str(path), "--head", "1"]
+    answer = json.loads(run(*arguments, "--format", "json")[1])
+    assert (answer["layers"], answer["heads"]) == ([2], [1])
+    page = path.read_text(encoding="utf-8")
+    assert '"layers":[0,1,2]' in page
+    assert '"start":{"layer":2,"head":1}' in page
+    assert run(*arguments, "--layer", "1") == (0, "", "")
+    assert '"layers":[1]' in path.read_text(encoding="utf-8")
+
+
+def test_a_page_too_large_says_what_to_do(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headlight.web.page.MAX_BYTES", 200)
+    code, out, err = run("attend", "a b c d", "--html", str(tmp_path / "a.html"))
+    assert (code, out) == (2, "")
+    assert err.startswith("headlight: --html: the page would have 0 MiB, more than 0: choose a layer; 1 of these 3")
+
+
+def test_a_picture_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, _, err = run("attend", "a b", "--png", "a.png")
+    assert (code, err) == (2, "headlight: --png needs matplotlib: pip install matplotlib\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "says"),
+    [
+        (["embed"], b"one\n\ntwo\n", "standard input: line 2 is empty"),
+        (["embed"], b"\xff", "standard input: not UTF-8 (byte 0)"),
+        (["embed"], b"one\r\ntwo\nth\xff", "standard input: not UTF-8 (byte 11)"),
+        (["embed"], b"\xef\xbb\xbfab\xff", "standard input: not UTF-8 (byte 5)"),
+        (["embed"], b"\xef\xbb\xbfab\n\xff", "standard input: not UTF-8 (byte 6)"),
+        (["embed"], b"\xef\xbb", "standard input: not UTF-8 (byte 0)"),
+        (["embed", "a", "--file", "b"], b"", "not both"),
+        (["embed", "--file", "/nonexistent/x"], b"", "/nonexistent/x: cannot read it"),
+        (["embed", "a", "--format", "npz"], b"", "--out"),
+        (["embed", "a", "--format", "npy"], b"", "--out"),
+        (
+            ["embed", "--format", "npy", "--out", "v", "--dtype", "int8", "--dtype", "float32"],
+            b"",
+            "--dtype: text and npy",
+        ),
+        (["embed", ""], b"", "inputs[0].text: is empty"),
+        (["attend", "word " * 50], b"", "inputs[0].text: has 52 tokens"),
+        (["attend", "a", "--layer", "9"], b"", "--layer: is 9; valid are -3 .. 2"),
+        (["attend", "a", "--head", "9"], b"", "--head: head 9 is not here; there are 0 to 1"),
+        (["attend", "a", "--html", "x.html", "--head", "2"], b"", "--head: head 2 is not here; there are 0 to 1"),
+    ],
+)
+def test_what_the_caller_can_mend_is_one_line_and_2(run: Run, arguments: list[str], stdin: bytes, says: str) -> None:
+    code, out, err = run(*arguments, stdin=stdin)
+    assert (code, out) == (2, "")
+    assert err.startswith("headlight: ")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_what_the_service_failed_at_is_one_line_and_1(run: Run, servicer: FakeServicer) -> None:
+    code, _, err = run("info", "--target", "127.0.0.1:1")
+    assert code == 1
+    assert err.startswith("headlight: no answer from 127.0.0.1:1 (")
+    assert "--target" in err
+    said = "headlight: model: there is no other; there is fake\n"  # yet, or behind this address
+    assert run("info", "--model", "other") == (1, "", said)
+    trailing = (("grpc-retry-pushback-ms", "90500"),)
+    servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue\nis full", trailing))
+    assert run("embed", "a", "--timeout", "60")[::2] == (1, "headlight: the queue is full; try again in 90.5 s\n")
+    assert run("embed", "a", "--timeout", "0")[2].endswith("; give more time by --timeout\n")
+
+
+def test_wrong_usage_exits_with_2(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["embed", "--format", "xml"], ["attend", "--layer", "last"]):
+        with pytest.raises(SystemExit) as caught:
+            run(*arguments)
+        assert caught.value.code == 2
+    with pytest.raises(SystemExit) as caught:
+        run("--version")
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"headlight {headlight.__version__}\n"
+
+
+def test_ctrl_c_is_quiet(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(client: Client) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, "model", interrupted)
+    assert run("info") == (128 + signal.SIGINT, "", "")

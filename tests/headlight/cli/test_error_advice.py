@@ -1,0 +1,153 @@
+"""What the command line says of a refusal: its own options, lines of its own files, and what to do."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import grpc
+import pytest
+
+from headlight.cli.commands import main, parser
+from headlight.cli.error_advice import advice
+from headlight.errors import Unavailable
+from tests.headlight.fake_server import FakeServicer, Refusal
+
+INVALID = grpc.StatusCode.INVALID_ARGUMENT
+
+
+def said(capsys: pytest.CaptureFixture[str], target: str, *arguments: str) -> tuple[int, str]:
+    code = main([*arguments, "--target", target])
+    return code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refusal", "says"),
+    [
+        (["attend", "a", "--layer", "9"], None, "--layer: is 9; valid are -3 .. 2"),
+        (["embed", "a", "--dimensions", "-1"], None, "--dimensions: must be a whole number from 1"),
+        (
+            ["embed", "a", "--dimensions", "1000000000"],
+            None,
+            "--dimensions: is 1000000000; this model's vectors have 1 .. 8",
+        ),
+        (["embed", "a", "--dtype", "int8"], "outputs.pooled.dtypes: int8 has no ranges", "--dtype: int8 has no ranges"),
+        (["embed", "a", "--prompt", "x"], "prompt_text: has 9 characters", "--prompt: has 9 characters"),
+        (
+            ["tokens", "a", "--prompt-name", "x"],
+            "prompt_name: is none, or use prompt_text",
+            "--prompt-name: is none, or use --prompt\n",
+        ),
+        (["embed", "a", "b"], "inputs[1].text: is empty", "inputs[1].text: is empty"),
+    ],
+)
+def test_options_have_their_own_names(
+    target: str,
+    servicer: FakeServicer,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    refusal: str | None,
+    says: str,
+) -> None:
+    if refusal:
+        servicer.refusals.append(Refusal(INVALID, refusal))
+    code, err = said(capsys, target, *arguments)
+    assert (code, err[: len("headlight: " + says)]) == (2, "headlight: " + says)
+
+
+def test_options_of_the_connection_have_theirs_too(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, "", "info") == (2, "headlight: --target: is ''; name a service as \"host:port\"\n")
+    code, err = said(capsys, target, "info", "--timeout", "nan")
+    assert (code, err.startswith("headlight: --timeout: is nan; must be a number of seconds")) == (2, True), err
+
+
+@pytest.mark.parametrize("command", ["embed", "heads", "tokens"])
+def test_a_line_that_cannot_be_sent_or_is_refused_is_named(
+    target: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str
+) -> None:
+    path = tmp_path / "texts"
+    path.write_text(f"one\n{'x' * 2**20}\n")
+    code, err = said(capsys, target, command, "--file", str(path))
+    assert (code, err.startswith(f"headlight: {path}: line 2: takes 1048")) == (2, True), err
+    if command != "tokens":  # which takes texts of any length
+        path.write_text(f"one\n{'word ' * 50}\n")
+        code, err = said(capsys, target, command, "--file", str(path))
+        assert (code, err.startswith(f"headlight: {path}: line 2: has 52 tokens")) == (2, True), err
+
+
+def test_standard_input_and_a_text_that_is_a_whole_file_are_named(
+    target: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"word " * 50), encoding="utf-8"))
+    code, err = said(capsys, target, "embed")
+    assert (code, err.startswith("headlight: standard input: line 1: has 52 tokens")) == (2, True), err
+    path = tmp_path / "text"
+    path.write_text("word\n" * 50)
+    code, err = said(capsys, target, "attend", "--file", str(path))
+    assert (code, err.startswith(f"headlight: {path}: has 52 tokens")) == (2, True), err
+
+
+def test_a_queue_of_ones_own_is_waited_for_with_a_longer_timeout(
+    target: str, servicer: FakeServicer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where there is a timeout. Without one, the client itself waits as long as it takes."""
+    late = "behind what is queued and running this may take 15.68 s, and the deadline is in 1.88 s; wait, or ask another replica"
+    refusal = Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, late, (("grpc-retry-pushback-ms", "137990"),))
+    servicer.refusals.append(refusal)
+    expected = f"headlight: {late}; give more time by --timeout, or try again in 137.99 s\n"
+    assert said(capsys, target, "embed", "a", "--timeout", "60") == (1, expected)
+    servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, late))
+    expected = f"headlight: {late}; give more time by --timeout\n"
+    assert said(capsys, target, "attend", "a", "--timeout", "60") == (1, expected)
+
+
+FAILED = "connections to all backends failing; last error: "
+START = "start a service there, or name another by --target or HEADLIGHT_TARGET"
+AT_ONCE = "if there is one, it closed the connection at once: it may want "
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "says"),
+    [
+        ("UNKNOWN: ipv4:127.0.0.1:1: Failed to connect to remote host: Connection refused", "", START),
+        ("UNAVAILABLE: ipv4:127.0.0.1:1: Socket closed", "", f"{START}; {AT_ONCE}TLS, by --tls or --tls-ca"),
+        (
+            "UNAVAILABLE: ipv4:127.0.0.1:1: Socket closed",
+            "--tls-ca ca",
+            f"{START}; {AT_ONCE}a certificate, by --tls-cert and --tls-key",
+        ),
+        (
+            "UNAVAILABLE: ipv4:127.0.0.1:1: Socket closed",
+            "--tls-ca ca --tls-cert a --tls-key b",
+            f"{START}; {AT_ONCE}another certificate than that of --tls-cert",
+        ),
+        (
+            "UNKNOWN: ipv6:%5B::1%5D:1: Failed to connect to remote host: Connection refused",
+            "",
+            f"{START}; that was its IPv6 address: what another one says is told where --target has it, as 127.0.0.1:PORT",
+        ),
+        ("UNKNOWN: ipv6:%5B::1%5D:1: Failed to connect to remote host", "--target [::1]:1", START),
+        (
+            "UNKNOWN: ipv4:127.0.0.1:1: Peer name 127.0.0.1 is not in peer certificate",
+            "--tls",
+            "the certificate there is for another name: give that by --tls-server-name",
+        ),
+        (
+            "UNAVAILABLE: ipv4:127.0.0.1:1: Failed parsing HTTP/2 (Expected SETTINGS frame as the first frame, got frame type 79)",
+            "",
+            "that is no gRPC in plaintext: name the port of gRPC by --target, or give --tls or --tls-ca",
+        ),
+    ],
+)
+def test_what_grpc_says_of_a_connection_is_told_with_the_options_that_mend_it(
+    words: str, options: str, says: str
+) -> None:
+    arguments = parser().parse_args(["info", "--target", "localhost:1", *options.split()])
+    told = f"no answer from {arguments.target} ({FAILED}{words}); {says}"
+    assert advice(Unavailable(FAILED + words), arguments) == told
+
+
+def test_a_connection_lost_later_was_not_closed_at_once() -> None:
+    arguments = parser().parse_args(["info", "--target", "127.0.0.1:1"])
+    assert advice(Unavailable("Socket closed"), arguments) == f"no answer from 127.0.0.1:1 (Socket closed); {START}"

@@ -1,0 +1,242 @@
+"""Where the command line writes, and what becomes of it where that cannot be."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headlight.cli.commands import main
+from headlight.cli.files import write_all
+from tests.headlight.fake_model import DIM
+from tests.headlight.fake_server import FakeServicer
+
+# Where it is set, as images do, nothing of Python writes a text to its end.
+UNBUFFERED = pytest.mark.parametrize("unbuffered", ["", "1"])
+WRITES = (("embed", "--out"), ("tokens", "--out"), ("heads", "--out"), ("attend", "--png"), ("attend", "--html"))
+
+
+def headlight(target: str, redirected: str, *arguments: str) -> tuple[int, str]:
+    """Run in a shell that redirects its output -> exit code, errors."""
+    command = ["sh", "-c", f'exec "$0" -m headlight "$@" {redirected}', sys.executable, *arguments]
+    environ = {**os.environ, "HEADLIGHT_TARGET": target}
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=50, env=environ)
+    return done.returncode, done.stderr
+
+
+@UNBUFFERED
+@pytest.mark.parametrize("arguments", [["info"], ["embed", "a"], ["info", "--help"]])
+def test_a_full_disk_below_standard_output_is_one_line_and_1(
+    target: str, monkeypatch: pytest.MonkeyPatch, arguments: list[str], unbuffered: str
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    said = "headlight: standard output: cannot write it: No space left on device\n"
+    assert headlight(target, ">/dev/full", *arguments) == (1, said)
+
+
+def test_a_standard_output_that_is_closed_is_said_before_the_service_works(
+    target: str, servicer: FakeServicer, tmp_path: Path
+) -> None:
+    assert headlight(target, ">&-", "info") == (2, "headlight: standard output: is closed; name a file by --out\n")
+    assert servicer.described == 0
+    assert headlight(target, ">&-", "attend", "a", "--html", str(tmp_path / "a.html")) == (0, "")
+
+
+def test_errors_that_nobody_can_read_change_no_exit_code(target: str) -> None:
+    assert headlight(target, "2>/dev/full", "embed", "a", "--timeout", "0") == (1, "")
+    assert headlight(target, "2>&-", "embed", "a", "--out", "/") == (2, "")
+
+
+def test_a_standard_input_that_is_closed_is_one_line_and_2(target: str) -> None:
+    code, err = headlight(target, "<&-", "embed")
+    assert (code, err.splitlines()) == (
+        2,
+        ["headlight: standard input: is closed; give texts, one a line, as arguments or by --file"],
+    )
+
+
+@UNBUFFERED
+def test_a_disk_that_fills_up_below_standard_output_is_1(target: str, tmp_path: Path, unbuffered: str) -> None:
+    """It takes some of what is written at once, and nothing after that. Here a limit on files stands for it."""
+    shell = 'ulimit -f 8; exec "$0" -m headlight "$@" >"$OUT"'
+    command = ["sh", "-c", shell, sys.executable, "embed", "--target", target, *["a"] * 300]
+    environ = {**os.environ, "OUT": str(tmp_path / "out"), "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=50, env=environ)
+    said = "headlight: standard output: cannot write it: File too large\n"
+    assert (done.returncode, done.stderr) == (1, said)
+    assert 0 < (tmp_path / "out").stat().st_size < 10 * 300 * DIM  # of some ten characters a number
+
+
+@UNBUFFERED
+def test_a_reader_that_leaves_in_the_middle_is_141(target: str, unbuffered: str) -> None:
+    """What it did not take is more than a pipe holds, so that the command is still writing."""
+    command = [sys.executable, "-m", "headlight", "embed", "--target", target, *["a"] * 2000]
+    environ = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ) as process:
+        assert process.stdout
+        assert process.stderr
+        os.read(process.stdout.fileno(), 1)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 128 + signal.SIGPIPE
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-16"])
+def test_json_is_utf_8_wherever_it_goes(target: str, encoding: str) -> None:
+    """Else ids are told apart no more. In a text for the eye, what there is no character for is a question mark."""
+    environ = {**os.environ, "PYTHONIOENCODING": encoding}
+
+    def shown(*arguments: str, stdin: str = "") -> bytes:
+        command = [sys.executable, "-m", "headlight", *arguments, "--target", target]
+        return subprocess.run(
+            command, input=stdin.encode(), capture_output=True, check=True, timeout=50, env=environ
+        ).stdout
+
+    line = json.dumps({"id": "Zoë-漢", "text": "a"}, ensure_ascii=False)
+    found = json.loads(shown("embed", "--id-field", "id", "--format", "json", stdin=line).decode("utf-8"))
+    assert found["ids"] == ["Zoë-漢"]
+    found = json.loads(shown("tokens", "日本", "--format", "json").decode("utf-8"))
+    assert found["tokens"][0]["pieces"] == ["[CLS]", "日本", "[SEP]"]
+    if encoding != "utf-16":
+        assert b"??" in shown("tokens", "日本")
+
+
+def test_a_pipe_that_takes_nothing_now_ends_it() -> None:
+    """Without a buffer, a file that does not block answers nothing, for ever if need be."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with os.fdopen(reading, "rb"), os.fdopen(writing, "wb", buffering=0) as file, pytest.raises(BlockingIOError):
+        write_all(file, b"a" * 2**21)
+
+
+def test_what_stands_in_for_standard_output_takes_texts(target: str) -> None:
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        assert main(["info", "--format", "json", "--target", target]) == 0
+    assert json.loads(shown.getvalue())["name"] == "fake"
+
+
+@pytest.mark.parametrize("command", ["embed", "attend"])
+def test_a_standard_input_that_cannot_be_read_is_one_line_and_2(target: str, command: str) -> None:
+    said = "headlight: standard input: cannot read it: Bad file descriptor\n"
+    assert headlight(target, "0>/dev/null", command) == (2, said)
+
+
+def test_a_model_that_no_request_can_hold_is_one_line_and_2(target: str) -> None:
+    said = "headlight: --model: is '\\udcff'; must be a text that UTF-8 can express, or empty for the only model\n"
+    assert headlight(target, "", "info", "--model", os.fsdecode(b"\xff")) == (2, said)
+
+
+def test_a_reader_that_leaves_is_quiet(target: str) -> None:
+    """More output than a pipe holds, into a pipe that nobody reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "headlight", "embed", "--target", target, *["a"] * 2000]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False, timeout=50)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+    assert DIM * 2000 > 2**13
+
+
+@pytest.mark.parametrize("form", [[], ["--format", "json"], ["--format", "npz"]])
+def test_a_disk_that_is_full_when_it_is_written_is_1(
+    target: str, capsys: pytest.CaptureFixture[str], form: list[str]
+) -> None:
+    """Another try may succeed, so a job that tries again has to be told so."""
+    assert main(["embed", "a", "--out", "/dev/full", "--target", target, *form]) == 1
+    assert capsys.readouterr().err == "headlight: /dev/full: cannot write it: No space left on device\n"
+    for option in ("--png", "--html"):
+        assert main(["attend", "a", option, "/dev/full", "--target", target]) == 1
+
+
+@pytest.mark.parametrize(("command", "option"), WRITES)
+def test_a_file_that_can_never_be_written_is_said_before_the_service_works(
+    target: str,
+    servicer: FakeServicer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    option: str,
+) -> None:
+    (tmp_path / "file").write_text("as it was")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere" / "x")
+    for name, says in {
+        "": f"headlight: {option}: is empty; name a file\n",
+        f"{tmp_path}": f"headlight: {tmp_path}: cannot write it: it is a folder; name a file\n",
+        f"{tmp_path}/new/": "it is a folder; name a file\n",
+        f"{tmp_path}/nowhere/x": f"cannot write it: there is no folder {tmp_path}/nowhere\n",
+        f"{tmp_path}/file/x": f"cannot write it: there is no folder {tmp_path}/file\n",
+        f"{tmp_path}/link": f"cannot write it: there is no folder {tmp_path}/nowhere\n",
+    }.items():
+        assert main([command, "a", option, name, "--target", target]) == 2
+        err = capsys.readouterr().err
+        assert (err.endswith(says), err.count("\n")) == (True, 1), err
+    assert servicer.described == 0
+    assert (tmp_path / "file").read_text() == "as it was"
+
+
+@pytest.mark.parametrize("option", ["--file", "--token-file", "--tls-ca"])
+def test_what_is_read_is_not_written_over(
+    target: str, servicer: FakeServicer, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    """Whatever it is called."""
+    path, texts = tmp_path / "file", [] if option == "--file" else ["a"]
+    path.write_text("as it was")
+    (tmp_path / "link").symlink_to(path)
+    os.link(path, tmp_path / "second")
+    for name in (path, tmp_path / "link", tmp_path / "second", tmp_path / "." / "file"):
+        assert main(["embed", *texts, option, str(path), "--out", str(name), "--target", target]) == 2
+        said = f"headlight: --out: {name} is the file of {option}, which it would replace; name another\n"
+        assert capsys.readouterr().err == said
+    assert (servicer.described, path.read_text()) == (0, "as it was")
+
+
+def test_nor_is_standard_input(target: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("as it was")
+    said = f"headlight: --out: {path} is the file of standard input, which it would replace; name another\n"
+    assert headlight(target, f'<"{path}"', "embed", "--out", str(path)) == (2, said)
+    assert path.read_text() == "as it was"
+
+
+def test_two_options_do_not_write_one_file(
+    target: str, servicer: FakeServicer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which may not be there yet."""
+    path = str(tmp_path / "file")
+    for option, other in (("--html", "--png"), ("--html", "--out"), ("--png", "--out")):
+        arguments = ["attend", "a", other, path, option, f"{tmp_path}/../{tmp_path.name}/file", "--target", target]
+        assert main(arguments) == 2
+        err = capsys.readouterr().err
+        assert err.startswith(f"headlight: {option}: ")
+        assert err.endswith(f" is the file of {other}, which it would replace; name another\n")
+    assert (servicer.described, list(tmp_path.iterdir())) == (0, [])
+    assert main(["attend", "a", "--html", "/dev/null", "--out", "/dev/null", "--target", target]) == 0
+
+
+def test_permission_is_looked_at_first(
+    target: str,
+    servicer: FakeServicer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of the file where there is one, else of its folder. Stood in for: a superuser may do everything."""
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(os, "access", lambda path, mode: path != str(tmp_path / "file") and not Path(path).is_dir())
+    for name, says in {"file": "it may not be changed", "new": f"the folder {tmp_path} may not be changed"}.items():
+        assert main(["embed", "a", "--out", str(tmp_path / name), "--target", target]) == 2
+        assert capsys.readouterr().err == f"headlight: {tmp_path / name}: cannot write it: {says}\n"
+    assert servicer.described == 0
+
+
+def test_an_archive_goes_through_a_pipe(target: str) -> None:
+    command = [sys.executable, "-m", "headlight", "embed", "a", "--format", "npz", "--out", "/dev/stdout"]
+    done = subprocess.run([*command, "--target", target], stdout=subprocess.PIPE, check=True, timeout=50)
+    assert io.BytesIO(done.stdout).read(2) == b"PK"

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from headlight import AsyncClient, Client
+from headlight.client.calls.attention_pieces import AttentionPiece, Pieces
+from headlight.errors import EngineError, InvalidInput, Unavailable
+from headlight.pb import headlight_pb2 as pb
+from headlight.spec import AttentionSpec
+from tests.headlight.fake_model import answer, frames_of
+from tests.headlight.fake_server import FakeServicer, Refusal, abort, default_limits, serving
+
+Frames = list[pb.EncodeStreamResponse]
+OUTPUTS = pb.Outputs(attention=pb.AttentionOutput(layers=[2, 0]))
+
+
+def whole() -> pb.EncodeResponse:
+    return answer(pb.EncodeRequest(inputs=[pb.Input(text="one two three")], outputs=OUTPUTS), max_length=32)
+
+
+def taken(frames: Frames) -> list[AttentionPiece]:
+    pieces = Pieces("", "one two three", AttentionSpec(layers=(2, 0)), {})
+    found = [piece for frame in frames for piece in pieces.receive(frame)]
+    pieces.finish()
+    return found
+
+
+def test_pieces_carry_their_places() -> None:
+    response = whole()
+    n = response.items[0].token_count
+    expected = np.frombuffer(response.attention.data, "<f4").reshape(2, -1, n, n)
+    for piece in taken(frames_of("pieces", response, rows_per_chunk=2)):
+        layer = [2, 0].index(piece.layer)
+        rows = expected[layer, piece.heads.start : piece.heads.stop, piece.rows.start : piece.rows.stop]
+        np.testing.assert_array_equal(piece.values, rows)
+
+
+def test_a_small_answer_is_a_piece_for_each_layer() -> None:
+    found = taken([pb.EncodeStreamResponse(id="pieces", response=whole())])
+    assert [piece.layer for piece in found] == [2, 0]
+
+
+def test_whatever_brought_it_a_piece_is_only_to_be_read() -> None:
+    """A caller that writes to it would else find out with the first long text."""
+    small, large = [pb.EncodeStreamResponse(id="pieces", response=whole())], frames_of("pieces", whole())
+    assert not any(piece.values.flags.writeable for frames in (small, large) for piece in taken(frames))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda frames: frames[1:], id="no header"),
+        pytest.param(lambda frames: [frames[0], frames[0]], id="two headers"),
+        pytest.param(lambda frames: frames[:-1], id="no end"),
+        pytest.param(lambda frames: [*frames[:2], frames[-1]], id="chunks missing"),
+        pytest.param(lambda frames: [*frames[:2], *frames[1:]], id="a chunk twice"),
+        pytest.param(lambda frames: [], id="nothing"),
+        pytest.param(lambda frames: [pb.EncodeStreamResponse(id="pieces", response=whole())] * 2, id="whole twice"),
+        pytest.param(lambda frames: [*frames, frames[-1]], id="two ends"),
+    ],
+)
+def test_what_is_not_all_of_it_is_never_taken_for_it(change: Callable[[Frames], Frames]) -> None:
+    with pytest.raises(EngineError, match="malformed"):
+        taken(change(frames_of("pieces", whole())))
+
+
+def test_a_refused_request_raises_what_the_service_said() -> None:
+    refused = pb.Status(code=3, message="outputs.attention.layers[0]: is 9")
+    with pytest.raises(InvalidInput, match="is 9"):
+        taken([pb.EncodeStreamResponse(id="pieces", error=refused)])
+
+
+@dataclasses.dataclass
+class Draining(FakeServicer):
+    """Answers what it has read, and then ends the stream as a server does that stops."""
+
+    def EncodeStream(
+        self, requests: Iterator[pb.EncodeStreamRequest], context: Any
+    ) -> Iterator[pb.EncodeStreamResponse]:
+        yield from super().EncodeStream(requests, context)
+        abort(context, Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
+
+
+@pytest.mark.parametrize("small", [False, True])
+async def test_a_server_that_goes_once_everything_has_come_is_not_missed(small: bool) -> None:
+    spec, servicer = AttentionSpec(layers=(2, 0)), Draining(default_limits())
+    if small:
+        servicer.change_frames = lambda frames: [pb.EncodeStreamResponse(id="pieces", response=whole())]
+    with serving(servicer) as target, Client(target) as client:
+        expected = [piece.layer for piece in client.attention_pieces("one two three", spec)]
+        async with AsyncClient(target) as other:
+            found = [piece.layer async for piece in other.attention_pieces("one two three", spec)]
+    assert set(expected) == {2, 0}
+    assert found == expected
+    assert len(servicer.encoded) == 2  # each asked once
+
+
+def test_one_that_goes_before_is() -> None:
+    servicer = Draining(default_limits(), change_frames=lambda frames: frames[:-1])
+    with serving(servicer) as target, Client(target) as client, pytest.raises(Unavailable, match="draining"):
+        list(client.attention_pieces("one two three", AttentionSpec()))

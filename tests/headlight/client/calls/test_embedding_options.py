@@ -1,0 +1,243 @@
+"""Embedding options of the clients: what they send, and what they make of the answer."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from headlight import AsyncClient, Client, EngineError, InvalidInput, PooledSpec, TokensSpec
+from headlight.cli.commands import main
+from headlight.embeddings import Usage
+from headlight.pb import headlight_pb2 as pb
+from headlight.spec import AttentionSpec, VectorType
+from tests.headlight.fake_model import DIM, hidden_of, pooled_of, tokens_of
+from tests.headlight.fake_server import FakeServicer, Refusal
+
+TYPES: tuple[VectorType, ...] = ("int8", "float32", "ubinary", "binary", "float16")
+EVERY_TYPE = PooledSpec(dtypes=TYPES)
+
+
+def vector(text: str) -> Any:
+    return pooled_of(list(tokens_of(pb.Input(text=text)).ids))
+
+
+def test_a_spec_is_sent_as_it_is(client: Client, servicer: FakeServicer) -> None:
+    client.encode(["a"])
+    client.encode(["a"], PooledSpec(dimensions=3, normalize=False, dtypes=("float16",)))
+    plain, chosen = (request.outputs for request in servicer.encoded)
+    assert plain == pb.Outputs(pooled=pb.PooledOutput())
+    assert chosen.pooled == pb.PooledOutput(dimensions=3, normalize=False, dtypes=[pb.DATA_TYPE_FLOAT16])
+
+
+def test_one_type_is_an_array_and_several_are_a_mapping(client: Client) -> None:
+    np.testing.assert_array_equal(client.encode(["a", "b"]), [vector("a"), vector("b")])
+    assert client.encode(["a"], PooledSpec(dtypes=("ubinary",))).tolist() == [[255]]
+    found = client.encode_with_info(["a", "b"], EVERY_TYPE)
+    assert tuple(found.by_type) == TYPES
+    assert {name: (each.dtype.name, each.shape) for name, each in found.by_type.items()} == {
+        "int8": ("int8", (2, DIM)),
+        "float32": ("float32", (2, DIM)),
+        "ubinary": ("uint8", (2, 1)),
+        "binary": ("int8", (2, 1)),
+        "float16": ("float16", (2, DIM)),
+    }
+    np.testing.assert_array_equal(found.vectors, found.by_type["int8"])
+    np.testing.assert_array_equal(found.by_type["binary"], [[127], [127]])
+    with pytest.raises(InvalidInput, match=r"spec: names several types.*by_type"):
+        client.encode(["a"], EVERY_TYPE)
+
+
+def test_no_inputs_give_no_rows_of_each_type(client: Client) -> None:
+    found = client.encode_with_info([], PooledSpec(dimensions=8, dtypes=TYPES))
+    assert [each.shape for each in found.by_type.values()] == [(0, 8), (0, 8), (0, 1), (0, 1), (0, 8)]
+    assert [each.dtype.name for each in found.by_type.values()] == ["int8", "float32", "uint8", "int8", "float16"]
+    assert client.encode([], PooledSpec(dimensions=3)).shape == (0, 3)
+
+
+@pytest.mark.parametrize("dimensions", [0, DIM + 1, 10**9])
+async def test_dimensions_that_the_vectors_have_not_are_refused_though_nothing_is_sent(
+    client: Client, target: str, dimensions: int
+) -> None:
+    says = rf"^outputs\.pooled\.dimensions: is {dimensions}; this model's vectors have 1 \.\. {DIM}$"
+    with pytest.raises(InvalidInput, match=says):
+        client.encode([], PooledSpec(dimensions=dimensions))
+    async with AsyncClient(target) as other:
+        with pytest.raises(InvalidInput, match=says):
+            await other.encode([], PooledSpec(dimensions=dimensions))
+
+
+def test_small_types_let_more_texts_into_an_answer(client: Client, servicer: FakeServicer) -> None:
+    servicer.limits.max_unary_response_bytes = 1000
+    servicer.limits.max_items = servicer.limits.max_request_tokens = 1000
+    client.encode([f"text {at}" for at in range(50)], PooledSpec(dtypes=("ubinary",)))
+    assert max(len(request.inputs) for request in servicer.encoded) == 500 // (32 + DIM // 8)
+
+
+def test_types_that_were_not_asked_for_are_refused(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headlight.client.calls.unary_calls.pooled_output", lambda spec: pb.PooledOutput())
+    with pytest.raises(EngineError, match="malformed: vectors of the types"):
+        client.encode(["a"], PooledSpec(dtypes=("int8",)))
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"dtypes": ("float64",)}, "dtypes: is 'float64'; must be one of float32, float16, int8, binary, ubinary"),
+        ({"dtypes": "float16"}, "dtypes: is a text; must be a tuple of types, as ('float16',)"),
+        ({"dtypes": None}, "dtypes: must be a tuple of float32, float16, int8, binary, ubinary"),
+        ({"dimensions": -1}, "dimensions: must be a whole number from 1 to the width of the vectors, and is -1"),
+        ({"dimensions": 2**40}, "dimensions: must be a whole number from 1 to the width of the vectors, and is 1099"),
+        ({"dimensions": "64"}, "dimensions: must be a whole number from 1 to the width of the vectors, and is '64'"),
+        ({"dimensions": 64.0}, "dimensions: must be a whole number from 1 to the width of the vectors, and is 64.0"),
+        ({"normalize": "no"}, "normalize: must be True, False or None"),
+    ],
+)
+def test_what_the_contract_cannot_say_is_refused_here(client: Client, values: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^outputs.pooled.{re.escape(says)}"):
+        client.encode(["a"], PooledSpec(**values))
+
+
+def test_a_wrong_choice_for_token_vectors_is_named_with_those_there_are(client: Client) -> None:
+    with pytest.raises(InvalidInput, match=r"^outputs.tokens.dtype: is 'int8'; must be one of float32, float16$"):
+        client.encode_tokens(["a"], TokensSpec(dtype="int8"))  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"^outputs.tokens.skip_special: must be True or False"):
+        client.token_vectors(["a"], TokensSpec(skip_special="no"))  # type: ignore[arg-type]
+
+
+def test_a_prompt_that_is_refused_has_the_name_that_the_caller_wrote(client: Client, servicer: FakeServicer) -> None:
+    invalid = grpc.StatusCode.INVALID_ARGUMENT
+    servicer.refusals.append(Refusal(invalid, "prompt_text: has 9 characters"))
+    servicer.refusals.append(Refusal(invalid, "prompt_name: is none; there is query, or use prompt_text"))
+    with pytest.raises(InvalidInput, match=r"^prompt: has 9 characters") as caught:
+        client.encode(["a"], prompt="x" * 9)
+    assert caught.value.field == "prompt"
+    with pytest.raises(InvalidInput, match=r"^prompt_name: is none; there is query, or use prompt$"):
+        client.attend("a", prompt_name="x")
+
+
+CALLS: list[Callable[..., Any]] = [
+    lambda client, **prompt: client.encode(["a"], **prompt),
+    lambda client, **prompt: client.encode_with_info(["a"], **prompt),
+    lambda client, **prompt: client.encode_tokens(["a"], **prompt),
+    lambda client, **prompt: client.token_vectors(["a"], **prompt),
+    lambda client, **prompt: client.attend("a", **prompt),
+    lambda client, **prompt: client.attention(["a"], AttentionSpec(), **prompt),
+    lambda client, **prompt: list(client.attention_pieces("a", AttentionSpec(), **prompt)),
+    lambda client, **prompt: client.attention_bytes("a", AttentionSpec(), **prompt),
+    lambda client, **prompt: client.hidden("a", **prompt),
+    lambda client, **prompt: client.tokenize(["a"], **prompt),
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_every_method_sends_the_prompt(client: Client, servicer: FakeServicer, call: Callable[..., Any]) -> None:
+    call(client)
+    call(client, prompt_name="query")
+    call(client, prompt="")
+    sent: list[pb.EncodeRequest | pb.TokenizeRequest] = [*servicer.encoded, *servicer.tokenized]
+    said = [(request.WhichOneof("prompt"), request.prompt_name, request.prompt_text) for request in sent]
+    assert said == [(None, "", ""), ("prompt_name", "query", ""), ("prompt_text", "", "")]
+    with pytest.raises(InvalidInput, match="prompt: and prompt_name are both given"):
+        call(client, prompt="x", prompt_name="query")
+    with pytest.raises(InvalidInput, match=r"prompt: .*texts"):
+        call(client, prompt=b"x")
+    with pytest.raises(InvalidInput, match=r"prompt: .*texts"):
+        call(client, prompt_name=b"query")
+    with pytest.raises(InvalidInput, match=r"prompt: .*UTF-8"):
+        call(client, prompt="\ud800")
+    with pytest.raises(TypeError, match="promt"):
+        call(client, promt="x")
+
+
+def test_prompts_count_where_a_list_is_split(client: Client, servicer: FakeServicer) -> None:
+    servicer.limits.max_request_tokens = 60
+    texts = ["one"] * 20
+    client.encode(texts)
+    alone = len(servicer.encoded)
+    client.encode(texts, prompt="a prompt of some length ")
+    assert len(servicer.encoded) - alone > alone
+
+
+def test_usage_is_summed(client: Client) -> None:
+    found = client.encode_with_info(["one two", "three"], prompt="x ")
+    assert found.prompt_token_counts.tolist() == [2, 2]
+    assert found.usage == Usage(tokens=7, prompt_tokens=4, original_tokens=7)
+
+
+def test_token_vectors_say_which_they_are(client: Client, servicer: FakeServicer) -> None:
+    [found] = client.token_vectors(["one two"], TokensSpec(skip_special=True))
+    whole = hidden_of(list(found.tokens.ids), [3])[0]
+    assert found.places == (1, 2)
+    np.testing.assert_array_equal(found.vectors, whole[1:3])
+    np.testing.assert_array_equal(client.encode_tokens(["one two"], TokensSpec(skip_special=True))[0], whole[1:3])
+    [every] = client.token_vectors(["one two"])
+    assert every.places == (0, 1, 2, 3)
+    assert servicer.encoded[0].outputs.tokens == pb.TokensOutput(skip_special=True)
+
+
+async def test_the_asyncio_client_does_the_same(target: str, client: Client) -> None:
+    async with AsyncClient(target) as other:
+        np.testing.assert_array_equal(
+            await other.encode(["a"], PooledSpec(dimensions=3), prompt="x"),
+            client.encode(["a"], PooledSpec(dimensions=3), prompt="x"),
+        )
+        found = await other.encode_with_info(["a"], EVERY_TYPE, prompt_name="query")
+        assert tuple(found.by_type) == TYPES
+        [tokens] = await other.token_vectors(["one two"], TokensSpec(skip_special=True))
+        assert tokens.places == (1, 2)
+        [bare] = await other.encode_tokens(["one two"], TokensSpec(skip_special=True))
+        np.testing.assert_array_equal(bare, tokens.vectors)
+        assert len(await other.tokenize(["a"], prompt="")) == 1
+        with pytest.raises(InvalidInput, match="by_type"):
+            await other.encode(["a"], EVERY_TYPE)
+
+
+def test_the_command_line_sends_options(
+    target: str, servicer: FakeServicer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    own = ("embed", "--target", target, "a", "--prompt-name", "query", "--dimensions", "8", "--no-normalize")
+    assert main([*own, "--dtype", "int8"]) == 0
+    assert capsys.readouterr().out.split() == [
+        str(number) for number in (np.floor(vector("a") * 255) - 128).astype(int)
+    ]
+    assert servicer.encoded[0].prompt_name == "query"
+    assert servicer.encoded[0].outputs.pooled == pb.PooledOutput(
+        dimensions=8, normalize=False, dtypes=[pb.DATA_TYPE_INT8]
+    )
+    assert main(["heads", "--target", target, "one two three", "--prompt-name", "query", "--importance"]) == 0
+    assert {request.prompt_name for request in servicer.encoded} == {"query"}
+    capsys.readouterr()
+    several = ("--dtype", "ubinary", "--dtype", "float32")
+    assert main([*own, *several]) == 2
+    assert "--dtype: text and npy hold one type" in capsys.readouterr().err
+    assert main([*own, *several, "--format", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["embeddings"]["ubinary"] == [[255]]
+    np.testing.assert_array_equal(np.array(answer["embeddings"]["float32"][0], np.float32), vector("a"))
+    assert answer["usage"] == {"tokens": 3, "prompt_tokens": 2, "original_tokens": 3}
+    path = tmp_path / "out.npz"
+    assert main([*own, *several, "--format", "npz", "--out", str(path)]) == 0
+    with np.load(path) as archive:
+        assert archive["embeddings_ubinary"].tolist() == [[255]]
+        np.testing.assert_array_equal(archive["embeddings_float32"][0], vector("a"))
+
+
+def test_the_command_line_shows_prompts(
+    target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["info", "--target", target]) == 0
+    out = capsys.readouterr().out
+    assert "query 'find: '; not pooled" in out
+    assert f"{DIM} wide; as" in out
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    with pytest.raises(SystemExit, match="2"):
+        main(["tokens", "--target", target, "a", "--prompt", "x", "--prompt-name", "query"])

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headlight.client.calls.request_plan import Cost, measure, split
+from headlight.pb import headlight_pb2 as pb
+from tests.headlight.fake_model import tokens_of
+
+amounts = st.integers(0, 20)
+cost_lists = st.lists(st.builds(Cost, st.just(1), amounts, amounts, amounts), max_size=40)
+budgets = st.builds(Cost, st.integers(1, 6), *[st.integers(0, 40)] * 3)
+
+
+def total(costs: list[Cost]) -> Cost:
+    return sum(costs, Cost(0, 0, 0, 0))
+
+
+@given(cost_lists, budgets)
+def test_ranges_cover_everything_once_in_order(costs: list[Cost], budget: Cost) -> None:
+    assert [index for part in split(costs, budget) for index in part] == list(range(len(costs)))
+
+
+@given(cost_lists, budgets)
+def test_a_range_fits_or_holds_a_single_input(costs: list[Cost], budget: Cost) -> None:
+    for part in split(costs, budget):
+        assert len(part) == 1 or total(costs[part.start : part.stop]).fits(budget)
+
+
+@given(cost_lists, budgets)
+def test_no_range_could_have_taken_the_next_input(costs: list[Cost], budget: Cost) -> None:
+    parts = list(split(costs, budget))
+    for part in parts[:-1]:
+        assert not total(costs[part.start : part.stop + 1]).fits(budget)
+
+
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8"), min_size=1) | st.lists(st.integers(0, 2**62), min_size=1), max_size=8
+    )
+)
+def test_measures_are_upper_bounds(inputs: list[str | list[int]]) -> None:
+    for item, (size, tokens) in zip(inputs, measure(inputs, 2**20), strict=True):
+        message = pb.Input(text=item) if isinstance(item, str) else pb.Input(ids=pb.TokenIds(ids=item))
+        assert pb.EncodeRequest(inputs=[message]).ByteSize() <= size
+        assert len(tokens_of(message).ids) <= tokens

@@ -1,0 +1,76 @@
+"""Methods of one unary call wait as long as the server says, as those of many do."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from headlight import AsyncClient, AttentionSpec, Client, Overloaded
+from headlight.client.channel import MOST_RETRIES
+from headlight.pb import headlight_pb2 as pb
+from tests.headlight.fake_model import REF, tokens_of
+from tests.headlight.fake_server import FakeServicer, Refusal, abort, default_limits
+
+SHED = Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", (("grpc-retry-pushback-ms", "1"),))
+METHODS: list[Callable[[Any], Any]] = [
+    lambda client: client.occlusion("one two"),
+    lambda client: client.attention_bytes("one two", AttentionSpec()),
+    lambda client: client.model(),
+]
+
+
+@dataclasses.dataclass
+class Shedding(FakeServicer):
+    """Refuses every kind of call while refusals are left."""
+
+    calls: int = 0
+
+    def refuse(self, context: Any) -> None:
+        self.calls += 1
+        if refusal := self.draw():
+            abort(context, refusal)
+
+    def GetModel(self, request: pb.GetModelRequest, context: Any) -> pb.GetModelResponse:
+        self.refuse(context)
+        return super().GetModel(request, context)
+
+    def Encode(self, request: pb.EncodeRequest, context: Any) -> pb.EncodeResponse:
+        self.refuse(context)
+        return super().Encode(request, context)
+
+    def Occlude(self, request: pb.OccludeRequest, context: Any) -> pb.OccludeResponse:
+        self.refuse(context)
+        moved = pb.Tensor(dtype=pb.DATA_TYPE_FLOAT32, shape=[1], data=bytes(4))
+        return pb.OccludeResponse(model=REF, item=pb.Item(tokens=tokens_of(request.input)), tokens=[1], moved=moved)
+
+
+@pytest.fixture
+def servicer() -> Shedding:
+    return Shedding(default_limits())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_was_shed_is_sent_again_when_the_server_says(
+    client: Client, servicer: Shedding, method: Callable[[Any], Any]
+) -> None:
+    servicer.refusals.extend([SHED] * MOST_RETRIES)
+    assert method(client) is not None
+    assert servicer.calls == MOST_RETRIES + 1
+    servicer.refusals.extend([SHED] * (MOST_RETRIES + 1))
+    with pytest.raises(Overloaded):
+        method(client)
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_and_with_asyncio(target: str, servicer: Shedding, method: Callable[[Any], Any]) -> None:
+    async with AsyncClient(target) as client:
+        servicer.refusals.extend([SHED] * MOST_RETRIES)
+        assert await method(client) is not None
+        assert servicer.calls == MOST_RETRIES + 1
+        servicer.refusals.extend([SHED] * (MOST_RETRIES + 1))
+        with pytest.raises(Overloaded):
+            await method(client)

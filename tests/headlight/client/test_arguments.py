@@ -1,0 +1,243 @@
+"""What a caller may write for a choice, and what is said of anything else, before it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headlight import AsyncClient, AttentionSpec, Client, DeadlineExceeded, PooledSpec, Run
+from headlight.client.calls.single_call import occlusion_request
+from headlight.errors import InvalidInput
+from headlight.spec import HiddenSpec, indices_of
+from headlight.wire.attention_codec import attention_output, hidden_output, selector_of
+from tests.headlight.fake_server import FakeServicer
+
+
+@pytest.mark.parametrize("layer", [np.int64(2), np.argmax([0, 1, 3]), (2,), np.array([2]), range(2, 3)])
+def test_numbers_of_numpy_choose_layers_as_those_of_python(client: Client, layer: Any) -> None:
+    assert client.attend("one two", layer).layers == (2,)
+    assert AttentionSpec.of(layer).layers == (2,)
+
+
+def test_tokens_may_be_an_array() -> None:
+    output = hidden_output(HiddenSpec(tokens=np.array([2, 0])))  # type: ignore[arg-type] # what callers write
+    assert list(output.tokens.indices.indices) == [2, 0]
+    assert list(occlusion_request("", "one", np.array([1]), {}).tokens.indices.indices) == [1]  # type: ignore[arg-type]
+    assert selector_of("tokens", "all") is None
+
+
+@pytest.mark.parametrize("tokens", ["none", (2**40,), (0.5,)])
+def test_tokens_that_are_none_are_refused_by_name(client: Client, tokens: Any) -> None:
+    for ask in (
+        lambda: client.occlusion("one two", tokens),
+        lambda: client.hidden("one two", tokens=tokens),
+        lambda: client.attention("one two", AttentionSpec(queries=tokens)),
+    ):
+        with pytest.raises(
+            InvalidInput, match=r"^(outputs\.hidden\.|outputs\.attention\.)?(tokens|queries): .*one of all"
+        ):
+            ask()
+
+
+def test_spans_may_be_plain_tuples() -> None:
+    [span] = attention_output(AttentionSpec(unit="span", spans=((3, 5),))).spans  # type: ignore[arg-type]
+    assert (span.start, span.end, span.text) == (3, 5, 0)
+
+
+CALLS: dict[str, Callable[[Client, Any], Any]] = {
+    "PooledSpec": lambda client, spec: client.encode(["one"], spec),
+    "TokensSpec": lambda client, spec: client.encode_tokens(["one"], spec),
+    "AttentionSpec": lambda client, spec: client.attention(["one"], spec),
+}
+MORE_CALLS: list[tuple[str, Callable[[Client, Any], Any]]] = [
+    *CALLS.items(),
+    ("PooledSpec", lambda client, spec: client.encode_with_info(["one"], spec)),
+    ("TokensSpec", lambda client, spec: client.token_vectors(["one"], spec)),
+    ("AttentionSpec", lambda client, spec: client.attention_bytes("one", spec)),
+    ("AttentionSpec", lambda client, spec: list(client.attention_pieces("one", spec))),
+]
+
+
+@pytest.mark.parametrize(("kind", "call"), MORE_CALLS)
+@pytest.mark.parametrize("spec", [{}, {"dimensions": 8}, 5, HiddenSpec()])
+def test_what_is_no_spec_of_the_method_is_refused_by_name(
+    client: Client, kind: str, call: Callable[[Client, Any], Any], spec: Any
+) -> None:
+    with pytest.raises(InvalidInput, match=rf"^spec: is a {type(spec).__name__}; must be a headlight\.{kind}$"):
+        call(client, spec)
+
+
+def test_a_spec_of_another_method_or_none_at_all_is_refused_by_name(client: Client) -> None:
+    with pytest.raises(InvalidInput, match=r"^spec: is a PooledSpec; must be a headlight\.AttentionSpec$"):
+        CALLS["AttentionSpec"](client, PooledSpec())
+    with pytest.raises(InvalidInput, match=r"^spec: is a NoneType; must be a headlight\.AttentionSpec$"):
+        CALLS["AttentionSpec"](client, None)
+
+
+@pytest.mark.parametrize("target", ["", " ", None])
+async def test_a_target_that_names_nothing_is_refused_before_grpc_tries_it(
+    target: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for make in (Client, AsyncClient):
+        with pytest.raises(InvalidInput, match=r'^target: is .*; name a service as "host:port"$'):
+            make(target)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("127.0.0.1", 'name a service as "host:port"'),
+        ("127.0.0.1:http", 'name a service as "host:port"'),
+        ("127.0.0.1:99999", "a port is a number from 1 to 65535"),
+        (f"localhost:{'9' * 5000}", "a port is a number from 1 to 65535"),
+        ("127.0.0.1:0", "a port is a number from 1 to 65535"),
+        ("http://127.0.0.1:50051", 'name a service as "host:port", without what a URL has; TLS is asked for by itself'),
+        ("::1:50051", 'name a service as "host:port", an address of IPv6 in brackets: "[::1]:50051"'),
+        ("one:1,two:2", 'name a service as "host:port"'),
+    ],
+)
+async def test_a_target_that_grpc_would_read_otherwise_is_refused(target: str, says: str) -> None:
+    for make in (Client, AsyncClient):
+        with pytest.raises(InvalidInput) as caught:
+            make(target)
+        assert str(caught.value).startswith(f"target: is {target!r}; {says}")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "name.example:1",
+        "name.example:0000000080",
+        "[::1]:65535",
+        "[fe80::1%eth0]:5",
+        "dns:///name",
+        "ipv4:10.0.0.1:5,10.0.0.2:5",
+        "unix:/nowhere",
+    ],
+)
+def test_other_targets_are_grpcs_to_read(target: str) -> None:
+    Client(target).close()
+
+
+KEYWORD = r"^unexpected keyword argument 'timeout': there are truncate, .*: Client\(target, timeout=seconds\)$"
+
+
+async def test_a_keyword_of_the_client_is_refused_by_its_methods_which_say_whose_it_is(
+    client: Client, target: str
+) -> None:
+    methods: list[Callable[[Any], Any]] = [
+        lambda client: client.encode(["one"], timeout=5),
+        lambda client: client.attend("one", timeout=5),
+        lambda client: client.tokenize(["one"], timeout=5),
+        lambda client: client.occlusion("one", timeout=5),
+    ]
+    async with AsyncClient(target) as other:
+        for ask in methods:
+            with pytest.raises(TypeError, match=KEYWORD):
+                ask(client)
+            with pytest.raises(TypeError, match=KEYWORD):
+                await ask(other)
+
+
+async def test_a_client_that_is_closed_says_so(target: str) -> None:
+    methods: list[Callable[[Any], Any]] = [
+        lambda client: client.encode(["one"]),
+        lambda client: client.attend("one"),
+        lambda client: client.model(),
+    ]
+    client, other = Client(target), AsyncClient(target)
+    client.model()
+    await other.model()
+    client.close()
+    await other.close()
+    for ask in methods:
+        with pytest.raises(ValueError, match="the client is closed; make another"):
+            ask(client)
+        with pytest.raises(ValueError, match="the client is closed; make another"):
+            await ask(other)
+
+
+@pytest.mark.parametrize("model", [5, b"name", "\ud800", ["name"]])
+async def test_a_model_that_is_no_name_is_refused_when_the_client_is_made(target: str, model: Any) -> None:
+    for make in (Client, AsyncClient):
+        with pytest.raises(InvalidInput, match=r"^model: is .*; must be a text that UTF-8 can express, or empty for"):
+            make(target, model=model)
+
+
+@pytest.mark.parametrize("model", ["", None])
+def test_no_name_at_all_is_the_only_model(target: str, model: Any) -> None:
+    with Client(target, model=model) as client:
+        assert client.model().name == "fake"
+        assert len(client.encode(["one"])) == 1
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), "5", np.float32("nan")])
+def test_a_timeout_that_is_no_number_is_refused_by_name(target: str, seconds: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^timeout: is .*; must be a number of seconds$"):
+        Client(target, timeout=seconds)
+
+
+@pytest.mark.parametrize("seconds", [1e10, float("inf")])
+def test_a_timeout_however_long_has_not_passed(target: str, seconds: float) -> None:
+    with Client(target, timeout=seconds) as client:
+        assert len(client.encode(["one"])) == 1
+
+
+@pytest.mark.parametrize("token", [1, np.int64(1), [1], range(1, 2)])
+def test_one_token_may_be_a_number(client: Client, servicer: FakeServicer, token: Any) -> None:
+    client.hidden("one two", tokens=token)
+    client.attention(["one two"], AttentionSpec.of(queries=token))
+    hidden, attention = (request.outputs for request in servicer.encoded)
+    assert list(hidden.hidden.tokens.indices.indices) == [1]
+    assert list(attention.attention.queries.indices.indices) == [1]
+    assert list(occlusion_request("", "one", token, {}).tokens.indices.indices) == [1]
+
+
+def test_a_run_is_of_layers_and_heads_and_is_not_its_two_ends() -> None:
+    assert AttentionSpec.of(layers=Run(0, 3)).layers == (Run(0, 3),)
+    assert AttentionSpec.of(heads=[2, Run(-3), slice(0, 1)]).heads == (2, Run(-3, None), Run(0, 1))
+    assert indices_of("layers", (Run(0, 1), Run(2, 3))) == (Run(0, 1), Run(2, 3))
+    with pytest.raises(InvalidInput, match=r"^layers: holds 0.5; name whole numbers$"):
+        AttentionSpec.of(layers=Run(0.5, 3))  # type: ignore[arg-type]
+
+
+def test_tokens_are_no_run(client: Client) -> None:
+    run: Any = Run(1, 3)
+    for ask in (
+        lambda: AttentionSpec.of(queries=run),
+        lambda: AttentionSpec.of(keys=run),
+        lambda: attention_output(AttentionSpec(queries=run)),
+        lambda: client.hidden("one two", tokens=run),
+        lambda: client.occlusion("one two", run),
+    ):
+        with pytest.raises(InvalidInput, match=r"(queries|keys|tokens): is a Run, .* name tokens by range\(1, 3\)$"):
+            ask()
+
+
+def test_pieces_are_refused_when_they_are_asked_for_not_when_the_first_is_taken(target: str) -> None:
+    client = Client(target)
+    with pytest.raises(InvalidInput, match="use `attention`"):
+        client.attention_pieces("one", AttentionSpec(top_k=3))
+    with Client(target, timeout=0.0) as late, pytest.raises(DeadlineExceeded):
+        late.attention_pieces("one", AttentionSpec())
+    client.close()
+    with pytest.raises(ValueError, match="the client is closed"):
+        client.attention_pieces("one", AttentionSpec())
+
+
+async def test_nor_with_asyncio(target: str) -> None:
+    client = AsyncClient(target)
+    with pytest.raises(InvalidInput, match="use `attention`"):
+        client.attention_pieces("one", AttentionSpec(top_k=3))
+    await client.close()
+    with pytest.raises(ValueError, match="the client is closed"):
+        client.attention_pieces("one", AttentionSpec())
+
+
+def test_a_client_for_asyncio_is_made_where_it_can_be_used() -> None:
+    with pytest.raises(RuntimeError, match="make an AsyncClient inside of one"):
+        AsyncClient("127.0.0.1:1")

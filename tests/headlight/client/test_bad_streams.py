@@ -1,0 +1,275 @@
+"""Streams of a hostile server: frames that were not asked for, sizes beyond the request, and messages that are too large."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import inspect
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import grpc
+import numpy as np
+import pytest
+
+from headlight import AsyncClient, AttentionSpec, BadAnswer, Client, InvalidInput
+from headlight.client.calls.request_plan import STOCK_MESSAGE_BYTES
+from headlight.client.channel import LONGEST_PUSHBACK_SECONDS, Retries
+from headlight.errors import DeadlineExceeded, HeadlightError, Overloaded, Unavailable
+from headlight.pb import headlight_pb2 as pb
+from headlight.wire.status_errors import LONGEST_DELAY_SECONDS, error_of_status, retry_after_seconds
+from tests.headlight.fake_model import DIM, HEADS, LAYERS
+from tests.headlight.fake_server import FakeServicer, Refusal, abort, default_limits
+
+SECONDS = 60  # of a client's timeout, and of waits for the server: no test comes near
+TEXT = "one two three"
+Frames: TypeAlias = list[pb.EncodeStreamResponse]
+Method: TypeAlias = "Callable[[Any], Any]"
+Ask: TypeAlias = "Callable[[Method], Any]"
+
+STREAMED: dict[str, Method] = {
+    "attend": lambda client: client.attend(TEXT),
+    "tokens": lambda client: client.encode_tokens([TEXT]),
+    "hidden": lambda client: client.hidden(TEXT),
+    "pieces": lambda client: client.attention_pieces(TEXT, AttentionSpec()),
+}
+
+
+@dataclasses.dataclass
+class Streaming(FakeServicer):
+    """Knows when a stream of it has ended."""
+
+    ended: threading.Event = dataclasses.field(default_factory=threading.Event)
+
+    def EncodeStream(
+        self, requests: Iterator[pb.EncodeStreamRequest], context: Any
+    ) -> Iterator[pb.EncodeStreamResponse]:
+        context.add_callback(self.ended.set)
+        yield from super().EncodeStream(requests, context)
+
+
+@pytest.fixture
+def servicer() -> Streaming:
+    limits = default_limits()
+    # So that it is not the server's own limits that a client is saved by.
+    limits.max_stream_output_bytes = limits.max_unary_response_bytes = 2**50
+    return Streaming(limits)
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def ask(request: pytest.FixtureRequest, target: str) -> Ask:
+    """Ask a fresh client of either kind."""
+
+    def blocking(method: Method) -> Any:
+        with Client(target, timeout=SECONDS) as client:
+            found = method(client)
+            return list(found) if inspect.isgenerator(found) else found
+
+    async def awaited(method: Method) -> Any:
+        async with AsyncClient(target, timeout=SECONDS) as client:
+            found = method(client)
+            return [piece async for piece in found] if inspect.isasyncgen(found) else await found
+
+    return blocking if request.param == "blocking" else lambda method: asyncio.run(awaited(method))
+
+
+def endless(frame: pb.EncodeStreamResponse) -> Callable[[Frames], Iterator[pb.EncodeStreamResponse]]:
+    """The first frame of an answer, and then one without end."""
+    return lambda frames: itertools.chain(frames[:1], itertools.repeat(frame))
+
+
+def of_unknown_ids(frames: Frames) -> Iterator[pb.EncodeStreamResponse]:
+    return (pb.EncodeStreamResponse(id=f"unknown {at}") for at in itertools.count())
+
+
+def of_empty_frames(frames: Frames) -> Iterator[pb.EncodeStreamResponse]:
+    return itertools.repeat(pb.EncodeStreamResponse(id=frames[0].id))
+
+
+def of_one_chunk(frames: Frames) -> Iterator[pb.EncodeStreamResponse]:
+    return itertools.chain(frames[:2], itertools.repeat(frames[1]))
+
+
+def of_empty_chunks(frames: Frames) -> Iterator[pb.EncodeStreamResponse]:
+    empty = pb.EncodeStreamResponse(id=frames[0].id, chunk=pb.Chunk(output=frames[1].chunk.output))
+    return itertools.chain(frames[:1], itertools.repeat(empty))
+
+
+def of_whole_answers(frames: Frames) -> Iterator[pb.EncodeStreamResponse]:
+    return itertools.chain.from_iterable(itertools.repeat(frames))
+
+
+ENDLESS = [of_unknown_ids, of_empty_frames, of_one_chunk, of_empty_chunks, of_whole_answers]
+
+
+@pytest.mark.parametrize("method", STREAMED)
+@pytest.mark.parametrize("change", ENDLESS)
+def test_an_endless_stream_is_cut(
+    ask: Ask, servicer: Streaming, method: str, change: Callable[[Frames], Iterator[pb.EncodeStreamResponse]]
+) -> None:
+    servicer.change_frames = change
+    with pytest.raises(BadAnswer):
+        ask(STREAMED[method])
+    assert servicer.ended.wait(SECONDS), "the call was not cancelled"
+
+
+def announced(output: str, sizes: Callable[[int], tuple[int, ...]], tokens: int = 0) -> Callable[[Frames], Frames]:
+    """The header alone, of numbers of these extents, given the tokens of the input."""
+
+    def change(frames: Frames) -> Frames:
+        header = frames[0].header
+        if tokens:
+            header.items[0].token_count = header.items[0].original_token_count = tokens
+        tensor = getattr(header, output)
+        extents = sizes(header.items[0].token_count)
+        del tensor.shapes[:], tensor.offsets[:]
+        tensor.shapes.add(sizes=extents)
+        tensor.offsets.extend([0, int(np.prod([float(extent) for extent in extents]))])
+        return frames[:1]
+
+    return change
+
+
+MANY = 2**20
+TOO_LARGE = [
+    ("attend", announced("attention", lambda n: (LAYERS, HEADS, n, n), tokens=MANY), "token_count is 1048576"),
+    ("attend", announced("attention", lambda n: (LAYERS, HEADS, n, n), tokens=33), r"token_count is 33, and 1 \.\. 32"),
+    ("pieces", announced("attention", lambda n: (LAYERS, HEADS, n, n), tokens=MANY), "token_count is 1048576"),
+    ("tokens", announced("tokens", lambda n: (n, 2**30)), f"1073741824 numbers, and {DIM}"),
+    ("hidden", announced("hidden", lambda n: (LAYERS + 1, n, 2**30)), f"1073741824 numbers, and {DIM}"),
+]
+
+
+@pytest.mark.parametrize(("method", "change", "says"), TOO_LARGE)
+def test_memory_is_reserved_for_no_more_than_the_request_can_give(
+    ask: Ask,
+    servicer: Streaming,
+    method: str,
+    change: Callable[[Frames], Frames],
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reserved: list[int] = []
+    empty = np.empty
+
+    def counted(shape: Any, *arguments: Any, **keywords: Any) -> Any:
+        reserved.append(int(np.prod(shape)))
+        return empty(shape, *arguments, **keywords)
+
+    monkeypatch.setattr("headlight.wire.reassembly.np.empty", counted)
+    servicer.change_frames = change
+    with pytest.raises(BadAnswer, match=says):
+        ask(STREAMED[method])
+    assert max(reserved, default=0) < 10_000
+
+
+def test_a_text_cannot_have_more_tokens_than_its_characters_make(ask: Ask, servicer: Streaming) -> None:
+    servicer.max_length = 2**20
+    servicer.change_frames = announced("attention", lambda n: (LAYERS, HEADS, n, n), tokens=2**16)
+    with pytest.raises(BadAnswer, match=r"token_count is 65536, and 1 \.\. "):
+        ask(STREAMED["attend"])
+
+
+@pytest.mark.parametrize("method", ["encode", "attend", "pieces"])
+def test_a_message_larger_than_the_request_can_give_is_not_read(ask: Ask, servicer: Streaming, method: str) -> None:
+    def swollen(response: pb.EncodeResponse) -> None:
+        response.model.version = "x" * (STOCK_MESSAGE_BYTES + 1)
+
+    servicer.change_answer = swollen
+    with pytest.raises(BadAnswer, match=r"larger than what was asked for can be .*larger than max"):
+        ask(STREAMED.get(method) or (lambda client: client.encode(TEXT)))
+
+
+def test_a_list_of_tokens_that_may_be_so_large_is_the_callers_to_mend(ask: Ask, servicer: Streaming) -> None:
+    def swollen(response: pb.TokenizeResponse) -> None:
+        response.model.version = "x" * (STOCK_MESSAGE_BYTES + 1)
+
+    servicer.change_tokens = swollen
+    with pytest.raises(BadAnswer, match="larger than max"):
+        ask(lambda client: client.tokenize(["one"]))
+    with pytest.raises(InvalidInput, match="send or ask for less"):
+        ask(lambda client: client.tokenize(["word " * 60_000]))
+
+
+def test_what_a_server_says_of_an_answer_is_cut_short(ask: Ask, servicer: Streaming) -> None:
+    def talkative(response: pb.EncodeResponse) -> None:
+        response.attention_map.axes[0] = "\x1b[2J" + "layer" * 100_000
+
+    servicer.change_answer = talkative
+    with pytest.raises(BadAnswer) as caught:
+        ask(STREAMED["attend"])
+    assert len(str(caught.value)) < 1000
+    assert str(caught.value).isprintable()
+
+
+# Pushback.
+
+NOT_A_TIME = ("-1", "-9223372036854775808", "NaN", "inf", "1e9", "0x10", "", "٣", "1.5")
+
+
+@pytest.mark.parametrize("pushback", NOT_A_TIME)
+def test_a_pushback_that_is_no_time_means_never(pushback: str) -> None:
+    assert retry_after_seconds(((("grpc-retry-pushback-ms"), pushback),)) is None
+
+
+@pytest.mark.parametrize("pushback", [str(2**31), str(2**63), str(2**64), "9" * 500, "9" * 5000])
+def test_an_absurd_pushback_is_a_day(pushback: str) -> None:
+    assert retry_after_seconds((("grpc-retry-pushback-ms", pushback),)) == LONGEST_DELAY_SECONDS
+
+
+def test_so_is_that_of_a_request_of_a_stream() -> None:
+    error = error_of_status(pb.Status(code=8, message="the queue is full", retry_after_ms=2**32 - 1))
+    assert isinstance(error, Overloaded)
+    assert error.retry_after_seconds == LONGEST_DELAY_SECONDS
+
+
+@pytest.mark.parametrize("seconds", [59.0, 3600.0, LONGEST_DELAY_SECONDS, 2.0**63])
+def test_a_client_without_a_timeout_waits_no_longer_than_the_ceiling(seconds: float) -> None:
+    waited = [Retries(None).delay(Overloaded("the queue is full", seconds)) for _ in range(50)]
+    assert min(59.0, seconds) <= min(waited) <= max(waited) <= LONGEST_PUSHBACK_SECONDS
+
+
+def shed(pushback: str) -> Refusal:
+    trailing = (("grpc-retry-pushback-ms", pushback),)
+    return Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", trailing)
+
+
+@pytest.mark.parametrize("method", ["encode", "attend", "tokenize", "pieces"])
+def test_a_pushback_beyond_the_timeout_is_the_servers_error_at_once(ask: Ask, servicer: Streaming, method: str) -> None:
+    begun = time.monotonic()
+    unary: dict[str, Method] = {
+        "encode": lambda client: client.encode(TEXT),
+        "tokenize": lambda client: client.tokenize(TEXT),
+    }
+    servicer.refusals.append(shed("4000000000"))
+    with pytest.raises(Overloaded, match="the queue is full") as caught:
+        ask(unary.get(method) or STREAMED[method])
+    assert caught.value.retry_after_seconds is not None
+    assert LONGEST_DELAY_SECONDS - SECONDS < caught.value.retry_after_seconds <= LONGEST_DELAY_SECONDS
+    assert time.monotonic() - begun < SECONDS / 2
+
+
+@dataclasses.dataclass
+class Away(FakeServicer):
+    """Says that it is away, and to come again in a year: gRPC itself waits for that before it repeats a call."""
+
+    def Encode(self, request: pb.EncodeRequest, context: Any) -> pb.EncodeResponse:
+        trailing = (("grpc-retry-pushback-ms", str(365 * 86_400_000)),)
+        abort(context, Refusal(grpc.StatusCode.UNAVAILABLE, "away", trailing))
+
+
+async def test_the_timeout_bounds_what_grpc_waits_by_itself() -> None:
+    from tests.headlight.fake_server import serving
+
+    begun = time.monotonic()
+    failures: tuple[type[HeadlightError], ...] = (DeadlineExceeded, Unavailable)
+    with serving(Away(default_limits())) as target:
+        with Client(target, timeout=1) as client, pytest.raises(failures):
+            client.encode(TEXT)
+        async with AsyncClient(target, timeout=1) as other:
+            with pytest.raises(failures):
+                await other.encode(TEXT)
+    assert time.monotonic() - begun < SECONDS

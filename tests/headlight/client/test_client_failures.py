@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import grpc
+import numpy as np
+import pytest
+
+from headlight import (
+    AttentionSpec,
+    Client,
+    DeadlineExceeded,
+    EngineError,
+    InvalidInput,
+    NotFound,
+    Overloaded,
+    Unavailable,
+)
+from headlight.client.channel import MOST_RETRIES, Retries
+from headlight.pb import headlight_pb2 as pb
+from tests.headlight.fake_model import DIM, REF
+from tests.headlight.fake_server import FakeServicer, Refusal
+
+TEXTS = [f"text number {index} " * (index % 4 + 1) for index in range(50)]
+
+
+def test_limits_are_asked_for_once_and_again_after_a_refusal(client: Client, servicer: FakeServicer) -> None:
+    client.encode("one")
+    client.encode("two")
+    assert servicer.described == 1
+    with pytest.raises(InvalidInput):
+        client.encode("")  # might be due to limits that are no longer true
+    client.encode("three")
+    assert servicer.described == 2
+
+
+def test_an_unknown_model_is_not_found(target: str) -> None:
+    with Client(target, model="other") as client, pytest.raises(NotFound, match="other"):
+        client.encode("text")
+
+
+def test_vectors_of_two_versions_are_never_mixed(client: Client, servicer: FakeServicer) -> None:
+    other = pb.ModelRef(name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32")
+    servicer.ref = lambda call: other if call == 3 else REF
+    with pytest.raises(Unavailable, match="different weights"):
+        client.encode(TEXTS)
+
+
+def test_unavailable_is_tried_again(client: Client, servicer: FakeServicer) -> None:
+    servicer.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
+    assert client.encode("text").shape == (1, DIM)
+    assert len(servicer.encoded) == 2
+
+
+def test_a_large_request_is_tried_again_too(client: Client, servicer: FakeServicer) -> None:
+    client.model()
+    servicer.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
+    client.encode(["x" * 900_000], truncate="end")
+    assert len(servicer.encoded) == 2
+
+
+def test_a_refused_request_of_a_stream_is_an_error_and_the_client_goes_on(
+    client: Client, servicer: FakeServicer
+) -> None:
+    servicer.refusals.append(Refusal(grpc.StatusCode.INTERNAL, "error 4f2a"))
+    with pytest.raises(EngineError):  # the status of one request: the stream itself is well
+        client.attend("text")
+    assert client.attend("text").layers == (0, 1, 2)
+
+
+def test_what_a_stream_left_unanswered_is_sent_again_on_a_new_one(client: Client, servicer: FakeServicer) -> None:
+    expected = client.encode_tokens(TEXTS)
+    before = len(servicer.encoded)
+    servicer.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
+    again = client.encode_tokens(TEXTS)
+    assert all(np.array_equal(one, other) for one, other in zip(again, expected, strict=True))
+    assert 2 * before < len(servicer.encoded) <= 3 * before  # once more what was unanswered, and no more than that
+
+
+def test_pieces_are_asked_for_again_until_the_first_has_come(client: Client, servicer: FakeServicer) -> None:
+    spec = AttentionSpec()
+    expected = list(client.attention_pieces("text", spec))
+    servicer.refusals.extend([Refusal(grpc.StatusCode.UNAVAILABLE, "draining")] * 2)
+    found = list(client.attention_pieces("text", spec))
+    assert [piece.rows for piece in found] == [piece.rows for piece in expected]
+    assert len(servicer.encoded) == 4
+
+    def broken(frames: list[pb.EncodeStreamResponse]) -> list[pb.EncodeStreamResponse]:
+        error = pb.Status(code=grpc.StatusCode.UNAVAILABLE.value[0], message="draining")
+        return [*frames[:2], pb.EncodeStreamResponse(id=frames[0].id, error=error)]
+
+    servicer.change_frames = broken
+    with pytest.raises(Unavailable):  # what has come cannot be taken back
+        list(client.attention_pieces("text", spec))
+    assert len(servicer.encoded) == 5
+
+
+def shed(delay_ms: str) -> Refusal:
+    return Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", (("grpc-retry-pushback-ms", delay_ms),))
+
+
+def test_what_was_shed_is_sent_again_when_the_server_says(client: Client, servicer: FakeServicer) -> None:
+    expected = client.encode(TEXTS)
+    servicer.refusals.extend([shed("1")] * 3)
+    np.testing.assert_array_equal(client.encode(TEXTS), expected)
+
+
+def test_overload_that_lasts_is_an_error_and_carries_the_delay(client: Client, servicer: FakeServicer) -> None:
+    servicer.refusals.extend([shed("1")] * (MOST_RETRIES + 1))
+    with pytest.raises(Overloaded, match="queue") as caught:
+        client.encode("text")
+    assert caught.value.retry_after_seconds == 0.001
+    assert len(servicer.encoded) == MOST_RETRIES + 1
+
+
+def test_a_delay_beyond_the_timeout_is_not_waited_for(target: str, servicer: FakeServicer) -> None:
+    servicer.refusals.append(shed("3600000"))
+    with Client(target, timeout=60) as client, pytest.raises(Overloaded):
+        client.encode("text")
+    assert len(servicer.encoded) == 1
+
+
+def test_a_wait_never_outlasts_the_timeout_however_it_is_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headlight.client.channel.time.monotonic", lambda: 100.0)
+    raised: set[float] = set()
+    for advised in (0.5, 0.79, 0.85, 0.95, 0.99):
+        for _ in range(50):
+            try:
+                waited = Retries(101.0).delay(Overloaded("the queue is full", advised))
+            except Overloaded:
+                raised.add(advised)
+            else:
+                assert advised <= waited < 1.0
+    assert 0.99 in raised
+    assert not raised & {0.5, 0.79}, "with the longest spread it would have been in time"
+
+
+def test_overload_without_a_delay_is_not_tried_again(client: Client, servicer: FakeServicer) -> None:
+    servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the answer is too large"))
+    with pytest.raises(Overloaded):
+        client.encode("text")
+    assert len(servicer.encoded) == 1
+
+
+def test_a_message_too_large_is_the_callers_to_mend(client: Client, servicer: FakeServicer) -> None:
+    words = "SERVER: Received message larger than max (5242885 vs. 4194304)"
+    servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, words))
+    with pytest.raises(InvalidInput, match=r"larger than max .* send or ask for less"):
+        client.encode("text")
+
+
+def test_a_failure_among_several_calls_ends_the_method(client: Client, servicer: FakeServicer) -> None:
+    servicer.ref = lambda call: REF
+    client.model()
+    servicer.refusals.append(Refusal(grpc.StatusCode.INTERNAL, "error 4f2a"))
+    with pytest.raises(EngineError, match="4f2a"):
+        client.encode(TEXTS)
+
+
+def test_the_timeout_bounds_the_whole_method(target: str) -> None:
+    with Client(target, timeout=0.0) as client, pytest.raises(DeadlineExceeded):
+        client.encode(TEXTS)
+
+
+def test_nobody_there_is_unavailable() -> None:
+    with Client("127.0.0.1:1") as client, pytest.raises(Unavailable):
+        client.encode("text")
+
+
+def test_malformed_frames_off_the_wire_are_refused(client: Client, servicer: FakeServicer) -> None:
+    servicer.change_frames = lambda frames: frames[:-2] + frames[-1:]
+    with pytest.raises(EngineError, match="malformed"):
+        client.attend("a few words more")
+    servicer.change_frames = lambda frames: frames[:-1]
+    with pytest.raises(EngineError, match="unanswered"):
+        client.attend("a few words more")

@@ -1,0 +1,194 @@
+"""What is told of calls that their client's end, or Ctrl-C, cuts short."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import pytest
+
+from headlight import AsyncClient, AttentionSpec, Client, Unavailable
+from headlight.client.channel import Retries
+from headlight.errors import HeadlightError
+from headlight.pb import headlight_pb2 as pb
+from tests.headlight.fake_server import FakeServicer, Refusal, default_limits
+
+CLOSED = "the client is closed; make another"
+TEXTS = ["a text"] * 40
+
+
+@dataclasses.dataclass
+class Holding(FakeServicer):
+    """Answers nothing before its caller has gone, but for what it is."""
+
+    begun: threading.Semaphore = dataclasses.field(default_factory=lambda: threading.Semaphore(0))
+
+    def hold(self, context: Any) -> None:
+        gone = threading.Event()
+        assert context.add_callback(gone.set)
+        self.begun.release()
+        assert gone.wait(50)
+
+    def Encode(self, request: pb.EncodeRequest, context: Any) -> pb.EncodeResponse:
+        self.hold(context)
+        return super().Encode(request, context)
+
+    def EncodeStream(
+        self, requests: Iterator[pb.EncodeStreamRequest], context: Any
+    ) -> Iterator[pb.EncodeStreamResponse]:
+        self.hold(context)
+        return super().EncodeStream(requests, context)
+
+
+@pytest.fixture
+def servicer() -> Holding:
+    return Holding(default_limits())
+
+
+async def pieces_of(client: AsyncClient) -> list[Any]:
+    return [piece async for piece in client.attention_pieces("a", AttentionSpec())]
+
+
+BLOCKING: list[Callable[[Client], Any]] = [
+    lambda client: client.encode(["a"]),
+    lambda client: client.attention_bytes("a", AttentionSpec()),
+    lambda client: client.attend("a"),
+    lambda client: list(client.attention_pieces("a", AttentionSpec())),
+]
+AWAITED: list[Callable[[AsyncClient], Awaitable[Any]]] = [
+    lambda client: client.encode(["a"]),
+    lambda client: client.attention_bytes("a", AttentionSpec()),
+    lambda client: client.attend("a"),
+    pieces_of,
+]
+
+
+@pytest.mark.parametrize("ask", BLOCKING)
+def test_a_call_in_flight_raises_what_later_ones_do(
+    target: str, servicer: Holding, ask: Callable[[Client], Any]
+) -> None:
+    client = Client(target)
+    client.model()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(ask, client)
+        assert servicer.begun.acquire(timeout=30)
+        client.close()
+        with pytest.raises(ValueError, match=CLOSED):
+            running.result(30)
+
+
+@pytest.mark.parametrize("ask", AWAITED)
+async def test_and_with_asyncio_where_nobody_cancelled_it(
+    target: str, servicer: Holding, ask: Callable[[AsyncClient], Awaitable[Any]]
+) -> None:
+    client = AsyncClient(target)
+    await client.model()
+    running = asyncio.ensure_future(ask(client))
+    assert await asyncio.to_thread(servicer.begun.acquire, timeout=30)
+    await client.close()
+    with pytest.raises(ValueError, match=CLOSED):
+        await running
+
+
+@pytest.mark.parametrize("ask", AWAITED)
+async def test_a_task_that_is_cancelled_stays_so(
+    target: str, servicer: Holding, ask: Callable[[AsyncClient], Awaitable[Any]]
+) -> None:
+    async with AsyncClient(target) as client:
+        await client.model()
+        running = asyncio.ensure_future(ask(client))
+        assert await asyncio.to_thread(servicer.begun.acquire, timeout=30)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert running.cancelled()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await ask(client)
+
+
+async def test_a_call_that_nobody_cancelled_and_no_end_has_lost_its_connection(target: str) -> None:
+    async with AsyncClient(target) as client:
+        with pytest.raises(Unavailable, match="the connection was lost"), client._errors():
+            raise asyncio.CancelledError
+
+
+@pytest.fixture
+def delayed(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once a client is about to wait until something may be sent again."""
+    waiting, delay = threading.Event(), Retries.delay
+
+    def told(self: Retries, error: HeadlightError) -> float:
+        waiting.set()
+        return delay(self, error)
+
+    monkeypatch.setattr(Retries, "delay", told)
+    return waiting
+
+
+class Shedding(FakeServicer):
+    """Has too much to do for an hour."""
+
+    def __init__(self) -> None:
+        super().__init__(default_limits())
+
+    def serve(self, request: pb.EncodeRequest) -> pb.EncodeResponse:
+        raise Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", (("grpc-retry-pushback-ms", "3600000"),))
+
+
+class TestWaiting:
+    @pytest.fixture
+    def servicer(self) -> Shedding:
+        return Shedding()
+
+    @pytest.mark.parametrize("ask", BLOCKING)
+    def test_what_waits_to_be_sent_again_does_not_outlast_the_client(
+        self, target: str, delayed: threading.Event, ask: Callable[[Client], Any]
+    ) -> None:
+        client = Client(target)
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(ask, client)
+            assert delayed.wait(30)
+            client.close()
+            with pytest.raises(ValueError, match=CLOSED):
+                running.result(30)
+
+    @pytest.mark.parametrize("ask", AWAITED)
+    async def test_nor_with_asyncio(
+        self, target: str, delayed: threading.Event, ask: Callable[[AsyncClient], Awaitable[Any]]
+    ) -> None:
+        client = AsyncClient(target)
+        running = asyncio.ensure_future(ask(client))
+        assert await asyncio.to_thread(delayed.wait, 30)
+        await client.close()
+        with pytest.raises(ValueError, match=CLOSED):
+            async with asyncio.timeout(30):
+                await running
+
+
+def test_ctrl_c_ends_the_call_that_is_waited_for_as_well(
+    client: Client, servicer: Holding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, encode = [], client._stub.Encode
+
+    class Encode:
+        @staticmethod
+        def future(*arguments: Any, **keywords: Any) -> Any:
+            calls.append(encode.future(*arguments, **keywords))
+            return calls[-1]
+
+    def interrupted(call: Any) -> Any:
+        assert servicer.begun.acquire(timeout=30)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(client._stub, "Encode", Encode)
+    monkeypatch.setattr("headlight.client.sync_caller.response_of", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        client.encode(TEXTS)
+    assert len(calls) == 4
+    assert [call.cancelled() for call in calls] == [True] * 4

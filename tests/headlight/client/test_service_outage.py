@@ -1,0 +1,121 @@
+"""A service that goes away for a while in the middle of a list, and comes back."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+
+import grpc
+import numpy as np
+import pytest
+
+from headlight import AsyncClient, Client, Unavailable
+from headlight.client.channel import Retries
+from headlight.pb import headlight_pb2 as pb
+from tests.headlight.fake_server import FakeServicer, Refusal, default_limits
+
+TEXTS = [f"text {number}" for number in range(24)]  # three requests of eight
+AT_ONCE = (("grpc-retry-pushback-ms", "-1"),)  # gRPC is not to try again by itself
+
+
+@dataclasses.dataclass
+class Leaving(FakeServicer):
+    """Serves requests that begin with certain texts; refuses so many of the others, then serves all."""
+
+    serves: tuple[str, ...] = (TEXTS[0],)
+    refuses: int = 0
+    asked: list[str] = dataclasses.field(default_factory=list)
+    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+
+    def serve(self, request: pb.EncodeRequest) -> pb.EncodeResponse:
+        with self.lock:  # calls are served at once
+            if self.refuses and request.inputs[0].text not in self.serves:
+                self.refuses -= 1
+                raise Refusal(grpc.StatusCode.UNAVAILABLE, "gone", AT_ONCE)
+        return super().serve(request)
+
+
+@pytest.fixture
+def servicer() -> Leaving:
+    return Leaving(default_limits())
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Told as 1 ns by `Retries.delay`; each was asked for."""
+    found: list[float] = []
+
+    def told(self: Retries, error: Exception) -> float:
+        found.append(0.0)
+        return 1e-9
+
+    monkeypatch.setattr(Retries, "delay", told)
+    return found
+
+
+def test_what_was_answered_is_not_lost(target: str, servicer: Leaving, waits: list[float]) -> None:
+    with Client(target, concurrency=1) as client:
+        expected = client.encode(TEXTS)
+        servicer.encoded.clear()
+        servicer.refuses = 3
+        np.testing.assert_array_equal(client.encode(TEXTS), expected)
+    assert (len(servicer.encoded), len(waits)) == (3, 3)
+
+
+async def test_nor_with_asyncio(target: str, servicer: Leaving, waits: list[float]) -> None:
+    async with AsyncClient(target, concurrency=1) as client:
+        expected = await client.encode(TEXTS)
+        servicer.encoded.clear()
+        servicer.refuses = 3
+        np.testing.assert_array_equal(await client.encode(TEXTS), expected)
+    assert (len(servicer.encoded), len(waits)) == (3, 3)
+
+
+def test_all_that_were_on_their_way_are_sent_again(target: str, servicer: Leaving, waits: list[float]) -> None:
+    with Client(target, concurrency=3) as client:
+        expected = client.encode(TEXTS)
+        servicer.encoded.clear()
+        servicer.refuses = 6
+        np.testing.assert_array_equal(client.encode(TEXTS), expected)
+    assert len(servicer.encoded) == 3
+
+
+async def test_who_has_no_answer_yet_is_told_at_once(target: str, servicer: Leaving, waits: list[float]) -> None:
+    servicer.refuses = 2
+    with Client(target) as client, pytest.raises(Unavailable, match="gone"):
+        client.encode("text")
+    async with AsyncClient(target) as aclient:
+        with pytest.raises(Unavailable, match="gone"):
+            await aclient.encode("text")
+    assert waits == []
+
+
+def test_what_is_shed_beside_it_waits_as_long_as_it_was_told(
+    target: str, servicer: Leaving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second request is lost, the third shed for a minute: neither is asked for again before its own time."""
+    shed = Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", (("grpc-retry-pushback-ms", "60000"),))
+    first = threading.Event()
+    waits: list[float] = []
+
+    def serve(request: pb.EncodeRequest) -> pb.EncodeResponse:
+        text = request.inputs[0].text
+        servicer.asked.append(text)
+        if text == TEXTS[16] and servicer.asked.count(text) == 1:
+            first.set()
+            raise shed
+        return Leaving.serve(servicer, request)
+
+    def pause(seconds: float) -> None:
+        if seconds:
+            assert first.wait(30)
+            waits.append(seconds)
+
+    with Client(target, concurrency=3) as client:
+        expected = client.encode(TEXTS)
+        servicer.refuses, servicer.asked = 1, []
+        monkeypatch.setattr(servicer, "serve", serve)
+        monkeypatch.setattr(client, "_pause", pause)
+        np.testing.assert_array_equal(client.encode(TEXTS), expected)
+    assert [seconds >= 60 for seconds in waits] == [False, True]
+    assert sorted(servicer.asked) == sorted([TEXTS[0], TEXTS[8], TEXTS[8], TEXTS[16], TEXTS[16]])

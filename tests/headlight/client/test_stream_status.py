@@ -1,0 +1,109 @@
+"""What the asyncio client makes of streams that end while it is still sending: the server's status, not gRPC's own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from headlight import (
+    AsyncClient,
+    AttentionSpec,
+    DeadlineExceeded,
+    EngineError,
+    Overloaded,
+    Unauthenticated,
+    Unavailable,
+)
+from headlight.client.stream_status import OVERWRITTEN, true_status
+from headlight.pb import headlight_pb2 as pb
+from headlight.wire.status_errors import error_of_call
+from tests.headlight.fake_server import FakeServicer, Refusal, abort, default_limits
+
+TEXTS = ["one text of many, in a request of its own"] * 50
+SPEC = AttentionSpec()
+
+
+@dataclasses.dataclass
+class Ending(FakeServicer):
+    """Ends each stream behind its first request."""
+
+    def EncodeStream(
+        self, requests: Iterator[pb.EncodeStreamRequest], context: Any
+    ) -> Iterator[pb.EncodeStreamResponse]:
+        next(requests)
+        abort(context, Refusal(grpc.StatusCode.UNAUTHENTICATED, "the token is wrong"))
+
+
+@pytest.fixture
+def servicer() -> Ending:
+    return Ending(default_limits())
+
+
+async def test_the_servers_status_is_raised_though_requests_were_being_written(target: str) -> None:
+    async with AsyncClient(target) as client:
+        for _ in range(40):  # gRPC puts its own in the place of some
+            with pytest.raises(Unauthenticated, match="the token is wrong"):
+                await client.attention(TEXTS, SPEC)
+
+
+async def test_calls_that_end_so_are_counted_once_where_channels_are_renewed(target: str, tmp_path: Path) -> None:
+    token_file = tmp_path / "token"
+    token_file.write_text("one", encoding="ascii")
+    async with AsyncClient(target, token_file=token_file) as client:
+        for _ in range(20):
+            with pytest.raises(Unauthenticated):
+                await client.attention(TEXTS, SPEC)
+        assert client._channel._line.calls == 0  # type: ignore[union-attr] # it is a Renewing
+
+
+class Overwritten:
+    """A stream that is done, with one status and then gRPC's own, as grpc.aio has it; or with the latter alone."""
+
+    def __init__(self, first: grpc.StatusCode | None, seconds: float | None = None) -> None:
+        self.status = (grpc.StatusCode.INTERNAL, OVERWRITTEN) if first is None else (first, "the server's")
+        self.seconds = seconds
+
+    def add_done_callback(self, callback: Callable[[Any], object]) -> None:
+        callback(self)
+        self.status = (grpc.StatusCode.INTERNAL, OVERWRITTEN)
+        callback(self)
+
+    def time_remaining(self) -> float | None:
+        return self.seconds
+
+    async def code(self) -> grpc.StatusCode:
+        return self.status[0]
+
+    async def details(self) -> str:
+        return self.status[1]
+
+    async def trailing_metadata(self) -> grpc.aio.Metadata:
+        return grpc.aio.Metadata(("grpc-retry-pushback-ms", "5"))
+
+    def read(self) -> None:
+        with true_status(self):
+            raise grpc.aio.AioRpcError(self.status[0], grpc.aio.Metadata(), grpc.aio.Metadata(), self.status[1], "")
+
+
+def test_the_first_status_is_the_true_one_with_all_that_belongs_to_it() -> None:
+    with pytest.raises(grpc.aio.AioRpcError, match="the server's") as caught:
+        Overwritten(grpc.StatusCode.RESOURCE_EXHAUSTED).read()
+    error = error_of_call(caught.value)
+    assert isinstance(error, Overloaded)
+    assert error.retry_after_seconds == 0.005
+
+
+def test_where_there_is_none_but_grpcs_own_time_says_what_it_was() -> None:
+    for seconds, expected in ((0, DeadlineExceeded), (0.5, Unavailable), (None, Unavailable)):
+        with pytest.raises(expected):
+            Overwritten(None, seconds).read()
+
+
+def test_a_stream_that_ended_well_with_requests_unread_answered_too_few() -> None:
+    with pytest.raises(EngineError, match="before all requests were read"):
+        Overwritten(grpc.StatusCode.OK).read()

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from headlight import Client, InvalidInput
+from headlight.pb import headlight_pb2 as pb
+from headlight.wire.client_codec import Input
+from tests.headlight.fake_model import DIM, HEADS, LAYERS, REF, attention_of, hidden_of, pooled_of, tokens_of
+from tests.headlight.fake_server import FakeServicer
+
+TEXTS = [f"text number {index} " * (index % 4 + 1) for index in range(50)]
+
+
+def ids_of(text: str) -> list[int]:
+    return list(tokens_of(pb.Input(text=text)).ids)
+
+
+def test_vectors_come_in_the_order_of_the_texts_however_they_were_split(client: Client, servicer: FakeServicer) -> None:
+    vectors = client.encode(TEXTS)
+    assert vectors.dtype == np.float32
+    np.testing.assert_array_equal(vectors, np.stack([pooled_of(ids_of(text)) for text in TEXTS]))
+    assert len(servicer.encoded) > 1
+    assert sum(len(request.inputs) for request in servicer.encoded) == len(TEXTS)
+
+
+def test_requests_stay_within_every_limit(client: Client, servicer: FakeServicer) -> None:
+    servicer.limits.max_items = 5
+    servicer.limits.max_request_tokens = 70
+    servicer.limits.max_request_bytes = 4096 + 300
+    client.encode(TEXTS)  # the fake refuses what goes beyond one of them
+    assert max(len(request.inputs) for request in servicer.encoded) <= 5
+
+
+def test_an_answer_stays_within_the_limit_of_the_server(client: Client, servicer: FakeServicer) -> None:
+    servicer.limits.max_unary_response_bytes = 1000
+    assert client.encode(TEXTS).shape == (len(TEXTS), DIM)
+    assert max(len(request.inputs) for request in servicer.encoded) == 500 // (32 + 4 * DIM)
+
+
+def test_no_texts_need_no_call(client: Client, servicer: FakeServicer) -> None:
+    assert client.encode([]).shape == (0, DIM)
+    assert client.encode_tokens([]) == []
+    assert client.tokenize([]) == []
+    assert servicer.encoded == []
+
+
+def test_a_lone_text_is_a_list_of_one(client: Client) -> None:
+    np.testing.assert_array_equal(client.encode("one text"), client.encode(["one text"]))
+
+
+@pytest.mark.parametrize("ids", [[1, 7, 2], (1, 7, 2), np.array([1, 7, 2], np.int32), np.array([1, 7, 2], np.uint64)])
+def test_ids_are_taken_as_they_are(client: Client, servicer: FakeServicer, ids: Input) -> None:
+    np.testing.assert_array_equal(client.encode([ids])[0], pooled_of([1, 7, 2]))
+    assert list(servicer.encoded[0].inputs[0].ids.ids) == [1, 7, 2]
+    assert client.tokenize([ids])[0].pieces == ("", "", "")
+
+
+def test_a_tuple_of_two_texts_is_a_pair(client: Client, servicer: FakeServicer) -> None:
+    attention = client.attend(("first text", "second"))
+    assert servicer.encoded[0].inputs[0].pair.second == "second"
+    assert attention.tokens.segments == (0, 0, 0, 0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "item", [3, 2.5, None, b"bytes", [1.5], [[1, 2]], [[1], [2, 3]], [], ["a"], [2**63], [2**70], [True]]
+)
+def test_other_inputs_are_refused_by_name_before_anything_is_sent(
+    client: Client, servicer: FakeServicer, item: object
+) -> None:
+    with pytest.raises(InvalidInput, match=r"inputs\[1\]") as caught:
+        client.encode(["good", item])  # type: ignore[list-item]
+    assert caught.value.field == "inputs[1]"
+    assert servicer.encoded == []
+
+
+def test_a_lone_surrogate_is_refused_with_its_reason(client: Client) -> None:
+    with pytest.raises(InvalidInput, match="surrogate"):
+        client.encode(["\ud800"])
+
+
+def test_a_text_larger_than_a_request_is_refused_with_the_limit(client: Client, servicer: FakeServicer) -> None:
+    servicer.limits.max_request_bytes = 8192
+    with pytest.raises(InvalidInput, match="4096"):
+        client.encode(["x" * 5000], truncate="end")
+
+
+def test_truncation_is_asked_for_and_reported(client: Client, servicer: FakeServicer) -> None:
+    long = "word " * 100
+    embeddings = client.encode_with_info(["short", long], truncate="start")
+    assert servicer.encoded[0].truncation == pb.TRUNCATION_CUT_START
+    assert embeddings.token_counts.tolist() == [3, servicer.max_length]
+    assert embeddings.original_token_counts.tolist() == [3, 102]
+    assert embeddings.truncated.tolist() == [False, True]
+    assert embeddings.model.bundle_sha256 == REF.bundle_sha256
+    with pytest.raises(InvalidInput, match="truncate"):
+        client.encode(["short"], truncate="middle")  # type: ignore[arg-type]
+
+
+def test_the_field_of_a_refusal_is_counted_in_the_callers_list(client: Client) -> None:
+    texts = [*TEXTS, "", *TEXTS]
+    with pytest.raises(InvalidInput, match="at least one character") as caught:
+        client.encode(texts)
+    assert caught.value.field == f"inputs[{len(TEXTS)}].text"
+    with pytest.raises(InvalidInput) as caught:
+        client.encode_tokens(texts)
+    assert caught.value.field == f"inputs[{len(TEXTS)}].text"
+
+
+def test_attention_arrives_in_chunks_out_of_order(client: Client) -> None:
+    attention = client.attend("read a file and decode it")
+    ids = ids_of("read a file and decode it")
+    np.testing.assert_array_equal(attention.weights, attention_of(ids, list(range(LAYERS))))
+    assert attention.weights.shape == (LAYERS, HEADS, len(ids), len(ids))
+    assert attention.layers == (0, 1, 2)
+    assert attention.tokens.pieces[:2] == ("[CLS]", "read")
+    assert attention.model.name == "fake"
+
+
+def test_layers_are_chosen_in_the_order_asked(client: Client) -> None:
+    attention = client.attend("a b", layers=[-1, 0])
+    assert attention.layers == (2, 0)
+    np.testing.assert_array_equal(attention.weights, attention_of(ids_of("a b"), [2, 0]))
+    with pytest.raises(InvalidInput, match="is 9; valid are"):
+        client.attend("a b", layers=[9])
+    with pytest.raises(InvalidInput, match="None means all"):
+        client.attend("a b", layers=[])
+
+
+def test_hidden_states(client: Client) -> None:
+    hidden = client.hidden("a b", layers=[0, -1])
+    assert hidden.layers == (0, LAYERS)
+    np.testing.assert_array_equal(hidden.states, hidden_of(ids_of("a b"), [0, LAYERS]))
+    assert len(hidden.tokens) == hidden.states.shape[1]
+
+
+def test_token_vectors_of_many_texts_over_one_stream(client: Client, servicer: FakeServicer) -> None:
+    """The fake answers two requests at a time, the later first, their frames interleaved."""
+    vectors = client.encode_tokens(TEXTS)
+    assert len(servicer.encoded) > 2
+    for text, rows in zip(TEXTS, vectors, strict=True):
+        np.testing.assert_array_equal(rows, hidden_of(ids_of(text), [LAYERS])[0])
+
+
+def test_token_vectors_stay_within_the_output_limit(client: Client, servicer: FakeServicer) -> None:
+    servicer.limits.max_stream_output_bytes = 2 * servicer.max_length * 4 * DIM
+    client.encode_tokens(["x" * 100] * 7)
+    assert [len(request.inputs) for request in servicer.encoded] in ([2, 2, 2, 1], [2, 2, 1, 2])
+
+
+def test_tokens_have_offsets_in_code_points(client: Client) -> None:
+    text = "naïve 😀 test"
+    tokens = client.tokenize([text])[0]
+    assert [text[start:end] for start, end in zip(tokens.starts, tokens.ends, strict=True)][1:-1] == [
+        "naïve",
+        "😀",
+        "test",
+    ]
+    assert tokens.special == (True, False, False, False, True)
+    assert tokens.labels(text) == ("[CLS]", "naïve", "😀", "test", "[SEP]")
+
+
+def test_tokenize_splits_by_what_its_answer_may_weigh(client: Client, servicer: FakeServicer) -> None:
+    servicer.limits.max_unary_response_bytes = 4096 + 4000
+    tokens = client.tokenize(["a b c d e f g h i j"] * 20)
+    assert [len(entry) for entry in tokens] == [12] * 20
+    assert len(servicer.tokenized) > 5
+
+
+def test_the_model_is_described(client: Client) -> None:
+    model = client.model()
+    assert (model.name, model.layers, model.heads, model.dim) == ("fake", LAYERS, HEADS, DIM)
+    assert model.limits.max_items == 8
+    assert model.variants == (("cpu", "fp32"),)
+    assert model.parity[0].max_error == 1.25e-7
+    assert model.ref.precision == "fp32"
+
+
+def test_concurrency_is_at_least_one(target: str) -> None:
+    for wrong in (0, -1, 1.5, math.nan, "4", None):
+        with pytest.raises(ValueError, match="concurrency"):
+            Client(target, concurrency=wrong)  # type: ignore[arg-type]
+    with Client(target, concurrency=1) as client:
+        assert client.encode(TEXTS).shape == (len(TEXTS), DIM)
+
+
+def test_a_description_that_another_thread_forgets_at_once_is_no_harm(target: str) -> None:
+    """As after a refusal."""
+
+    class Forgetful(Client):
+        _description = property(lambda self: None, lambda self, description: None)
+
+    with Forgetful(target) as client:
+        assert client.encode(["a"]).shape == (1, DIM)

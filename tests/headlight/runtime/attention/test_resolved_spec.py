@@ -1,0 +1,38 @@
+import pickle
+
+import numpy as np
+import pytest
+
+from headlight.runtime import EncodeItem, Runtime, Selection
+from headlight.runtime.attention.resolved_spec import states, whole
+
+
+def test_the_role_is_the_cheapest_graph_that_serves() -> None:
+    assert Selection(tokens=True).role == "embed"
+    assert Selection(hidden=states((0,))).role == "attend"
+    assert Selection(attention=whole((0,), 3)).role == "attend"
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        Selection(),
+        Selection(False, True),
+        Selection(True, True, whole((0, 1), 3), states((0, 2))),
+        Selection(False, False, whole((1,), 3)),
+    ],
+)
+def test_output_bytes_are_known_before_anything_runs(runtime: Runtime, selection: Selection) -> None:
+    ids = np.arange(1, 14, dtype=np.int64)
+    item = EncodeItem(ids, selection)
+    [result] = runtime.engine.run([item])
+    for name, size in item.output_bytes(runtime.bundle.manifest.architecture).items():
+        part = getattr(result, name)
+        assert size == (0 if part is None else part.nbytes)
+
+
+def test_an_item_can_be_sent_to_another_process() -> None:
+    item = EncodeItem(np.array([1, 2]), Selection(attention=whole((1,), 3)))
+    again = pickle.loads(pickle.dumps(item))
+    assert again.selection == item.selection
+    assert again.ids.tolist() == [1, 2]

@@ -1,0 +1,177 @@
+import json
+import shutil
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx.external_data_helper import set_external_data
+
+from headlight.errors import BundleError
+from headlight.runtime.bundle.bundle import Bundle
+from headlight.runtime.bundle.onnx_file import external_data
+from tests.tampering import relist, rewrite
+
+
+@pytest.fixture
+def copy(bundle_path: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
+
+
+def test_an_untouched_bundle_opens_and_its_digest_is_that_of_the_manifest(copy: Path) -> None:
+    bundle = Bundle(copy)
+    assert bundle.manifest.name == "small-rope"
+    assert Bundle(copy, bundle.sha256.upper()).sha256 == bundle.sha256
+
+
+@pytest.mark.parametrize(
+    "name", ["embed.onnx", "attend.onnx", "weights.bin", "tokenizer.json", "golden.npz", "parity.json"]
+)
+def test_one_flipped_bit_in_any_file_is_found_and_named(copy: Path, name: str) -> None:
+    data = bytearray((copy / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (copy / name).write_bytes(data)
+    with pytest.raises(BundleError, match=rf"^{name}: was altered"):
+        Bundle(copy)
+
+
+def test_a_missing_file_is_named(copy: Path) -> None:
+    (copy / "weights.bin").unlink()
+    with pytest.raises(BundleError, match=r"^weights\.bin: is missing"):
+        Bundle(copy)
+
+
+def test_two_swapped_files_are_found(copy: Path) -> None:
+    (copy / "embed.onnx").rename(copy / "x")
+    (copy / "attend.onnx").rename(copy / "embed.onnx")
+    (copy / "x").rename(copy / "attend.onnx")
+    with pytest.raises(BundleError, match=r"\.onnx: (has|was)"):
+        Bundle(copy)
+
+
+def test_a_wrong_pinned_digest_is_refused(copy: Path) -> None:
+    with pytest.raises(BundleError, match=r"manifest\.json: has the digest [0-9a-f]{64}, not 00"):
+        Bundle(copy, "00" * 32)
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "a/../../outside", "..\\outside"])
+def test_names_that_lead_out_are_refused(copy: Path, name: str) -> None:
+    (copy.parent / "outside").write_bytes(b"")
+    rewrite(copy, lambda m: m["files"].update({name: {"sha256": "0", "bytes": 0}}))
+    with pytest.raises(BundleError, match="leads out of the bundle"):
+        Bundle(copy)
+
+
+def test_a_symbolic_link_out_of_the_bundle_is_refused_and_one_within_is_not(copy: Path) -> None:
+    (copy / "..data").mkdir()
+    (copy / "golden.npz").rename(copy / "..data" / "golden.npz")
+    (copy / "golden.npz").symlink_to("..data/golden.npz")  # how Kubernetes mounts volumes
+    Bundle(copy)
+    (copy / "..data" / "golden.npz").rename(copy.parent / "golden.npz")
+    (copy / "golden.npz").unlink()
+    (copy / "golden.npz").symlink_to("../golden.npz")
+    with pytest.raises(BundleError, match=r"^golden\.npz: is a symbolic link that leads out"):
+        Bundle(copy)
+
+
+def test_unlisted_neighbours_are_ignored(copy: Path) -> None:
+    (copy / "lost+found").mkdir()
+    (copy / "notes.txt").write_text("x")
+    Bundle(copy)
+
+
+def test_a_directory_that_is_no_bundle_says_so(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="is this a bundle"):
+        Bundle(tmp_path)
+
+
+def test_broken_json_and_wrong_shapes_name_the_field(copy: Path) -> None:
+    rewrite(copy, lambda m: m["architecture"].update(layers="two"))
+    with pytest.raises(BundleError, match=r"architecture\.layers is 'two'; expected int"):
+        Bundle(copy)
+    rewrite(copy, lambda m: m.update(format_version=99))
+    with pytest.raises(BundleError, match="format_version is 99"):
+        Bundle(copy)
+    (copy / "manifest.json").write_text("{")
+    with pytest.raises(BundleError, match="is not JSON"):
+        Bundle(copy)
+
+
+def test_a_graph_that_refers_to_an_undeclared_file_is_refused_before_it_is_opened(copy: Path) -> None:
+    model = onnx.load(str(copy / "embed.onnx"), load_external_data=False)
+    external = next(t for t in model.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL)
+    next(e for e in external.external_data if e.key == "location").value = "../../etc/passwd"
+    onnx.save(model, str(copy / "embed.onnx"))
+    relist(copy, "embed.onnx")
+    with pytest.raises(
+        BundleError, match=r"^embed\.onnx: refers to '\.\./\.\./etc/passwd', which the manifest does not give it"
+    ):
+        Bundle(copy)
+
+
+@pytest.mark.parametrize(("offset", "length"), [(10**15, 8), (0, 10**15), (-4096, 8), (0, -1)])
+def test_a_graph_that_refers_beyond_its_weights_is_refused(copy: Path, offset: int, length: int) -> None:
+    model = onnx.load(str(copy / "embed.onnx"), load_external_data=False)
+    external = next(t for t in model.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL)
+    for entry in external.external_data:
+        if entry.key in ("offset", "length"):
+            entry.value = str(offset if entry.key == "offset" else length)
+    onnx.save(model, str(copy / "embed.onnx"))
+    relist(copy, "embed.onnx")
+    with pytest.raises(BundleError, match=r"^embed\.onnx: refers to bytes"):
+        Bundle(copy)
+
+
+def test_a_graph_that_is_no_graph_is_refused(copy: Path) -> None:
+    (copy / "embed.onnx").write_bytes(b"\xff" * 64)
+    relist(copy, "embed.onnx")
+    with pytest.raises(BundleError, match=r"^embed\.onnx: is not an ONNX file"):
+        Bundle(copy)
+
+
+def test_references_are_found_in_the_attributes_of_nested_graphs_too(tmp_path: Path) -> None:
+    tensor = onnx.helper.make_tensor("t", onnx.TensorProto.FLOAT, [1], b"\0\0\0\0", raw=True)
+    set_external_data(tensor, "hidden.bin", offset=4, length=4)
+    tensor.ClearField("raw_data")
+    inner = onnx.helper.make_graph([onnx.helper.make_node("Constant", [], ["c"], value=tensor)], "inner", [], [])
+    branch = onnx.helper.make_node("If", ["x"], ["y"], then_branch=inner, else_branch=inner)
+    model = onnx.helper.make_model(onnx.helper.make_graph([branch], "outer", [], []))
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    found = external_data((tmp_path / "m.onnx").read_bytes(), "m.onnx")
+    assert [(reference.location, reference.offset, reference.length) for reference in found] == [
+        ("hidden.bin", 4, 4)
+    ] * 2
+
+
+def test_weights_beside_a_linked_graph_that_are_not_the_verified_ones_are_refused(copy: Path) -> None:
+    """ONNX Runtime looks for weights beside the file that the link leads to: all digests agree, other weights would serve."""
+    (copy / "sub").mkdir()
+    (copy / "embed.onnx").rename(copy / "sub" / "embed.onnx")
+    (copy / "embed.onnx").symlink_to("sub/embed.onnx")
+    (copy / "sub" / "weights.bin").write_bytes(b"\0" * (copy / "weights.bin").stat().st_size)
+    with pytest.raises(BundleError, match=r"^embed\.onnx: would not find the verified weights\.bin"):
+        Bundle(copy)
+
+
+def test_a_volume_that_links_every_file_into_one_folder_is_accepted(copy: Path) -> None:
+    (copy / "..data").mkdir()
+    for path in [path for path in copy.iterdir() if path.is_file()]:
+        path.rename(copy / "..data" / path.name)
+        path.symlink_to(f"..data/{path.name}")
+    Bundle(copy)
+
+
+def test_a_loop_of_links_is_refused(copy: Path) -> None:
+    (copy / "golden.npz").unlink()
+    (copy / "golden.npz").symlink_to("golden.npz")
+    with pytest.raises(BundleError, match=r"golden\.npz.*is not a name that a file can be found by"):
+        Bundle(copy)
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-1.0", "true"])
+def test_a_tolerance_that_nothing_could_exceed_is_refused(copy: Path, value: str) -> None:
+    path = copy / "manifest.json"
+    text = path.read_text()
+    tolerance = json.loads(text)["tolerances"][0]["pooled"]
+    path.write_text(text.replace(f'"pooled": {tolerance}', f'"pooled": {value}', 1))
+    with pytest.raises(BundleError, match=r"^manifest\.json: "):
+        Bundle(copy)

@@ -1,0 +1,212 @@
+"""Files of a bundle are read once, and used from memory."""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx.external_data_helper import set_external_data
+
+from headlight.errors import BundleError
+from headlight.runtime import Runtime
+from headlight.runtime.bundle import file_contents
+from headlight.runtime.bundle.bundle import Bundle
+from headlight.runtime.bundle.file_contents import Weights, check_file, read_file, read_weights
+from headlight.runtime.bundle.manifest import FileEntry
+from headlight.runtime.bundle.onnx_file import ExternalData, external_data, with_inputs
+from headlight.runtime.engine import engine
+from headlight.runtime.providers.provider_choice import open_session
+from headlight.spec import AttentionSpec
+from tests.tampering import relist, set_value
+
+PROVIDERS = ("cpu", "openvino")
+FLOAT = onnx.TensorProto.FLOAT
+TEXTS = ["join two paths", "read lines of a file and close it"]
+watched: list[tuple[Path, list[str]]] = []
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "open" and watched and isinstance(arguments[0], str):
+        folder, seen = watched[-1]
+        if Path(arguments[0]).parent == folder:
+            seen.append(Path(arguments[0]).name)
+
+
+sys.addaudithook(_audit)  # for good: there is no way to remove it
+
+
+@contextmanager
+def opened_in(folder: Path) -> Iterator[list[str]]:
+    """The names of files of a folder that Python opens."""
+    seen: list[str] = []
+    watched.append((folder, seen))
+    yield seen
+    watched.pop()
+
+
+@pytest.fixture
+def copy(bundle_path: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
+
+
+@pytest.fixture(params=PROVIDERS)
+def provider(request: pytest.FixtureRequest) -> str:
+    if request.param == "openvino":
+        pytest.importorskip("openvino")
+    return str(request.param)
+
+
+def tensor(offset: int, count: int) -> ExternalData:
+    return ExternalData("w", offset, 4 * count, "t", FLOAT, (count,), initializer=True)
+
+
+def entry(data: bytes) -> FileEntry:
+    return FileEntry(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
+
+
+def test_each_file_is_opened_once(copy: Path) -> None:
+    with opened_in(copy) as seen:
+        Runtime(copy, threads=1).check_golden()
+    assert sorted(seen) == sorted(path.name for path in copy.iterdir())
+
+
+def test_files_that_change_once_they_are_hashed_are_not_used(
+    provider: str, copy: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = open_session
+
+    def change_before(*arguments: Any) -> Any:
+        for path in copy.iterdir():
+            path.write_bytes(b"\0" * path.stat().st_size)
+        return opened(*arguments)
+
+    monkeypatch.setattr(engine, "open_session", change_before)
+    ours = Runtime(copy, provider=provider, threads=1)
+    ours.check_golden()
+    for got, expected in zip(ours.encode(TEXTS), runtime.encode(TEXTS), strict=True):
+        np.testing.assert_allclose(got.pooled, expected.pooled, atol=1e-5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_an_opened_bundle_needs_no_file(provider: str, wide: bool, copy: Path, runtime: Runtime) -> None:
+    ours = Runtime(copy, provider=provider, threads=1, streams=2, wide=wide)
+    shutil.rmtree(copy)
+    ours.check_golden()
+    ours.probe()
+    ours.warm_up([8, 64])
+    spec = AttentionSpec()
+    for a, b in zip(ours.encode(TEXTS, attention=spec), runtime.encode(TEXTS, attention=spec), strict=True):
+        np.testing.assert_allclose(a.pooled, b.pooled, atol=1e-5)  # type: ignore[arg-type]
+        np.testing.assert_allclose(a.attention, b.attention, atol=1e-5)  # type: ignore[arg-type]
+
+
+def test_weights_that_no_session_keeps_are_given_back(tmp_path: Path) -> None:
+    page, numbers = mmap.PAGESIZE, np.arange(8 * mmap.PAGESIZE // 4, dtype=np.float32)
+    (tmp_path / "w").write_bytes(numbers.tobytes())
+    weights = read_weights(tmp_path / "w", "w", entry(numbers.tobytes()))
+    kept = tensor(2 * page + 400, page // 4)  # on two pages
+    whole = weights.array(tensor(0, len(numbers)))
+    weights.keep(kept)
+    weights.release()
+    np.testing.assert_array_equal(weights.array(kept), numbers[(2 * page + 400) // 4 :][: page // 4])
+    assert not whole[: 2 * page // 4].any()
+    assert not whole[4 * page // 4 :].any()
+
+
+def test_weights_that_all_sessions_keep_stay() -> None:
+    weights = Weights(6000)
+    whole = tensor(0, 1500)
+    weights.array(whole)[:] = 1
+    weights.keep(whole)
+    weights.keep(tensor(4, 3))
+    weights.release()
+    assert weights.array(whole).all()
+
+
+def test_a_file_that_is_cut_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "w").write_bytes(b"x" * 10)
+    longer = SimpleNamespace(st_mode=stat.S_IFREG, st_size=11)
+    monkeypatch.setattr(os, "fstat", lambda _: longer)
+    for read in (read_file, read_weights, check_file):
+        with pytest.raises(BundleError, match=r"^w: was cut short while it was read"):
+            read(tmp_path / "w", "w", entry(b"x" * 11))
+
+
+def test_a_file_that_memory_has_no_room_for_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise MemoryError
+
+    (tmp_path / "w").write_bytes(b"x" * 10)
+    monkeypatch.setattr(file_contents, "Weights", full)
+    with pytest.raises(BundleError, match=r"^w: has 10 bytes, which memory has no room for; allow more"):
+        read_weights(tmp_path / "w", "w", entry(b"x" * 10))
+
+
+def test_weights_that_are_not_those_of_an_initialiser_are_refused(copy: Path) -> None:
+    model = onnx.load(copy / "embed.onnx", load_external_data=False)
+    constant = onnx.helper.make_tensor("t", FLOAT, [2], b"\0" * 8, raw=True)
+    set_external_data(constant, "weights.bin", offset=0, length=8)
+    constant.ClearField("raw_data")
+    model.graph.node.append(onnx.helper.make_node("Constant", [], ["c"], value=constant))
+    (copy / "embed.onnx").write_bytes(model.SerializeToString())
+    relist(copy, "embed.onnx")
+    with pytest.raises(BundleError, match=r"^embed\.onnx: refers to 8 bytes of weights\.bin that are not an init"):
+        Bundle(copy)
+
+
+@pytest.mark.parametrize(("kind", "shape"), [(FLOAT, [3]), (FLOAT, [-1, -2]), (onnx.TensorProto.STRING, [2])])
+def test_weights_of_another_size_than_their_shape_are_refused(copy: Path, kind: int, shape: list[int]) -> None:
+    model = onnx.load(copy / "embed.onnx", load_external_data=False)
+    other = onnx.TensorProto(name="t", data_type=kind, dims=shape, raw_data=b"\0" * 8)
+    set_external_data(other, "weights.bin", offset=0, length=8)
+    other.ClearField("raw_data")
+    model.graph.initializer.append(other)
+    (copy / "embed.onnx").write_bytes(model.SerializeToString())
+    relist(copy, "embed.onnx")
+    with pytest.raises(BundleError, match=r"^embed\.onnx: refers to 8 bytes of weights\.bin that are not an init"):
+        Bundle(copy)
+
+
+def test_a_file_that_is_weights_and_something_else_is_refused(copy: Path) -> None:
+    set_value(copy, "golden", "weights.bin")
+    with pytest.raises(BundleError, match=r"^weights\.bin: is listed as weights and for another use"):
+        Runtime(copy, threads=1)
+
+
+def test_initialisers_become_inputs_and_nothing_else_changes(bundle_path: Path) -> None:
+    data = (bundle_path / "attend.onnx").read_bytes()
+    before = onnx.load_from_string(data)
+    names = {reference.name for reference in external_data(data, "attend.onnx")}
+    after = onnx.load_from_string(with_inputs(data, names))
+    added = after.graph.input[len(before.graph.input) :]
+    initial = {tensor.name: tensor for tensor in before.graph.initializer}
+    assert {value.name for value in added} == names
+    for value in added:
+        kind = value.type.tensor_type
+        assert kind.elem_type == initial[value.name].data_type
+        assert [size.dim_value for size in kind.shape.dim] == list(initial[value.name].dims)
+    assert [tensor.name for tensor in after.graph.initializer] == [name for name in initial if name not in names]
+    assert list(after.graph.node) == list(before.graph.node)
+    assert list(after.graph.output) == list(before.graph.output)
+    assert list(after.opset_import) == list(before.opset_import)
+
+
+def test_tables_of_embeddings_are_told_from_other_weights(bundle_path: Path) -> None:
+    graph = onnx.load(bundle_path / "embed.onnx", load_external_data=False).graph
+    tables = {node.input[0] for node in graph.node if node.op_type == "Gather"}
+    found = external_data((bundle_path / "embed.onnx").read_bytes(), "embed.onnx")
+    assert {reference.name for reference in found if reference.table} == tables & {one.name for one in found}
+    assert any(reference.table for reference in found)
+    assert not all(reference.table for reference in found)

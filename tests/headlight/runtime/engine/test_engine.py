@@ -1,0 +1,123 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headlight.errors import EngineError
+from headlight.runtime import EncodeItem, Runtime, Selection
+from headlight.runtime.attention.graph_selectors import Wanted
+from headlight.runtime.attention.resolved_spec import states, whole
+from headlight.runtime.bundle.manifest import Architecture
+from headlight.runtime.encode_items import ItemResult, everything
+from headlight.runtime.engine.engine import output_names, pad
+from headlight.runtime.values import Ids
+from headlight.runtime.vectors.vector_forms import Vector
+
+ALL = everything(Architecture(positions="rope", layers=2, heads=3, dim=36, pooled_dim=36, vocab_size=90))
+
+
+def ids_of(length: int, seed: int = 0) -> Ids:
+    return np.random.default_rng([seed, length]).integers(1, 90, size=length, dtype=np.int64)
+
+
+def test_padding_is_on_the_right_and_masked() -> None:
+    ids, mask = pad([np.array([5, 6, 7]), np.array([8])])
+    assert ids.tolist() == [[5, 6, 7], [8, 0, 0]]
+    assert mask.tolist() == [[1, 1, 1], [1, 0, 0]]
+
+
+def test_a_batch_fetches_the_union_of_what_its_items_want() -> None:
+    items = [
+        EncodeItem(ids_of(2), Selection(pooled=False, attention=whole((1,), 3))),
+        EncodeItem(ids_of(2), Selection(tokens=True, hidden=states((2, 0)))),
+    ]
+    assert output_names(items) == ["pooled", "tokens", "hidden_0", "hidden_2"]
+    assert Wanted(items, 2, 3, 2).outputs == ["attention_1"]
+
+
+def test_each_item_gets_what_it_asked_for_in_its_order_and_nothing_else(runtime: Runtime) -> None:
+    first, second = runtime.engine.run(
+        [
+            EncodeItem(ids_of(5), Selection(pooled=False, attention=whole((1, 0), 3))),
+            EncodeItem(ids_of(9), Selection(tokens=True, hidden=states((2,)))),
+        ]
+    )
+    assert first.pooled is None
+    assert first.tokens is None
+    assert first.hidden is None
+    assert second.attention is None
+    assert first.attention is not None
+    assert second.tokens is not None
+    assert second.hidden is not None
+    assert first.attention.shape == (2, 3, 5, 5)
+    assert second.tokens.shape == (9, 36)
+    assert second.hidden.shape == (1, 9, 36)
+    [alone] = runtime.engine.run([EncodeItem(ids_of(5), Selection(attention=whole((0,), 3)))])
+    assert alone.attention is not None
+    np.testing.assert_allclose(first.attention[1], alone.attention[0], atol=1e-6)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(1, 48), min_size=1, max_size=12), st.integers(0, 11))
+def test_a_text_is_the_same_alone_and_in_any_batch_with_and_without_attention(
+    runtime: Runtime, lengths: list[int], which: int
+) -> None:
+    which %= len(lengths)
+    inputs = [ids_of(length, seed) for seed, length in enumerate(lengths)]
+    [alone] = runtime.engine.run([EncodeItem(inputs[which], Selection(tokens=True))])
+    assert alone.pooled is not None
+    assert alone.tokens is not None
+    for selection in (Selection(tokens=True), ALL):
+        result = runtime.engine.run([EncodeItem(ids, selection) for ids in inputs])[which]
+        assert result.pooled is not None
+        assert result.tokens is not None
+        np.testing.assert_allclose(result.pooled, alone.pooled, atol=1e-6, rtol=0)
+        np.testing.assert_allclose(result.tokens, alone.tokens, atol=5e-6, rtol=0)
+        if result.attention is not None:
+            np.testing.assert_allclose(result.attention.sum(-1), 1.0, atol=1e-5)
+
+
+def test_results_do_not_hold_the_batch_in_memory(runtime: Runtime) -> None:
+    results = runtime.engine.run([EncodeItem(ids_of(3), ALL), EncodeItem(ids_of(40), ALL)])
+    for array in (results[0].pooled, results[0].tokens, results[0].attention, results[0].hidden):
+        assert array is not None
+        assert array.base is None
+        assert array.flags.c_contiguous
+
+
+@pytest.mark.parametrize("vector", [Vector(7, False), Vector(7, True), Vector()])
+def test_vectors_alone_are_those_that_come_with_tokens(runtime: Runtime, vector: Vector) -> None:
+    wanted = Selection(vector=vector)
+    texts = [ids_of(3), ids_of(40), ids_of(9)]
+    results = runtime.engine.run([EncodeItem(ids, wanted) for ids in texts])
+    others = runtime.engine.run([EncodeItem(ids, Selection(tokens=True, vector=vector)) for ids in texts])
+    for result, other in zip(results, others, strict=True):
+        assert result.tokens is None
+        assert result.pooled is not None
+        assert other.pooled is not None
+        np.testing.assert_array_equal(result.pooled, other.pooled)
+        assert result.pooled.base is None, "who holds one holds nothing of others"
+
+
+def test_who_wants_nothing_gets_nothing(runtime: Runtime) -> None:
+    nothing = Selection(pooled=False)
+    assert runtime.engine.run([EncodeItem(ids_of(3), nothing)] * 2) == [ItemResult(), ItemResult()]
+
+
+def test_a_failure_names_an_error_id_and_not_its_cause(runtime: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+    beyond = np.full(161, 1, dtype=np.int64)  # more positions than the graph's tables have
+    beyond[0] = 10**6  # an id that the vocabulary has not; the CPU checks it, and its words must not reach a caller
+    with pytest.raises(
+        EngineError, match=r"^the engine failed; see error id [0-9a-f]{12} in the server's log$"
+    ) as caught:
+        runtime.engine.run([EncodeItem(beyond, Selection())])
+    assert caught.value.message.split()[6] in {record.error_id for record in caplog.records}  # type: ignore[attr-defined]
+    runtime.engine.run([EncodeItem(ids_of(3), Selection())])  # and the engine goes on
+
+
+def test_only_the_graphs_asked_for_are_loaded(bundle_path: Path) -> None:
+    small = Runtime(bundle_path, threads=1, attend=False)
+    assert small.roles == {"embed"}
+    small.check_golden()

@@ -1,0 +1,82 @@
+"""Lengths rounded up change shapes and no number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headlight.runtime import EncodeItem, Runtime
+from headlight.runtime.encode_items import ItemResult, Selection, everything
+from headlight.runtime.engine.engine import pad
+from headlight.runtime.engine.length_buckets import AS_LONG, Rounding
+from tests.conftest import MakeBundle
+
+MULTIPLE = 8
+
+
+@given(st.integers(1, 5000), st.integers(1, 64), st.integers(1, 5000))
+def test_a_rounded_length_is_a_multiple_or_the_most_there_is(length: int, multiple: int, most: int) -> None:
+    rounded = Rounding(multiple, most).up(length)
+    assert rounded >= length
+    assert rounded <= max(length, most)
+    assert rounded % multiple == 0 or rounded == max(length, most)
+    assert rounded < length + multiple
+    assert AS_LONG.up(length) == length
+
+
+def test_what_is_rounded_up_to_is_masked() -> None:
+    ids, mask = pad([np.array([5, 6, 7]), np.array([8])], Rounding(4, 100))
+    assert ids.tolist() == [[5, 6, 7, 0], [8, 0, 0, 0]]
+    assert mask.tolist() == [[1, 1, 1, 0], [1, 0, 0, 0]]
+
+
+@pytest.fixture(scope="module", params=["rope", "learned", "alibi"])
+def pair(make_bundle: MakeBundle, request: pytest.FixtureRequest) -> tuple[Runtime, Runtime]:
+    """The same bundle, with lengths as they are and rounded. Learned positions have no row behind the last."""
+    path: Path = make_bundle(request.param)
+    return Runtime(path, threads=1), Runtime(path, threads=1, round_lengths=MULTIPLE)
+
+
+def items_of(lengths: list[int], selection: Selection) -> list[EncodeItem]:
+    rng = np.random.default_rng(lengths)
+    return [EncodeItem(rng.integers(1, 90, size=length, dtype=np.int64), selection) for length in lengths]
+
+
+def check_equal(plain: ItemResult, rounded: ItemResult) -> None:
+    for name, one in plain._asdict().items():
+        other = getattr(rounded, name)
+        assert (one is None) == (other is None)
+        if one is not None:
+            np.testing.assert_allclose(other, one, atol=5e-6 if name in ("tokens", "hidden") else 1e-6, rtol=0)
+
+
+@settings(max_examples=15)
+@given(st.lists(st.integers(1, 48), min_size=1, max_size=6), st.booleans())
+def test_results_are_those_of_lengths_as_they_are(
+    pair: tuple[Runtime, Runtime], lengths: list[int], whole: bool
+) -> None:
+    selection = everything(pair[0].bundle.manifest.architecture) if whole else Selection(tokens=True)
+    items = items_of(lengths, selection)
+    for plain, rounded in zip(*(runtime.engine.run(items) for runtime in pair), strict=True):
+        check_equal(plain, rounded)
+
+
+@pytest.mark.parametrize("below", [0, 1, MULTIPLE - 1])
+def test_nothing_is_padded_beyond_what_the_model_takes(pair: tuple[Runtime, Runtime], below: int) -> None:
+    length = pair[0].bundle.manifest.max_length - below
+    items = items_of([length], Selection(tokens=True))
+    [plain], [rounded] = (runtime.engine.run(items) for runtime in pair)
+    check_equal(plain, rounded)
+
+
+def test_a_model_whose_length_is_no_multiple_is_served_to_its_end(make_bundle: MakeBundle) -> None:
+    path = make_bundle("learned")
+    most = Runtime(path, threads=1).bundle.manifest.max_length
+    odd = Runtime(path, threads=1, round_lengths=most - 1)
+    [result] = odd.engine.run(items_of([most], Selection()))
+    assert result.pooled is not None
+    odd.check_golden()

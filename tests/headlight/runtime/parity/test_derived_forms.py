@@ -1,0 +1,97 @@
+"""How far forms of attention are from whole maps: right ones not at all, whatever is not said of them; wrong ones are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from headlight.runtime import ItemResult
+from headlight.runtime.attention.attention_size import source_of
+from headlight.runtime.attention.token_units import Places
+from headlight.runtime.bundle.manifest import Architecture
+from headlight.runtime.parity.derived_forms import FORMS, TOP, form, form_error
+from headlight.runtime.values import Floats
+
+ARCHITECTURE = Architecture(positions="rope", layers=2, heads=3, dim=36, pooled_dim=36, vocab_size=90)
+N = 6
+
+
+def some_scores(seed: int = 0) -> Floats:
+    """[2, 3, N, N], of which one query sees nothing, and another two keys alone."""
+    scores = np.random.default_rng(seed).normal(size=(2, 3, N, N)).astype(np.float32) * 3
+    scores[:, :, 1] = -np.inf
+    scores[:, :, 2, 2:] = -np.inf
+    return scores
+
+
+def weights_of(scores: Floats) -> Floats:
+    """Row by row."""
+    found = np.zeros_like(scores)
+    for at in np.ndindex(scores.shape[:-1]):
+        if np.isfinite(scores[at]).any():
+            powers = np.exp(scores[at].astype(np.float64))
+            found[at] = powers / powers.sum()
+    return found
+
+
+def right(name: str, scores: Floats) -> ItemResult:
+    """What an engine without rounding gives, written out."""
+    maps = weights_of(scores)
+    if name == "scores":
+        return ItemResult(attention=scores)
+    if name == "head_mean":
+        return ItemResult(attention=(maps[:, 0] + maps[:, 2]) / 2)
+    if name == "pooling_weights":
+        return ItemResult(attention=sum((at + 1) * maps[:, :, at] for at in range(N)) / 21)  # type: ignore[arg-type]  # not 0
+    keys = np.argsort(-maps, axis=-1, kind="stable")[..., :TOP]
+    return ItemResult(attention=np.take_along_axis(maps, keys, axis=-1), indices=keys.astype(np.uint16))
+
+
+def attention(result: ItemResult) -> NDArray[Any]:
+    assert result.attention is not None
+    return result.attention
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_what_is_right_is_near_and_what_is_off_is_as_far(name: str) -> None:
+    scores = some_scores()
+    result, maps = right(name, scores), weights_of(scores)
+    assert form_error(name, result, maps) < 1e-6
+    if name != "scores":
+        assert form_error(name, result._replace(attention=attention(result) + 0.25), maps) == pytest.approx(
+            0.25, abs=0.1
+        )
+    broken = attention(result).copy()
+    broken[-1, 0, 0] = np.nan
+    assert form_error(name, result._replace(attention=broken), maps) == np.inf
+    other = right(name, some_scores(1))
+    assert form_error(name, other, maps) > 1e-2
+
+
+def test_of_scores_what_comes_of_them_counts() -> None:
+    scores = some_scores()
+    more = np.arange(N, dtype=np.float32)[:, None]  # the same for all keys of a query
+    assert form_error("scores", ItemResult(attention=scores + more), weights_of(scores)) < 1e-6
+    assert form_error("scores", ItemResult(attention=scores * np.float32(1.1)), weights_of(scores)) > 1e-3
+    seen = np.where(np.isfinite(scores), scores, 0)
+    assert form_error("scores", ItemResult(attention=seen), weights_of(scores)) > 1e-2, "of what no query sees"
+
+
+def test_equal_weights_may_come_in_any_order_but_each_once() -> None:
+    maps = np.full((1, 1, 1, N), 1 / N, dtype=np.float32)
+
+    def error(*keys: int) -> float:
+        entries = np.full((1, 1, 1, TOP), 1 / N, dtype=np.float32)
+        return form_error("top_k", ItemResult(attention=entries, indices=np.array([[[keys]]], dtype=np.uint16)), maps)
+
+    assert error(0, 1, 2) == error(5, 0, 3) < 1e-7
+    assert error(0, 1, 1) == error(0, 1, N) == np.inf
+
+
+def test_between_them_they_take_each_way_out_of_the_graph() -> None:
+    """Whole maps are compared with every output."""
+    sources = {name: source_of(choice, Places(N)) for name in FORMS if (choice := form(name, ARCHITECTURE).attention)}
+    assert sorted(sources.values()) == ["mixed", "rows", "scores", "top"]

@@ -1,0 +1,275 @@
+"""The provider for CUDA with the CPU in the place of the GPU: what it asks of ONNX Runtime, and what it makes of its failures.
+
+What ONNX Runtime says of CUDA was taken from its sources and from reports of others; none of it was seen on a GPU of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnxruntime.capi.onnxruntime_pybind11_state import EPFail, Fail, InvalidArgument, RuntimeException
+
+from headlight import AttentionSpec
+from headlight.errors import BundleError, DeviceFull, DeviceLost, EngineError, HostFull
+from headlight.runtime import EncodeItem, Runtime, Selection
+from headlight.runtime.providers import cuda_session
+from headlight.runtime.providers.device_faults import fault
+from headlight.runtime.providers.gpu_devices import Gpu
+from headlight.runtime.providers.onnx_session import run_into
+from headlight.runtime.providers.session import Outputs
+from tests.headlight.runtime.on_cpu import CPU, CUDA, OnCpu, items
+
+NODE = "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running MatMul node. Status Message: "
+ARENA = "bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal(size_t, bool, onnxruntime::Stream*) "
+WHERE = (
+    " ; GPU=0 ; hostname=h ; file=gpu_data_transfer.cc ; line=63 ; expr=cudaMemcpyAsync(dst_data, src_data, bytes); "
+)
+FULL = [
+    RuntimeException(NODE + ARENA + "Failed to allocate memory for requested buffer of size 939524096"),
+    Fail(NODE + "Available memory of 1024 is smaller than requested bytes of 4096"),
+    Fail("[ONNXRuntimeError] : 1 : FAIL : CUDA failure 2: out of memory" + WHERE),
+    Fail("CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED" + WHERE),
+    Fail("CUDA error cudaErrorMemoryAllocation:out of memory"),
+]
+HOST = [
+    MemoryError("std::bad_alloc"),
+    RuntimeException(NODE + "std::bad_alloc"),
+    RuntimeError("Cannot allocate memory"),
+    RuntimeError("thread: Resource temporarily unavailable"),
+]
+LOST = [
+    Fail("[ONNXRuntimeError] : 1 : FAIL : CUDA failure 700: an illegal memory access was encountered" + WHERE),
+    RuntimeException(NODE + "CUDA failure 719: unspecified launch failure" + WHERE),
+    RuntimeException(NODE + "CUDA failure 710: device-side assert triggered" + WHERE),
+    RuntimeException(NODE + "CUDA failure 700: an illegal memory access was encountered: std::bad_alloc"),
+    Fail("CUBLAS failure 13: CUBLAS_STATUS_EXECUTION_FAILED" + WHERE),
+    Fail("CUDA error executing cudaMemcpy(dst_data, src_data, bytes, cudaMemcpyDeviceToHost)"),
+    EPFail("[ONNXRuntimeError] : 11 : EP_FAIL : the provider failed"),
+    EPFail("CUDA error cudaErrorInvalidConfiguration:invalid configuration argument"),
+    Fail(
+        "CUBLAS failure 15: CUBLAS_STATUS_NOT_SUPPORTED"
+        + WHERE
+        + "CUDA failure 700: an illegal memory access was encountered"
+    ),
+    Fail("CUDA failure 98765: of a number that begins as another does" + WHERE),
+]
+THROWN = "std::conditional_t<THRW, void, Status> onnxruntime::CudaCall(ERRTYPE, ...) [with ERRTYPE = cudaError; bool THRW = true] "
+REFUSED = [  # before anything ran: the next batch may well run
+    RuntimeException(NODE + THROWN + "CUDA failure 9: invalid configuration argument" + WHERE),
+    Fail(NODE + "CUDA error cudaErrorInvalidConfiguration:invalid configuration argument"),
+    Fail(NODE + "CUDA failure 9: invalid configuration argument" + WHERE),
+    Fail("CUBLAS failure 15: CUBLAS_STATUS_NOT_SUPPORTED" + WHERE),
+    Fail("CUBLAS failure 7: CUBLAS_STATUS_INVALID_VALUE" + WHERE),
+    Fail("CUDNN failure 3000: CUDNN_STATUS_NOT_SUPPORTED" + WHERE),
+    Fail("CUDNN failure 3007: CUDNN_STATUS_NOT_SUPPORTED_SHAPE" + WHERE),
+]
+OTHER = [
+    InvalidArgument("[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Got invalid dimensions for input: ids"),
+    RuntimeException(NODE + "left operand cannot broadcast on dim 1"),
+]
+
+
+Break = Callable[[Exception | None], None]
+
+
+@pytest.fixture
+def break_(monkeypatch: pytest.MonkeyPatch) -> Break:
+    """Let every batch fail with an exception from here on, or none."""
+    inner = run_into
+
+    def broken(error: Exception | None) -> None:
+        def run(*arguments: Any) -> Outputs:
+            if error is not None:
+                raise error
+            return inner(*arguments)
+
+        monkeypatch.setattr(cuda_session, "run_into", run)
+
+    return broken
+
+
+def test_all_is_computed_as_on_the_cpu(device: type[OnCpu], bundle_path: Path, runtime: Runtime) -> None:
+    ours = Runtime(bundle_path, provider="cuda", streams=None)
+    ours.check_golden()
+    assert (ours.workers.streams, ours.workers.wide) == (1, "none")
+    texts = ["join two paths", "a", "read lines of a file and close it"]
+    for spec in (AttentionSpec(), AttentionSpec(top_k=2, reduce=("head_mean",))):
+        for selected in (texts, texts[:1]):  # the maps of one are written into their place
+            expected, got = (each.encode(selected, attention=spec, tokens=True) for each in (runtime, ours))
+            for a, b in zip(expected, got, strict=True):
+                for name in ("attention", "tokens", "pooled"):
+                    np.testing.assert_allclose(getattr(b, name), getattr(a, name), atol=1e-5)
+
+
+def test_what_is_asked_of_onnx_runtime(device: type[OnCpu], bundle_path: Path) -> None:
+    runtime = Runtime(bundle_path, provider="cuda", gpu=Gpu(1, 1 << 30))
+    assert len(device.asked) == 2
+    for asked in device.asked:
+        [(name, options), cpu] = asked["providers"]
+        assert (name, cpu) == (CUDA, CPU)
+        assert options == {
+            "device_id": 1,
+            "gpu_mem_limit": 1 << 30,
+            "arena_extend_strategy": "kSameAsRequested",
+            "use_tf32": 0,
+        }
+        assert asked["enable_fallback"] == 0, "it would go over to the CPU, and say so on standard output"
+    runtime.engine.shrink()
+    assert device.shrunk == ["gpu:1"] * 2, "each graph has an arena of its own"
+
+
+def test_a_session_that_took_the_cpu_is_refused(
+    device: type[OnCpu], bundle_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "providers", [CPU])
+    with pytest.raises(BundleError, match=r"cannot use the GPU: .*\[cuda,cudnn\].*Failed to load libcublasLt.so.13"):
+        Runtime(bundle_path, provider="cuda")
+
+
+def test_nothing_that_is_loaded_writes_to_standard_output(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["Failed to load libcublas.so.13: not here", "Failed to load libcurand.so.10: nor this", "Please follow"]
+    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: print("\n".join(lines)), raising=False)
+    severities: list[int] = []
+    monkeypatch.setattr(onnxruntime, "set_default_logger_severity", severities.append)
+    assert cuda_session.load_libraries.__wrapped__() == f"; {lines[0]}"
+    assert capsys.readouterr().out == ""
+    assert severities == [4]
+    monkeypatch.delattr(onnxruntime, "preload_dlls")  # as before 1.21
+    assert cuda_session.load_libraries.__wrapped__() == ""
+
+
+@pytest.mark.parametrize(
+    ("errors", "expected"), [(FULL, "full"), (HOST, "host"), (LOST, "lost"), (REFUSED, "refused"), (OTHER, None)]
+)
+def test_what_is_said_is_understood(errors: list[Exception], expected: str | None) -> None:
+    assert [fault(error) for error in errors] == [expected] * len(errors)
+
+
+@pytest.mark.parametrize("error", FULL, ids=str)
+def test_a_full_memory_is_told_and_the_engine_goes_on(
+    error: Exception, device: type[OnCpu], bundle_path: Path, break_: Break
+) -> None:
+    engine = Runtime(bundle_path, provider="cuda").engine
+    [expected] = engine.run(items(5))
+    break_(error)
+    with pytest.raises(DeviceFull, match="the memory of the GPU is full") as caught:
+        engine.run(items(5, 9))
+    assert "onnxruntime" not in str(caught.value)
+    break_(None)
+    np.testing.assert_array_equal(engine.run(items(5))[0].pooled, expected.pooled)
+
+
+@pytest.mark.parametrize("error", HOST, ids=str)
+def test_a_process_without_memory_is_not_a_gpu_without(
+    error: Exception, device: type[OnCpu], bundle_path: Path, break_: Break
+) -> None:
+    engine = Runtime(bundle_path, provider="cuda").engine
+    break_(error)
+    with pytest.raises(HostFull, match="there is not enough memory"):
+        engine.run(items(5, 9))
+    break_(None)
+    engine.run(items(5))
+
+
+@pytest.mark.parametrize("error", LOST, ids=str)
+def test_a_lost_device_never_answers_again(
+    error: Exception, device: type[OnCpu], bundle_path: Path, break_: Break
+) -> None:
+    runtime = Runtime(bundle_path, provider="cuda")
+    break_(error)
+    with pytest.raises(DeviceLost, match=r"^the GPU failed; see error id [0-9a-f]{12} in the server's log$"):
+        runtime.engine.run(items(5))
+    break_(None)
+    with pytest.raises(DeviceLost):
+        runtime.encode(["a"], attention=AttentionSpec())  # nor does its other graph
+    with pytest.raises(BundleError):
+        runtime.check_golden()
+
+
+@pytest.mark.parametrize("error", REFUSED, ids=str)
+def test_what_is_refused_to_a_probe_too_costs_the_device(
+    error: Exception, device: type[OnCpu], bundle_path: Path, break_: Break
+) -> None:
+    runtime = Runtime(bundle_path, provider="cuda")
+    runtime.check_golden()
+    break_(error)
+    with pytest.raises(DeviceLost, match="the GPU failed; see error id"):
+        runtime.engine.run(items(5))
+    break_(None)
+    with pytest.raises(DeviceLost):
+        runtime.engine.run(items(5))
+
+
+@pytest.mark.parametrize("error", OTHER, ids=str)
+def test_what_concerns_a_batch_alone_costs_no_device(
+    error: Exception, device: type[OnCpu], bundle_path: Path, break_: Break
+) -> None:
+    engine = Runtime(bundle_path, provider="cuda").engine
+    break_(error)
+    with pytest.raises(EngineError) as caught:
+        engine.run(items(5))
+    assert not isinstance(caught.value, DeviceLost)
+    break_(None)
+    engine.run(items(5))
+
+
+@pytest.mark.parametrize("name", ["pooled", "tokens"])
+def test_results_that_are_not_finite_whatever_is_asked_are_the_end_of_a_gpu(
+    name: str, device: type[OnCpu], bundle_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = Runtime(bundle_path, provider="cuda")
+    runtime.check_golden()
+    engine, inner = runtime.engine, run_into
+
+    def spoiled(*arguments: Any) -> Outputs:
+        found = inner(*arguments)
+        found[name] = found[name].copy()
+        found[name][-1, -1] = np.inf
+        return found
+
+    monkeypatch.setattr(cuda_session, "run_into", spoiled)
+    with pytest.raises(DeviceLost, match="a result is not finite"):
+        engine.run(items(5))
+    monkeypatch.setattr(cuda_session, "run_into", inner)
+    with pytest.raises(DeviceLost):
+        engine.run(items(5))
+
+
+def test_what_is_computed_while_another_batch_finds_the_device_lost_is_no_answer(
+    device: type[OnCpu], bundle_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Runtime(bundle_path, provider="cuda").engine
+    inner = run_into
+
+    def during(*arguments: Any) -> Outputs:
+        found = inner(*arguments)
+        engine._faults.of(LOST[0])
+        return found
+
+    monkeypatch.setattr(cuda_session, "run_into", during)
+    with pytest.raises(DeviceLost):
+        engine.run(items(5))
+
+
+@pytest.mark.parametrize(
+    ("ids", "segment"),
+    [([1, 10**6], 0), ([-1], 0), ([1] * 200, 0), ([1], 2), ([1], -1)],
+    ids=lambda each: str(each)[:9],
+)
+def test_what_a_gpu_would_look_up_beyond_its_tables_never_reaches_it(
+    ids: list[int], segment: int, device: type[OnCpu], learned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Callers' ids are checked long before; this is for those who call the engine itself, and for our own bugs."""
+    engine = Runtime(learned, provider="cuda").engine
+    monkeypatch.setattr(cuda_session, "run_into", lambda *_: pytest.fail("it has reached the device"))
+    item = EncodeItem(np.array(ids), Selection(), np.full(len(ids), segment))
+    with pytest.raises(EngineError, match="outside of what the model knows") as caught:
+        engine.run([*items(2), item])
+    assert not isinstance(caught.value, DeviceLost)

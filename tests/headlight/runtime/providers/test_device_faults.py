@@ -1,0 +1,292 @@
+"""What may be an input's fault or a GPU's: a probe decides, nothing is answered before, and only who is at fault is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headlight.errors import DeviceFull, DeviceLost, EngineError, NotFinite
+from headlight.runtime import EncodeItem, Engine, Runtime, Selection
+from headlight.runtime.attention.resolved_spec import whole
+from headlight.runtime.encode_items import ItemResult
+from headlight.runtime.engine.finite_check import finite_rows
+from headlight.runtime.providers.session import Outputs
+from tests.headlight.runtime.on_cpu import OnCpu, items
+from tests.headlight.runtime.providers.test_cuda_session import REFUSED
+
+BAD = 89  # an id with which a text overflows
+Change = Callable[[Outputs, Outputs], None]  # of the outputs of a batch with these feeds
+
+
+def overflow(feeds: Outputs, found: Outputs) -> None:
+    """Rows with BAD in them are not finite anywhere."""
+    rows = (feeds["ids"] == BAD).any(axis=1)
+    for values in found.values():
+        if values.dtype == np.float32 and len(values) == len(rows):
+            values[rows] = np.nan
+
+
+def refuse(feeds: Outputs, found: Outputs) -> None:
+    if (feeds["ids"] == BAD).any():
+        raise REFUSED[0]
+
+
+def change(engine: Engine, how: Change) -> None:
+    """Let batches come out changed, on whichever provider."""
+    for session in engine._sessions.values():
+        inner = session.run
+
+        @contextlib.contextmanager
+        def run(
+            names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False, inner: Any = inner
+        ) -> Iterator[Outputs]:
+            with inner(names, feeds, {}, wide=wide) as found:
+                copies = {name: np.array(value) for name, value in found.items()}
+                how(feeds, copies)
+                for name, buffer in buffers.items():
+                    buffer[...] = copies[name]
+                yield copies
+
+        session.run = run  # type: ignore[method-assign]  # of the one session
+
+
+def texts(*first: int, **selection: Any) -> list[EncodeItem]:
+    """Of different lengths, each of one id."""
+    return [EncodeItem(np.full(3 + at, id_), Selection(**selection)) for at, id_ in enumerate(first)]
+
+
+@pytest.fixture(params=["cuda", "cpu"])
+def runtime(request: pytest.FixtureRequest, bundle_path: Path) -> Runtime:
+    if request.param == "cuda":
+        request.getfixturevalue("device")
+    found = Runtime(bundle_path, provider=request.param, threads=1)
+    found.check_golden()
+    return found
+
+
+@pytest.fixture
+def on_gpu(device: type[OnCpu], bundle_path: Path) -> Runtime:
+    found = Runtime(bundle_path, provider="cuda")
+    found.check_golden()
+    return found
+
+
+def assert_same(got: ItemResult | None, expected: ItemResult) -> None:
+    assert got is not None
+    pairs: Iterator[tuple[Any, Any]] = zip(got[:4], expected[:4], strict=True)
+    for a, b in pairs:
+        assert (a is None) == (b is None)
+        if a is not None:
+            np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "selection", [{}, {"tokens": True}, {"pooled": False, "attention": whole((0,), 3)}], ids=" ".join
+)
+def test_a_text_that_overflows_fails_alone_as_often_as_it_comes(
+    selection: dict[str, Any], runtime: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    batch = texts(5, BAD, 7, BAD, 9, **selection)
+    expected = runtime.engine.run(batch)
+    change(runtime.engine, overflow)
+    for _ in range(4):
+        with pytest.raises(
+            NotFinite, match=r"^a result is not finite; see error id [0-9a-f]{12} in the server's log$"
+        ) as caught:
+            runtime.engine.run(batch)
+        got = caught.value.results
+        assert [at for at, each in enumerate(got) if each is None] == [1, 3]
+        for at in (0, 2, 4):
+            assert_same(got[at], expected[at])
+    with pytest.raises(NotFinite) as caught:  # alone
+        runtime.engine.run(batch[1:2])
+    assert list(caught.value.results) == [None]
+    runtime.engine.run(texts(5))
+    told = [record for record in caplog.records if getattr(record, "event", "") == "engine_failed"]
+    manifest = runtime.bundle.manifest
+    details = told[0].details  # type: ignore[attr-defined]  # an extra
+    assert details.startswith("2 of 5 rows, role ")
+    assert f"{manifest.name} {manifest.version} on {runtime.provider}/fp32" in details
+    probes = [record for record in caplog.records if getattr(record, "event", "") == "engine_probe"]
+    assert len(probes) == (5 if runtime.provider == "cuda" else 0)
+
+
+def test_padding_and_what_nobody_wants_are_no_fault() -> None:
+    pooled, tokens = np.zeros((4, 2), np.float32), np.zeros((4, 6, 2), np.float32)
+    tokens[0, 3] = np.inf  # beyond its three tokens
+    tokens[1, 0], tokens[2, 4], pooled[3] = np.nan, np.nan, np.nan
+    batch = [*texts(1, tokens=True), *texts(1, 1, 1, tokens=True)[1:], *texts(1)]
+    batch[1] = EncodeItem(batch[1].ids, Selection())
+    assert finite_rows(batch, {"pooled": pooled, "tokens": tokens}).tolist() == [True, True, False, False]
+    assert finite_rows(batch, {"pooled": pooled}).tolist() == [True, True, True, False]
+
+
+def test_a_fault_that_is_nobodys_is_none_once_the_gpu_is_proven(on_gpu: Runtime) -> None:
+    batch = [*texts(5, tokens=True), *texts(6, 7, tokens=True)[1:]]
+    expected = on_gpu.engine.run(batch)
+
+    def padding(feeds: Outputs, found: Outputs) -> None:
+        if "tokens" in found:
+            found["tokens"][feeds["mask"] == 0] = np.inf
+
+    change(on_gpu.engine, padding)
+    on_gpu._golden = on_gpu._golden[:1]  # unpadded
+    for got, each in zip(on_gpu.engine.run(batch), expected, strict=True):
+        assert_same(got, each)
+
+
+def wrong(feeds: Outputs, found: Outputs) -> None:
+    overflow(feeds, found)
+    found["pooled"][:, 0] += 1
+
+
+def none_finite(feeds: Outputs, found: Outputs) -> None:
+    found["pooled"][0, 0] = np.inf
+
+
+def full(feeds: Outputs, found: Outputs) -> None:
+    overflow(feeds, found)
+    if not (feeds["ids"] == BAD).any():
+        raise MemoryError
+
+
+def test_a_probe_without_memory_says_nothing_against_the_gpu(on_gpu: Runtime) -> None:
+    """What runs beside it may have it all, and who found that out by a text would end replica after replica."""
+    run = on_gpu.engine.run
+    change(on_gpu.engine, full)
+    with pytest.raises(NotFinite):
+        run(texts(5, BAD))
+    with pytest.raises(DeviceFull):
+        run(texts(5))
+
+
+@pytest.mark.parametrize("how", [wrong, none_finite])
+def test_a_gpu_whose_probe_fails_is_lost(how: Change, on_gpu: Runtime) -> None:
+    change(on_gpu.engine, how)
+    with pytest.raises(DeviceLost, match=r"^a result is not finite; see error id [0-9a-f]{12} in the server's log$"):
+        on_gpu.engine.run(texts(5, BAD))
+    with pytest.raises(DeviceLost):
+        on_gpu.engine.run(texts(5))
+
+
+def test_a_gpu_that_nobody_can_probe_is_lost(device: type[OnCpu], bundle_path: Path) -> None:
+    engine = Runtime(bundle_path, provider="cuda").engine
+    change(engine, overflow)
+    with pytest.raises(DeviceLost):
+        engine.run(texts(BAD))
+
+
+def test_a_runtime_is_let_go_without_the_garbage_collector(bundle_path: Path) -> None:
+    gc.disable()
+    try:
+        runtime = Runtime(bundle_path, threads=1)
+        engine = weakref.ref(runtime.engine)
+        del runtime
+        assert engine() is None, "its sessions would keep their memory, and on a GPU there is little"
+    finally:
+        gc.enable()
+
+
+def test_what_cuda_refuses_costs_its_batch_alone(on_gpu: Runtime) -> None:
+    change(on_gpu.engine, refuse)
+    for _ in range(4):
+        with pytest.raises(EngineError, match="the engine failed; see error id") as caught:
+            on_gpu.engine.run(texts(5, BAD))
+        assert not isinstance(caught.value, DeviceLost)
+        on_gpu.engine.run(texts(5))
+
+
+class Beside:
+    """A batch that is computed while another is suspected, and comes back while the probe runs."""
+
+    def __init__(self, runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.runtime, self.faults = runtime, runtime.engine._faults
+        self.computing, self.suspected, self.waits = threading.Event(), threading.Event(), threading.Event()
+        self.batch: Future[list[ItemResult]] = Future()
+        wait_for = self.faults._settled.wait_for
+
+        def told(*arguments: Any) -> bool:
+            self.waits.set()
+            return bool(wait_for(*arguments))
+
+        monkeypatch.setattr(self.faults._settled, "wait_for", told)
+        change(runtime.engine, self._held)
+
+    def _held(self, feeds: Outputs, found: Outputs) -> None:
+        overflow(feeds, found)
+        if feeds["ids"].shape[1] == 40:  # of no golden input
+            self.computing.set()
+            assert self.suspected.wait(30)
+
+    def probe(self) -> None:
+        self.suspected.set()
+        assert self.waits.wait(30), "it was answered before the verdict"
+        assert not self.batch.done()
+        self.runtime.probe()
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_what_is_computed_beside_it_waits_for_the_verdict(
+    right: bool, on_gpu: Runtime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    beside = Beside(on_gpu, monkeypatch)
+    expected = on_gpu._golden
+
+    def probe() -> None:
+        if not right:
+            on_gpu._golden = tuple(
+                one._replace(answers={name: value + 1 for name, value in one.answers.items()}) for one in expected
+            )
+        beside.probe()
+
+    on_gpu.engine.judge_by(probe)
+    with ThreadPoolExecutor(1) as pool:
+        beside.batch = pool.submit(on_gpu.engine.run, items(40))
+        assert beside.computing.wait(30)
+        with pytest.raises(NotFinite if right else DeviceLost):
+            on_gpu.engine.run(texts(BAD))
+        if right:
+            assert len(beside.batch.result(30)) == 1
+        else:
+            with pytest.raises(DeviceLost):
+                beside.batch.result(30)
+
+
+def test_two_that_are_suspected_at_once_do_not_wait_for_each_other(on_gpu: Runtime) -> None:
+    both, probe = threading.Barrier(2), on_gpu.probe
+
+    def computed_at_once(feeds: Outputs, found: Outputs) -> None:
+        overflow(feeds, found)
+        if (feeds["ids"] == BAD).any():
+            both.wait(30)
+
+    change(on_gpu.engine, computed_at_once)
+
+    def together() -> None:
+        both.wait(30)
+        probe()
+
+    on_gpu.engine.judge_by(together)
+    with ThreadPoolExecutor(2) as pool:
+        for batch in [pool.submit(on_gpu.engine.run, texts(BAD)) for _ in range(2)]:
+            with pytest.raises(NotFinite):
+                batch.result(30)
+
+
+def test_a_probe_that_finds_the_memory_full_is_told_as_before(on_gpu: Runtime) -> None:
+    """Asked of the service, after failures that say nothing of the device."""
+    change(on_gpu.engine, full)
+    with pytest.raises(DeviceFull):
+        on_gpu.probe()
+    change(on_gpu.engine, lambda feeds, found: None)

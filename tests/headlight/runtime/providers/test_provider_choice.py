@@ -1,0 +1,171 @@
+"""OpenVINO in the place of ONNX Runtime: the same answers, and a clear word where it cannot give them."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headlight import AttentionSpec
+from headlight.errors import BundleError
+from headlight.runtime import EncodeItem, ItemResult, Runtime, Selection
+from headlight.runtime.bundle.file_contents import OnnxGraph
+from headlight.runtime.providers import openvino_session as ours
+from headlight.runtime.providers.worker_layout import Workers
+from headlight.runtime.values import Floats
+from headlight_export.precision.variants import usable_precisions
+from tests.tampering import change_golden
+
+LENGTHS = (5, 40, 2, 17, 33, 9)
+SPECS = [
+    AttentionSpec(),
+    AttentionSpec(top_k=3),
+    AttentionSpec(layers=(-1,), heads=(0,), top_k=2),
+    AttentionSpec(reduce=("head_mean",)),
+    AttentionSpec(queries=(0,)),
+    AttentionSpec(scores=True, dtype="float32"),
+]
+
+
+@pytest.fixture(scope="module")
+def openvino(bundle_path: Path) -> Runtime:
+    return Runtime(bundle_path, provider="openvino", threads=1, streams=2, wide=True)
+
+
+def items(lengths: tuple[int, ...]) -> list[EncodeItem]:
+    random = np.random.default_rng(3)
+    return [EncodeItem(random.integers(1, 90, size=n), Selection(tokens=True)) for n in lengths]
+
+
+def pooled(result: ItemResult) -> Floats:
+    assert result.pooled is not None
+    return result.pooled
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_attention_is_that_of_onnx_runtime(spec: AttentionSpec, runtime: Runtime, openvino: Runtime) -> None:
+    """Where all layers are asked for, where one is, and where selectors select nothing."""
+    texts = ["join two paths", "a", "read lines of a file and close it"]
+    expected, got = (each.encode(texts, attention=spec, tokens=True) for each in (runtime, openvino))
+    for a, b in zip(expected, got, strict=True):
+        assert a.attention is not None
+        assert b.attention is not None
+        np.testing.assert_allclose(b.attention, a.attention, atol=4e-5, rtol=1e-4)
+        np.testing.assert_allclose(pooled(b), pooled(a), atol=1e-5)
+        if a.indices is not None:
+            np.testing.assert_array_equal(b.indices, a.indices)
+
+
+def test_a_lone_text_has_its_maps_in_the_place_made_for_them(runtime: Runtime, openvino: Runtime) -> None:
+    [a], [b] = (each.encode(["join two paths"], attention=AttentionSpec()) for each in (runtime, openvino))
+    assert a.attention is not None
+    assert b.attention is not None
+    np.testing.assert_allclose(b.attention, a.attention, atol=4e-5)
+
+
+@given(st.lists(st.integers(1, 60), min_size=2, max_size=8))
+@settings(max_examples=20)
+def test_the_vector_of_a_text_does_not_depend_on_its_batch(openvino: Runtime, lengths: list[int]) -> None:
+    texts = items(tuple(lengths))
+    for item, together in zip(texts, openvino.engine.run(texts), strict=True):
+        [alone] = openvino.engine.run([item])
+        assert np.abs(pooled(alone) - pooled(together)).max() <= 1e-6
+
+
+@pytest.mark.parametrize("provider", ["cpu", "openvino"])
+def test_all_threads_give_the_vector_that_one_gives(provider: str, bundle_path: Path) -> None:
+    runtime = Runtime(bundle_path, provider=provider, threads=1, streams=2, wide=True)
+    texts = items(LENGTHS)
+    for narrow, wide in zip(runtime.engine.run(texts), runtime.engine.run(texts, wide=True), strict=True):
+        np.testing.assert_allclose(pooled(wide), pooled(narrow), atol=1e-6)
+
+
+def test_callers_do_not_get_each_others_numbers(openvino: Runtime) -> None:
+    """More callers than requests: a request's outputs are its own until they are copied."""
+    texts = items(tuple(range(1, 41)))
+    expected = [pooled(openvino.engine.run([item])[0]) for item in texts]
+    with ThreadPoolExecutor(6) as pool:
+        for _ in range(5):
+            got = list(pool.map(lambda item: pooled(openvino.engine.run([item])[0]), texts))
+            np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+def test_numbers_outlast_the_next_batch(openvino: Runtime) -> None:
+    first = openvino.engine.run(items((7,)))[0]
+    kept = pooled(first).copy(), None if first.tokens is None else first.tokens.copy()
+    for _ in range(4):
+        openvino.engine.run(items((7, 12)))
+    np.testing.assert_array_equal(pooled(first), kept[0])
+    np.testing.assert_array_equal(first.tokens, kept[1])
+
+
+@pytest.mark.skipif("bf16" not in usable_precisions("openvino"), reason="this processor has no bfloat16")
+def test_bfloat16_is_computed_where_it_is_asked_for_and_only_there(bundle_path: Path, runtime: Runtime) -> None:
+    texts = ["join two paths", "read lines of a file and close it"]
+    exact = runtime.encode(texts)
+    by_precision = {
+        precision: Runtime(bundle_path, provider="openvino", precision=precision, threads=1).encode(texts)
+        for precision in ("fp32", "bf16")
+    }
+    for a, fp32, bf16 in zip(exact, by_precision["fp32"], by_precision["bf16"], strict=True):
+        assert np.abs(pooled(fp32) - pooled(a)).max() <= 1e-5
+        assert np.abs(pooled(bf16) - pooled(a)).max() > 1e-5
+        assert pooled(bf16) @ pooled(a) > 0.999
+
+
+def test_a_processor_without_bfloat16_is_told(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    properties = {"OPTIMIZATION_CAPABILITIES": ["FP32", "INT8"], "FULL_DEVICE_NAME": "Old Processor"}
+    monkeypatch.setattr(ours, "_core", lambda: SimpleNamespace(get_property=lambda _, name: properties[name]))
+    with pytest.raises(BundleError, match="Old Processor has neither: use fp32"):
+        Runtime(bundle_path, provider="openvino", precision="bf16")
+    assert usable_precisions("openvino") == ("fp32",)
+
+
+def test_a_library_that_computes_in_another_precision_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = SimpleNamespace(get_property=lambda _: SimpleNamespace(to_string=lambda: "f16"))
+    model = SimpleNamespace(validate_nodes_and_infer_types=lambda: None)
+    core = SimpleNamespace(
+        get_property=lambda *_: ["BF16"], read_model=lambda _: model, compile_model=lambda *_: compiled
+    )
+    monkeypatch.setattr(ours, "_core", lambda: core)
+    with pytest.raises(BundleError, match="OpenVINO computes in f16 where bf16 was asked for"):
+        ours.OpenVinoSession(OnnxGraph(b""), Workers(), "bf16")
+
+
+def test_without_the_package_the_remedy_is_told(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours.library.cache_clear()
+    ours._core.cache_clear()
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    try:
+        with pytest.raises(BundleError, match=r"pip install '.\[openvino\]'"):
+            Runtime(bundle_path, provider="openvino")
+        assert Runtime(bundle_path, threads=1).provider == "cpu"
+    finally:
+        ours.library.cache_clear()
+        ours._core.cache_clear()
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp16"])
+def test_precisions_it_has_not_are_refused(precision: str, bundle_path: Path) -> None:
+    with pytest.raises(BundleError, match=f"provider openvino computes in fp32 or bf16, not in {precision}"):
+        Runtime(bundle_path, provider="openvino", precision=precision)
+
+
+def test_the_gate_holds_it_to_the_numbers_of_pytorch(bundle_path: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(bundle_path, tmp_path / "copy"))
+    change_golden(copy, "pooled_0", lambda vector: vector + np.float32(1e-3))
+    with pytest.raises(BundleError, match=r"golden pooled is off by .* on openvino/fp32, tolerance"):
+        Runtime(copy, provider="openvino", threads=1).check_golden()
+
+
+def test_nothing_can_report_its_use(openvino: Runtime) -> None:
+    """OpenVINO brings a package along by which its converters report; it is not loaded, and cannot be."""
+    assert openvino.provider == "openvino"
+    assert sys.modules["openvino_telemetry"] is None

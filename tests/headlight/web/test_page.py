@@ -1,0 +1,189 @@
+"""The page as text: what it holds, what it forbids, what it refuses. What it does is seen in tests/system/test_page.py."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from headlight import Attention, Client, ModelRef, TokenList
+from headlight.web import page as page_module
+from headlight.web.page import MAX_BYTES, UNIT, PageTooLarge, attention_page
+
+HOSTILE = (
+    "</script><img src=x onerror=alert(1)>",
+    "<!--",
+    "]]>",
+    "{{script}}",
+    "\\u003c",
+    "\u202e",
+    "\ud800",
+    "'\"&amp;",
+)
+REF = ModelRef("<b>model</b>", '"1"', "ab" * 32, "cpu", "fp32")
+
+
+class Elements(HTMLParser):
+    """The elements of a page with their attributes and content, and all of its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None], str]] = []
+        self.text = ""
+        self.inside = False  # of a script or a style sheet
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs), ""))
+        self.inside = tag in {"script", "style"}
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = False
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            tag, attributes, content = self.found[-1]
+            self.found[-1] = (tag, attributes, content + data)
+        else:
+            self.text += data
+
+    def named(self, tag: str) -> list[tuple[dict[str, str | None], str]]:
+        return [(attributes, content) for each, attributes, content in self.found if each == tag]
+
+    def block(self, name: str) -> str:
+        (content,) = [content for attributes, content in self.named("script") if attributes.get("id") == name]
+        return content
+
+
+def made_of(pieces: tuple[str, ...], layers: tuple[int, ...] = (0,), heads: int = 1) -> Attention:
+    count = len(pieces)
+    raw = np.random.default_rng(count).random((len(layers), heads, count, count), np.float32)
+    zeros = (0,) * count
+    tokens = TokenList(tuple(range(count)), pieces, zeros, zeros, (False,) * count, zeros)
+    return Attention(raw / raw.sum(-1, keepdims=True), layers, tokens, REF)
+
+
+def test_the_weights_come_back_within_half_a_step(client: Client) -> None:
+    attention = client.attend("read a file and decode it")
+    read = Elements(attention_page(attention))
+    weights = np.frombuffer(base64.b64decode(read.block("weights")), "<u2").reshape(attention.weights.shape) / UNIT
+    assert np.abs(weights - attention.weights).max() <= 0.5 / UNIT + 1e-7
+    assert np.abs(weights.sum(-1) - 1).max() <= 0.5 / UNIT * len(attention.tokens) + 1e-6
+
+
+def test_the_page_says_whose_weights_of_which_tokens(client: Client) -> None:
+    text = "read 日本"
+    attention = client.attend(text)
+    read = Elements(attention_page(attention, text))
+    held = json.loads(read.block("data"))
+    assert held["labels"] == ["[CLS]", "read", "日本", "[SEP]"]
+    assert (held["layers"], held["heads"], held["special"]) == ([0, 1, 2], 2, [1, 0, 0, 1])
+    assert held["ids"] == list(attention.tokens.ids)
+    for said in ("fake 1", "ab" * 32, "each row of a head sums to 1", "it is not an explanation", text):
+        assert said in read.text
+
+
+def test_nothing_is_loaded_and_only_what_is_here_may_run(client: Client) -> None:
+    read = Elements(attention_page(client.attend("a b c")))
+    assert not {"src", "href", "srcset", "style", "action"} & {name for _, has, _ in read.found for name in has}
+    assert not [name for _, has, _ in read.found for name in has if name.startswith("on")]
+    ((_, style),) = read.named("style")
+    (script,) = [content for attributes, content in read.named("script") if "type" not in attributes]
+    policy = next(has["content"] for has, _ in read.named("meta") if has.get("http-equiv") == "Content-Security-Policy")
+    allowed = dict(rule.strip().split(" ", 1) for rule in str(policy).split(";"))
+    digests = [base64.b64encode(hashlib.sha256(content.encode()).digest()).decode() for content in (script, style)]
+    assert allowed.pop("script-src") == f"'sha256-{digests[0]}'"
+    assert allowed.pop("style-src") == f"'sha256-{digests[1]}'"
+    assert allowed.pop("default-src") == "'none'"
+    assert set(allowed.values()) == {"'none'"}
+    assert not re.search(r"https?://|@import|url\(", style + script)
+
+
+def test_hostile_texts_stay_texts() -> None:
+    plain = Elements(attention_page(made_of(("a",) * len(HOSTILE))))
+    page = attention_page(made_of(HOSTILE), HOSTILE[0])
+    read = Elements(page)
+    assert [tag for tag, _, _ in read.found] == [tag for tag, _, _ in plain.found]
+    assert [label.replace("␣", " ") for label in json.loads(read.block("data"))["labels"]] == [
+        *HOSTILE[:5],
+        "�",
+        "�",
+        HOSTILE[7],
+    ]
+    assert REF.name in read.text
+    assert HOSTILE[0] in read.text
+    page.encode()  # no lone surrogate is left
+
+
+def test_joiners_stay_and_white_space_is_seen() -> None:
+    pieces = ("می\u200cخواهم", "👩\u200d👧", "\n", " ", "")
+    assert json.loads(Elements(attention_page(made_of(pieces))).block("data"))["labels"] == [
+        *pieces[:2],
+        "↵",
+        "␣",
+        "#4",
+    ]
+
+
+def test_pairs_are_labelled_by_their_own_texts(client: Client) -> None:
+    pair = ("read it", "write all")
+    held = json.loads(Elements(attention_page(client.attend(pair), pair)).block("data"))
+    assert held["labels"] == ["[CLS]", "read", "it", "[SEP]", "write", "all", "[SEP]"]
+    assert held["segments"] == [0, 0, 0, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("layer", "head", "start"),
+    [
+        (None, None, {"layer": 7, "head": 0}),
+        (3, -1, {"layer": 3, "head": 1}),
+        (-2, 1, {"layer": 3, "head": 1}),
+    ],
+)
+def test_it_opens_where_asked(layer: int | None, head: int | None, start: dict[str, int]) -> None:
+    page = attention_page(made_of(("a", "b"), layers=(3, 7), heads=2), layer=layer, head=head)
+    assert json.loads(Elements(page).block("data"))["start"] == start
+
+
+def test_200_tokens_of_72_heads_are_8_megabytes() -> None:
+    page = attention_page(made_of(("token",) * 200, layers=tuple(range(6)), heads=12))
+    assert len(page.encode()) < 8e6
+
+
+def test_what_is_too_large_is_refused_with_what_would_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_module, "MAX_BYTES", 2000)
+    many = made_of(("token",) * 10, layers=(0, 1, 2), heads=4)  # 1067 bytes a layer
+    with pytest.raises(PageTooLarge, match="choose a layer; 1 of these 3 layers would fit"):
+        attention_page(many)
+    assert attention_page(dataclasses.replace(many, weights=many.weights[:1], layers=(0,)))
+    monkeypatch.setattr(page_module, "MAX_BYTES", 1000)
+    with pytest.raises(PageTooLarge, match="one layer of up to 9 tokens would fit, these are 10"):
+        attention_page(many)
+    assert MAX_BYTES == 64 * 2**20
+
+
+def test_what_cannot_be_shown_is_refused() -> None:
+    good = made_of(("a", "b"), heads=2)
+    with pytest.raises(ValueError, match="layer 1 is not here; there are 0"):
+        attention_page(good, layer=1)
+    with pytest.raises(ValueError, match="head 2 is not here; there are 0 to 1"):
+        attention_page(good, head=2)
+    for wrong in (np.nan, np.inf, -0.1, 1.1):
+        with pytest.raises(ValueError, match=r"attention.weights: has entries that are not from 0 to 1"):
+            attention_page(dataclasses.replace(good, weights=np.full((1, 2, 2, 2), wrong, np.float32)))
+    with pytest.raises(ValueError, match=r"attention.weights: is empty"):
+        attention_page(made_of(()))
+
+
+def test_numbers_of_numpy_open_a_page_as_those_of_python(client: Client) -> None:
+    attention = client.attend("one two")
+    layer, head = np.unravel_index(attention.weights.max((-1, -2)).argmax(), attention.weights.shape[:2])
+    assert attention_page(attention, layer=layer, head=head) == attention_page(
+        attention, layer=int(layer), head=int(head)
+    )

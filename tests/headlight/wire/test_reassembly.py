@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headlight.client.calls.large_outputs import maps_of
+from headlight.errors import EngineError
+from headlight.pb import headlight_pb2 as pb
+from headlight.wire.byte_coverage import Coverage
+from headlight.wire.reassembly import Answer, Assembly, whole_answer
+from tests.headlight.fake_model import answer, frames_of
+
+MEANING = ("offset_bytes", "item", "layer", "head_begin", "head_end", "row_begin", "row_end", "output")
+Frames = list[pb.EncodeStreamResponse]
+EVERYTHING = pb.Outputs(
+    pooled=pb.PooledOutput(),
+    tokens=pb.TokensOutput(),
+    attention=pb.AttentionOutput(layers=[2, 0]),
+    hidden=pb.HiddenOutput(layers=[1, 3]),
+)
+
+
+def response_to(texts: list[str], outputs: pb.Outputs = EVERYTHING) -> pb.EncodeResponse:
+    request = pb.EncodeRequest(inputs=[pb.Input(text=text) for text in texts], outputs=outputs)
+    return answer(request, max_length=32)
+
+
+def assemble(frames: Frames, inputs: int, max_bytes: int = 0) -> Answer:
+    assembly = Assembly(inputs, max_bytes)
+    for frame in frames:
+        if (complete := assembly.receive(frame)) is not None:
+            return complete
+    raise AssertionError("no end")
+
+
+def assert_same(left: Answer, right: Answer) -> None:
+    assert left.data.keys() == right.data.keys()
+    for output, layout in left.layouts.items():
+        assert layout == right.layouts[output]
+        np.testing.assert_array_equal(left.data[output], right.data[output])
+        assert left.data[output].flags.writeable
+
+
+@given(
+    st.lists(st.integers(0, 9).map("w ".__mul__), min_size=1, max_size=4),
+    st.integers(1, 12),
+    st.randoms(use_true_random=False),
+)
+def test_chunks_in_any_order_make_the_whole_answer(texts: list[str], rows: int, shuffle: random.Random) -> None:
+    response = response_to(texts)
+    header, *chunks, end = frames_of("a", response, rows)
+    shuffle.shuffle(chunks)
+    assert_same(assemble([header, *chunks, end], len(texts)), whole_answer(response, len(texts)))
+
+
+@given(st.data())
+def test_any_chunk_lost_doubled_or_moved_is_noticed(data: st.DataObject) -> None:
+    header, *chunks, end = frames_of("a", response_to(["one two", "three"]))
+    at = data.draw(st.integers(0, len(chunks) - 1))
+    field = data.draw(st.sampled_from(["lost", "doubled", *MEANING]))
+    if field == "lost":
+        del chunks[at]
+    elif field == "doubled":
+        chunks.insert(at, chunks[at])
+    else:
+        chunk = chunks[at].chunk
+        value = data.draw(
+            st.integers(0, 9 if field != "offset_bytes" else 4000).filter(lambda new: new != getattr(chunk, field))
+        )
+        setattr(chunk, field, value)
+    with pytest.raises(EngineError, match="malformed"):
+        assemble([header, *chunks, end], 2)
+
+
+def edit(change: Callable[[Frames], object]) -> Callable[[Frames], Frames]:
+    def changed(frames: Frames) -> Frames:
+        change(frames)
+        return frames
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda frames: frames[1:], id="no header"),
+        pytest.param(lambda frames: [frames[0], *frames], id="two headers"),
+        pytest.param(lambda frames: [frames[0], frames[-1]], id="no chunks"),
+        pytest.param(lambda frames: [pb.EncodeStreamResponse(id="a"), *frames], id="empty frame"),
+        pytest.param(edit(lambda frames: frames[-1].end.ClearField("chunks")), id="wrong count of chunks"),
+        pytest.param(edit(lambda frames: frames[-1].end.ClearField("data_bytes")), id="wrong count of bytes"),
+        pytest.param(edit(lambda frames: frames[0].header.items.pop()), id="an input without an entry"),
+        pytest.param(edit(lambda frames: frames[0].header.pooled[0].shape.append(1)), id="three axes"),
+        pytest.param(edit(lambda frames: frames[0].header.pooled[0].ClearField("shape")), id="no axes"),
+        pytest.param(edit(lambda frames: frames[0].header.pooled[0].ClearField("dtype")), id="no type"),
+        pytest.param(edit(lambda frames: frames[0].header.tokens.offsets.pop()), id="too few offsets"),
+        pytest.param(edit(lambda frames: frames[0].header.tokens.offsets.reverse()), id="falling offsets"),
+        pytest.param(edit(lambda frames: frames[0].header.tokens.layers.append(1)), id="tokens with layers"),
+        pytest.param(edit(lambda frames: frames[0].header.hidden.ClearField("layers")), id="hidden without layers"),
+        pytest.param(edit(lambda frames: frames[0].header.attention.layers.append(1)), id="a layer too many"),
+        pytest.param(edit(lambda frames: frames[0].header.attention.shapes.pop()), id="an input without a shape"),
+        pytest.param(edit(lambda frames: frames[0].header.hidden.shapes[0].sizes.append(1)), id="an axis too many"),
+        pytest.param(edit(lambda frames: frames[0].header.tokens.shapes[0].sizes.reverse()), id="axes the wrong way"),
+        pytest.param(edit(lambda frames: frames[0].header.attention_map.axes.reverse()), id="other axes"),
+        pytest.param(edit(lambda frames: frames[0].header.attention_map.heads.pop()), id="a head too few"),
+        pytest.param(
+            edit(lambda frames: frames[0].header.attention_map.places.add().keys.tokens.append(0)), id="a key too few"
+        ),
+        pytest.param(edit(lambda frames: setattr(frames[0].header.attention, "dtype", 9)), id="an unknown type"),
+        pytest.param(edit(lambda frames: setattr(frames[0].header.items[0], "token_count", 0)), id="no tokens"),
+        pytest.param(edit(lambda frames: setattr(frames[0].header.items[0], "token_count", 7)), id="other tokens"),
+    ],
+)
+def test_frames_that_break_the_contract_are_refused(change: Callable[[Frames], Frames]) -> None:
+    with pytest.raises(EngineError, match="malformed"):
+        assemble(change(frames_of("a", response_to(["one two", "three"]))), 2)
+
+
+def test_memory_is_not_reserved_beyond_the_servers_own_limit() -> None:
+    header = frames_of("a", response_to(["one"]))[0]
+    header.header.pooled[0].shape[1] = 2**50
+    with pytest.raises(EngineError, match="limit of 1000"):
+        assemble([header], 1, max_bytes=1000)
+
+
+def test_a_whole_answer_is_checked_as_well() -> None:
+    response = response_to(["one"])
+    response.pooled[0].data += b"1234"
+    with pytest.raises(EngineError, match="announced"):
+        whole_answer(response, 1)
+    with pytest.raises(EngineError, match="lacks tokens"):
+        whole_answer(response_to(["one"], pb.Outputs(pooled=pb.PooledOutput())), 1).part("tokens", 0)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.randoms(use_true_random=False))
+def test_coverage_is_whole_when_every_piece_has_come(sizes: list[int], shuffle: random.Random) -> None:
+    edges = [0, *np.cumsum(sizes).tolist()]
+    pieces = list(itertools.pairwise(edges))
+    shuffle.shuffle(pieces)
+    coverage = Coverage()
+    for begin, end in pieces:
+        assert not coverage.is_whole(edges[-1])
+        coverage.add(begin, end)
+    assert coverage.is_whole(edges[-1])
+    with pytest.raises(EngineError, match="overlap"):
+        coverage.add(*shuffle.choice(pieces))
+
+
+@pytest.mark.parametrize("tokens", [[], [3]])
+def test_units_of_an_axis_that_was_reduced_are_looked_at_too(tokens: list[int]) -> None:
+    """Nothing of the tensor's shape tells of them."""
+    info = pb.TokenInfo(ids=[1] * 3, starts=[0] * 3, ends=[0] * 3, special=[False] * 3, segments=[0] * 3)
+    attention = pb.RaggedTensor(dtype=pb.DATA_TYPE_FLOAT32, layers=[0], offsets=[0, 3], data=bytes(12))
+    attention.shapes.add(sizes=[1, 1, 3])
+    told = pb.AttentionMap(axes=["layer", "head", "key"], heads=[0])
+    told.places.add(queries=pb.Units(tokens=tokens))
+    response = pb.EncodeResponse(items=[pb.Item(token_count=3, tokens=info)], attention=attention, attention_map=told)
+    with pytest.raises(EngineError, match="units of attention"):
+        maps_of(whole_answer(response, 1), 0)

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from headlight import Client, errors
+from headlight.client import channel
+from headlight.pb import headlight_pb2 as pb
+from headlight.wire.status_errors import ERROR_CLASSES, error_of_status, retry_after_seconds
+from tests.headlight.fake_server import FakeServicer, Refusal
+
+FAILURES = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
+WITHOUT_A_CLASS = {
+    grpc.StatusCode.ALREADY_EXISTS,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.ABORTED,
+    grpc.StatusCode.OUT_OF_RANGE,
+    grpc.StatusCode.UNIMPLEMENTED,
+    grpc.StatusCode.UNAUTHENTICATED,
+}
+
+
+def test_every_status_is_decided_on() -> None:
+    assert set(ERROR_CLASSES) | WITHOUT_A_CLASS == set(FAILURES)
+    served = {
+        errors.InvalidInput,
+        errors.Unauthenticated,
+        errors.NotFound,
+        errors.Overloaded,
+        errors.Unavailable,
+        errors.DeadlineExceeded,
+        errors.EngineError,
+    }
+    assert set(ERROR_CLASSES.values()) == served
+
+
+@pytest.mark.parametrize("code", FAILURES, ids=lambda code: code.name)
+def test_a_failed_call_and_a_failed_request_of_a_stream_raise_the_same(
+    client: Client, servicer: FakeServicer, code: grpc.StatusCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel, "FIRST_BACKOFF_SECONDS", 1e-4)
+    client.model()
+    # Without retries there is one refusal too many; it is drawn by the stream.
+    repeated = code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+    attempts, again = (4, channel.MOST_RETRIES) if repeated else (1, 0)
+    servicer.refusals.extend([Refusal(code, "the reason")] * (attempts + 1 + again))
+    with pytest.raises(errors.HeadlightError, match="the reason") as of_call:
+        client.encode("text")
+    with pytest.raises(errors.HeadlightError, match="the reason") as of_request:
+        client.attend("text")
+    expected = ERROR_CLASSES.get(code, errors.HeadlightError)
+    assert type(of_call.value) is type(of_request.value) is expected
+    assert str(of_call.value) == str(of_request.value)
+    if expected is errors.HeadlightError:
+        assert str(of_call.value) == f"{code.name}: the reason"
+
+
+@pytest.mark.parametrize(
+    ("message", "field", "shown"),
+    [
+        ("inputs[3].text: is empty", "inputs[13].text", "inputs[13].text: is empty"),
+        ("inputs[0].ids.ids[7]: is -1", "inputs[10].ids.ids[7]", "inputs[10].ids.ids[7]: is -1"),
+        ("inputs: 9 of at most 8", "inputs", "inputs: 9 of at most 8"),
+        ("outputs.attention.layers: 3 twice", "outputs.attention.layers", "outputs.attention.layers: 3 twice"),
+        ("Nothing with a field: at all", "", "Nothing with a field: at all"),
+        ("", "", "refused without a reason"),
+    ],
+)
+def test_the_field_is_read_and_counted_from_the_first_input(message: str, field: str, shown: str) -> None:
+    error = error_of_status(pb.Status(code=3, message=message), first_input=10)
+    assert isinstance(error, errors.InvalidInput)
+    assert (error.field, str(error)) == (field, shown)
+
+
+def test_an_unknown_number_is_an_engine_error() -> None:
+    assert type(error_of_status(pb.Status(code=99, message="what"))) is errors.EngineError
+
+
+@pytest.mark.parametrize(
+    ("metadata", "seconds"),
+    [
+        (None, None),
+        ((), None),
+        ((("other", "1"),), None),
+        ((("grpc-retry-pushback-ms", "20"),), 0.02),
+        ((("grpc-retry-pushback-ms", b"20"),), 0.02),
+        ((("grpc-retry-pushback-ms", "-1"),), None),
+        ((("grpc-retry-pushback-ms", "soon"),), None),
+    ],
+)
+def test_pushback(metadata: tuple[tuple[str, str | bytes], ...] | None, seconds: float | None) -> None:
+    assert retry_after_seconds(metadata) == seconds
+
+
+def test_a_refusal_in_a_stream_says_when_to_try_again() -> None:
+    overloaded = error_of_status(pb.Status(code=8, message="the queue is full", retry_after_ms=250))
+    assert isinstance(overloaded, errors.Overloaded)
+    assert overloaded.retry_after_seconds == 0.25
+    never = error_of_status(pb.Status(code=8, message="too large"))
+    assert isinstance(never, errors.Overloaded)
+    assert never.retry_after_seconds is None

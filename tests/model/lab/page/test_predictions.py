@@ -1,0 +1,155 @@
+"""Verdicts that hang on noise, on floors and ceilings, and on what a seed has learnt."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headlight_model.lab.extrapolation import LENGTHS
+from headlight_model.lab.page import figures
+from headlight_model.lab.page.predictions import PREDICTIONS
+from headlight_model.lab.page.verdicts import Finding, Unseen
+from headlight_model.lab.results import load
+from headlight_model.lab.scaling import KINDS
+
+ROPE_MOST = "Recall: RoPE decays most"
+FAR = "Recall from further away"
+RECOVERS = "Linear interpolation recovers"
+
+
+@pytest.fixture
+def results() -> dict[str, Any]:
+    """Those that are committed."""
+    return copy.deepcopy(load(Path(__file__).resolve().parents[4] / "docs/positions"))
+
+
+def verdict(results: dict[str, Any], begins: str) -> tuple[Finding, str]:
+    [prediction] = [each for each in PREDICTIONS if each.text.startswith(begins)]
+    return prediction.check(results)
+
+
+def recall(results: dict[str, Any], **by_scheme: tuple[float, ...]) -> dict[str, Any]:
+    """Every seed of these schemes recalls as much, by length."""
+    for run in results["extrapolation"]:
+        for length, value in zip(LENGTHS, by_scheme.get(run["scheme"].replace(" ", "_"), ()), strict=False):
+            run["accuracy"][str(length)]["recall"] = value
+    return results
+
+
+def at(results: dict[str, Any], theta: float) -> list[dict[str, Any]]:
+    return [run for run in results["scaling"] if run["theta"] == theta]
+
+
+def far(results: dict[str, Any], **by_kind: float) -> dict[str, Any]:
+    """Every seed has learnt recall, and recalls as much from far away, by stretching."""
+    for run in results["scaling"]:
+        run["none"]["zero_shot"]["64"]["recall"] = 1.0
+        for kind, value in by_kind.items():
+            run[kind]["zero_shot"]["256"]["far"] = value
+    return results
+
+
+def tuned(results: dict[str, Any], **moves: tuple[float, float]) -> dict[str, Any]:
+    """Every seed names as many left neighbours before and after more training."""
+    for run in results["scaling"]:
+        for kind, (before, after) in moves.items():
+            run[kind]["zero_shot"]["256"]["left"], run[kind]["tuned"]["256"]["left"] = before, after
+    return results
+
+
+def test_recall_from_far_away_is_not_judged_where_recall_was_not_learnt(results: dict[str, Any]) -> None:
+    """At theta = 10000 a seed recalls 18.4 % at the length of the training, and names 99.9 % of left neighbours."""
+    finding, told = verdict(results, FAR)
+    assert finding is Unseen.NOT_LEARNT
+    assert "theta 100 (yes): " in told
+    assert "theta 10000 (not learnt, so not seen): " in told
+
+
+def test_a_seed_that_says_otherwise_is_not_outvoted_by_the_mean(results: dict[str, Any]) -> None:
+    for run in at(results, 10000):
+        run["none"]["zero_shot"]["64"]["recall"] = 1.0
+    means = [figures.stretched(results, 10000, kind, "zero_shot", 256, "far").mean for kind in KINDS]
+    assert means[0] < min(means[1:]) - 0.01
+    assert verdict(results, FAR)[0] is Unseen.DISAGREE
+    for run in at(results, 10000):
+        run["none"]["zero_shot"]["256"]["far"] = 0.01
+    assert verdict(results, FAR) == (True, verdict(results, FAR)[1])
+    assert "(yes)" not in verdict(results, FAR)[1], "both thetas say the same"
+
+
+@pytest.mark.parametrize(("others", "finding"), [(0.2, True), (0.115, False), (0.05, False)])
+def test_worse_is_worse_by_more_than_so_few_questions_leave_open(
+    results: dict[str, Any], others: float, finding: Finding
+) -> None:
+    assert verdict(far(results, none=0.1, linear=others, ntk=0.5, yarn=0.5), FAR)[0] is finding
+
+
+def test_who_decays_most_is_judged_where_it_can_be_seen(results: dict[str, Any]) -> None:
+    """At 512 tokens all three are at the floor: at 128 sinusoidal has lost more."""
+    finding, told = verdict(results, ROPE_MOST)
+    assert finding is False
+    assert "kept at 128 tokens of what is above the floor" in told
+    assert "beyond 128 tokens none" in told
+
+
+@pytest.mark.parametrize(
+    ("rope", "sinusoidal", "alibi_signed", "finding"),
+    [
+        ((1, 0.8, 0.2, 0.05), (1, 0.9, 0.5, 0.05), (0.9, 0.9, 0.5, 0.05), True),  # seen at 128 tokens, not at 512
+        ((1, 0.8, 0.5, 0.05), (1, 0.9, 0.2, 0.05), (0.9, 0.9, 0.5, 0.05), False),
+        ((1, 0.8, 0.5, 0.04), (1, 0.9, 0.2, 0.5), (0.9, 0.9, 0.3, 0.5), True),  # at 512: one is enough to compare with
+        ((1, 0.8, 0.5, 0.04), (1, 0.9, 0.5, 0.05), (0.9, 0.9, 0.5, 0.5), Unseen.DISAGREE),  # noise apart
+        ((1, 0.09, 0.07, 0.05), (1, 0.08, 0.06, 0.04), (0.9, 0.09, 0.07, 0.05), Unseen.AT_FLOOR),
+        ((0.5, 0.8, 0.2, 0.05), (1, 0.9, 0.5, 0.05), (0.9, 0.9, 0.5, 0.05), Unseen.NOT_LEARNT),
+    ],
+)
+def test_verdicts_on_decay(
+    results: dict[str, Any],
+    rope: tuple[float, ...],
+    sinusoidal: tuple[float, ...],
+    alibi_signed: tuple[float, ...],
+    finding: Finding,
+) -> None:
+    changed = recall(results, rope=rope, sinusoidal=sinusoidal, alibi_signed=alibi_signed)
+    assert verdict(changed, ROPE_MOST)[0] is finding
+
+
+def test_what_was_kept_is_not_cut_off_at_the_floor(results: dict[str, Any]) -> None:
+    changed = recall(results, rope=(1, 0.8, 0.5, 0.01))
+    assert figures.kept(changed, "rope", "recall", 512).most < 0
+    wide = figures.kept(changed, "rope", "recall", 128, errors=2)
+    plain = figures.kept(changed, "rope", "recall", 128)
+    assert (wide.least, wide.most) == pytest.approx((plain.mean - 0.0357, plain.mean + 0.0357), abs=1e-4)
+
+
+def test_recovering_fastest_is_a_share_of_what_could_be_gained(results: dict[str, Any]) -> None:
+    """Linear interpolation gains most points, for it lost most, and regains the least of what it lacks."""
+    moves = [
+        figures.stretched(results, 100, kind, stage, 256, "left").mean
+        for kind in KINDS
+        for stage in ("zero_shot", "tuned")
+    ]
+    gained = dict(
+        zip(KINDS, (after - before for before, after in zip(moves[::2], moves[1::2], strict=True)), strict=True)
+    )
+    assert max(gained, key=gained.__getitem__) == "linear"
+    finding, told = verdict(results, RECOVERS)
+    assert finding is False
+    assert "linear 79.1 (73.9–82.5), from 14.7 to 82.1" in told
+    rest: dict[str, tuple[float, float]] = {"none": (0.8, 0.9), "ntk": (0.9, 0.95), "yarn": (0.9, 0.95)}
+    assert verdict(tuned(results, linear=(0.1, 0.9), **rest), RECOVERS)[0] is True
+    [one, *_] = at(results, 100)
+    one["linear"]["tuned"]["256"]["left"] = 0.2
+    assert verdict(results, RECOVERS)[0] is Unseen.DISAGREE
+
+
+def test_nobody_recovers_who_lost_nothing(results: dict[str, Any]) -> None:
+    assert verdict(tuned(results, yarn=(1.0, 1.0)), RECOVERS)[0] is Unseen.AT_CEILING
+
+
+def test_ranges_that_overlap_decide_nothing(results: dict[str, Any]) -> None:
+    """One seed reverses better with the ends marked than any without, and the others do not."""
+    assert verdict(results, "RoPE reverses better")[0] is Unseen.DISAGREE

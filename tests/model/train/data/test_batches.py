@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from headlight_model.encoder import Encoder
+from headlight_model.train.data.batches import (
+    MASKED_SHARE,
+    Data,
+    Pairs,
+    corrupt,
+    embed,
+    encode,
+    equal_texts,
+    masked_batch,
+    pair_batch,
+    prepare,
+    thin,
+    windows,
+)
+from headlight_model.train.data.corpus import Part
+from headlight_model.train.data.tasks import TASKS
+from headlight_model.train.data.tokenizer import CLS_ID, MASK_ID, SEP_ID, SPECIALS, train_tokenizer
+from headlight_model.train.loop import training_texts
+from headlight_model.train.objectives import IGNORED
+from headlight_model.train.recipe import QUICK
+
+
+def test_masking_statistics() -> None:
+    vocabulary = 1000
+    ids = np.random.default_rng(0).integers(0, vocabulary, size=(400, 256))
+    shown, labels = corrupt(ids, vocabulary, np.random.default_rng(1))
+    truth = torch.from_numpy(ids)
+    asked = labels != IGNORED
+    ordinary = truth >= len(SPECIALS)
+    assert not (asked & ~ordinary).any()
+    assert (shown[~asked] == truth[~asked]).all()
+    assert (labels[asked] == truth[asked]).all()
+    assert asked.sum().item() / ordinary.sum().item() == pytest.approx(MASKED_SHARE, abs=0.005)
+    assert (shown[asked] == MASK_ID).float().mean().item() == pytest.approx(0.8, abs=0.015)
+    assert (shown[asked] == truth[asked]).float().mean().item() == pytest.approx(0.1, abs=0.015)
+    assert shown[asked & (shown != MASK_ID)].min().item() >= len(SPECIALS)
+
+
+def test_windows_are_parts_of_the_stream_and_reach_its_end() -> None:
+    stream = np.arange(10, 20, dtype=np.int64)
+    found = windows(stream, 200, 6, np.random.default_rng(0))
+    assert found.shape == (200, 6)
+    assert (found[:, 0] == CLS_ID).all()
+    assert (found[:, -1] == SEP_ID).all()
+    assert (np.diff(found[:, 1:-1], axis=1) == 1).all()
+    assert (found[:, 1].min(), found[:, 4].max()) == (10, 19)
+
+
+def test_batches_depend_on_seed_and_step_alone(counting_data: Data) -> None:
+    first, again, other_step, other_seed = (
+        masked_batch(counting_data, QUICK, 100, seed, step)[0] for seed, step in ((0, 5), (0, 5), (0, 6), (1, 5))
+    )
+    assert torch.equal(first, again)
+    assert not (first.shape == other_step.shape and torch.equal(first, other_step))
+    assert not (first.shape == other_seed.shape and torch.equal(first, other_seed))
+
+
+def test_a_batch_keeps_pairs_together_and_shows_none_twice(counting_data: Data) -> None:
+    queries, documents = pair_batch(counting_data, QUICK.pairs, np.random.default_rng(0))
+    assert len({tuple(query) for query in queries}) == QUICK.pairs
+    assert all(document[1] - query[1] == 30 for query, document in zip(queries, documents, strict=True))
+    assert pair_batch(counting_data, QUICK.pairs, np.random.default_rng(0)) == (queries, documents)
+    assert pair_batch(counting_data, QUICK.pairs, np.random.default_rng(1)) != (queries, documents)
+
+
+def test_a_task_smaller_than_a_batch_is_shown_whole(counting_data: Data) -> None:
+    queries, _ = pair_batch(counting_data, 10**6, np.random.default_rng(0))
+    assert sorted(queries) == sorted(counting_data.pairs["summary"].queries)
+
+
+def test_each_task_gets_its_share() -> None:
+    pairs = {
+        name: Pairs([[CLS_ID, 10 + n, SEP_ID]] * 4, [[CLS_ID, 20 + n, SEP_ID]] * 4) for n, name in enumerate(TASKS)
+    }
+    data = Data(np.zeros(1, dtype=np.int64), pairs)
+    random = np.random.default_rng(0)
+    shown = [pair_batch(data, 2, random)[0][0][1] - 10 for _ in range(4000)]
+    for number, share in enumerate(TASKS.values()):
+        assert shown.count(number) / len(shown) == pytest.approx(share, abs=0.03)
+
+
+def test_thinning_keeps_the_ends_and_the_order() -> None:
+    rows = [[CLS_ID, *range(10, 1010), SEP_ID]]
+    (thinned,) = thin(rows, 0.25, np.random.default_rng(0))
+    assert (thinned[0], thinned[-1]) == (CLS_ID, SEP_ID)
+    assert thinned[1:-1] == sorted(thinned[1:-1])
+    assert len(thinned) == pytest.approx(752, abs=60)
+    assert thin(rows, 0.0, np.random.default_rng(0)) == rows
+
+
+def test_embed_returns_rows_in_order_whatever_their_lengths() -> None:
+    torch.manual_seed(0)
+    encoder = Encoder(QUICK.encoder_config("rope", 100)).eval()
+    rows = [[CLS_ID, *range(10, 10 + length), SEP_ID] for length in (9, 1, 30, 4, 12)] * 10
+    with torch.inference_mode():
+        vectors, tokens = embed(encoder, rows)
+        alone = torch.cat([encoder(torch.tensor([row])).pooled for row in rows])
+    torch.testing.assert_close(vectors, alone, atol=1e-5, rtol=0)
+    assert tokens >= sum(map(len, rows))
+
+
+def test_equal_texts_on_either_side() -> None:
+    same = equal_texts([[1], [1], [2]], [[3], [4], [4]])
+    assert same.tolist() == [[True, True, False], [True, True, True], [False, True, True]]
+
+
+@pytest.mark.usefixtures("small_library")
+def test_prepare_keeps_the_parts_apart() -> None:
+    tokenizer = train_tokenizer(training_texts(), 512)
+    data = {part: prepare(tokenizer, QUICK, part) for part in Part}
+    said = {Part.TRAINING: "dedent", Part.VALIDATION: "b32hexencode", Part.TEST: "numerator"}
+    for part, word in said.items():
+        assert data[part].stream[-1] == SEP_ID
+        text = tokenizer.decode(data[part].stream.tolist()).replace(" ##", "")
+        assert [word in text for word in said.values()] == [other is part for other in said]
+    pairs = data[Part.TRAINING].pairs["summary"]
+    assert len(pairs.queries) == len(pairs.documents) > QUICK.pairs
+    assert max(map(len, pairs.documents)) <= QUICK.document_length
+
+
+def test_long_texts_are_cut_but_keep_their_ends() -> None:
+    tokenizer = train_tokenizer(["a b c"], 50)
+    (ids,) = encode(tokenizer, ["a " * 100], 10)
+    assert len(ids) == 10
+    assert (ids[0], ids[-1]) == (CLS_ID, SEP_ID)

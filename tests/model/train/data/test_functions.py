@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+
+from headlight_model.train.data import corpus
+from headlight_model.train.data.corpus import Source
+from headlight_model.train.data.functions import (
+    document_text,
+    functions,
+    functions_of,
+    signature_text,
+    split_words,
+    unique_words,
+)
+
+CODE = Source(
+    "shop.till",
+    '''
+class Till:
+    """A till."""
+
+    def addItem(self, item_name, *prices, cash=True, **extra):
+        """Add an item. Not its tax."""
+        total = self.totalSum + cash
+        def inner(x): return total
+        raise ValueError("no such currency")
+        return inner(total)
+
+async def close(): "Close it."
+''',
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("readHTTPLine_2", ["read", "http", "line", "2"]),
+        ("Path.read_text", ["path", "read", "text"]),
+        ("__init__", ["init"]),
+        ("HTTP", ["http"]),
+        ("_", []),
+    ],
+)
+def test_split_words(name: str, words: list[str]) -> None:
+    assert split_words(name) == words
+
+
+def test_a_function_is_described_in_full() -> None:
+    add, inner, close = functions_of(CODE)
+    assert add.name == "Till.addItem"
+    assert add.module == "shop.till"
+    assert add.parameters == ("item_name", "cash", "prices", "extra")
+    assert add.summary == "Add an item."
+    assert add.docstring == "Add an item. Not its tax."
+    assert add.body_words == ("total", "sum", "cash", "value", "error", "no", "such", "currency", "inner")
+    assert (add.first_line, add.last_line) == (5, 10)
+    assert (inner.name, inner.summary) == ("Till.addItem.inner", "")
+    assert (close.name, close.summary, close.body_words) == ("close", "Close it.", ())
+
+
+def test_the_document_says_the_name_often_and_never_the_docstring() -> None:
+    add, _, close = functions_of(CODE)
+    name, body = "till add item", "item name cash prices extra | total sum cash value error no such currency inner"
+    assert document_text(add) == f"{name} {name} {name} | {body}"
+    assert document_text(add, name_weight=1) == f"{name} | {body}"
+    assert signature_text(add) == body
+    assert document_text(close) == "close close close"
+    assert signature_text(close) == ""
+
+
+def test_words_are_kept_once_and_in_order() -> None:
+    assert unique_words(["readLine self x", "line_of args text"]) == ("read", "line", "of", "text")
+
+
+def test_functions_of_chosen_modules() -> None:
+    found = functions(["json", "textwrap"])
+    assert {function.module for function in found} >= {"json", "json.decoder", "textwrap"}
+    assert {corpus.top_level(function.module) for function in found} == {"json", "textwrap"}
+    assert any(function.name == "dedent" and function.summary for function in found)
+    assert found == functions(["textwrap", "json"])
+
+
+def test_an_unknown_module_is_named() -> None:
+    with pytest.raises(ValueError, match=r"module 'js' is not in the corpus; name one"):
+        functions(["js"])

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from headlight_model.train.data import tasks
+from headlight_model.train.data.corpus import PROSE_MODULE, Part, Source
+
+CODE = Source(
+    "shop",
+    '''
+def price(goods):
+    """Sum up the goods. Taxes are part of it. Fine.
+
+    Discounts come last of all.
+    """
+    # The first comment
+    # goes on for a line.
+    total = sum(goods)  # not this one
+
+    # Fix!
+    return total.round_up(goods)
+
+
+def of():
+    return 1
+''',
+)
+
+
+def test_pairs_of_code() -> None:
+    found = list(tasks.code_pairs(CODE))
+    document = "price price price | goods | total sum goods round up"
+    assert found == [
+        ("summary", ("Sum up the goods.", document)),
+        ("sentence", ("Taxes are part of it.", document)),
+        ("sentence", ("Discounts come last of all.", document)),
+        ("rest", ("Sum up the goods.", "Taxes are part of it. Discounts come last of all.")),
+        ("name", ("price", "goods | total sum goods round up")),
+        ("comment", ("The first comment goes on for a line.", "total sum goods")),
+    ]
+
+
+def test_pairs_of_prose() -> None:
+    text = "A statement does things. It has a syntax.\n\nOne sentence alone here."
+    assert list(tasks.prose_pairs(Source(PROSE_MODULE, text))) == [
+        ("rest", ("A statement does things.", "It has a syntax.")),
+    ]
+
+
+@pytest.mark.usefixtures("small_library")
+def test_each_part_has_its_own_pairs() -> None:
+    found = {part: tasks.pairs(part) for part in Part}
+    assert all(found[Part.TRAINING][task] for task in tasks.TASKS)
+    said = {part: {document for _, document in found[part]["summary"]} for part in Part}
+    assert any("fraction limit denominator" in document for document in said[Part.TEST])
+    assert said[Part.TEST].isdisjoint(said[Part.TRAINING] | said[Part.VALIDATION])
+
+
+def test_shares_sum_to_one() -> None:
+    assert sum(tasks.TASKS.values()) == pytest.approx(1)

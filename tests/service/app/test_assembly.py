@@ -1,0 +1,160 @@
+"""What a service allows unless it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import logging
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+
+from headlight.errors import BundleError
+from headlight.pb import headlight_pb2 as pb
+from headlight.runtime import Runtime
+from headlight.runtime.bundle.tokenizer_limit import TokenizerLimit
+from headlight.runtime.providers import provider_choice
+from headlight_service.app import assembly
+from headlight_service.app.assembly import assemble, limits, make_admission, max_characters
+from headlight_service.config.options import Config
+from headlight_service.core.admission.admission_control import largest_output
+from headlight_service.core.scheduler.cpu_time import processors
+from headlight_service.core.worker_threads import Threads
+from headlight_service.telemetry.metrics import Metrics
+from tests.service.fakes import ARCHITECTURE, manifest
+from tests.service.logged import logged
+from tests.tampering import relist, rewrite
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("layers", "heads", "length", "least", "most"),
+    [
+        (6, 12, 256, 64 * MIB, 64 * MIB),
+        (8, 6, 2048, 768 * MIB, 800 * MIB),  # all of a longest text
+        (24, 16, 8192, 1024 * MIB, 1024 * MIB),  # which would be 96 GiB
+        (28, 16, 32768, 1024 * MIB, 1024 * MIB),
+    ],
+)
+def test_an_answer_is_no_larger_than_a_process_can_hold(
+    layers: int, heads: int, length: int, least: int, most: int
+) -> None:
+    architecture = dataclasses.replace(ARCHITECTURE, layers=layers, heads=heads)
+    described = manifest(architecture=architecture, max_length=length)
+    config = Config(bundle=Path("b"))
+    assert least <= limits(config, described).max_stream_output_bytes <= most
+    told = dataclasses.replace(config, max_stream_output_bytes=5 << 30)
+    assert limits(told, described).max_stream_output_bytes == 5 << 30
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{"max_stream_output_bytes": 1 << 16}, {"max_unary_response_bytes": 1 << 30}, {}, {"max_output_bytes": 5 << 20}],
+)
+def test_an_idle_service_has_room_for_the_largest_unary_answer(told: dict[str, int]) -> None:
+    config = Config(bundle=Path("b"), **told)  # type: ignore[arg-type]  # all of these are numbers
+    allowed = limits(config, manifest())
+    admission = make_admission(config, allowed, streams=1)
+    with admission.hold_output(allowed.max_unary_response_bytes, "inputs", ""):
+        assert admission.outputs.held == config.max_unary_response_bytes
+    with admission.hold_output(allowed.max_stream_output_bytes, "inputs", ""):
+        pass
+
+
+@pytest.mark.parametrize(("provider", "gpu", "warned"), [("auto", True, 1), ("auto", False, 0), ("cpu", True, 0)])
+def test_a_cpu_in_the_place_of_a_gpu_is_warned_of_once(
+    provider: str,
+    gpu: bool,
+    warned: int,
+    bundle_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(assembly, "gpu_installed", lambda: gpu)
+    monkeypatch.setattr(provider_choice, "device_exists", lambda: False)
+    with caplog.at_level(logging.WARNING, logger="headlight_service"):
+        assert assembly.load(Config(bundle=bundle_path, provider=provider)).provider == "cpu"
+    assert [vars(record)["event"] for record in logged(caplog)] == ["provider_fallback"] * warned
+
+
+async def test_a_lone_text_that_borrows_the_graph_of_attention_is_counted_there(bundle_path: Path) -> None:
+    runtime = Runtime(bundle_path, provider="cpu", threads=1, streams=2)
+    assert runtime.workers.lent
+    metrics = Metrics()
+    model, batcher = assemble(runtime, Config(bundle=bundle_path), metrics, Threads(1, "tokenize"))
+    running = asyncio.create_task(batcher.run())
+    prepared = await model.prepare(pb.EncodeRequest(inputs=[pb.Input(text="abc")]))
+    with model.hold_output(prepared) as held:
+        await model.compute(prepared, math.inf, held)
+    running.cancel()
+    labels = {"model": runtime.bundle.manifest.name}
+    assert metrics.registry.get_sample_value("headlight_attend_runs_total", labels) == 1
+    sent = metrics.registry.get_sample_value("headlight_output_bytes_total", labels | {"output": "attention"})
+    assert sent == 0
+
+
+@pytest.mark.parametrize(("provider", "worked"), [("cpu", processors), ("openvino", processors), ("cuda", None)])
+async def test_bulk_is_measured_by_what_processors_do_where_they_compute(
+    provider: str, worked: object, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "provider", provider)
+    _, batcher = assemble(runtime, Config(bundle=Path("b")), Metrics(), Threads(1, "tokenize"))
+    assert batcher._stopwatch._worked is worked
+
+
+async def test_what_a_dry_run_tells_is_never_too_large_to_be_held(runtime: Runtime) -> None:
+    model, _ = assemble(runtime, Config(bundle=Path("b")), Metrics(), Threads(1, "tokenize"))
+    pool = model._admission.outputs
+    with model.hold_info(1 << 40):
+        assert pool.held == largest_output(pool.limit)
+
+
+LIMIT = TokenizerLimit(max_characters=50_000, worst="tabs", worst_ms_per_1000_characters=4.0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "limit", "held"),
+    [(None, None, 64 * 2000), (None, LIMIT, 50_000), (60_000, LIMIT, 50_000), (40_000, LIMIT, 40_000)],
+)
+def test_a_text_is_as_long_as_both_the_options_and_the_tokenizer_allow(
+    asked: int | None, limit: TokenizerLimit | None, held: int
+) -> None:
+    described = manifest(max_length=2000, tokenizer_limit=limit)
+    assert max_characters(Config(bundle=Path("b"), max_text_characters=asked), described) == held
+
+
+@pytest.mark.parametrize(("asked", "warned"), [(None, 0), (64, 0), (1 << 30, 1)])
+def test_an_option_beyond_the_tokenizers_limit_is_warned_of(
+    asked: int | None, warned: int, bundle_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="headlight_service"):
+        assembly.load(Config(bundle=bundle_path, provider="cpu", max_text_characters=asked))
+    assert [vars(record)["event"] for record in logged(caplog)] == ["text_limit_lowered"] * warned
+
+
+def older(bundle: Path, copy: Path) -> Path:
+    """A bundle as it was exported before tokenizers were measured."""
+    shutil.copytree(bundle, copy)
+    rewrite(copy, lambda values: values.pop("tokenizer_limit"))
+    return copy
+
+
+def test_the_tokenizer_of_an_older_bundle_is_measured_at_start(bundle_path: Path, tmp_path: Path) -> None:
+    runtime = assembly.load(Config(bundle=older(bundle_path, tmp_path / "older"), provider="cpu"))
+    limit = runtime.bundle.manifest.tokenizer_limit
+    assert limit is not None
+    assert max_characters(Config(bundle=Path("b")), runtime.bundle.manifest) <= limit.max_characters
+
+
+def test_an_older_bundle_with_the_quadratic_pattern_is_refused(bundle_path: Path, tmp_path: Path) -> None:
+    copy = older(bundle_path, tmp_path / "older")
+    values = json.loads((copy / "tokenizer.json").read_text())
+    values["normalizer"] = {"type": "Replace", "pattern": {"Regex": r"\n(?!\s*\n)"}, "content": "x"}
+    (copy / "tokenizer.json").write_text(json.dumps(values))
+    relist(copy, "tokenizer.json")
+    with pytest.raises(BundleError, match=r"has the pattern .* square of a run of line breaks.* export again"):
+        assembly.load(Config(bundle=copy, provider="cpu"))

@@ -1,0 +1,70 @@
+"""What else the port answers: health checks, reflection, and methods that it has not."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from headlight.pb import headlight_pb2 as pb
+from headlight_service.app.health import SERVICE
+from headlight_service.frontends.grpc.grpc_status import NOT_IMPLEMENTED
+from headlight_service.frontends.grpc.servicer import HeadlightServicer
+from tests.service.calls import refused, request
+from tests.service.conftest import Serve
+
+
+async def test_health_is_told_to_those_who_ask_and_those_who_watch(serve: Serve) -> None:
+    async with serve() as service:
+        stub = health_pb2_grpc.HealthStub(service.channel)
+        status = health_pb2.HealthCheckResponse
+        for name in ("", SERVICE):
+            answer = await stub.Check(health_pb2.HealthCheckRequest(service=name))
+            assert answer.status == status.SERVING
+        listed = (await stub.List(health_pb2.HealthListRequest())).statuses
+        assert {name for name, each in listed.items() if each.status == status.SERVING} == {
+            *("", SERVICE, "readiness", "startup", "liveness")
+        }
+        error = await refused(stub.Check(health_pb2.HealthCheckRequest(service="x")), grpc.StatusCode.NOT_FOUND)
+        assert f"there are {SERVICE}, readiness" in (error.details() or "")
+        watch = stub.Watch(health_pb2.HealthCheckRequest(service=SERVICE))
+        assert (await watch.read()).status == status.SERVING
+        service.readiness.set(serving=False)
+        assert (await watch.read()).status == status.NOT_SERVING
+        assert service.in_flight.idle.is_set(), "a watch does not hold up the end"
+        watch.cancel()
+
+
+def levels(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Of what the service logged; asyncio logs what gRPC has left to do for the loop of another test."""
+    return [record.levelname for record in caplog.records if record.name.startswith("service.")]
+
+
+async def test_a_method_that_nobody_has_written_is_no_failure(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delattr(HeadlightServicer, "Tokenize")  # what a newer contract would have, and this server not
+    async with serve() as service:
+        error = await refused(service.stub.Tokenize(pb.TokenizeRequest()), grpc.StatusCode.UNIMPLEMENTED)
+        assert error.details() == NOT_IMPLEMENTED
+        labels = {"grpc_type": "unary", "grpc_service": SERVICE, "grpc_method": "Tokenize"}
+        assert service.sample("grpc_server_handled_total", **labels, grpc_code="UNIMPLEMENTED") == 1
+    assert not levels(caplog)
+
+
+async def test_a_failure_of_ours_that_only_looks_like_a_missing_method_is_told_as_one(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serve() as service:
+        service.engine.broken = NotImplementedError("in some library")
+        await refused(service.stub.Encode(request()), grpc.StatusCode.INTERNAL)
+    assert levels(caplog) == ["ERROR"]
+
+
+async def test_reflection_lists_the_services(serve: Serve) -> None:
+    async with serve() as service:
+        stub = reflection_pb2_grpc.ServerReflectionStub(service.channel)
+        call = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
+        names = {entry.name for entry in (await call.read()).list_services_response.service}
+    assert {SERVICE, "grpc.health.v1.Health"} <= names

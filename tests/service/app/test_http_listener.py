@@ -1,0 +1,220 @@
+"""The operational HTTP under silent and slow clients, and without file descriptors."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headlight_service.app import http_listener as module
+from headlight_service.app.http_listener import Listener
+from headlight_service.app.operational_http import Response, Router, serve_http
+from headlight_service.config.option_types import Address
+
+ROOT = Path(__file__).parents[3]
+LARGE = bytes(range(256)) * 40000
+
+
+def fail() -> Response:
+    raise ValueError("secret")
+
+
+@pytest.fixture
+def listening() -> Iterator[Callable[[], Listener]]:
+    """Start listeners, which are closed in the end."""
+    with contextlib.ExitStack() as stack:
+
+        def start() -> Listener:
+            pages = {
+                "/ok": lambda: Response("200 OK", "text/plain", b"ok\n"),
+                "/large": lambda: Response("200 OK", "application/octet-stream", LARGE),
+                "/fails": fail,
+            }
+            server = serve_http(Address("127.0.0.1", 0), Router(pages))
+            stack.callback(server.server_close)
+            stack.callback(server.shutdown)
+            return server
+
+        yield start
+
+
+def connect(server: Listener) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.server_port), timeout=30)
+
+
+def everything(client: socket.socket) -> bytes:
+    """All that comes until the server hangs up."""
+    found = b""
+    while received := client.recv(1 << 16):
+        found += received
+    return found
+
+
+def ask(server: Listener, request: bytes) -> bytes:
+    with connect(server) as client:
+        client.sendall(request)
+        return everything(client)
+
+
+def test_the_oldest_connection_makes_room_for_a_new_one(
+    listening: Callable[[], Listener], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_CONNECTIONS", 4)
+    server = listening()
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(connect(server)) for _ in range(7)]
+        for client in silent[:3]:
+            assert everything(client) == b""
+        silent[-1].sendall(b"GET /ok HTTP/1.1\r\n\r\n")
+        assert everything(silent[-1]).endswith(b"ok\n")
+        assert ask(server, b"GET /ok HTTP/1.0\r\n\r\n").endswith(b"ok\n")
+
+
+def test_many_connections_have_one_thread(listening: Callable[[], Listener]) -> None:
+    server = listening()
+    before = threading.active_count()
+    with contextlib.ExitStack() as stack:
+        for _ in range(100):
+            stack.enter_context(connect(server)).sendall(b"GET")
+        assert ask(server, b"GET /ok HTTP/1.1\r\n\r\n").endswith(b"ok\n")
+        assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /ok HT", b"GET /large HTTP/1.1\r\n\r\n"])
+def test_a_client_has_a_limited_time(
+    listening: Callable[[], Listener], monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(module, "CLIENT_SECONDS", 0.1)
+    monkeypatch.setattr(module, "TICK_SECONDS", 0.05)
+    server = listening()
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # the large answer does not fit
+        client.settimeout(30)
+        client.connect(("127.0.0.1", server.server_port))
+        client.sendall(sent)
+        wait_until(lambda: not server._connections)
+        with contextlib.suppress(ConnectionResetError):
+            assert len(everything(client)) < len(LARGE)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_response_larger_than_the_buffers_arrives_whole(listening: Callable[[], Listener]) -> None:
+    head, _, body = ask(listening(), b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").partition(b"\r\n\r\n")
+    assert f"Content-Length: {len(LARGE)}".encode() in head
+    assert body == LARGE
+
+
+def test_a_request_may_come_in_pieces(listening: Callable[[], Listener]) -> None:
+    server = listening()
+    with connect(server) as client:
+        for piece in (b"GE", b"T /o", b"k HTTP/1.1\r", b"\n\r", b"\n"):
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            client.sendall(piece)
+        assert everything(client).endswith(b"ok\n")
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        (b"GET /ok HTTP/1.1", b"200"),
+        (b"GET http://host/ok?verbose HTTP/1.1", b"200"),
+        (b"GET /%6fk HTTP/1.0", b"200"),
+        (b"GET /fails HTTP/1.1", b"500"),
+        (b"GET //ok HTTP/1.1", b"404"),
+        (b"GET http://[/ HTTP/1.1", b"404"),
+        (b"GET \xff\xfe HTTP/1.1", b"404"),
+        (b"DELETE /ok HTTP/1.1", b"405"),
+        (b"GET /ok", b"400"),
+        (b"PRI * HTTP/2.0", b"400"),
+        (b"\x16\x03\x01", b"400"),
+    ],
+)
+def test_every_request_has_an_answer(listening: Callable[[], Listener], request_line: bytes, status: bytes) -> None:
+    server = listening()
+    for _ in range(2):
+        assert ask(server, request_line + b"\r\n\r\n").startswith(b"HTTP/1.1 " + status)
+
+
+def test_a_request_that_never_ends_is_refused(listening: Callable[[], Listener]) -> None:
+    head = b"GET /ok HTTP/1.1\r\nX: ".ljust(module.HEAD_BYTES, b"x")
+    assert ask(listening(), head).startswith(b"HTTP/1.1 431")
+
+
+# In a process of its own, whose file descriptors can be used up.
+WITHOUT_DESCRIPTORS = """
+import os, resource, socket, sys, time
+from headlight_service.app.operational_http import Response, Router, serve_http
+from headlight_service.config.option_types import Address
+
+def ask(client):
+    client.sendall(b"GET /ok HTTP/1.1\\r\\n\\r\\n")
+    found = b""
+    while received := client.recv(4096):
+        found += received
+    return found.endswith(b"ok\\n")
+
+def use_up():
+    try:
+        while True:
+            held.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        pass
+
+def connect(client):
+    client.connect(("127.0.0.1", server.server_port))
+
+def wait_until(condition):
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+clients, held = [socket.socket() for _ in range(4)], []
+for client in clients:
+    client.settimeout(20)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+server = serve_http(Address("127.0.0.1", 0), Router({"/ok": lambda: Response("200 OK", "text/plain", b"ok\\n")}))
+
+use_up()
+connect(clients[0])
+wait_until(lambda: server._connections)  # silent, and has the spare descriptor
+assert server._spare is None
+connect(clients[1])
+assert ask(clients[1]), "by the descriptor of the silent connection"
+assert clients[0].recv(1) == b""
+wait_until(lambda: server._spare is not None)
+connect(clients[2])
+assert ask(clients[2]), "by the spare descriptor"
+
+wait_until(lambda: server._spare is not None)
+os.close(server._spare)
+server._spare = None
+use_up()
+connect(clients[3])
+wait_until(lambda: server._paused_until is not None)
+used = time.process_time()
+time.sleep(1)
+assert time.process_time() - used < 0.3, "it spins"
+for descriptor in held:
+    os.close(descriptor)
+assert ask(clients[3]), "now there are descriptors again"
+"""
+
+
+def test_without_file_descriptors_it_neither_fails_nor_spins() -> None:
+    command = [sys.executable, "-c", WITHOUT_DESCRIPTORS]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,201 @@
+"""One life of a server within this process: the ends that need a broken model."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from headlight.errors import BundleError, DeviceLost, EngineError
+from headlight.pb import headlight_pb2 as pb
+from headlight.pb import headlight_pb2_grpc as pb_grpc
+from headlight_service.app import lifecycle as module
+from headlight_service.app.health import LIVENESS, READY_NAMES, STARTUP
+from headlight_service.app.lifecycle import EXIT_BUNDLE, EXIT_FAILED, EXIT_OK, Server
+from headlight_service.config.option_types import Address
+from headlight_service.config.options import Config
+from headlight_service.core.scheduler.engine_pool import FAILURES_BEFORE_PROBE
+from tests.service.fakes import FakeRuntime
+
+ANY = Address("127.0.0.1", 0)
+CONFIG = Config(bundle=Path("none"), grpc=ANY, http=ANY, warm_up_lengths=(3, 4))
+
+
+@pytest.fixture(autouse=True)
+def own_signals() -> Iterator[None]:
+    """Handlers of the test run come back afterwards."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in kept.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
+    made = FakeRuntime()
+    monkeypatch.setattr(module, "load", lambda config: made)
+    return made
+
+
+class Log(logging.Handler):
+    """Waits for events."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._loop = asyncio.get_running_loop()
+        self._records: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._loop.call_soon_threadsafe(self._records.put_nowait, vars(record))
+
+    async def event(self, name: str) -> dict[str, Any]:
+        while (record := await self._records.get()).get("event") != name:
+            pass
+        return record
+
+
+@pytest.fixture
+async def log() -> AsyncIterator[Log]:
+    """What the service logs from now on."""
+    logger, handler = logging.getLogger("headlight_service"), Log()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield handler
+    logger.setLevel(level)
+    logger.removeHandler(handler)
+
+
+async def test_an_engine_that_does_not_recover_ends_the_process(runtime: FakeRuntime, log: Log) -> None:
+    life = asyncio.create_task(Server(CONFIG).serve())
+    port = (await log.event("listening"))["grpc_port"]
+    await log.event("serving")
+    assert runtime.warmed == (3, 4)
+    runtime.engine.fail()
+    runtime.engine.probe_fails = True
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        stub = pb_grpc.HeadlightServiceStub(channel)
+        for _ in range(FAILURES_BEFORE_PROBE):
+            with pytest.raises(grpc.aio.AioRpcError):
+                await stub.Encode(pb.EncodeRequest(inputs=[pb.Input(text="a")]))
+        assert await life == EXIT_FAILED
+    await log.event("batcher_died")
+
+
+async def test_a_signal_ends_it_in_peace(runtime: FakeRuntime, log: Log) -> None:
+    life = asyncio.create_task(Server(CONFIG).serve())
+    await log.event("serving")
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await life == EXIT_OK
+
+
+async def test_while_loading_it_is_alive_takes_no_calls_and_can_be_stopped(
+    monkeypatch: pytest.MonkeyPatch, log: Log
+) -> None:
+    """A replica that can be connected to is sent calls: to refuse them would cost callers their retries."""
+    loading = asyncio.Event()
+    loop, runtime = asyncio.get_running_loop(), FakeRuntime()
+    runtime.engine.gate.clear()
+
+    def load(config: Config) -> FakeRuntime:
+        loop.call_soon_threadsafe(loading.set)
+        assert runtime.engine.gate.wait(30)
+        return runtime
+
+    monkeypatch.setattr(module, "load", load)
+    config = dataclasses.replace(CONFIG, health=Address("127.0.0.1", 0))
+    life = asyncio.create_task(Server(config).serve())
+    ports = await log.event("listening")
+    await loading.wait()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", ports["grpc_port"])
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{ports['health_port']}") as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        listed = (await stub.List(health_pb2.HealthListRequest())).statuses
+        told = {name: (await stub.Check(health_pb2.HealthCheckRequest(service=name))).status for name in listed}
+    status = health_pb2.HealthCheckResponse
+    assert told == dict.fromkeys((*READY_NAMES, STARTUP), status.NOT_SERVING) | {LIVENESS: status.SERVING}
+    assert told == {name: answer.status for name, answer in listed.items()}
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await life == EXIT_OK
+    runtime.engine.gate.set()
+
+
+async def test_a_port_that_is_taken_is_told_before_anything_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, log: Log
+) -> None:
+    monkeypatch.setattr(module, "load", lambda config: pytest.fail("loaded in vain"))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        config = dataclasses.replace(CONFIG, grpc=Address("127.0.0.1", other.getsockname()[1]))
+        assert await Server(config).serve() == EXIT_FAILED
+    assert "--grpc" in (await log.event("cannot_listen"))["message"]
+
+
+async def test_a_port_that_is_taken_while_the_model_is_loaded_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch, log: Log, runtime: FakeRuntime
+) -> None:
+    server, others = Server(CONFIG), list[socket.socket]()
+
+    def load(config: Config) -> FakeRuntime:
+        assert server._reserved is not None
+        other = socket.socket()
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", server._reserved.address.port))
+        other.listen()
+        others.append(other)
+        return runtime
+
+    monkeypatch.setattr(module, "load", load)
+    assert await server.serve() == EXIT_FAILED
+    await log.event("cannot_listen")
+    others[0].close()
+
+
+async def test_a_refused_bundle_is_logged_with_its_file(monkeypatch: pytest.MonkeyPatch, log: Log) -> None:
+    def load(config: Config) -> FakeRuntime:
+        raise BundleError("was altered", "weights.bin")
+
+    monkeypatch.setattr(module, "load", load)
+    assert await Server(CONFIG).serve() == EXIT_BUNDLE
+    assert (await log.event("bundle_refused"))["file"] == "weights.bin"
+
+
+async def test_a_model_that_fails_while_it_is_warmed_up_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, runtime: FakeRuntime, log: Log
+) -> None:
+    def fail(lengths: object) -> None:
+        raise EngineError("the model failed; see error id 123 in the server's log")
+
+    monkeypatch.setattr(runtime, "warm_up", fail)
+    assert await Server(CONFIG).serve() == EXIT_BUNDLE
+    message = (await log.event("bundle_refused"))["msg"]
+    assert message.startswith("the first batches failed: the model failed; see error id 123")
+    assert message.endswith("lower --warm-up-lengths")
+
+
+async def test_a_device_that_is_lost_while_draining_is_not_a_peaceful_end(runtime: FakeRuntime, log: Log) -> None:
+    life = asyncio.create_task(Server(CONFIG).serve())
+    port = (await log.event("listening"))["grpc_port"]
+    await log.event("serving")
+    runtime.engine.gate.clear()
+    runtime.engine.broken = DeviceLost("the GPU failed")
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call = pb_grpc.HeadlightServiceStub(channel).Encode(pb.EncodeRequest(inputs=[pb.Input(text="a")]))
+        assert await asyncio.to_thread(runtime.engine.started.acquire, True, 30)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await log.event("draining")
+        runtime.engine.gate.set()
+        with pytest.raises(grpc.aio.AioRpcError):
+            await call
+        assert await life == EXIT_FAILED
+    await log.event("batcher_died")

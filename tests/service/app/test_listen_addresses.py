@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import errno
+import socket
+from typing import Any
+
+import grpc
+import pytest
+
+from headlight_service.app.listen_addresses import PortTaken, Reserved, bind, refused, taken
+from headlight_service.config.command_line import ConfigError
+from headlight_service.config.option_types import Address
+
+NOBODYS = Address("192.0.2.1", 52051)  # of no machine, for they are for books
+
+
+async def test_why_an_address_cannot_be_had_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        used = Address("127.0.0.1", other.getsockname()[1])
+        for address, reason in ((used, "is in use; end what"), (NOBODYS, "is not an address of this machine; give")):
+            with pytest.raises(PortTaken, match=f"^--health {address} {reason}"):
+                bind(grpc.aio.server(), address, option="--health")
+            with pytest.raises(PortTaken, match=f"^--grpc {address} {reason}"):
+                Reserved(address)
+    assert capfd.readouterr().err == "", "gRPC said it, too"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "reason"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "not known"), ConfigError, "is away:1; its host is not found (not known)"),
+        (socket.gaierror(socket.EAI_AGAIN, "try again"), PortTaken, "away:1 cannot be listened on: try again"),
+    ],
+)
+def test_a_name_that_is_none_is_a_wrong_option_and_a_resolver_that_is_away_is_not(
+    monkeypatch: pytest.MonkeyPatch, error: OSError, kind: type[Exception], reason: str
+) -> None:
+    def look_up(*_: Any, **__: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with pytest.raises(kind) as told:
+        taken("--http", Address("away", 1))
+    assert str(told.value).startswith(f"--http {reason}")
+
+
+def test_a_port_that_is_for_others_is_said() -> None:
+    told = refused("--http", Address("127.0.0.1", 80), PermissionError(errno.EACCES, "Permission denied"))
+    assert str(told) == "--http 127.0.0.1:80 is not for this user; choose a port from 1024 on"
+
+
+async def test_a_port_that_is_taken_while_it_is_reserved_is_told_by_us_alone(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    ours = Reserved(Address("127.0.0.1", 0))
+    with taken("--http", ours.address) as other:
+        other.listen()
+        with pytest.raises(PortTaken, match="is in use"):
+            ours.bind(grpc.aio.server(), None)
+    ours.give_up()
+    assert capfd.readouterr().err == ""

@@ -1,0 +1,240 @@
+"""Alive or not: an engine that hangs is found, and nobody who is idle, busy or slow is taken for one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from headlight.errors import DeadlineExceeded
+from headlight_service.app.health import LIVENESS, READY_NAMES, STARTUP, Readiness
+from headlight_service.app.liveness import LOOK_SECONDS, Liveness
+from headlight_service.app.server_setup import build_health_server
+from headlight_service.core.watchdog import Heartbeat
+from headlight_service.core.worker_threads import Threads
+from tests.service.batching import Clock, Setup, running
+from tests.service.conftest import Serve
+from tests.service.fakes import item
+from tests.service.raw import closed_window
+
+STUCK = 60.0
+NAMES = (*READY_NAMES, STARTUP, LIVENESS)
+
+
+def watched(setup: Setup) -> Liveness:
+    """By a clock that stands still, so that the event loop seems well; the batcher's is in the test's hands."""
+    liveness = Liveness(STUCK, Clock())
+    liveness.add("batches", lambda: setup.batcher.heart.still_seconds)
+    return liveness
+
+
+def where(liveness: Liveness) -> str | None:
+    assert liveness.stuck is (liveness.stuck_at is not None)
+    return liveness.stuck_at
+
+
+async def test_an_engine_that_hangs_is_found_and_one_that_goes_on_is_forgiven() -> None:
+    async with running() as setup:
+        liveness = watched(setup)
+        setup.engine.gate.clear()
+        answer = asyncio.create_task(setup.submit(item(4)))
+        await setup.started()
+        setup.clock.now += STUCK
+        assert where(liveness) is None
+        setup.clock.now += 1
+        assert where(liveness) == "batches"
+        setup.engine.gate.set()
+        await answer
+        assert where(liveness) is None
+
+
+async def test_an_idle_service_is_alive_and_an_old_silence_does_not_count() -> None:
+    async with running() as setup:
+        liveness = watched(setup)
+        setup.clock.now += 100 * STUCK
+        assert where(liveness) is None
+        setup.engine.gate.clear()
+        answer = asyncio.create_task(setup.submit(item(4)))
+        await setup.started()
+        assert where(liveness) is None
+        setup.engine.gate.set()
+        await answer
+        setup.clock.now += 100 * STUCK
+        assert where(liveness) is None
+
+
+async def test_callers_who_give_up_and_new_ones_who_come_do_not_hide_a_hanging_engine() -> None:
+    async with running() as setup:
+        liveness = watched(setup)
+        setup.engine.gate.clear()
+        first = asyncio.create_task(setup.submit(item(4)))
+        await setup.started()
+        first.cancel()
+        for _ in range(7):  # each waits ten seconds
+            waiting = asyncio.create_task(setup.submit(item(4)))
+            await asyncio.sleep(0)
+            setup.clock.now += 10
+            waiting.cancel()
+            await asyncio.wait([waiting])
+        assert where(liveness)
+
+
+async def test_a_saturated_service_is_alive() -> None:
+    """Work waits all the time, and each batch takes almost as long as is allowed."""
+    async with running(tokens=4) as setup:
+        liveness = watched(setup)
+        setup.engine.gate.clear()
+        waiting = [asyncio.create_task(setup.submit(item(4))) for _ in range(5)]
+        for _ in waiting:
+            await setup.started()
+            setup.clock.now += STUCK - 1
+            assert where(liveness) is None
+            setup.engine.gate.set()
+            while setup.batcher.heart.still_seconds:
+                await asyncio.sleep(0)
+            setup.engine.gate.clear()
+        setup.engine.gate.set()
+        await asyncio.gather(*waiting)
+
+
+async def test_one_long_text_has_as_much_more_time_as_it_is_larger_than_a_batch() -> None:
+    async with running(tokens=4) as setup:
+        liveness = watched(setup)
+        setup.engine.gate.clear()
+        answer = asyncio.create_task(setup.submit(item(40)))
+        await setup.started()
+        setup.clock.now += 10 * STUCK
+        assert where(liveness) is None
+        setup.clock.now += STUCK
+        assert where(liveness)
+        setup.engine.gate.set()
+        await answer
+
+
+async def test_expired_requests_leave_nothing_behind() -> None:
+    async with running() as setup:
+        setup.engine.gate.clear()
+        first = asyncio.create_task(setup.submit(item(4)))
+        await setup.started()
+        with pytest.raises(DeadlineExceeded):
+            await setup.submit(item(4), deadline=setup.clock.now)
+        setup.engine.gate.set()
+        await first
+        setup.clock.now += 100 * STUCK
+        assert setup.batcher.heart.still_seconds == 0
+
+
+async def test_a_tokenizer_that_hangs_is_found() -> None:
+    threads, clock, gate = Threads(1, "tokenize"), Clock(), threading.Event()
+    threads.heart = Heartbeat(clock)
+    liveness = Liveness(STUCK, Clock())
+    liveness.add("tokenizer", lambda: threads.heart.still_seconds)
+    work = [asyncio.create_task(threads.run(lambda left: gate.wait(30))) for _ in range(2)]
+    await asyncio.sleep(0)
+    clock.now += STUCK + 1
+    assert where(liveness) == "tokenizer"
+    gate.set()
+    await asyncio.gather(*work)
+    clock.now += STUCK + 1
+    assert where(liveness) is None
+    threads.close()
+
+
+async def test_an_event_loop_that_stands_still_is_seen_by_other_threads() -> None:
+    clock = Clock()
+    liveness = Liveness(STUCK, clock)
+    clock.now += STUCK + LOOK_SECONDS
+    assert where(liveness) is None
+    clock.now += 1
+    assert where(liveness) == "event loop"
+
+
+async def test_whoever_asks_is_told_when_it_changes() -> None:
+    still, told, clock = [0.0], list[bool](), Clock()
+    liveness = Liveness(STUCK, clock)
+    liveness.add("batches", lambda: still[0])
+    looks = iter([0.0, STUCK + 1, STUCK + 2, 0.0, 0.0])
+
+    async def pause(seconds: float) -> None:
+        assert seconds == LOOK_SECONDS
+        clock.now += seconds
+        following = next(looks, None)
+        if following is None:
+            raise asyncio.CancelledError
+        still[0] = following
+
+    def tell(stuck: bool) -> None:
+        told.append(stuck)
+
+    with pytest.raises(asyncio.CancelledError):
+        await liveness.watch(tell, pause)
+    assert told == [True, False]
+
+
+async def answers(channel: Any) -> dict[str, bool]:
+    stub = health_pb2_grpc.HealthStub(channel)
+    serving = health_pb2.HealthCheckResponse.SERVING
+    return {name: (await stub.Check(health_pb2.HealthCheckRequest(service=name))).status == serving for name in NAMES}
+
+
+async def test_each_name_tells_its_own(serve: Serve) -> None:
+    async with serve(loaded=False) as service:
+
+        def told(ready: bool, started: bool, alive: bool) -> dict[str, bool]:
+            own = {"startup": started, "liveness": alive}
+            return {name: own.get(name, ready) for name in NAMES}
+
+        assert await answers(service.channel) == told(ready=False, started=False, alive=True)
+        service.readiness.set(serving=True)
+        assert await answers(service.channel) == told(ready=True, started=True, alive=True)
+        service.readiness.set_stuck(True)
+        assert await answers(service.channel) == told(ready=False, started=True, alive=False)
+        service.readiness.set_stuck(False)
+        assert await answers(service.channel) == told(ready=True, started=True, alive=True)
+        service.readiness.set(serving=False)
+        assert await answers(service.channel) == told(ready=False, started=True, alive=True)
+
+
+async def test_a_watcher_who_does_not_read_holds_up_nobody() -> None:
+    readiness = Readiness()
+    server = build_health_server(readiness)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    target = f"127.0.0.1:{port}"
+    async with closed_window(target) as deaf, grpc.aio.insecure_channel(target) as open_channel:
+        channel: Any = open_channel
+        for name in NAMES:
+            request = health_pb2.HealthCheckRequest(service=name)
+            deaf.ask("/grpc.health.v1.Health/Watch", request.SerializeToString())
+        async with asyncio.timeout(30):
+            while len(readiness.servicer._watchers) < len(NAMES):
+                await asyncio.sleep(0.01)
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service="readiness"))
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        readiness.set(serving=True)
+        assert (await asyncio.wait_for(watch.read(), 30)).status == health_pb2.HealthCheckResponse.SERVING
+        assert all((await answers(channel)).values())
+        watch.cancel()
+    await asyncio.wait_for(server.stop(None), 30)
+    assert not readiness.servicer._watchers
+
+
+async def test_the_port_for_probes_serves_health_and_nothing_else() -> None:
+    readiness = Readiness()
+    readiness.set(serving=True)
+    server = build_health_server(readiness)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as open_channel:
+        channel: Any = open_channel
+        assert all((await answers(channel)).values())
+        for method in ("/headlight.v1.HeadlightService/GetModel", "/grpc.reflection.v1alpha.ServerReflection/X"):
+            call = channel.unary_unary(method)
+            with pytest.raises(grpc.aio.AioRpcError) as error:
+                await call(b"")
+            assert error.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    await server.stop(None)

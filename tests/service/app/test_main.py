@@ -1,0 +1,207 @@
+"""The process: what it prints, how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from headlight.pb import headlight_pb2 as pb
+from headlight.pb import headlight_pb2_grpc as pb_grpc
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def bundle(make_bundle: Callable[[str], Path]) -> Path:
+    return make_bundle("rope")
+
+
+def command(bundle: Path, *options: str) -> list[str]:
+    ports = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    return [sys.executable, "-m", "headlight", "serve", "--bundle", str(bundle), *ports, *options]
+
+
+def run(bundle: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(bundle, *options), cwd=ROOT, capture_output=True, text=True, timeout=50, check=False)
+
+
+class Process:
+    """A running service and what it logs."""
+
+    def __init__(self, bundle: Path, *options: str) -> None:
+        self.process = subprocess.Popen(command(bundle, *options), cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        listening = self.event("listening")
+        self.grpc_port, self.http_port = listening["grpc_port"], listening["http_port"]
+        self.channel = grpc.insecure_channel(f"127.0.0.1:{self.grpc_port}")
+        self.stub = pb_grpc.HeadlightServiceStub(self.channel)
+
+    def event(self, name: str) -> dict[str, Any]:
+        """Read the log up to an event."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            entry: dict[str, Any] = json.loads(line)
+            if entry["event"] == name:
+                return entry
+        raise AssertionError(f"the log ended without {name}; exit code {self.process.wait(10)}")
+
+    def metric(self, line: str) -> float:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/metrics", timeout=10) as response:
+            found = [text for text in response.read().decode().splitlines() if text.startswith(line + " ")]
+        return float(found[0].rpartition(" ")[2]) if found else 0.0
+
+    def end(self) -> int:
+        return self.process.wait(30)
+
+
+@contextlib.contextmanager
+def serving(bundle: Path, *options: str) -> Iterator[Process]:
+    process = Process(bundle, *options)
+    try:
+        process.event("serving")
+        yield process
+    finally:
+        process.process.kill()
+        process.channel.close()
+        process.process.wait(10)
+        assert process.process.stderr is not None
+        process.process.stderr.close()
+
+
+def test_check_says_what_would_be_served(bundle: Path) -> None:
+    done = run(bundle, "--check")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("ok: ")
+    assert done.stdout.count("\n") == 1
+    assert done.stdout.endswith("on cpu/fp32\n")
+
+
+@pytest.mark.parametrize("options", [("--check",), ()])
+def test_an_altered_bundle_is_refused_with_the_file_named(bundle: Path, tmp_path: Path, options: tuple[str]) -> None:
+    copy = tmp_path / "bundle"
+    shutil.copytree(bundle, copy)
+    weights = next(copy.glob("*.bin"))
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    done = run(copy, *options)
+    assert done.returncode == 3
+    last = done.stderr.strip().splitlines()[-1]
+    assert weights.name in last
+    assert "Traceback" not in done.stderr
+
+
+def test_a_wrong_option_is_one_line_and_code_2(bundle: Path) -> None:
+    done = run(bundle, "--streams", "none")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: --streams is 'none'; it must be a whole number from 1 to 1024\n"
+
+
+def test_limits_that_no_text_of_the_model_could_use_are_refused(bundle: Path) -> None:
+    done = run(bundle, "--check", "--max-request-tokens", "1")
+    assert done.returncode == 2
+    assert "--max-request-tokens is 1; the model takes" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--grpc", "--http", "--health"])
+def test_a_taken_port_is_one_line_and_code_1(bundle: Path, option: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = run(bundle, option, address)
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert json.loads(line)["message"].startswith(f"{option} {address} is in use; ")
+
+
+@pytest.mark.parametrize("option", ["--grpc", "--http", "--health"])
+def test_a_host_that_is_none_is_a_wrong_option(bundle: Path, option: str) -> None:
+    done = run(bundle, option, "[::1%no-such]:52051")  # nobody has to be asked whether there is such an interface
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert json.loads(line)["message"].startswith(f"{option} is [::1%no-such]:52051; its host is not found (")
+
+
+def test_without_attention_its_graph_is_never_opened(bundle: Path) -> None:
+    with serving(bundle, "--attention", "off") as service:
+        assert list(service.stub.GetModel(pb.GetModelRequest()).info.outputs) == ["pooled", "tokens", "token_info"]
+        assert len(service.stub.Encode(long_request()).items) == 60
+        wanted = pb.Outputs(attention=pb.AttentionOutput())
+        with pytest.raises(grpc.RpcError, match="started with --attention off") as refused:
+            service.stub.Encode(pb.EncodeRequest(inputs=[pb.Input(text="a")], outputs=wanted))
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def long_request() -> pb.EncodeRequest:
+    """Some work, so that it is in flight for a while."""
+    inputs = [pb.Input(ids=pb.TokenIds(ids=[5] * 60)) for _ in range(60)]
+    return pb.EncodeRequest(inputs=inputs, outputs=pb.Outputs(pooled=pb.PooledOutput()))
+
+
+def test_a_signal_ends_it_when_all_that_was_admitted_is_answered(bundle: Path) -> None:
+    with serving(bundle) as service:
+        watch = health_pb2_grpc.HealthStub(service.channel).Watch(health_pb2.HealthCheckRequest())
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        idle_stream = service.stub.EncodeStream(iter(threading.Event().wait, None))
+        calls = [service.stub.Encode.future(long_request()) for _ in range(20)]
+        labels = 'grpc_code="OK",grpc_method="Encode",grpc_service="headlight.v1.HeadlightService",grpc_type="unary"'
+        admitted, size = 0.0, long_request().ByteSize()
+        while admitted < len(calls):  # a call that has only started may still be turned away
+            answered = service.metric(f"grpc_server_handled_total{{{labels}}}")
+            admitted = answered + service.metric('headlight_held_request_bytes{model="small-rope"}') / size
+        service.process.send_signal(signal.SIGTERM)
+        assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        assert all(len(call.result(30).items) == 60 for call in calls)
+        with pytest.raises(grpc.RpcError) as ended:
+            next(idle_stream)
+        assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert service.event("stopped")
+        assert service.end() == 0
+
+
+def test_a_call_that_outlasts_the_grace_time_makes_the_end_a_failure(bundle: Path) -> None:
+    with serving(bundle, "--grace-seconds", "0") as service:
+        longest = service.stub.GetModel(pb.GetModelRequest()).info.max_length
+        everything = pb.Outputs(attention=pb.AttentionOutput(), hidden=pb.HiddenOutput())
+        large = pb.EncodeRequest(inputs=[pb.Input(ids=pb.TokenIds(ids=[5] * longest))] * 8, outputs=everything)
+        requests = [pb.EncodeStreamRequest(id=str(place), encode=large) for place in range(100)]
+        call = service.stub.EncodeStream(iter(requests))
+        next(call)  # and read no further: the answers wait for us
+        service.process.send_signal(signal.SIGINT)
+        assert service.event("grace_exceeded")["calls"] == 1
+        assert service.end() == 1
+        with pytest.raises(grpc.RpcError) as ended:
+            list(call)
+        assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_second_signal_ends_it_at_once(bundle: Path) -> None:
+    with serving(bundle, "--drain-delay-seconds", "3600") as service:
+        service.process.send_signal(signal.SIGTERM)
+        service.event("draining")
+        assert len(service.stub.Encode(long_request()).items) == 60, "until the delay is over it serves"
+        service.process.send_signal(signal.SIGTERM)
+        assert service.end() == 1
+
+
+def test_it_loads_nothing_that_only_training_and_exporting_need(bundle: Path) -> None:
+    code = (
+        "import sys, headlight_service.__main__\n"
+        "found = {'torch', 'onnx', 'onnxscript', 'transformers', 'safetensors'} & set(sys.modules)\n"
+        "sys.exit(str(found) if found else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=os.environ, check=False, timeout=50)
+    assert done.returncode == 0

@@ -1,0 +1,97 @@
+"""Tuning chooses by what it measured, and writes what the service reads."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from headlight.errors import BundleError
+from headlight_service.app import tuning
+from headlight_service.app.assembly import load
+from headlight_service.app.tuning import Layout, Machine, Options, main, tune
+from headlight_service.config.options import Config
+
+LAYOUTS = [Layout("cpu", 2, 1), Layout("cpu", 1, 2), Layout("openvino", 2, 1)]
+
+
+class Known:
+    """A machine whose rates are known."""
+
+    def __init__(self, layouts: Sequence[Layout], rates: dict[Options, float], usual: float) -> None:
+        self._layouts, self._rates, self._usual = layouts, rates, usual
+
+    def layouts(self) -> Sequence[Layout]:
+        return self._layouts
+
+    def measure(self, contestants: Sequence[Options]) -> dict[Options, float]:
+        return {options: self._rates.get(options, self._usual) for options in contestants}
+
+
+def chosen(rates: dict[Options, float], layouts: Sequence[Layout] = LAYOUTS) -> Options:
+    return tune(Known(layouts, rates, 100.0))[0]  # type: ignore[arg-type]  # a fake
+
+
+def test_where_all_are_alike_nothing_is_used_that_has_a_price() -> None:
+    assert chosen({}) == Options(LAYOUTS[0], batch_tokens=128)
+
+
+def test_the_fastest_layout_is_kept_while_tokens_and_rounding_are_tried() -> None:
+    fast = LAYOUTS[2]
+    rates = {
+        Options(fast, 512): 200.0,
+        Options(fast, 1024): 260.0,
+        Options(fast, 2048): 265.0,  # not worth twice the wait
+        Options(fast, 1024, 8): 300.0,
+        Options(fast, 1024, 16): 301.0,
+    }
+    assert chosen(rates) == Options(fast, 1024, 8)
+
+
+def test_a_little_slower_with_less_is_better() -> None:
+    assert chosen({Options(LAYOUTS[0], 256): 103.0}) == Options(LAYOUTS[0], 128)
+    assert chosen({Options(LAYOUTS[0], 256): 104.0}) == Options(LAYOUTS[0], 256)
+
+
+def test_without_any_provider_it_is_told() -> None:
+    with pytest.raises(BundleError, match="no provider has this precision here"):
+        chosen({}, layouts=[])
+
+
+def test_what_it_writes_the_service_serves_with(
+    bundle_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "folder" / "tuned.env"
+    arguments = ["--bundle", str(bundle_path), "--out", str(out), "--seconds", "0.01", "--rounds", "1"]
+    monkeypatch.setattr(sys, "argv", ["tune", *arguments])
+    monkeypatch.setattr(tuning, "BATCH_TOKENS", (64, 512))
+    assert main() == 0
+    variables = dict(line.split("=") for line in out.read_text(encoding="utf-8").splitlines())
+    config = Config.parse(["--bundle", str(bundle_path)], variables)
+    assert variables["HEADLIGHT_PRECISION"] == "fp32"
+    assert config.batch_tokens in (64, 512)
+    runtime = load(config)
+    assert (runtime.provider, runtime.workers.streams) == (config.provider, config.streams)
+    told = capsys.readouterr().out
+    assert told.count("<- chosen") == 1
+    assert f"wrote {out}" in told
+
+
+def test_a_precision_that_nobody_has_ends_it(
+    bundle_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--bundle", str(bundle_path), "--out", str(tmp_path / "out"), "--precision", "int8"]
+    monkeypatch.setattr(sys, "argv", ["tune", *arguments])
+    assert main() == 2
+    told = capsys.readouterr()
+    assert "cpu is left out: no embed graph for cpu/int8" in told.out
+    assert "no provider has this precision here" in told.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_machine_measures_what_it_is_asked(bundle_path: Path) -> None:
+    machine = Machine(bundle_path, "fp32", seconds=0.01, rounds=1)
+    contestants = [Options(machine.layouts()[0], tokens) for tokens in (16, 512)]
+    assert all(rate > 0 for rate in machine.measure(contestants).values())

@@ -1,0 +1,98 @@
+"""What the longest texts are computed in, and the warning where a container has not the memory for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from pathlib import Path
+
+import pytest
+
+from headlight.runtime import Runtime
+from headlight_service.app import lifecycle
+from headlight_service.app.lifecycle import Server
+from headlight_service.config.options import Config
+from headlight_service.core.admission.working_memory import (
+    LIMITS,
+    batches_at_once,
+    memory_limit,
+    text_bytes,
+    warn_if_short,
+)
+from tests.service.fakes import ARCHITECTURE
+from tests.service.logged import logged
+
+MIB = 1 << 20
+# Of MiB, at 2,048 tokens and 6 heads, a text alone: the growth of a process beside twice its answer, as docs/performance.md tells it.
+MEASURED = [
+    ("cpu", "rope", 3, False, 313),
+    ("cpu", "rope", 3, True, 537),
+    ("cpu", "rope", 12, True, 1410),
+    ("cpu", "alibi", 3, False, 409),
+    ("cpu", "alibi", 3, True, 658),
+    ("openvino", "rope", 3, False, 87),
+    ("openvino", "rope", 3, True, 1394),
+    ("openvino", "rope", 12, True, 4795),
+    ("openvino", "alibi", 3, False, 203),
+    ("openvino", "alibi", 3, True, 1469),
+]
+
+
+@pytest.mark.parametrize(("provider", "positions", "layers", "attend", "grown"), MEASURED)
+def test_the_estimate_is_no_less_than_what_was_measured_and_no_multiple(
+    provider: str, positions: str, layers: int, attend: bool, grown: int
+) -> None:
+    architecture = dataclasses.replace(ARCHITECTURE, positions=positions, layers=layers, heads=6)
+    assert grown * MIB <= text_bytes(architecture, 2048, provider, attend=attend) < 1.5 * grown * MIB
+
+
+def test_bulk_runs_beside_what_is_interactive_but_openvino_has_only_its_streams() -> None:
+    assert [batches_at_once(4, provider) for provider in ("cpu", "openvino")] == [8, 4]
+
+
+@pytest.mark.parametrize(("text", "limit"), [("1048576\n", MIB), ("max\n", None)])
+def test_the_limit_of_the_container(text: str, limit: int | None, tmp_path: Path) -> None:
+    second, first = tmp_path / "memory.limit_in_bytes", tmp_path / "memory.max"
+    first.write_text(text, encoding="ascii")
+    assert memory_limit((first, second)) == limit
+    first.unlink()
+    assert memory_limit((first, second)) is None
+    second.write_text("4096\n", encoding="ascii")
+    assert memory_limit((first, second)) == 4096
+    assert [path.name for path in LIMITS] == ["memory.max", "memory.limit_in_bytes"]
+
+
+def test_what_does_not_fit_is_warned_of_once_with_remedies(runtime: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+    manifest = runtime.bundle.manifest
+    text = text_bytes(manifest.architecture, manifest.max_length, "cpu", attend=True)
+    warn_if_short(runtime, None)
+    warn_if_short(runtime, 1 << 50)
+    assert logged(caplog) == []
+    warn_if_short(runtime, 2 * text)  # what is resident does not fit any more
+    [record] = logged(caplog)
+    told = vars(record)
+    assert (record.levelno, told["event"]) == (logging.WARNING, "memory_short")
+    assert (told["tokens"], told["text_bytes"], told["batches"]) == (manifest.max_length, text, 2)
+    assert (told["estimate_bytes"], told["limit_bytes"]) == (2 * text, 2 * text)
+    assert told["resident_bytes"] > 0
+    message = record.getMessage()
+    assert f"a text of {manifest.max_length} tokens" in message
+    for remedy in ("raise the limit", "--max-length", "--attention off"):
+        assert remedy in message
+    assert "--streams" not in message, "there is but one"
+
+
+def test_with_several_streams_fewer_of_them_are_a_remedy(bundle_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    warn_if_short(Runtime(bundle_path, provider="cpu", threads=1, streams=3, attend=False), 1)
+    [record] = logged(caplog)
+    assert vars(record)["batches"] == 6
+    assert "HEADLIGHT_STREAMS" in record.getMessage()
+    assert "--attention" not in record.getMessage()
+
+
+async def test_a_service_looks_at_its_limit_once_it_is_warm(
+    bundle_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(lifecycle, "memory_limit", lambda: MIB)
+    assert await Server(Config(bundle=bundle_path, provider="cpu"))._load() is not None
+    assert [vars(record)["event"] for record in logged(caplog) if record.levelno == logging.WARNING] == ["memory_short"]

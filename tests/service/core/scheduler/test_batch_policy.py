@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from headlight.wire.priority import Priority
+from headlight_service.core.scheduler.batch_policy import BULK_TURN, LEAST_SPLIT_TOKENS, Lanes
+from headlight_service.core.scheduler.lanes import Batch, Budget, Entry, LaneKey
+
+EMBED, ATTEND = LaneKey("m", "embed"), LaneKey("m", "attend")
+RATE = 1000  # padded tokens a second
+
+
+def entry(
+    length: int,
+    arrived: float = 0.0,
+    deadline: float = math.inf,
+    lane: LaneKey = EMBED,
+    priority: Priority = "interactive",
+) -> Entry[int]:
+    return Entry(lane, 0, length, length, arrived, deadline, priority)
+
+
+def lanes_of(budget: Budget, entries: Sequence[Entry[int]], bulk_seconds: float = math.inf) -> Lanes[int]:
+    lanes: Lanes[int] = Lanes({EMBED: budget, ATTEND: budget}, bulk_seconds=bulk_seconds)
+    for each in entries:
+        lanes.add(each)
+    return lanes
+
+
+def lengths_of(batch: Batch[int]) -> list[int]:
+    return [each.length for each in batch.entries]
+
+
+def bulk(length: int, arrived: float = 0.0) -> Entry[int]:
+    return entry(length, arrived, priority="bulk")
+
+
+def test_the_lane_whose_head_waited_longest_goes_first() -> None:
+    lanes: Lanes[int] = Lanes({EMBED: Budget(100), ATTEND: Budget(100, 1000)})
+    second, first = entry(5, arrived=2), entry(5, arrived=1, lane=ATTEND)
+    lanes.add(second)
+    lanes.add(first)
+    assert len(lanes) == 2
+    assert lanes.take(3).entries == [first]
+    assert lanes.take(3).entries == [second]
+    assert lanes.take(3).entries == []
+
+
+def test_discarding_is_idempotent_and_at_once() -> None:
+    lanes: Lanes[int] = Lanes({EMBED: Budget(100)})
+    gone, stays = entry(5), entry(5)
+    lanes.add(gone)
+    lanes.add(stays)
+    assert lanes.discard(gone)
+    assert not lanes.discard(gone)
+    assert lanes.take(0).entries == [stays]
+
+
+def test_interactive_goes_before_bulk_however_late_it_comes_and_shares_no_batch_with_it() -> None:
+    lanes = lanes_of(Budget(1000), [bulk(5), bulk(5), entry(5, arrived=9), entry(5, arrived=9)])
+    assert [each.priority for each in lanes.take(9).entries] == ["interactive", "interactive"]
+    assert [each.priority for each in lanes.take(9).entries] == ["bulk", "bulk"]
+
+
+def test_interactive_goes_before_bulk_of_another_graph() -> None:
+    late = entry(5, arrived=9, lane=ATTEND)
+    lanes = lanes_of(Budget(1000), [bulk(5), late])
+    assert lanes.take(9).entries == [late]
+
+
+def test_under_an_interactive_flood_every_so_manyth_batch_is_bulk() -> None:
+    lanes = lanes_of(Budget(1), [bulk(5) for _ in range(3)])
+    took = []
+    for now in range(3 * BULK_TURN):
+        lanes.add(entry(5, arrived=now))
+        lanes.add(entry(5, arrived=now))
+        took.append(lanes.take(now).entries[0].priority)
+    assert took == [*["interactive"] * (BULK_TURN - 1), "bulk"] * 3
+
+
+def test_batches_that_overtook_nobody_give_bulk_no_turn() -> None:
+    lanes = lanes_of(Budget(1), [entry(5) for _ in range(2 * BULK_TURN)])
+    for _ in range(BULK_TURN):
+        lanes.take(0)
+    lanes.add(bulk(5))
+    assert lanes.take(0).entries[0].priority == "interactive"
+
+
+def test_a_lone_interactive_item_among_bulk_waits_for_no_batch_that_has_not_begun() -> None:
+    lanes = lanes_of(Budget(10), [bulk(5) for _ in range(1000)])
+    for now in range(100):
+        assert lanes.take(now).entries[0].priority == "bulk"
+        lanes.add(entry(5, arrived=now))
+        assert lanes.take(now).entries[0].priority == "interactive"
+
+
+def test_a_batch_of_bulk_takes_about_as_long_as_it_should() -> None:
+    lanes = lanes_of(Budget(10**6), [bulk(10) for _ in range(200)], bulk_seconds=0.1)
+    counts = []
+    for _ in range(12):
+        batch = lanes.take(0)
+        counts.append(len(batch.entries))
+        lanes.ran(batch, 0.01 + batch.padded / RATE)  # what every batch costs, and what its tokens do
+    assert counts[0] == 1, "nothing is known yet"
+    assert 0.01 + counts[-1] * 10 / RATE <= 0.1 <= 0.01 + (counts[-1] + 2) * 10 / RATE
+    lanes.add(bulk(5000))
+    assert lengths_of(lanes_of(Budget(100), [bulk(5000)], 0.1).take(0)) == [5000], "alone, where it is longer than that"
+
+
+def test_the_rate_is_that_of_bulk_alone() -> None:
+    """A lone interactive text would make the engine look slow."""
+    lanes = lanes_of(Budget(10**6), [bulk(10) for _ in range(100)], bulk_seconds=0.1)
+    lanes.ran(lanes.take(0), 10 / RATE)
+    for _ in range(BULK_TURN - 2):
+        lanes.add(entry(10))
+        lanes.ran(lanes.take(0), 1.0)
+    assert len(lanes.take(0).entries) == 10
+
+
+def test_the_time_of_bulk_limits_nothing_interactive() -> None:
+    lanes = lanes_of(Budget(1000), [entry(10) for _ in range(100)], bulk_seconds=0.001)
+    assert len(lanes.take(0).entries) == 100
+
+
+def test_what_waits_is_split_evenly_over_idle_streams() -> None:
+    lanes = lanes_of(Budget(1024), [entry(53) for _ in range(32)])
+    assert len(lanes.take(0, lambda _: 2).entries) == 16
+    assert len(lanes.take(0, lambda _: 1).entries) == 16
+
+
+def test_a_busy_service_splits_nothing_and_small_work_stays_together() -> None:
+    entries = [entry(32) for _ in range(16)]
+    assert len(lanes_of(Budget(1024), entries).take(0, lambda _: 1).entries) == 16
+    few = [entry(LEAST_SPLIT_TOKENS // 4) for _ in range(4)]
+    assert len(lanes_of(Budget(1024), few).take(0, lambda _: 2).entries) == 4
+
+
+def test_bulk_that_is_held_back_waits_unless_it_is_its_turn() -> None:
+    lanes = lanes_of(Budget(10), [bulk(10), bulk(10)])
+    assert not lanes.take(0, hold_bulk=True).entries
+    for _ in range(BULK_TURN):
+        lanes.add(entry(10, arrived=1))
+    took = [lanes.take(1, hold_bulk=True).entries[0].priority for _ in range(BULK_TURN)]
+    assert took == ["interactive"] * (BULK_TURN - 1) + ["bulk"]
+
+
+def test_each_priority_has_its_own_streams() -> None:
+    lanes = lanes_of(Budget(10), [bulk(10), entry(10)])
+    assert not lanes.take(0, {"interactive": 0, "bulk": 0}.__getitem__).entries
+    only_bulk = lanes_of(Budget(10), [bulk(10)])
+    assert not only_bulk.take(0, {"interactive": 1, "bulk": 0}.__getitem__).entries
+    assert lanes.take(0, {"interactive": 1, "bulk": 0}.__getitem__).entries[0].priority == "interactive"
+
+
+def test_what_is_interactive_is_split_over_streams_that_do_nothing_alone() -> None:
+    entries = [entry(53) for _ in range(32)]
+    beside = {"interactive": 2, "bulk": 0}.__getitem__
+    assert len(lanes_of(Budget(2048), entries).take(0, beside).entries) == 32, "bulk has both, and ends beside it"
+    idle = {"interactive": 2, "bulk": 2}.__getitem__
+    assert len(lanes_of(Budget(2048), entries).take(0, idle).entries) == 16

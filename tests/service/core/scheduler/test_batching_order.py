@@ -1,0 +1,176 @@
+"""Which items the batcher runs together, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from headlight.runtime.engine.length_buckets import Rounding
+from headlight.wire.priority import Priority
+from headlight_service.core.scheduler.batch_policy import LEAST_SPLIT_TOKENS
+from tests.service.batching import lengths, running
+from tests.service.fakes import item
+
+
+async def test_interactive_is_served_before_the_bulk_that_waits() -> None:
+    async with running() as setup:
+        setup.engine.gate.clear()
+        order = list[Priority]()
+
+        async def ask(priority: Priority) -> None:
+            await setup.submit(item(4), priority=priority)
+            order.append(priority)
+
+        first = asyncio.create_task(ask("interactive"))
+        await setup.started()
+        rest = [asyncio.create_task(ask(priority)) for priority in ("bulk", "bulk", "interactive")]
+        await asyncio.sleep(0)
+        setup.engine.gate.set()
+        await asyncio.gather(first, *rest)
+    assert order == ["interactive", "interactive", "bulk", "bulk"]
+    assert [report.priority for report in setup.reports] == ["interactive", "interactive", "bulk"]
+
+
+async def test_an_idle_service_uses_all_of_its_streams_for_one_request() -> None:
+    async with running(streams=2, tokens=10**6) as setup:
+        await setup.submit(*[item(LEAST_SPLIT_TOKENS // 8) for _ in range(32)])
+    assert [len(batch) for batch in setup.engine.batches] == [16, 16]
+
+
+async def test_a_stream_that_works_is_not_counted_as_idle_and_is_again_once_it_has_ended() -> None:
+    request = [item(LEAST_SPLIT_TOKENS // 8) for _ in range(32)]
+    async with running(streams=2, tokens=10**6) as setup:
+        setup.engine.gate.clear()
+        first = asyncio.create_task(setup.submit(item(1)))
+        await setup.started()
+        second = asyncio.create_task(setup.submit(*request))
+        await setup.started()
+        setup.engine.gate.set()
+        await asyncio.gather(first, second)
+        await setup.submit(*request)
+    assert [len(batch) for batch in setup.engine.batches] == [1, 32, 16, 16]
+
+
+async def test_the_items_of_a_request_are_cut_in_order_of_length() -> None:
+    """From the oldest, which may be of any length, both ends would be left over for a batch that is half padding."""
+    async with running(tokens=40) as setup:
+        await setup.submit(*[item(length) for length in (9, 20, 10, 2, 18, 8, 1)])
+    assert lengths(setup.engine) == [[20, 18], [10, 9, 8, 2], [1]]
+
+
+async def test_batches_are_counted_as_they_are_padded() -> None:
+    async with running(tokens=32, rounding=Rounding(8, 20)) as setup:
+        await setup.submit(item(18), item(3), item(9), item(12))
+    assert [(report.items, report.tokens, report.padded_tokens) for report in setup.reports] == [
+        (1, 18, 20),  # no further than the model goes
+        (2, 21, 32),
+        (1, 3, 8),
+    ]
+
+
+async def test_bulk_runs_as_fast_as_the_batches_before_it_did() -> None:
+    async with running(tokens=10**6, bulk_seconds=0.1) as setup:
+        await setup.submit(*[item(4) for _ in range(10)], priority="bulk")
+    assert [len(batch) for batch in setup.engine.batches] == [
+        1,
+        9,
+    ]  # on a clock that stands still, any number takes no time
+
+
+async def test_bulk_that_waits_for_processors_is_not_cut_into_single_texts() -> None:
+    async with running(tokens=10**6, bulk_seconds=0.1) as setup:
+
+        def on_a_busy_machine(tokens: int) -> None:
+            work = 0.001 + tokens * 0.001
+            setup.worked.now += work
+            setup.clock.now += 0.2 + work  # a turn for a processor comes no sooner, however small the batch
+
+        setup.engine.takes = on_a_busy_machine
+        await setup.submit(*[item(4) for _ in range(200)], priority="bulk")
+    sizes = [len(batch) for batch in setup.engine.batches]
+    assert sizes[0] == 1
+    assert min(sizes[1:-1]) >= 20, "some 0.1 s of work"
+    assert all(report.seconds > 0.2 for report in setup.reports), "what is reported is what it took"
+
+
+async def test_batches_beside_each_other_share_what_was_worked() -> None:
+    async with running(streams=2, tokens=10**6, bulk_seconds=1.0) as setup:
+        setup.engine.gate.clear()
+        tasks = [asyncio.create_task(setup.submit(*[item(4) for _ in range(40)], priority="bulk"))]
+        await setup.started()
+        await setup.started()  # one item each, for nothing is known yet
+        setup.worked.now += 0.19
+        setup.clock.now += 10
+        setup.engine.gate.set()
+        await asyncio.gather(*tasks)
+    counts = [len(batch) for batch in setup.engine.batches[:3]]
+    # 4 tokens were half of the work; for the last of the two, which has ended alone, all of it. It may have ended by then, or not.
+    assert counts in ([1, 1, 10], [1, 1, 7])
+
+
+WIDE: dict[str, Any] = {"tokens": 4, "wide_roles": frozenset({"embed"})}
+
+
+async def test_an_interactive_batch_without_a_rival_has_all_threads() -> None:
+    async with running(streams=2, **WIDE) as setup:
+        await setup.submit(item(3))
+        await setup.started()
+        setup.engine.gate.clear()
+        tasks = [asyncio.create_task(setup.submit(item(3)))]
+        await setup.started()
+        tasks.append(asyncio.create_task(setup.submit(item(4))))  # beside the first
+        await setup.started()
+        setup.engine.gate.set()
+        await asyncio.gather(*tasks)
+        await setup.submit(item(4), priority="bulk")
+        assert setup.engine.wide == [True, True, False, False]
+    async with running(streams=2) as setup:
+        await setup.submit(item(3))
+        assert setup.engine.wide == [False], "there is no session for that"
+
+
+async def test_an_interactive_batch_does_not_wait_for_bulk() -> None:
+    async with running(streams=2, **WIDE) as setup:
+        setup.engine.gate.clear()
+        tasks = [asyncio.create_task(setup.submit(*[item(4) for _ in range(4)], priority="bulk"))]
+        await setup.started()
+        await setup.started()
+        tasks.append(asyncio.create_task(setup.submit(item(3))))
+        await setup.started()
+        assert lengths(setup.engine) == [[4], [4], [3]], "begun while both streams had bulk"
+        assert setup.engine.wide == [False, False, True]
+        setup.engine.gate.set()
+        await asyncio.gather(*tasks)
+    assert lengths(setup.engine)[3:] == [[4], [4]]
+
+
+@pytest.mark.parametrize("held", [True, False])
+async def test_no_bulk_is_begun_beside_an_interactive_batch_on_all_threads(held: bool) -> None:
+    options = WIDE if held else {"tokens": 4}
+    async with running(streams=2, **options) as setup:
+        setup.engine.gate.clear()
+        tasks = [asyncio.create_task(setup.submit(item(3)))]
+        await setup.started()
+        tasks.append(asyncio.create_task(setup.submit(item(4), priority="bulk")))
+        for _ in range(10):  # turns of the event loop: a batch takes three to begin
+            await asyncio.sleep(0)
+        assert len(setup.batcher._lanes) == held, "a stream is idle"
+        setup.engine.gate.set()
+        await asyncio.gather(*tasks)
+    assert lengths(setup.engine) == [[3], [4]]
+
+
+async def test_beside_interactive_batches_bulk_has_the_streams_that_they_leave() -> None:
+    async with running(streams=2, tokens=4) as setup:
+        setup.engine.gate.clear()
+        asked = [asyncio.create_task(setup.submit(item(3)))]
+        await setup.started()
+        bulk = asyncio.create_task(setup.submit(item(2), item(2), item(2), priority="bulk"))
+        await setup.started()
+        asked.append(asyncio.create_task(setup.submit(item(1))))
+        await setup.started()
+        setup.engine.gate.set()
+        await asyncio.gather(*asked, bulk)
+    assert lengths(setup.engine)[:3] == [[3], [2, 2], [1]]

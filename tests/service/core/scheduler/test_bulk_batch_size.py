@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headlight_service.core.scheduler.bulk_batch_size import LONE, RECENT, WORTH, Pace
+from headlight_service.core.scheduler.lanes import Budget
+
+WIDE = Budget(10**6, 10**9)
+
+
+def test_before_any_batch_one_item_runs_alone() -> None:
+    assert not Pace().limit(WIDE, 1.0).admits(2, 1, 2)
+    assert Pace().limit(WIDE, math.inf) == WIDE
+
+
+def test_tokens_and_squares_are_those_of_the_time() -> None:
+    pace = Pace()
+    pace.learn(count=4, longest=50, seconds=0.1)
+    assert pace.limit(WIDE, 0.05) == Budget(100, 5000)
+    assert pace.limit(Budget(10**6, None, 0.3), 0.05) == Budget(100, None, 0.3)
+
+
+def test_the_budget_itself_stays_the_most() -> None:
+    pace = Pace()
+    pace.learn(count=4, longest=50, seconds=0.1)
+    assert pace.limit(Budget(64, 300), 60.0) == Budget(64, 300)
+
+
+def test_a_few_batches_that_were_held_up_do_not_count() -> None:
+    pace = Pace()
+    for place in range(RECENT):
+        pace.learn(10, 10, 5.0 if place < RECENT // 2 else 0.1)
+    assert pace.limit(WIDE, 0.1).tokens == 100
+
+
+def test_what_changed_for_good_is_learned() -> None:
+    pace = Pace()
+    for seconds in [0.1] * 50 + [0.2] * (RECENT // 2 + 1):
+        pace.learn(10, 10, seconds)
+    assert pace.limit(WIDE, 0.1).tokens == 50
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 500), st.integers(1, 8192), st.floats(0, 100)), max_size=30), st.floats(1e-3, 60)
+)
+def test_a_limit_is_never_less_than_one(batches: list[tuple[int, int, float]], seconds: float) -> None:
+    pace = Pace()
+    for batch in batches:
+        pace.learn(*batch)
+    limit = pace.limit(WIDE, seconds)
+    assert limit.tokens >= 1
+    assert limit.squares is None or limit.squares >= 1
+
+
+LENGTH, LIMIT = 50, 0.025
+
+
+def counts(seconds_of: Callable[[int], float], batches: int = 100) -> list[int]:
+    """Items of batches of which so many wait, where one takes so long."""
+    pace, found = Pace(), []
+    for _ in range(batches):
+        count = max(1, min(1000, pace.limit(WIDE, LIMIT).tokens // LENGTH))
+        pace.learn(count, LENGTH, seconds_of(count))
+        found.append(count)
+    return found
+
+
+@given(st.floats(0, 0.3), st.floats(1e-4, 0.3))
+def test_batches_take_what_they_may_whatever_each_costs(fixed: float, one: float) -> None:
+    found = counts(lambda count: fixed + one * count)[50:]
+    allowed = max(LIMIT, WORTH * fixed)
+    best = max(1, min(1000, math.floor((allowed - fixed) / one)))
+    if best == 1:
+        assert sum(found) - len(found) <= 1 + len(found) // LONE, (
+            "but for one now and then that tries whether more is possible"
+        )
+    else:
+        assert all(0.7 * best - 1 <= count <= 1.05 * best + 1 for count in found)
+
+
+def test_a_cost_of_every_batch_beyond_the_limit_does_not_leave_single_items() -> None:
+    found = counts(lambda count: 0.03 + 0.0001 * count)
+    assert found[:LONE] == [1] * LONE
+    assert min(found[50:]) >= 70
+
+
+def test_with_such_a_cost_what_changed_for_good_is_learned() -> None:
+    pace, found = Pace(), list[int]()
+    for place in range(300):
+        count = max(1, min(1000, pace.limit(WIDE, LIMIT).tokens // LENGTH))
+        pace.learn(count, LENGTH, 0.03 + 0.0001 * count if place < 100 else 0.002 + 0.001 * count)
+        found.append(count)
+    assert min(found[50:100]) >= 70
+    assert all(15 <= count <= 24 for count in found[200:])
+
+
+def test_noise_does_not_eat_what_most_of_a_batch_costs() -> None:
+    """As on a machine with other work: a fifth more or less."""
+    noise = random.Random(5)
+    found = counts(lambda count: (0.1 + 0.0005 * count) * noise.lognormvariate(0, 0.2), 300)
+    assert statistics.median(found[100:]) >= 20

@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+import gc
+import math
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headlight_service.core.scheduler.lanes import Batch, Budget, Entry, Lane, LaneKey
+
+EMBED = LaneKey("m", "embed")
+
+
+def entry(
+    length: int, arrived: float = 0.0, deadline: float = math.inf, lane: LaneKey = EMBED, size: int | None = None
+) -> Entry[int]:
+    return Entry(lane, 0, length, size or length, arrived, deadline)
+
+
+def lane_of(lengths: Sequence[int]) -> tuple[Lane[int], list[Entry[int]]]:
+    lane: Lane[int] = Lane()
+    entries = [entry(length, arrived=place) for place, length in enumerate(lengths)]
+    for each in entries:
+        lane.add(each)
+    return lane, entries
+
+
+def lengths_of(batch: Batch[int]) -> list[int]:
+    return [each.length for each in batch.entries]
+
+
+def test_the_oldest_and_what_is_nearest_to_it_in_length() -> None:
+    lane, _ = lane_of([10, 30, 11, 9, 50])
+    budget = Budget(tokens=33)
+    assert lengths_of(lane.take(0, budget)) == [10, 11, 9]
+    assert lengths_of(lane.take(0, budget)) == [30]
+    assert lengths_of(lane.take(0, budget)) == [50]  # larger than the whole budget: alone
+    assert lengths_of(lane.take(0, budget)) == []
+
+
+def test_padding_is_bounded_even_where_the_budget_is_not() -> None:
+    lane, _ = lane_of([100, 10, 90])
+    budget = Budget(tokens=10**6, max_padding=0.1)
+    assert lengths_of(lane.take(0, budget)) == [100, 90]
+    assert lengths_of(lane.take(0, budget)) == [10]
+
+
+def test_squares_bound_a_lane_that_returns_attention() -> None:
+    lane, _ = lane_of([8] * 10)
+    assert lengths_of(lane.take(0, Budget(tokens=10**6, squares=3 * 64))) == [8, 8, 8]
+
+
+def test_zero_padding_batches_equal_lengths_only() -> None:
+    lane, _ = lane_of([4, 5, 4, 4, 5])
+    budget = Budget(tokens=100, max_padding=0)
+    assert lengths_of(lane.take(0, budget)) == [4, 4, 4]
+    assert lengths_of(lane.take(0, budget)) == [5, 5]
+
+
+def test_rounded_lengths_are_what_counts_and_true_ones_what_is_told() -> None:
+    lane: Lane[int] = Lane()
+    for length in (3, 8, 5, 9):
+        lane.add(entry(length, size=-(-length // 8) * 8))
+    assert lane.waiting == 8 + 8 + 8 + 16
+    batch = lane.take(0, Budget(tokens=24, max_padding=0))  # of one size, none is padded for another's sake
+    assert (lengths_of(batch), batch.longest, batch.total, batch.padded) == ([3, 8, 5], 8, 16, 24)
+    assert lane.waiting == 16
+
+
+def test_expired_entries_come_back_apart_and_cost_nothing() -> None:
+    lane: Lane[int] = Lane()
+    late, alive = entry(10, deadline=5), [entry(10), entry(10)]
+    for each in (late, *alive):
+        lane.add(each)
+    batch = lane.take(5, Budget(tokens=20))
+    assert batch.expired == [late]
+    assert batch.entries == alive
+
+
+def test_a_lane_of_expired_entries_yields_them_all() -> None:
+    lane: Lane[int] = Lane()
+    entries = [entry(length, deadline=1) for length in (3, 4, 5)]
+    for each in entries:
+        lane.add(each)
+    batch = lane.take(2, Budget(tokens=20))
+    assert (batch.entries, batch.expired, len(lane)) == ([], entries, 0)
+
+
+budgets = st.builds(
+    Budget,
+    tokens=st.integers(1, 200),
+    squares=st.none() | st.integers(1, 5000),
+    max_padding=st.floats(0, 1),
+)
+# What happens to a queue: an arrival (length, seconds to its deadline), a cancellation of some arrival, or a batch taken.
+arrivals = st.tuples(st.just("add"), st.integers(1, 64), st.integers(1, 40) | st.just(math.inf))
+cancels = st.tuples(st.just("cancel"), st.integers(0, 200), st.just(0))
+takes = st.tuples(st.just("take"), st.just(0), st.just(0))
+
+
+@settings(max_examples=300)
+@given(budgets, st.lists(arrivals | arrivals | cancels | takes, max_size=120))
+def test_nothing_is_lost_run_twice_or_over_budget(budget: Budget, story: list[tuple[str, int, float]]) -> None:
+    lane: Lane[int] = Lane()
+    added: list[Entry[int]] = []
+    waiting: list[Entry[int]] = []  # the model: a plain list in order of arrival
+    ran: list[Entry[int]] = []
+    dropped: list[Entry[int]] = []
+
+    def take(now: float) -> None:
+        batch = lane.take(now, budget)
+        alive = [each for each in waiting if each.deadline > now]
+        if alive:
+            assert batch.entries[0] is alive[0], "the oldest is in the batch"
+        assert bool(batch.entries) == bool(alive)
+        assert all(each.deadline <= now for each in batch.expired)
+        assert all(each.deadline > now for each in batch.entries)
+        count, longest, total = len(batch.entries), batch.longest, batch.total
+        assert total == sum(lengths_of(batch))
+        assert longest == max(lengths_of(batch), default=0)
+        if count > 1:
+            assert count * longest <= budget.tokens
+            assert budget.squares is None or count * longest**2 <= budget.squares
+            assert count * longest - total <= budget.max_padding * count * longest
+        for each in batch.entries + batch.expired:
+            waiting.remove(each)  # fails where it was cancelled or taken before
+        ran.extend(batch.entries)
+        dropped.extend(batch.expired)
+        assert len(lane) == len(waiting)
+
+    for now, (event, number, ttl) in enumerate(story):
+        if event == "add":
+            added.append(entry(number, arrived=now, deadline=now + ttl))
+            waiting.append(added[-1])
+            lane.add(added[-1])
+        elif event == "cancel" and added:
+            victim = added[number % len(added)]
+            if lane.discard(victim):
+                waiting.remove(victim)
+                dropped.append(victim)
+        elif event == "take":
+            take(now)
+    for rest in range(len(waiting)):
+        take(len(story) + rest)
+    assert not waiting
+    assert sorted(map(id, ran + dropped)) == sorted(map(id, added))
+
+
+requests = st.tuples(st.lists(st.integers(1, 24), min_size=1, max_size=30), st.integers(1, 12) | st.just(math.inf))
+
+
+@settings(max_examples=200)
+@given(budgets, st.lists(requests, max_size=8), st.lists(st.integers(0, 100), max_size=5))
+def test_what_comes_together_is_taken_as_if_it_had_come_one_by_one(
+    budget: Budget, asked: list[tuple[list[int], float]], cancelled: list[int]
+) -> None:
+    together: Lane[int] = Lane()
+    apart: Lane[int] = Lane()
+    pairs = list[tuple[Entry[int], Entry[int]]]()
+    for now, (lengths, ttl) in enumerate(asked):
+        own = [
+            (entry(length, now, now + ttl), entry(length, now, now + ttl)) for length in sorted(lengths, reverse=True)
+        ]
+        together.add(*(one for one, _ in own))
+        for _, other in own:
+            apart.add(other)
+        pairs += own
+    place = {id(each): at for at, pair in enumerate(pairs) for each in pair}
+    for at in cancelled:
+        if at < len(pairs):
+            assert together.discard(pairs[at][0]) == apart.discard(pairs[at][1])
+    now = 3
+    while len(apart):
+        got, expected = together.take(now, budget), apart.take(now, budget)
+        assert [place[id(each)] for each in got.entries] == [place[id(each)] for each in expected.entries]
+        assert [place[id(each)] for each in got.expired] == [place[id(each)] for each in expected.expired]
+        assert (got.longest, got.total, got.padded) == (expected.longest, expected.total, expected.padded)
+        assert (len(together), together.waiting) == (len(apart), apart.waiting)
+        now += 3
+    assert not len(together)
+
+
+@given(budgets, st.integers(1, 20), st.integers(1, 40), st.integers(1, 40), st.integers(1, 60))
+def test_as_many_have_room_as_would_have_it_one_after_another(
+    budget: Budget, count: int, longest: int, size: int, wanted: int
+) -> None:
+    total, fit = count * longest - count // 2, 0
+    while fit < wanted and budget.admits(count + fit + 1, max(longest, size), total + (fit + 1) * size):
+        fit += 1
+    assert budget.room(count, longest, total, size, wanted) == fit
+
+
+def test_what_comes_together_costs_little_more_than_one() -> None:
+    """Counted in calls; what there is of each entry are steps that call nothing."""
+
+    def calls(count: int) -> int:
+        lane: Lane[int] = Lane()
+        entries = [entry(8) for _ in range(count)]
+
+        def work() -> None:
+            lane.add(*entries)
+            assert len(lane.take(0, Budget(tokens=10**6)).entries) == count
+
+        return calls_made(work)
+
+    assert calls(500) < 2 * calls(5)
+
+
+@settings(max_examples=100)
+@given(st.lists(st.integers(1, 64), min_size=1, max_size=80), budgets)
+def test_no_entry_waits_longer_than_there_are_entries_before_it(lengths: list[int], budget: Budget) -> None:
+    lane, entries = lane_of(lengths)
+    last = entries[-1]
+    for now in range(len(lengths)):
+        if last in lane.take(now, budget).entries:
+            return
+        lane.add(entry(last.length + 1 + now % 3))  # whatever comes later cannot push it back
+    pytest.fail("starved")
+
+
+def calls_made(work: Callable[[], None]) -> int:
+    """How many functions, of Python and of C, a piece of work calls: what it costs, on however busy a machine."""
+    count = 0
+
+    def on_event(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    gc.disable()  # whose callbacks, and what it finds of other tests, would be counted
+    sys.setprofile(on_event)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+        gc.enable()
+    return count
+
+
+def test_the_cost_of_an_entry_is_flat_from_a_hundred_to_ten_thousand() -> None:
+    """Adding, taking or cancelling: counted in operations, each of which costs the same however many entries wait."""
+
+    def calls_per_entry(count: int) -> float:
+        lane: Lane[int] = Lane()
+        budget = Budget(tokens=1024, max_padding=0.2)
+        # Of as many different lengths in both, for those are bounded by the model and cost a little each.
+        entries = [entry(1 + (place * 37) % 64, arrived=place) for place in range(count)]
+
+        def work() -> None:
+            for each in entries:
+                lane.add(each)
+            for each in entries[::5]:
+                lane.discard(each)
+            while lane.take(0, budget).entries:
+                pass
+
+        return calls_made(work) / count
+
+    few, many = calls_per_entry(100), calls_per_entry(10_000)
+    assert many < 1.2 * few

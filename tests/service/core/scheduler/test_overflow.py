@@ -1,0 +1,76 @@
+"""Items whose numbers are not finite: they fail alone, and what they do to others is nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import numpy as np
+import pytest
+
+from headlight.errors import DeviceFull, EngineError, NotFinite
+from headlight.pb import headlight_pb2 as pb
+from headlight.runtime.encode_items import ItemResult
+from headlight_service.core.scheduler.batch_halving import run_halved
+from headlight_service.core.scheduler.engine_pool import FAILURES_BEFORE_PROBE
+from tests.service.batching import lengths, running
+from tests.service.conftest import Serve
+from tests.service.fakes import NO_NUMBER, FakeEngine, FakeRuntime, item, result
+
+BAD = 66
+
+
+async def test_its_sender_alone_is_told_and_those_beside_it_are_answered() -> None:
+    async with running() as setup:
+        setup.engine.overflows = BAD
+        setup.engine.gate.clear()
+        first = asyncio.create_task(setup.submit(item(4)))
+        await setup.started()
+        bad = asyncio.create_task(setup.submit(item(4, first=BAD), item(4, first=5)))
+        good = asyncio.create_task(setup.submit(item(4, first=2), item(4, first=3)))
+        await asyncio.sleep(0)
+        setup.engine.gate.set()
+        await first
+        with pytest.raises(EngineError) as caught:
+            await bad
+        assert (type(caught.value), caught.value.message) == (EngineError, NO_NUMBER), "and no results of others"
+        for number, got in zip((2, 3), (await good).results, strict=True):
+            np.testing.assert_array_equal(got.pooled, result(item(4, first=number)).pooled)
+        assert lengths(setup.engine) == [[4], [4, 4, 4, 4]]
+        assert setup.held == (0, 0)
+        assert not setup.task.done()
+    assert len(setup.reports) == 1, "what ran for nothing says nothing of the rate"
+
+
+async def test_batches_of_nothing_else_are_probed_as_others_that_fail() -> None:
+    async with running() as setup:
+        setup.engine.overflows = BAD
+        for turn in range(FAILURES_BEFORE_PROBE):
+            assert setup.engine.probes == 0, turn
+            with pytest.raises(EngineError):
+                await setup.submit(item(1, first=BAD))
+        await setup.submit(item(1))
+        assert setup.engine.probes == 1
+
+
+def test_halves_of_a_batch_have_their_own() -> None:
+    engine = FakeEngine()
+    engine.most_tokens, engine.overflows = 4, BAD
+    items = [item(2, first=2), item(2, first=BAD), item(2), item(3)]
+    good, bad, *full = run_halved(engine.run, items)
+    assert isinstance(good, ItemResult)
+    np.testing.assert_array_equal(good.pooled, result(items[0]).pooled)
+    assert isinstance(bad, EngineError)
+    assert not isinstance(bad, NotFinite)
+    assert [type(each) for each in full] == [DeviceFull] * 2
+
+
+async def test_it_is_internal_over_the_wire_with_the_id_of_the_log(serve: Serve) -> None:
+    runtime = FakeRuntime()
+    runtime.engine.overflows = 3  # letters
+    async with serve(runtime) as service:
+        for _ in range(2):
+            with pytest.raises(grpc.aio.AioRpcError) as error:
+                await service.stub.Encode(pb.EncodeRequest(inputs=[pb.Input(text="abc")]))
+            assert (error.value.code(), error.value.details()) == (grpc.StatusCode.INTERNAL, NO_NUMBER)
+            await service.stub.Encode(pb.EncodeRequest(inputs=[pb.Input(text="ab")]))

@@ -1,0 +1,250 @@
+"""Occlusion over a real socket: what it asks for, what it holds, and what becomes of it where others ask too."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+import tracemalloc
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from headlight.errors import DeadlineExceeded, InvalidInput
+from headlight.pb import headlight_pb2 as pb
+from headlight.runtime.encode_items import EncodeItem, ItemResult
+from headlight.runtime.values import Floats
+from headlight_service.core.admission.admission_control import Admission, Shed, Shortage
+from headlight_service.core.admission.permits import Permit
+from headlight_service.core.occlusion import compute, prepare
+from headlight_service.frontends.grpc.grpc_status import PUSHBACK
+from tests.service.calls import details_of, refused, request, text_of, until
+from tests.service.conftest import Serve, Service
+from tests.service.fakes import MAX_LENGTH, FakeEngine, FakeRuntime
+
+EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def of(length: int) -> pb.OccludeRequest:
+    return pb.OccludeRequest(input=text_of(length))
+
+
+def admission_of(service: Service) -> Admission:
+    return service.models.get("")._admission
+
+
+def holes(engine: FakeEngine) -> list[int]:
+    """The tokens hidden, of all batches; -1: none."""
+    return [-1 if item.occluded is None else item.occluded for batch in engine.batches for item in batch]
+
+
+def naming(count: int) -> pb.OccludeRequest:
+    """A request that names so many tokens, all the same."""
+    return pb.OccludeRequest(input=text_of(3), tokens=pb.TokenSelector(indices=pb.TokenIndices(indices=[300] * count)))
+
+
+@pytest.mark.parametrize(
+    ("ids", "field"),
+    [
+        (pb.TokenIds(ids=[1] * 20_000), "input.ids"),
+        (pb.TokenIds(ids=[1], segments=[1] * 20_000), "input.ids.segments"),
+    ],
+    ids=["ids", "segments"],
+)
+async def test_ids_longer_than_any_input_are_refused_uncopied(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, ids: pb.TokenIds, field: str
+) -> None:
+    monkeypatch.setattr("headlight_service.core.occlusion.has_unknown", None)  # it copies
+    async with serve(max_request_tokens=10_000) as service:
+        request = pb.OccludeRequest(input=pb.Input(ids=ids))
+        error = await refused(service.stub.Occlude(request), grpc.StatusCode.INVALID_ARGUMENT)
+    assert error.details() == f"{field}: has 20000 entries; send at most 10000"
+
+
+async def test_what_a_newer_client_wants_is_refused(serve: Serve) -> None:
+    request = pb.OccludeRequest(input=text_of(3))
+    request.MergeFromString(b"\xa0\x06\x01")  # field 100
+    async with serve() as service:
+        error = await refused(service.stub.Occlude(request), grpc.StatusCode.INVALID_ARGUMENT)
+    assert "asks for something that this server does not know" in (error.details() or "")
+
+
+async def test_more_tokens_than_an_input_can_have_are_refused_by_their_number(serve: Serve) -> None:
+    async with serve() as service:
+        error = await refused(service.stub.Occlude(naming(MAX_LENGTH + 1)), grpc.StatusCode.INVALID_ARGUMENT)
+        told = f"tokens: has {MAX_LENGTH + 1} entries, of which there are at most {MAX_LENGTH}; name each once"
+        assert error.details() == told
+        assert details_of(error)["BadRequest"].field_violations[0].field == "tokens"
+        error = await refused(service.stub.Occlude(naming(MAX_LENGTH)), grpc.StatusCode.INVALID_ARGUMENT)
+        assert "this input has 3" in (error.details() or "")
+
+
+async def test_millions_of_tokens_are_refused_without_becoming_objects(serve: Serve) -> None:
+    async with serve() as service:
+        many, model = naming(1_000_000), service.models.get("")
+        tracemalloc.start()
+        try:
+            with pytest.raises(InvalidInput):
+                await prepare(model, many, math.inf)
+            assert tracemalloc.get_traced_memory()[1] < 1 << 20
+        finally:
+            tracemalloc.stop()
+
+
+class Moving(FakeEngine):
+    """Vectors of some width that depend on the token hidden."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    def vector(self, hidden: int | None) -> Floats:
+        return np.random.default_rng(0 if hidden is None else 1 + hidden).standard_normal(self.width, np.float32)
+
+    def run(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
+        super().run(items, wide=wide)
+        return [ItemResult(pooled=self.vector(item.occluded)) for item in items]
+
+
+async def test_distances_are_those_of_all_vectors_and_few_vectors_are_held_at_once(serve: Serve) -> None:
+    length, width = 50, 1 << 16
+    runtime, vector_bytes = FakeRuntime(), 4 * width
+    engine = runtime.engine = Moving(width)
+    async with serve(runtime, max_request_tokens=MAX_LENGTH) as service:
+        tracemalloc.start()
+        try:
+            answer = await service.stub.Occlude(of(length))
+            assert tracemalloc.get_traced_memory()[1] < length // 2 * vector_bytes
+        finally:
+            tracemalloc.stop()
+    vectors = [engine.vector(hidden) for hidden in answer.tokens]
+    moved = np.linalg.norm(np.stack(vectors) - engine.vector(None), axis=1)
+    assert list(answer.tokens) == list(range(length))
+    assert answer.moved.data == moved.astype("<f4").tobytes(), "to the bit"
+    assert list(answer.moved.shape) == [length]
+
+
+async def test_its_answer_is_held_before_anything_runs(serve: Serve) -> None:
+    async with serve() as service:
+        outputs = admission_of(service).outputs
+        with outputs.take(outputs.free):
+            error = await refused(service.stub.Occlude(of(5)), EXHAUSTED)
+        assert details_of(error)["ErrorInfo"].reason == "OUTPUT_BYTES"
+        assert (error.details() or "").startswith("input: the answer would have ")
+        assert service.engine.batches == []
+        service.engine.gate.clear()
+        call = asyncio.ensure_future(service.stub.Occlude(of(5)))
+        await service.started()
+        held = outputs.held
+        service.engine.gate.set()
+        assert held == (await call).ByteSize()
+        await service.in_flight.idle.wait()
+        assert outputs.held == 0
+
+
+class Full:
+    """A queue that others fill, until somebody has been shed."""
+
+    def __init__(self, admission: Admission, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sheds: list[Shortage] = []
+        self._others = admission.tokens.take(admission.tokens.free)
+        self._admit = admission.admit
+        admission.outlook.worked_off(tokens=10**9, seconds=1e-3)  # so it is tried again soon
+        monkeypatch.setattr(admission, "admit", self.admit)
+
+    def admit(self, *request: float) -> Permit:
+        try:
+            return self._admit(*request)  # type: ignore[arg-type]  # as it came
+        except Shed as shed:
+            self.sheds.append(shed.shortage)
+            self._others.give_back()
+            raise
+
+
+async def test_what_is_begun_waits_where_the_queue_is_full(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serve() as service:
+        service.engine.gate.clear()
+        call = asyncio.ensure_future(service.stub.Occlude(of(5)))
+        await service.started()
+        others = Full(admission_of(service), monkeypatch)
+        service.engine.gate.set()
+        assert list((await call).tokens) == [0, 1, 2, 3, 4]
+        assert others.sheds == [Shortage.QUEUE_TOKENS]
+        assert sorted(holes(service.engine)) == [-1, 0, 1, 2, 3, 4], "nothing was computed twice"
+
+
+async def test_it_waits_no_longer_than_until_the_deadline(serve: Serve) -> None:
+    async with serve() as service:
+        model, admission = service.models.get(""), admission_of(service)
+        wanted = await prepare(model, of(5), math.inf)
+        service.engine.gate.clear()
+        call = asyncio.ensure_future(compute(model, wanted, time.monotonic() + 1))
+        await service.started()
+        admission.tokens.take(admission.tokens.free)
+        service.engine.gate.set()
+        with pytest.raises(DeadlineExceeded):
+            await call
+        assert holes(service.engine) == [-1]
+
+
+async def test_who_leaves_while_it_waits_is_counted_and_leaves_nothing_held(serve: Serve) -> None:
+    async with serve() as service:
+        admission = admission_of(service)
+        service.engine.gate.clear()
+        call = service.stub.Occlude(of(5))
+        await service.started()
+        others = admission.tokens.take(admission.tokens.free)
+        service.engine.gate.set()
+        await until(lambda: admission.tokens.held == others.amount)  # the first encoding has ended
+        call.cancel()
+        await service.in_flight.idle.wait()
+        assert service.sample("headlight_cancelled_total", model="fake", stage="queue") == 1
+        assert (admission.tokens.held, admission.outputs.held, admission.requests.held) == (others.amount, 0, 0)
+        assert holes(service.engine) == [-1]
+
+
+async def test_what_is_not_begun_is_shed(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serve() as service:
+        Full(admission_of(service), monkeypatch)
+        error = await refused(service.stub.Occlude(of(5)), EXHAUSTED)
+        assert details_of(error)["ErrorInfo"].reason == "QUEUE_TOKENS"
+        assert service.engine.batches == []
+
+
+async def test_all_of_it_is_compared_with_the_deadline_before_it_is_begun(serve: Serve) -> None:
+    async with serve(streams=1) as service:
+        service.engine.gate.clear()
+        first = asyncio.ensure_future(service.stub.Encode(request()))
+        await service.started()
+        admission_of(service).outlook.worked_off(tokens=1000, seconds=60.0)
+        # A wave of it takes 2 minutes, it 10.
+        error = await refused(service.stub.Occlude(of(100), timeout=300), EXHAUSTED)
+        assert details_of(error)["ErrorInfo"].reason == "WAIT_BEYOND_DEADLINE"
+        service.engine.gate.set()
+        await first
+        assert len(service.engine.batches) == 1
+
+
+async def test_one_that_would_take_far_too_long_alone_ends_with_its_first_encoding(serve: Serve) -> None:
+    async with serve(streams=1) as service:
+        admission_of(service).outlook.worked_off(tokens=1, seconds=1e3)
+        error = await refused(service.stub.Occlude(of(10), timeout=60), EXHAUSTED)
+        assert "; allow more time, or ask for less" in (error.details() or "")
+        metadata: Any = error.trailing_metadata()
+        assert PUSHBACK not in dict(metadata), "no waiting helps"
+        assert holes(service.engine) == [-1]
+
+
+def test_only_what_is_far_too_long_is_refused_though_it_were_alone() -> None:
+    admission = Admission(max_tokens=10**6, max_request_bytes=0, max_output_bytes=0)
+    admission.check_alone(10**9, 0.1)  # nothing is known
+    admission.outlook.worked_off(tokens=100, seconds=1.0)
+    admission.check_alone(1999, 10.0)
+    with pytest.raises(Shed) as error:
+        admission.check_alone(2001, 10.0)
+    assert (error.value.shortage, error.value.retry_after_seconds) == (Shortage.DEADLINE, None)
+    admission.check_alone(10**9, math.inf)
+    admission.check_alone(10**9, -1.0)  # another's to refuse: the deadline has passed

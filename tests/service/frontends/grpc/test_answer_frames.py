@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import itertools
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headlight.pb import headlight_pb2 as pb
+from headlight.runtime.attention.resolved_spec import resolve_attention, states, whole
+from headlight.runtime.encode_items import EncodeItem, Selection
+from headlight.runtime.values import Tokenized
+from headlight.runtime.vectors.vector_forms import Vector
+from headlight.spec import AttentionSpec, Number, Reduction
+from headlight.wire.attention_codec import OUTPUT_KINDS
+from headlight.wire.reassembly import Assembly, whole_answer
+from headlight_service.frontends.grpc import answer_frames as module
+from headlight_service.frontends.grpc.answer_encoding import fill, header
+from headlight_service.frontends.grpc.answer_frames import CHUNK_BYTES, FRAME_LIMIT_BYTES, HEADER_LIMIT_BYTES, frames
+from tests.service.fakes import ARCHITECTURE, DIM, HEADS, LAYERS, info, result
+
+FIELDS: dict[int, str] = {number: name for name, number in OUTPUT_KINDS.items()}
+
+
+def answer(lengths: list[int], selection: Selection) -> tuple[pb.EncodeResponse, list[Any], int]:
+    """Header, results and bytes of data."""
+    items = [EncodeItem(np.full(n, 1 + n % 7, dtype=np.int64), selection) for n in lengths]
+    inputs = [Tokenized(each.ids, len(each.ids), None) for each in items]
+    response = header(pb.ModelRef(name="m"), inputs, items, False, ARCHITECTURE)
+    sizes = [sum(each.output_bytes(ARCHITECTURE).values()) for each in items]
+    return response, [result(each) for each in items], sum(sizes)
+
+
+def reassemble(sent: list[pb.EncodeStreamResponse]) -> pb.EncodeResponse:
+    """As a client would, blindly; checks each chunk's meaning on the way."""
+    whole, chunks, end = sent[0].header, [frame.chunk for frame in sent[1:-1]], sent[-1].end
+    assert (end.chunks, end.data_bytes) == (len(chunks), sum(len(chunk.data) for chunk in chunks))
+    # Pooled vectors in each type are an output of their own; the parts of other outputs lie end to end in one.
+    buffers: dict[tuple[int, int], bytearray] = {}
+    for chunk in chunks:
+        own = buffers.setdefault((chunk.output, chunk.item * (chunk.output == pb.OUTPUT_KIND_POOLED)), bytearray())
+        assert chunk.offset_bytes == len(own), "in order, without gaps"
+        assert chunk.row_end > chunk.row_begin
+        assert len(chunk.data) % (chunk.row_end - chunk.row_begin) == 0
+        own += chunk.data
+    for (kind, at), data in buffers.items():
+        tensor = whole.pooled[at] if kind == pb.OUTPUT_KIND_POOLED else getattr(whole, FIELDS[kind])
+        tensor.data = bytes(data)
+    return whole
+
+
+SPECS = st.builds(
+    AttentionSpec,
+    layers=st.lists(st.integers(0, LAYERS - 1), unique=True).map(tuple),
+    heads=st.sampled_from([(), (1,)]),
+    reduce=st.sampled_from([(), ("head_mean",), ("layer_mean",), ("pooling_weights",), ("statistics",)]),
+)
+OTHER_FORMS = st.sampled_from(
+    [
+        AttentionSpec(top_k=2),
+        AttentionSpec(dtype="uint8", reduce=("layer_mean", "head_mean", "pooling_weights")),
+        AttentionSpec(dtype="uint8", reduce=("pooling_weights",)),
+        AttentionSpec(dtype="uint8", reduce=("layer_mean", "pooling_weights")),
+        AttentionSpec(dtype="uint8", reduce=("head_max", "pooling_weights")),
+        AttentionSpec(dtype="uint8", reduce=("pooling_weights",), pairs=((0, 1), (2, 0), (2, 1))),
+        AttentionSpec(pairs=((0, 1), (2, 0), (2, 1)), dtype="float16"),
+        AttentionSpec(top_k=3, dtype="uint8", heads=(1, 0)),
+    ]
+)
+RANGES = np.array([[0, 0, 0, 0], [1, 1000, 10**5, 10**6]], dtype=np.float32)
+VECTORS = [
+    Vector(),
+    Vector(3, False, ("float16",)),
+    Vector(4, True, ("int8", "float32", "float16"), RANGES),
+]
+selections = st.builds(
+    Selection,
+    pooled=st.booleans(),
+    tokens=st.booleans(),
+    attention=st.none() | (SPECS | OTHER_FORMS).map(lambda spec: resolve_attention(spec, ARCHITECTURE, "mean")),
+    vector=st.sampled_from(VECTORS),
+    hidden=st.none() | st.lists(st.integers(0, LAYERS), unique=True, min_size=1).map(states),
+)
+
+
+@pytest.mark.parametrize("with_info", [False, True])
+def test_what_became_of_each_input_is_told_in_their_order(with_info: bool) -> None:
+    told = [(3, 3, 0), (2, 2, 1), (3, 9, 0), (3, 3, 0), (40, 40, 2)]  # tokens, those before truncation, of the prompt
+    inputs = [
+        Tokenized(np.ones(length, dtype=np.int64), before, info([5] * length), prompt_length=prompt)
+        for length, before, prompt in told
+    ]
+    items = [EncodeItem(each.ids, Selection()) for each in inputs]
+    response = header(pb.ModelRef(name="m"), inputs, items, with_info, ARCHITECTURE)
+    assert [
+        (each.token_count, each.original_token_count, each.prompt_token_count, each.truncated)
+        for each in response.items
+    ] == [(length, before, prompt, before > length) for length, before, prompt in told]
+    assert [len(each.tokens.ids) for each in response.items] == [length * with_info for length, _, _ in told]
+    assert (response.model.name, response.usage.token_count, response.usage.original_token_count) == ("m", 51, 57)
+    assert response.usage.prompt_token_count == 3
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=5), selections, st.integers(1, 3000))
+def test_frames_reassemble_exactly(lengths: list[int], selection: Selection, chunk_bytes: int) -> None:
+    response, results, size = answer(lengths, selection)
+    expected = pb.EncodeResponse()
+    expected.CopyFrom(response)
+    fill(expected, results, selection.vector)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "CHUNK_BYTES", chunk_bytes)
+        sent = list(frames("id", response, results, size, selection.vector))
+    assert {frame.id for frame in sent} == {"id"}
+    if size <= chunk_bytes:
+        assert [frame.response for frame in sent] == [expected]
+        return
+    longest_row = 4 * max(DIM, 7, *lengths)
+    assert all(len(frame.chunk.data) <= max(chunk_bytes, longest_row) for frame in sent)
+    assert reassemble(sent) == expected
+
+
+def test_chunks_say_what_they_hold() -> None:
+    response, results, size = answer([300, 2], Selection(attention=whole((2, 0), HEADS), hidden=states((3,))))
+    sent = list(frames("id", response, results, size))
+    attention = results[0].attention
+    for frame in sent[1:-1]:
+        chunk = frame.chunk
+        if chunk.output == pb.OUTPUT_KIND_ATTENTION and chunk.item == 0:
+            rows = attention[chunk.layer, chunk.head_begin : chunk.head_end, chunk.row_begin : chunk.row_end]
+            assert chunk.data == rows.tobytes()
+    chunks = [frame.chunk for frame in sent[1:-1] if frame.chunk.output == pb.OUTPUT_KIND_ATTENTION]
+    labels = {(chunk.item, chunk.layer, head) for chunk in chunks for head in range(chunk.head_begin, chunk.head_end)}
+    assert labels == {(item, layer, head) for item in (0, 1) for layer in (0, 1) for head in range(HEADS)}
+    assert len([chunk for chunk in chunks if chunk.item == 1]) == 2, "small heads travel together"
+
+
+def test_every_frame_of_a_large_answer_is_one_that_any_client_receives() -> None:
+    response, results, size = answer([1500], Selection(tokens=True, attention=whole((0,), HEADS), hidden=states((0,))))
+    assert size > 16 << 20
+    sent = list(frames("id", response, results, size))
+    assert max(frame.ByteSize() for frame in sent) < FRAME_LIMIT_BYTES
+    assert reassemble(sent).attention.data == results[0].attention.tobytes()
+
+
+def test_the_largest_header_and_a_chunk_of_data_fit_into_one_frame() -> None:
+    assert HEADER_LIMIT_BYTES + CHUNK_BYTES < FRAME_LIMIT_BYTES
+
+
+def test_frames_are_made_as_they_are_taken() -> None:
+    response, results, size = answer([1000], Selection(pooled=False, attention=whole((0, 1, 2), HEADS)))
+    taken = frames("id", response, results, size)
+    assert next(taken).WhichOneof("frame") == "header"
+    results.clear()  # what is not yet cut is not yet copied
+    assert [frame.WhichOneof("frame") for frame in taken] == ["end"]
+
+
+HEADS_AND_LAYERS: list[tuple[Reduction, ...]] = [(), ("head_mean",), ("layer_mean",), ("layer_mean", "head_mean")]
+QUERIES: list[tuple[Reduction, ...]] = [(), ("pooling_weights",)]
+# Every combination of axes that an answer can have, in each type.
+FORMS = [
+    *(
+        AttentionSpec(reduce=(*reduced, *rows), top_k=top_k, dtype=dtype, pairs=pairs)
+        for reduced, pairs in (*((each, ()) for each in HEADS_AND_LAYERS), ((), ((0, 1), (2, 0), (2, 1))))
+        for rows, top_k, dtype in itertools.product(QUERIES, (None, 2), get_args(Number))
+    ),
+    AttentionSpec(reduce=("statistics",)),
+]
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 30, 100])
+def test_any_form_of_attention_is_put_together_by_the_client(monkeypatch: pytest.MonkeyPatch, chunk_bytes: int) -> None:
+    """In small chunks: no form is one that only a text too long for a test would have cut."""
+    monkeypatch.setattr(module, "CHUNK_BYTES", chunk_bytes)
+    for spec in FORMS:
+        selection = Selection(pooled=False, attention=resolve_attention(spec, ARCHITECTURE, "mean"))
+        response, results, size = answer([9, 5], selection)
+        expected = pb.EncodeResponse()
+        expected.CopyFrom(response)
+        fill(expected, results, selection.vector)
+        assembly = Assembly(2)
+        *_, found = map(assembly.receive, frames("id", response, results, size))
+        assert found is not None
+        assert {name: each.tolist() for name, each in found.data.items()} == {
+            name: each.tolist() for name, each in whole_answer(expected, 2).data.items()
+        }, spec

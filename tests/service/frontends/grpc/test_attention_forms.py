@@ -1,0 +1,44 @@
+"""Attention in its smaller forms over a real socket, in chunks: what a long text's answer is cut into."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from headlight import AsyncClient, AttentionSpec
+from headlight.runtime.attention.resolved_spec import resolve_attention
+from headlight.runtime.encode_items import EncodeItem, Selection
+from headlight.spec import Reduction
+from tests.service.conftest import Serve
+from tests.service.fakes import ARCHITECTURE, FakeRuntime, result
+
+IDS = [3, 1, 4, 1, 5, 9]
+PAIRS = ((0, 1), (2, 0), (2, 1))
+ROWS: tuple[Reduction, ...] = ("pooling_weights", "pooled_row")
+# Of these the scales have one number for each head, pair or layer, or one in all.
+SPECS = [
+    AttentionSpec.of(reduce=[*others, rows], pairs=pairs, dtype="uint8")
+    for rows in ROWS
+    for others, pairs in (
+        ((), ()),
+        (("layer_mean",), ()),
+        (("head_mean",), ()),
+        (("layer_mean", "head_mean"), ()),
+        ((), PAIRS),
+    )
+]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: "+".join((*spec.reduce, *("pairs" for _ in spec.pairs[:1]))))
+async def test_scales_of_reduced_queries_arrive_in_chunks(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, spec: AttentionSpec
+) -> None:
+    pooling = "cls" if "pooled_row" in spec.reduce else "mean"
+    runtime = FakeRuntime(pooling=pooling)
+    monkeypatch.setattr("headlight_service.frontends.grpc.answer_frames.CHUNK_BYTES", 8)
+    async with serve(runtime) as service, AsyncClient(service.target) as client:
+        [found] = await client.attention([IDS], spec)
+    choice = resolve_attention(spec, ARCHITECTURE, pooling)
+    expected = result(EncodeItem(np.array(IDS), Selection(pooled=False, attention=choice)))
+    np.testing.assert_array_equal(found.values, expected.attention)
+    np.testing.assert_array_equal(found.scales, expected.scales)

@@ -1,0 +1,165 @@
+"""Callers who leave, or whose time runs out, while their items wait or run."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from headlight.errors import DeadlineExceeded
+from headlight_service.core.admission.admission_control import Admission
+from headlight_service.core.scheduler.pending_requests import Group
+from tests.service.batching import lengths, running
+from tests.service.calls import until
+from tests.service.fakes import item
+
+
+async def test_cancelled_items_leave_the_queue_and_never_run() -> None:
+    async with running() as setup:
+        setup.engine.gate.clear()
+        first = asyncio.create_task(setup.submit(item(1)))
+        await setup.started()
+        gone = asyncio.create_task(setup.submit(item(2), item(2)))
+        stays = asyncio.create_task(setup.submit(item(3)))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.wait([gone])
+        assert setup.admission.tokens.held == 4
+        assert setup.left == ["queue"]
+        setup.engine.gate.set()
+        await asyncio.gather(first, stays)
+    assert lengths(setup.engine) == [[1], [3]]
+
+
+async def test_batch_mates_of_a_caller_who_left_are_answered() -> None:
+    async with running() as setup:
+        setup.engine.gate.clear()
+        gone, stays = (asyncio.create_task(setup.submit(item(2))) for _ in range(2))
+        await setup.started()
+        gone.cancel()
+        await asyncio.wait([gone])
+        assert setup.left == ["infer"]
+        setup.engine.gate.set()
+        assert len((await stays).results) == 1
+    assert lengths(setup.engine) == [[2, 2]]
+
+
+async def test_what_is_computed_for_nobody_holds_its_permits_until_it_is_done() -> None:
+    """An engine cannot be stopped: the next caller would find room that is not there."""
+    async with running(tokens=4) as setup:
+        setup.engine.gate.clear()
+        gone = asyncio.create_task(setup.submit(item(4), item(3), item(2)))  # one runs, two wait
+        await setup.started()
+        assert setup.held == (9, 90)
+        gone.cancel()
+        await asyncio.wait([gone])
+        assert setup.held == (4, 90), "of the results all, for they came with one permit"
+        assert setup.left == ["queue"]
+        neighbour = asyncio.create_task(setup.submit(item(1)))
+        await asyncio.sleep(0)
+        assert setup.held == (5, 100)
+        setup.engine.gate.set()
+        await neighbour
+        assert setup.held == (0, 0)
+    assert lengths(setup.engine) == [[4], [1]]
+
+
+async def test_of_two_batches_for_nobody_the_last_gives_back() -> None:
+    admission = Admission(max_tokens=10, max_request_bytes=0, max_output_bytes=100)
+    group = Group(asyncio.get_running_loop().create_future(), [None, None], 2, arrived=0.0)
+    group.begun(4)
+    group.begun(3)
+    with admission.admit(10) as permit, admission.hold_output(100, "outputs.pooled", "") as held:
+        group.abandon(permit, held)
+    group.ended(4)
+    assert (admission.tokens.held, admission.outputs.held) == (7, 100)
+    group.ended(3)
+    assert (admission.tokens.held, admission.outputs.held) == (0, 0)
+
+
+async def test_a_batch_that_fails_for_nobody_gives_back_too() -> None:
+    async with running() as setup:
+        setup.engine.gate.clear()
+        setup.engine.fail()
+        gone = asyncio.create_task(setup.submit(item(4)))
+        await setup.started()
+        gone.cancel()
+        await asyncio.wait([gone])
+        assert setup.held == (4, 40)
+        setup.engine.gate.set()
+        await until(lambda: setup.held == (0, 0))
+
+
+async def test_what_expired_in_the_queue_is_never_run() -> None:
+    async with running() as setup:
+        setup.engine.gate.clear()
+        first = asyncio.create_task(setup.submit(item(1)))
+        await setup.started()
+        late = asyncio.create_task(setup.submit(item(2), deadline=setup.clock.now + 5))
+        in_time = asyncio.create_task(setup.submit(item(3), deadline=setup.clock.now + 50))
+        await asyncio.sleep(0)
+        setup.clock.now += 10
+        setup.engine.gate.set()
+        with pytest.raises(DeadlineExceeded):
+            await late
+        await asyncio.gather(first, in_time)
+    assert lengths(setup.engine) == [[1], [3]]
+
+
+async def test_what_expires_leaves_at_once_though_no_batch_is_taken() -> None:
+    """Told by the turns of the event loop: how far behind its timers the machine may run is not the queue's doing."""
+    async with running() as setup:
+        setup.engine.gate.clear()
+        first = asyncio.create_task(setup.submit(item(1)))
+        await setup.started()
+        for _ in range(5):
+            late = asyncio.create_task(setup.submit(item(2), item(2), deadline=setup.clock.now + 0.01))
+            await asyncio.sleep(0)
+            assert setup.held == (5, 50), "it waits, and its timer is set"
+            due = asyncio.Event()
+            asyncio.get_running_loop().call_later(0.01, due.set)  # behind its own
+            await due.wait()
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert late.done()
+            with pytest.raises(DeadlineExceeded):
+                await late
+            assert setup.held == (1, 10)
+        setup.engine.gate.set()
+        await first
+    assert lengths(setup.engine) == [[1]]
+
+
+async def test_what_is_cancelled_leaves_before_anything_else_happens() -> None:
+    """A thousand wait, the engine is at work and never asks for the next batch: none of that is waited for."""
+    async with running() as setup:
+        setup.engine.gate.clear()
+        first = asyncio.create_task(setup.submit(item(1)))
+        await setup.started()
+        crowd = [asyncio.create_task(setup.submit(item(1 + place % 7))) for place in range(1000)]
+        gone = [asyncio.create_task(setup.submit(item(2), item(2))) for _ in range(20)]
+        await asyncio.sleep(0)
+        before, _ = setup.held
+        for task in gone:
+            task.cancel()
+        turns = 0
+        while setup.held[0] > before - 80:
+            await asyncio.sleep(0)  # one turn of the event loop
+            turns += 1
+        assert turns <= 3
+        assert setup.left == ["queue"] * 20
+        setup.engine.gate.set()
+        await asyncio.gather(first, *crowd)
+    assert sum(map(len, setup.engine.batches)) == 1001
+
+
+async def test_what_is_being_computed_at_its_deadline_is_still_answered() -> None:
+    async with running() as setup:
+        setup.engine.gate.clear()
+        late = asyncio.create_task(setup.submit(item(1), deadline=setup.clock.now + 0.01))
+        await setup.started()
+        passed = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.05, passed.set)
+        await passed.wait()
+        setup.engine.gate.set()
+        assert len((await late).results) == 1

@@ -1,0 +1,135 @@
+"""Embedding options in a request: checked before anything is tokenised, resolved against the model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from headlight.errors import InvalidInput
+from headlight.pb import headlight_pb2 as pb
+from headlight.runtime.bundle.prompts import LONGEST_PROMPT, Prompts
+from headlight.runtime.vectors.vector_forms import Offer, Rows, Vector
+from headlight_service.core.requested_outputs import REMEMBERED, selection
+from headlight_service.frontends.grpc.request_decoding import encode_job, tokenize_job
+from tests.service.conftest import Serve
+from tests.service.fakes import DIM, FakeRuntime
+from tests.service.frontends.grpc.test_request_decoding import interface
+
+RANGES = np.stack([np.zeros(8), np.ones(8)]).astype(np.float32)
+INTERFACE = interface(
+    offer=Offer(16, True, {8: RANGES}),
+    prompts=Prompts({"query": "q: ", "none": ""}, "query"),
+    accepts=("text", "pair", "ids"),
+    max_characters=LONGEST_PROMPT,
+)
+TEXT = pb.Input(text="a")
+PAIR = pb.Input(pair=pb.TextPair(first="a", second="b"))
+IDS = pb.Input(ids=pb.TokenIds(ids=[3]))
+INT8, BINARY, FLOAT16 = pb.DATA_TYPE_INT8, pb.DATA_TYPE_BINARY, pb.DATA_TYPE_FLOAT16
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (pb.PooledOutput(), Vector()),
+        (pb.PooledOutput(dimensions=3, normalize=False), Vector(3, False)),
+        (pb.PooledOutput(dimensions=8, dtypes=[INT8, BINARY]), Vector(8, True, ("int8", "binary"))),
+    ],
+)
+def test_pooled_is_resolved(message: pb.PooledOutput, expected: Vector) -> None:
+    assert selection(pb.Outputs(pooled=message), INTERFACE).vector == expected
+
+
+def test_tokens_are_resolved() -> None:
+    message = pb.TokensOutput(skip_special=True, normalize=True, dtype=FLOAT16)
+    found = selection(pb.Outputs(tokens=message), INTERFACE)
+    assert found.rows == Rows(skip_special=True, unit=True, dtype="float16")
+    assert found.needs_tokens
+    assert not selection(pb.Outputs(tokens=pb.TokensOutput(normalize=True)), INTERFACE).needs_tokens
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        (pb.Outputs(pooled=pb.PooledOutput(dimensions=17)), r"outputs\.pooled\.dimensions: is 17"),
+        (pb.Outputs(pooled=pb.PooledOutput(dtypes=[INT8])), "needs their ranges, and this bundle has those of 8"),
+        (
+            pb.Outputs(pooled=pb.PooledOutput(dtypes=[pb.DATA_TYPE_UNSPECIFIED])),
+            r"outputs\.pooled\.dtypes\[0\]: 0 is none that this server",
+        ),
+        (pb.Outputs(pooled=pb.PooledOutput(dtypes=[pb.DATA_TYPE_UINT8])), r"dtypes\[0\]: 3 is none"),
+        (pb.Outputs(pooled=pb.PooledOutput(dtypes=[INT8] * 10**6)), r"outputs\.pooled\.dtypes: has 1000000 entries"),
+        (pb.Outputs(tokens=pb.TokensOutput(dtype=INT8)), r"outputs\.tokens\.dtype: 5 is none"),
+        (pb.Outputs(attention=pb.AttentionOutput(dtype=INT8)), r"outputs\.attention\.dtype: 5 is none"),
+    ],
+)
+def test_bad_wishes_name_their_field(outputs: pb.Outputs, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        selection(outputs, INTERFACE)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [({}, "q: "), ({"prompt_name": "none"}, ""), ({"prompt_text": "x "}, "x "), ({"prompt_text": ""}, "")],
+)
+def test_the_prompt_of_a_request(asked: dict[str, str], expected: str) -> None:
+    assert encode_job(pb.EncodeRequest(inputs=[TEXT], **asked), INTERFACE).tokenize.prompt == expected  # type: ignore[arg-type]
+    assert tokenize_job(pb.TokenizeRequest(inputs=[TEXT], **asked), INTERFACE).prompt == expected
+
+
+@pytest.mark.parametrize(("value", "kind"), [(PAIR, "pair"), (IDS, "ids")])
+def test_pairs_and_ids_are_taken_as_they_are(value: pb.Input, kind: str) -> None:
+    for asked in ({}, {"prompt_text": ""}, {"prompt_name": "none"}):
+        encode_job(pb.EncodeRequest(inputs=[TEXT, value], **asked), INTERFACE)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=rf"inputs\[1\]\.{kind}: a prompt goes before a text"):
+        encode_job(pb.EncodeRequest(inputs=[TEXT, value], prompt_name="query"), INTERFACE)
+
+
+def test_a_prompt_counts_among_the_characters_of_a_text() -> None:
+    request = pb.EncodeRequest(inputs=[TEXT], prompt_text="x" * LONGEST_PROMPT)
+    with pytest.raises(InvalidInput, match=r"inputs\[0\]\.text: has 4097 characters") as caught:
+        encode_job(request, INTERFACE)
+    assert "4096 of them its prompt; at most 4096 are read; shorten it" in caught.value.problem
+
+
+async def test_prompts_usage_and_types_over_the_wire(serve: Serve) -> None:
+    runtime = FakeRuntime(prompts={"query": "find this "}, default_prompt="query", dimensions=(2,), similarity="dot")
+    outputs = pb.Outputs(
+        pooled=pb.PooledOutput(dimensions=3, dtypes=[FLOAT16, pb.DATA_TYPE_FLOAT32]), token_info=pb.TokenInfoOutput()
+    )
+    request = pb.EncodeRequest(inputs=[pb.Input(text="a b c"), IDS], outputs=outputs)
+    async with serve(runtime) as service:
+        answer = await service.stub.Encode(request)
+        request.prompt_text = ""
+        bare = await service.stub.Encode(request)
+        info = (await service.stub.GetModel(pb.GetModelRequest())).info
+    assert runtime.tokenizer is not None
+    assert runtime.tokenizer.texts == ["find this a b c", "a b c"]
+    assert [(t.dtype, list(t.shape)) for t in answer.pooled] == [(FLOAT16, [2, 3]), (pb.DATA_TYPE_FLOAT32, [2, 3])]
+    assert answer.data_bytes == sum(len(tensor.data) for tensor in answer.pooled) == 2 * 3 * 6
+    assert [item.prompt_token_count for item in answer.items] == [2, 0]
+    assert answer.usage == pb.Usage(token_count=6, prompt_token_count=2, original_token_count=6)
+    assert bare.usage == pb.Usage(token_count=4, original_token_count=4)
+    assert (info.default_prompt, info.include_prompt, info.similarity, info.pooled_dim) == ("query", True, "dot", DIM)
+    assert list(info.prompts) == [pb.NamedPrompt(name="query", text="find this ")]
+    assert list(info.trained_dimensions) == [2]
+    assert list(info.pooled_dtypes) == [pb.DATA_TYPE_FLOAT32, FLOAT16]
+
+
+def test_what_was_asked_for_before_is_not_resolved_again() -> None:
+    known = interface()
+    outputs = pb.Outputs(pooled=pb.PooledOutput(dimensions=2))
+    first = selection(outputs, known)
+    assert selection(pb.Outputs.FromString(outputs.SerializeToString()), known) is first
+    assert selection(pb.Outputs(pooled=pb.PooledOutput(dimensions=3)), known).vector.width == 3
+
+
+def test_a_wish_that_is_refused_is_refused_again_and_few_are_kept() -> None:
+    known = interface()
+    for _ in range(2):
+        with pytest.raises(InvalidInput, match="dimensions"):
+            selection(pb.Outputs(pooled=pb.PooledOutput(dimensions=9)), known)
+    assert known.selections == {}
+    for size in range(2 * REMEMBERED):
+        selection(pb.Outputs(attention=pb.AttentionOutput(max_bytes=size)), known)
+        assert 0 < len(known.selections) <= REMEMBERED

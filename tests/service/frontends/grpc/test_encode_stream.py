@@ -1,0 +1,218 @@
+"""EncodeStream over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import grpc
+import pytest
+
+from headlight.pb import headlight_pb2 as pb
+from headlight_service.frontends.grpc.encode_stream import ByteBudget
+from tests.service.calls import until
+from tests.service.conftest import Serve, Service
+
+EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # unknown to the stubs
+LARGE = pb.Outputs(attention=pb.AttentionOutput(layers=[0]))
+LARGE_TOKENS = 1500  # 18 MB: far more than the transport buffers on its own
+
+
+def ask(request_id: str, tokens: int = 2, outputs: pb.Outputs | None = None) -> pb.EncodeStreamRequest:
+    content = pb.Input(ids=pb.TokenIds(ids=[1] * tokens)) if tokens else pb.Input(text="")
+    return pb.EncodeStreamRequest(id=request_id, encode=pb.EncodeRequest(inputs=[content], outputs=outputs))
+
+
+async def frames_of(call: Any) -> list[pb.EncodeStreamResponse]:
+    """All that are still to come."""
+    frames = []
+    while (frame := await call.read()) != EOF:
+        frames.append(frame)
+    return frames
+
+
+def kinds(frames: list[pb.EncodeStreamResponse], request_id: str) -> list[str]:
+    return [frame.WhichOneof("frame") or "" for frame in frames if frame.id == request_id]
+
+
+async def test_each_request_has_an_answer_of_its_own(serve: Serve) -> None:
+    async with serve() as service:
+        frames = await frames_of(service.stub.EncodeStream(iter([ask("a"), ask("bad", 0), ask("b")])))
+    assert kinds(frames, "a") == kinds(frames, "b") == ["response"]
+    assert kinds(frames, "bad") == ["error"]
+    [error] = [frame.error for frame in frames if frame.id == "bad"]
+    assert error.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
+    assert error.message.startswith("inputs[0].text: is empty")
+    assert (error.reason, error.field) == ("INVALID_INPUT", "inputs[0].text")
+
+
+async def test_large_answers_come_in_chunks_and_do_not_hold_up_small_ones(serve: Serve) -> None:
+    async with serve() as service:
+        call = service.stub.EncodeStream()
+        await call.write(ask("large", LARGE_TOKENS, LARGE))
+        first = await call.read()
+        assert (first.id, first.WhichOneof("frame")) == ("large", "header")
+        await service.started()  # the large one's batch
+        await call.write(ask("small"))  # while the large one is being sent
+        await call.done_writing()
+        # The small one's answer is the next to be sent: unread meanwhile, most of the large one cannot have left the server.
+        await until(lambda: service.sample("headlight_texts_total", model="fake", priority="interactive") == 2)
+        frames = [first, *await frames_of(call)]
+    chunks = [frame.chunk for frame in frames if frame.WhichOneof("frame") == "chunk"]
+    assert kinds(frames, "small") == ["response"]
+    assert frames[-1].id == "large", "the small one overtook"
+    assert frames[-1].end.chunks == len(chunks)
+    assert sum(len(chunk.data) for chunk in chunks) == first.header.attention.offsets[-1] * 4
+
+
+async def test_an_id_can_be_used_again_once_answered(serve: Serve) -> None:
+    async with serve() as service:
+        call = service.stub.EncodeStream()
+        for _ in range(300):  # the caller may be faster than what the server does after its last frame
+            await call.write(ask("same"))
+            assert (await call.read()).WhichOneof("frame") == "response"
+        await call.done_writing()
+        assert await call.read() == EOF
+
+
+@pytest.mark.parametrize("bad_id", ["", "é" * 65, "first"])
+async def test_an_id_that_no_answer_can_be_told_by_ends_the_stream_after_the_others(serve: Serve, bad_id: str) -> None:
+    async with serve() as service:
+        service.engine.gate.clear()
+        call = service.stub.EncodeStream()
+        await call.write(ask("first"))
+        await service.started()
+        await call.write(ask(bad_id))
+        service.engine.gate.set()
+        if bad_id != "first":  # else the first may be answered before the second is read, which is then right
+            assert (await call.read()).id == "first"
+            with pytest.raises(grpc.aio.AioRpcError, match="id: must have 1 to 128 bytes"):
+                await call.read()
+
+
+async def test_a_live_id_is_refused(serve: Serve) -> None:
+    async with serve() as service:
+        service.engine.gate.clear()
+        call = service.stub.EncodeStream(iter([ask("same"), ask("same")]))
+        await service.started()
+        # The second is read while the first is held; the stream then ends as soon as the first is answered.
+        reading = asyncio.ensure_future(frames_of(call))
+        await until_read(service)
+        service.engine.gate.set()
+        with pytest.raises(grpc.aio.AioRpcError, match="id: is that of a request still unanswered"):
+            await reading
+
+
+async def until_read(service: Service) -> None:
+    """Wait until the only stream reads no more."""
+    [call] = service.servicer._streams
+    assert call._reader is not None
+    await asyncio.wait([call._reader], timeout=30)
+
+
+async def test_no_more_is_read_than_may_be_in_flight(serve: Serve) -> None:
+    async with serve(max_stream_in_flight=2, streams=2, batch_tokens=2) as service:
+        service.engine.gate.clear()
+        call = service.stub.EncodeStream(iter([ask(str(place)) for place in range(5)]))
+        await service.started()
+        await service.started()
+        assert service.sample("headlight_queue_tokens", model="fake") == 4
+        service.engine.gate.set()
+        assert len(await frames_of(call)) == 5
+
+
+async def test_a_slow_reader_gets_no_more_computed_than_it_may_hold(serve: Serve) -> None:
+    size = 4 * 2 * LARGE_TOKENS**2
+    async with serve(max_stream_output_bytes=size) as service:
+        call = service.stub.EncodeStream(iter([ask(str(place), LARGE_TOKENS, LARGE) for place in range(3)]))
+        first = await call.read()
+        assert first.WhichOneof("frame") == "header"
+        assert len(service.engine.batches) == 1
+        frames = await frames_of(call)
+    assert len(service.engine.batches) == 3
+    assert [frame.WhichOneof("frame") for frame in frames].count("end") == 3
+
+
+async def test_an_answer_larger_than_a_stream_may_hold_is_refused_before_it_is_computed(serve: Serve) -> None:
+    async with serve(max_stream_output_bytes=1 << 20) as service:
+        [frame] = await frames_of(service.stub.EncodeStream(iter([ask("1", LARGE_TOKENS, LARGE)])))
+        assert frame.error.message.startswith("outputs.attention: the answer would have 18000000 bytes")
+        assert service.engine.batches == []
+
+
+async def test_draining_answers_what_was_read_and_says_to_send_the_rest_elsewhere(serve: Serve) -> None:
+    async with serve() as service:
+        service.engine.gate.clear()
+        call = service.stub.EncodeStream()
+        await call.write(ask("1"))
+        await service.started()
+        service.servicer.drain()
+        service.engine.gate.set()
+        assert (await call.read()).WhichOneof("frame") == "response"
+        with pytest.raises(grpc.aio.AioRpcError, match="send again") as error:
+            await call.read()
+        assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+        with pytest.raises(grpc.aio.AioRpcError, match="send again"):
+            await service.stub.EncodeStream().read()
+
+
+async def test_draining_does_not_fail_a_stream_whose_caller_has_sent_all(serve: Serve) -> None:
+    async with serve() as service:
+        service.engine.gate.clear()
+        call = service.stub.EncodeStream(iter([ask("1")]))
+        await service.started()
+        await until_read(service)
+        service.servicer.drain()
+        service.engine.gate.set()
+        assert kinds(await frames_of(call), "1") == ["response"]
+
+
+async def test_a_caller_who_leaves_frees_everything(serve: Serve) -> None:
+    async with serve(streams=1) as service:
+        service.engine.gate.clear()
+        call = service.stub.EncodeStream()
+        await call.write(ask("1"))
+        await service.started()
+        await call.write(ask("2"))
+        call.cancel()
+        await service.in_flight.idle.wait()
+        assert service.sample("headlight_queue_tokens", model="fake") == 2, "what is being computed for nobody"
+        service.engine.gate.set()
+        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 0)
+        await service.stub.Encode(ask("3", 3).encode)
+        assert [len(batch[0].ids) for batch in service.engine.batches] == [2, 3]
+
+
+async def test_a_failure_concerns_its_request_alone(serve: Serve) -> None:
+    async with serve(streams=1) as service:
+        service.engine.poison = 66
+        poison = pb.EncodeRequest(inputs=[pb.Input(ids=pb.TokenIds(ids=[66]))])
+        call = service.stub.EncodeStream()
+        await call.write(pb.EncodeStreamRequest(id="poison", encode=poison))
+        assert (await call.read()).error.code == grpc.StatusCode.INTERNAL.value[0]
+        await call.write(ask("good"))
+        assert (await call.read()).id == "good"
+        call.cancel()
+
+
+async def test_the_byte_budget_is_first_come_first_served() -> None:
+    budget, order = ByteBudget(10), list[int]()
+
+    async def hold(amount: int, release: asyncio.Event) -> None:
+        async with budget.hold(amount, contextlib.nullcontext()):
+            order.append(amount)
+            await release.wait()
+
+    first, rest = asyncio.Event(), asyncio.Event()
+    rest.set()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(hold(6, first))
+        tasks.create_task(hold(20, rest))  # more than there is: waits until it is alone
+        tasks.create_task(hold(1, rest))  # would fit, but came later
+        tasks.create_task(hold(0, rest))  # nothing to hold
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert order == [6, 0]
+        first.set()
+    assert order == [6, 0, 20, 1]

@@ -1,0 +1,135 @@
+"""Priorities over a real socket: every RPC that runs batches honours them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from headlight.pb import headlight_pb2 as pb
+from headlight.runtime.values import Tokenized
+from headlight_service.app.assembly import limits, make_admission
+from headlight_service.config.options import Config
+from tests.service.calls import details_of, refused, request, text_of, until
+from tests.service.conftest import Serve, Service
+from tests.service.fakes import FakeRuntime, manifest
+from tests.service.frontends.grpc.test_encode_stream import frames_of
+
+BULK, UNKNOWN = pb.PRIORITY_BULK, 7
+
+
+def texts(service: Service, priority: str) -> float | None:
+    return service.sample("headlight_texts_total", model="fake", priority=priority)
+
+
+async def test_unary_calls_streams_and_occlusion_are_counted_under_their_priority(serve: Serve) -> None:
+    async with serve() as service:
+        await service.stub.Encode(request(text_of(3), text_of(4), priority=BULK))
+        assert (texts(service, "bulk"), texts(service, "interactive")) == (2, 0)
+        streamed = pb.EncodeStreamRequest(id="a", encode=request(text_of(3), priority=BULK))
+        assert len(await frames_of(service.stub.EncodeStream(iter([streamed])))) == 1
+        assert (texts(service, "bulk"), texts(service, "interactive")) == (3, 0)
+        await service.stub.Occlude(pb.OccludeRequest(input=text_of(3), priority=BULK))
+        assert (texts(service, "bulk"), texts(service, "interactive")) == (7, 0)
+        for told in (pb.PRIORITY_UNSPECIFIED, pb.PRIORITY_INTERACTIVE):
+            await service.stub.Encode(request(text_of(3), priority=told))
+        assert (texts(service, "bulk"), texts(service, "interactive")) == (7, 2)
+        stages = {
+            priority: service.sample("headlight_stage_seconds_count", model="fake", priority=priority, stage="queue")
+            for priority in ("bulk", "interactive")
+        }
+        assert stages == {"bulk": 2, "interactive": 2}
+        batches = service.sample("headlight_batch_seconds_count", model="fake", priority="bulk")
+        assert batches == len(service.engine.batches) - 2
+
+
+async def test_a_number_that_is_none_is_refused_by_name(serve: Serve) -> None:
+    async with serve() as service:
+        calls: list[Any] = [
+            service.stub.Encode(request(text_of(2), priority=UNKNOWN)),
+            service.stub.Occlude(pb.OccludeRequest(input=text_of(3), priority=UNKNOWN)),  # type: ignore[arg-type]  # what others send
+        ]
+        for call in calls:
+            error = await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
+            assert error.details() == "priority: 7 is none that this server knows; see enum Priority, or leave it out"
+            assert details_of(error)["BadRequest"].field_violations[0].field == "priority"
+        streamed = pb.EncodeStreamRequest(id="a", encode=request(text_of(3), priority=UNKNOWN))
+        [frame] = await frames_of(service.stub.EncodeStream(iter([streamed])))
+        assert frame.error.message.startswith("priority: 7")
+
+
+async def test_an_interactive_call_behind_a_queue_of_bulk_is_served_next(serve: Serve) -> None:
+    async with serve(streams=1) as service:
+        service.engine.gate.clear()
+        bulk = [asyncio.create_task(_answer(service, request(text_of(9), priority=BULK))) for _ in range(20)]
+        await service.started()
+        await until(lambda: (service.sample("headlight_queue_bulk_tokens", model="fake") or 0) == 20 * 9)
+        single = asyncio.create_task(_answer(service, request(text_of(5))))
+        await until(lambda: (service.sample("headlight_queue_tokens", model="fake") or 0) == 20 * 9 + 5)
+        service.engine.gate.set()
+        await asyncio.gather(single, *bulk)
+        assert [len(item.ids) for item in service.engine.batches[1]] == [5]
+        assert service.sample("headlight_queue_bulk_tokens", model="fake") == 0
+
+
+async def test_an_interactive_text_does_not_wait_for_bulk_to_be_tokenised(serve: Serve) -> None:
+    runtime, begun, may_end = FakeRuntime(), threading.Semaphore(0), threading.Event()
+    assert runtime.tokenizer is not None
+    encode_each = runtime.tokenizer.encode_each
+
+    def slowly(*arguments: Any, **options: Any) -> Iterator[Tokenized]:
+        begun.release()
+        assert may_end.wait(30)
+        yield from encode_each(*arguments, **options)
+
+    runtime.tokenizer.encode_each = slowly  # type: ignore[method-assign]  # as slow as long documents
+    async with serve(runtime) as service:
+        heart = service.models.get("fake")._tokenizers.heart
+        calls = []
+        for place, length in enumerate((301, 302, 303, 300, 299)):
+            message = request(text_of(length), priority=BULK if length > 300 else pb.PRIORITY_UNSPECIFIED)
+            calls.append(asyncio.create_task(_answer(service, message)))
+            await until(lambda count=place + 1: heart._work == count)  # type: ignore[misc]  # mypy infers none of its parameter
+        assert await asyncio.to_thread(begun.acquire, True, 30)
+        may_end.set()
+        await asyncio.gather(*calls)
+        assert [len(text.split()) for text in runtime.tokenizer.texts] == [301, 300, 299, 302, 303]
+
+
+async def test_bulk_cannot_fill_the_queue_for_others(serve: Serve) -> None:
+    async with serve(streams=1, max_queue_tokens=80, max_request_tokens=70) as service:
+        service.engine.gate.clear()
+        bulk = asyncio.create_task(_answer(service, request(text_of(60), priority=BULK)))
+        await service.started()
+        error = await refused(
+            service.stub.Encode(request(text_of(11), priority=BULK)), grpc.StatusCode.RESOURCE_EXHAUSTED
+        )
+        assert "the queue is full for bulk (60 of 70 tokens, 11 asked for)" in (error.details() or "")
+        single = asyncio.create_task(_answer(service, request(text_of(11))))
+        await until(lambda: (service.sample("headlight_queue_tokens", model="fake") or 0) == 71)
+        service.engine.gate.set()
+        await asyncio.gather(single, bulk)
+
+
+async def test_the_options_reach_the_batches(serve: Serve) -> None:
+    async with serve(streams=1, round_lengths=8) as service:
+        await service.stub.Encode(request(text_of(3)))
+        assert service.sample("headlight_padding_ratio_sum", model="fake") == 1 - 3 / 8
+        await service.stub.Encode(request(text_of(3), text_of(3), priority=BULK))
+        assert [len(batch) for batch in service.engine.batches] == [1, 1, 1]  # of bulk, one tells how long it takes
+
+
+@pytest.mark.parametrize(("queue", "request_tokens", "bulk"), [(131072, 16384, 114688), (16384, 16384, 16384)])
+def test_what_bulk_may_have_of_the_queue(queue: int, request_tokens: int, bulk: int) -> None:
+    config = Config(bundle=Path("b"), max_queue_tokens=queue, max_request_tokens=request_tokens)
+    admission = make_admission(config, limits(config, manifest()), 1)
+    assert (admission.bulk.limit, admission.tokens.limit) == (bulk, queue)
+
+
+async def _answer(service: Service, message: pb.EncodeRequest) -> Any:
+    return await service.stub.Encode(message)

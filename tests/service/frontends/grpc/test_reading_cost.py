@@ -1,0 +1,122 @@
+"""What reading costs: characters count, prompts times texts included, before a thread reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headlight.pb import headlight_pb2 as pb
+from headlight_service.core.admission.admission_control import Admission
+from headlight_service.core.admission.rate_limit import READ_CHARACTERS, READING, Quotas
+from headlight_service.security.auth_tokens import AuthTokens
+from headlight_service.security.authentication import Gate
+from tests.service.batching import Clock
+from tests.service.calls import details_of, refused, request
+from tests.service.conftest import Serve
+from tests.service.fakes import FakeRuntime, FakeTokenizer
+from tests.service.security.test_authentication import EXHAUSTED, GOOD, TOKEN
+
+PER_TOKEN = READ_CHARACTERS * READING  # characters for the price of one token that is computed
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> AuthTokens:
+    path = tmp_path / "tokens"
+    path.write_text(f"search {TOKEN}\n", encoding="ascii")
+    return AuthTokens(path, lambda: None)
+
+
+def blank(price: int, words: str = "x") -> pb.Input:
+    """A text of few tokens, of as many characters as cost so many tokens."""
+    return pb.Input(text=words.ljust(price * PER_TOKEN))
+
+
+async def test_a_prompt_is_paid_for_with_each_text(serve: Serve, tokens: AuthTokens) -> None:
+    quotas = Quotas(10, 1000, Clock())
+    async with serve(gate=Gate(tokens, quotas)) as service:
+        many = pb.TokenizeRequest(inputs=[pb.Input(text="x")] * 256, prompt_text="\n" * 4096)
+        await service.stub.Tokenize(many, **GOOD)
+    assert quotas.of("search").level == 10_000 - 256 * 4097 / PER_TOKEN
+
+
+@pytest.mark.parametrize("fields", [{"dry_run": True}, {"outputs": pb.Outputs(token_info=pb.TokenInfoOutput())}])
+async def test_requests_that_are_only_read_pay_for_their_characters(
+    serve: Serve, tokens: AuthTokens, fields: dict[str, Any]
+) -> None:
+    quotas = Quotas(10, 100, Clock())
+    async with serve(gate=Gate(tokens, quotas)) as service:
+        await service.stub.Encode(request(blank(50), **fields), **GOOD)
+    assert quotas.of("search").level == 1000 - 50
+
+
+async def test_what_is_read_is_paid_before_so_that_a_second_call_finds_it_spent(
+    serve: Serve, tokens: AuthTokens
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    class SlowTokenizer(FakeTokenizer):
+        def encode(self, *args: Any, **options: Any) -> Any:
+            begun.set()
+            assert may_end.wait(30)
+            return super().encode(*args, **options)
+
+    runtime, quotas = FakeRuntime(), Quotas(10, 10, Clock())
+    runtime.tokenizer = tokenizer = SlowTokenizer()
+    async with serve(runtime, gate=Gate(tokens, quotas)) as service:
+        slow = pb.TokenizeRequest(inputs=[blank(101)])
+        first = asyncio.ensure_future(service.stub.Tokenize(slow, **GOOD))
+        try:
+            assert await asyncio.to_thread(begun.wait, 30)
+            error = await refused(service.stub.Tokenize(slow, **GOOD), EXHAUSTED)
+            assert details_of(error)["ErrorInfo"].reason == "QUOTA"
+        finally:
+            may_end.set()
+        await first
+    assert len(tokenizer.texts) == 1
+    assert quotas.of("search").level == 100 - 101, "nothing is paid twice"
+
+
+async def test_a_text_that_costs_far_more_than_is_left_is_refused_unread(serve: Serve, tokens: AuthTokens) -> None:
+    quotas, runtime = Quotas(10, 100, Clock()), FakeRuntime()
+    bucket = quotas.of("search")
+    bucket.spend(900)
+    async with serve(runtime, gate=Gate(tokens, quotas)) as service:
+        await refused(service.stub.Encode(request(blank(300)), **GOOD), EXHAUSTED)
+    assert runtime.tokenizer is not None
+    assert runtime.tokenizer.texts == []
+    assert bucket.level == 100
+
+
+@pytest.mark.parametrize("method", ["Encode", "Occlude"])
+async def test_a_text_of_few_tokens_and_many_characters_is_let_in_after_the_time_told(
+    serve: Serve, tokens: AuthTokens, method: str
+) -> None:
+    clock = Clock()
+    quotas = Quotas(10, 10, clock)
+    bucket = quotas.of("search")
+    bucket.spend(70)
+    requests = {"Encode": request(blank(40)), "Occlude": pb.OccludeRequest(input=blank(40, "x y"))}
+    async with serve(gate=Gate(tokens, quotas)) as service:
+        error = await refused(getattr(service.stub, method)(requests[method], **GOOD), EXHAUSTED)
+        clock.now += details_of(error)["RetryInfo"].retry_delay.ToMilliseconds() / 1000
+        assert bucket.level == pytest.approx(40)
+        await getattr(service.stub, method)(requests[method], **GOOD)
+    assert bucket.level == pytest.approx(0), "reading is a part of the price"
+
+
+async def test_the_estimate_for_a_deadline_counts_characters(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    estimates = list[int]()
+    look_ahead = Admission.look_ahead
+
+    def noted(self: Admission, patience: float, priority: Any = "interactive", tokens: int = 0) -> None:
+        estimates.append(tokens)
+        look_ahead(self, patience, priority, tokens)
+
+    monkeypatch.setattr(Admission, "look_ahead", noted)
+    async with serve() as service:
+        await service.stub.Encode(request(blank(60), blank(40)), timeout=60)
+    assert estimates[0] == 100, "before it is tokenised"

@@ -1,0 +1,122 @@
+"""What a call held is let go when it ends: not when the garbage collector next looks, who counts objects and not their bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import types
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.message import Message
+
+from headlight.pb import headlight_pb2 as pb
+from headlight_service.core.prepared_request import Prepared
+from headlight_service.core.scheduler.pending_requests import Group
+from headlight_service.frontends.grpc import reply_timeout
+from tests.service.calls import request, text_of
+from tests.service.conftest import Serve
+from tests.service.tracing import Kept
+
+HEAVY = (Message, Prepared, Group, grpc.aio.AbortError)
+EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # unknown to the stubs
+CALLS = 8  # gRPC itself remembers the last one
+LARGE = pb.Outputs(attention=pb.AttentionOutput())
+
+
+@contextlib.asynccontextmanager
+async def uncollected() -> AsyncIterator[list[Any]]:
+    """Run calls without the collector -> what it would have had to find of them, filled in once they have ended."""
+    found: list[Any] = []
+    before = asyncio.all_tasks()
+    gc.collect()
+    gc.disable()
+    try:
+        yield found
+        # An answer can be here before its handler has ended. The task that waits for the next call never ends.
+        await asyncio.wait_for(asyncio.gather(*filter(ends, asyncio.all_tasks() - before), return_exceptions=True), 30)
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        found += gc.garbage
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+def ends(task: asyncio.Task[Any]) -> bool:
+    return "_request" not in getattr(task.get_coro(), "__qualname__", "")
+
+
+def heavy(found: Iterable[Any]) -> list[Any]:
+    """Requests; what holds results, for the collector does not know tuples of arrays; and gRPC's record of a call, which is seen by
+    the exception that it holds."""
+    return [each for each in found if isinstance(each, HEAVY)]
+
+
+def own_frames(found: Iterable[Any]) -> list[str]:
+    frames = [each for each in found if isinstance(each, types.FrameType)]
+    return [frame.f_code.co_qualname for frame in frames if frame.f_globals["__name__"].startswith("service.")]
+
+
+def streamed(*, length: int = 2, **fields: Any) -> pb.EncodeStreamRequest:
+    return pb.EncodeStreamRequest(id="1", encode=request(text_of(length), **fields))
+
+
+async def ended(call: Any) -> None:
+    """Read to the end; the traceback with what was sent is not kept."""
+    with contextlib.suppress(grpc.aio.AioRpcError):
+        while await call.read() != EOF:
+            pass
+
+
+@pytest.mark.parametrize("bad", [b"\xff\xff\xff", b"\x12\x02\x0a\x00" * 1000], ids=["undecodable", "refused"])
+async def test_a_refused_request(serve: Serve, bad: bytes) -> None:
+    async with serve() as service:
+        channel: Any = service.channel  # whose stubs want serializers, which bytes need not
+        async with uncollected() as found:
+            for _ in range(CALLS):
+                with contextlib.suppress(grpc.aio.AioRpcError):
+                    await channel.unary_unary("/headlight.v1.HeadlightService/Encode")(bad)
+        assert heavy(found) == []
+        assert own_frames(found) == []
+
+
+@pytest.mark.parametrize("traced", [False, True])
+async def test_an_answered_request(serve: Serve, kept: Kept, traced: bool) -> None:
+    async with serve(tracing=kept.tracing if traced else None) as service:
+        async with uncollected() as found:
+            for _ in range(CALLS):
+                await service.stub.Encode(request())
+        # Among them gRPC's record of the call, with its buffers.
+        assert [each for each in found if type(each).__name__ in ("RPCState", "_ServicerContext")] == []
+
+
+@pytest.mark.parametrize("traced", [False, True])
+async def test_a_request_that_expired_in_the_queue(serve: Serve, kept: Kept, traced: bool) -> None:
+    async with serve(tracing=kept.tracing if traced else None, streams=1) as service:
+        service.engine.gate.clear()
+        running = service.stub.Encode(request())
+        await service.started()
+        async with uncollected() as found:
+            await ended(service.stub.EncodeStream(iter([streamed()]), timeout=0.1))
+            service.engine.gate.set()
+            await running
+        assert heavy(found) == []
+        assert own_frames(found) == []
+
+
+@pytest.mark.usefixtures("steady")
+async def test_the_results_of_a_stalled_reader(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reply_timeout, "LEAST_LINGER_SECONDS", 60)  # time to come and read its status
+    async with serve(stall_seconds=0.2) as service:
+        async with uncollected() as found:
+            call = service.stub.EncodeStream(iter([streamed(length=1500, outputs=LARGE)]))
+            await call.read()
+            await asyncio.wait_for(service.in_flight.idle.wait(), 30)  # meanwhile nothing is read
+            await ended(call)
+            assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert [each for each in found if isinstance(each, (Prepared, Group))] == []

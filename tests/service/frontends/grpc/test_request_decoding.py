@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import tracemalloc
+from array import array
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headlight.errors import InvalidInput
+from headlight.pb import headlight_pb2 as pb
+from headlight.runtime.attention.resolved_spec import resolve_indices
+from headlight.runtime.bundle.prompts import Prompts
+from headlight.runtime.encode_items import Selection
+from headlight.runtime.vectors.vector_forms import Offer
+from headlight_service.core.model_interface import Interface
+from headlight_service.core.requested_outputs import selection
+from headlight_service.frontends.grpc.request_decoding import TRUNCATIONS, Pair, TokenIds, encode_job, tokenize_job
+from tests.service.fakes import ARCHITECTURE
+
+
+def interface(**changes: Any) -> Interface:
+    values: dict[str, Any] = {
+        "architecture": ARCHITECTURE,
+        "pooling": "mean",
+        "accepts": ("text", "ids"),
+        "attend": True,
+        "offer": Offer(4, True),
+        "prompts": Prompts({"query": "q: "}),
+        "max_items": 4,
+    }
+    values |= {"max_characters": 9, "max_length": 6, "max_tokens": 10, "max_tokenized": 15}
+    return Interface(**values | changes)
+
+
+def ids(count: int, segments: int = 0) -> pb.Input:
+    return pb.Input(ids=pb.TokenIds(ids=[300] * count, segments=[0] * segments))
+
+
+INTERFACE = interface()
+TEXT = pb.Input(text="a")
+
+
+def test_texts_and_ids_become_plain_values() -> None:
+    request = pb.EncodeRequest(
+        inputs=[pb.Input(text="a"), pb.Input(ids=pb.TokenIds(ids=[1, 2]))],
+        outputs=pb.Outputs(token_info=pb.TokenInfoOutput(), tokens=pb.TokensOutput()),
+        truncation=pb.TRUNCATION_CUT_START,
+    )
+    job = encode_job(request, INTERFACE)
+    assert job.tokenize.inputs == ["a", TokenIds(array("q", [1, 2]), array("q"))]
+    assert (job.tokenize.truncation, job.tokenize.with_info, job.tokenize.limit) == ("cut_start", True, True)
+    assert job.selection == Selection(pooled=False, tokens=True)
+
+
+def test_pairs_and_segments_of_ids_become_plain_values() -> None:
+    inputs = [pb.Input(pair=pb.TextPair(first="a", second="b")), pb.Input(ids=pb.TokenIds(ids=[1, 2], segments=[0, 1]))]
+    paired = interface(accepts=("text", "pair", "ids"))
+    job = encode_job(pb.EncodeRequest(inputs=inputs), paired)
+    assert job.tokenize.inputs == [Pair("a", "b"), TokenIds(array("q", [1, 2]), array("q", [0, 1]))]
+
+
+@pytest.mark.parametrize("outputs", [None, pb.Outputs()])
+def test_without_outputs_pooled_is_meant(outputs: pb.Outputs | None) -> None:
+    job = encode_job(pb.EncodeRequest(inputs=[TEXT], outputs=outputs), INTERFACE)
+    assert job.selection == Selection(pooled=True)
+
+
+def test_every_truncation_is_understood() -> None:
+    assert set(TRUNCATIONS) == set(pb.Truncation.values())
+
+
+def test_special_tokens_are_read_as_the_request_says_else_as_the_service_does() -> None:
+    for asked, of_service, expected in (
+        (pb.SPECIAL_TOKENS_UNSPECIFIED, "parse", "parse"),
+        (pb.SPECIAL_TOKENS_UNSPECIFIED, "text", "text"),
+        (pb.SPECIAL_TOKENS_PARSE, "text", "parse"),
+        (pb.SPECIAL_TOKENS_TEXT, "parse", "text"),
+    ):
+        served = interface(special_tokens=of_service)
+        encode = encode_job(pb.EncodeRequest(inputs=[TEXT], special_tokens=asked), served).tokenize
+        tokenize = tokenize_job(pb.TokenizeRequest(inputs=[TEXT], special_tokens=asked), served)
+        assert (encode.special_tokens, tokenize.special_tokens) == (expected, expected)
+    with pytest.raises(InvalidInput, match=r"^special_tokens: 9 is none that this server knows"):
+        encode_job(pb.EncodeRequest(inputs=[TEXT], special_tokens=9), INTERFACE)  # type: ignore[arg-type]
+
+
+def test_tokenising_has_no_limit_on_the_length_of_a_text() -> None:
+    job = tokenize_job(pb.TokenizeRequest(inputs=[TEXT]), INTERFACE)
+    assert (job.with_info, job.limit, job.max_tokens) == (True, False, 15)
+
+
+@pytest.mark.parametrize(
+    ("request_", "field", "problem"),
+    [
+        (pb.EncodeRequest(), "inputs", "send 1 to 4"),
+        (pb.EncodeRequest(inputs=[TEXT] * 5), "inputs", "has 5 entries; send 1 to 4"),
+        (pb.EncodeRequest(inputs=[TEXT, pb.Input()]), "inputs[1]", "set text or ids"),
+        (pb.EncodeRequest(inputs=[TEXT, pb.Input(pair=pb.TextPair(first="a"))]), "inputs[1].pair", "takes text or ids"),
+        (pb.EncodeRequest(inputs=[TEXT], truncation=17), "truncation", "17"),  # type: ignore[arg-type]
+        (pb.EncodeRequest(inputs=[TEXT, ids(0)]), "inputs[1].ids", "has 0 ids; send 1 to 6"),
+        (pb.EncodeRequest(inputs=[TEXT, ids(7)]), "inputs[1].ids", "has 7 ids; send 1 to 6"),
+        (pb.EncodeRequest(inputs=[ids(6), ids(5)]), "inputs", "have more than 10 tokens together"),
+        (pb.EncodeRequest(inputs=[ids(3, 2)]), "inputs[0].ids.segments", "has 2 entries for 3 ids; send one of each"),
+        (pb.EncodeRequest(inputs=[ids(7)], truncation=pb.TRUNCATION_CUT_END), "inputs[0].ids", "has 7 ids"),
+    ],
+)
+def test_what_is_wrong_is_named(request_: pb.EncodeRequest, field: str, problem: str) -> None:
+    with pytest.raises(InvalidInput) as error:
+        encode_job(request_, INTERFACE)
+    assert error.value.field == field
+    assert problem in error.value.message
+
+
+@pytest.mark.parametrize("name", ["attention", "hidden"])
+def test_a_server_without_attention_says_so(name: str) -> None:
+    outputs = pb.Outputs()
+    getattr(outputs, name).SetInParent()
+    with pytest.raises(InvalidInput, match=f"outputs.{name}: this server"):
+        selection(outputs, interface(accepts=("text",), attend=False))
+
+
+def test_layers_of_hidden_states_count_the_embeddings() -> None:
+    outputs = pb.Outputs(hidden=pb.HiddenOutput(layers=[-1, 0]), attention=pb.AttentionOutput(layers=[-1]))
+    found = selection(outputs, INTERFACE)
+    assert not found.pooled
+    assert found.attention is not None
+    assert found.hidden is not None
+    assert (found.attention.layers, found.hidden.layers) == ((2,), (3, 0))
+    every = selection(pb.Outputs(hidden=pb.HiddenOutput()), INTERFACE).hidden
+    assert every is not None
+    assert every.layers == (0, 1, 2, 3)
+
+
+@given(st.integers(1, 12), st.lists(st.integers(-15, 15), max_size=6))
+def test_layers(count: int, layers: list[int]) -> None:
+    absolute = [layer + count if layer < 0 else layer for layer in layers]
+    outside = [place for place, layer in enumerate(absolute) if not 0 <= layer < count]
+    if not layers:
+        assert resolve_indices("f", tuple(layers), count) == tuple(range(count))
+    elif outside:
+        with pytest.raises(InvalidInput, match=rf"f\[{outside[0]}\]: is .*; valid are -{count} \.\. {count - 1}"):
+            resolve_indices("f", tuple(layers), count)
+    elif len(set(absolute)) < len(absolute):
+        with pytest.raises(InvalidInput, match="f: names one twice"):
+            resolve_indices("f", tuple(layers), count)
+    else:
+        assert resolve_indices("f", tuple(layers), count) == tuple(absolute)
+
+
+@pytest.mark.parametrize(
+    "unknown", [b"\x3a\x00", b"\x1a\x02\x7a\x00"]
+)  # field 7 of Outputs; field 15 of Outputs.attention
+def test_what_a_newer_client_wants_is_refused_rather_than_answered_with_something_else(unknown: bytes) -> None:
+    with pytest.raises(InvalidInput, match="outputs: asks for something that this server does not know"):
+        selection(pb.Outputs.FromString(unknown), INTERFACE)
+
+
+def test_a_text_too_long_to_be_read_is_refused_untokenised() -> None:
+    encode_job(pb.EncodeRequest(inputs=[pb.Input(text="é" * 9)]), INTERFACE)
+    with pytest.raises(InvalidInput, match=r"inputs\[1\]\.text: has 10 characters; at most 9 are read"):
+        encode_job(pb.EncodeRequest(inputs=[TEXT, pb.Input(text="é" * 10)]), INTERFACE)
+
+
+def test_ids_to_tokenise_have_the_limits_of_that_method() -> None:
+    tokenize_job(pb.TokenizeRequest(inputs=[ids(6), ids(6), ids(3)]), INTERFACE)
+    with pytest.raises(InvalidInput, match="have more than 15 tokens together"):
+        tokenize_job(pb.TokenizeRequest(inputs=[ids(6), ids(6), ids(4)]), INTERFACE)
+
+
+@pytest.mark.parametrize(("count", "segments"), [(1_000_000, 0), (2, 1_000_000)])
+def test_ids_and_segments_over_the_limit_are_refused_without_becoming_objects(count: int, segments: int) -> None:
+    request = pb.EncodeRequest(inputs=[ids(count, segments)])
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInput):
+            encode_job(request, INTERFACE)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,246 @@
+"""The RPCs over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from headlight.pb import headlight_pb2 as pb
+from headlight.runtime.attention.resolved_spec import states, whole
+from headlight.runtime.encode_items import EncodeItem, Selection
+from headlight_service.app.health import SERVICE
+from headlight_service.frontends.grpc.answer_encoding import FRAMING_BYTES
+from tests.service.calls import refused, request, text_of, until
+from tests.service.conftest import Serve
+from tests.service.fakes import HEADS, LAYERS, FakeRuntime, result
+
+EVERYTHING = pb.Outputs(
+    pooled=pb.PooledOutput(),
+    tokens=pb.TokensOutput(),
+    attention=pb.AttentionOutput(layers=[-1, 0]),
+    hidden=pb.HiddenOutput(),
+    token_info=pb.TokenInfoOutput(),
+)
+
+
+async def test_every_output_arrives_as_the_engine_gave_it(serve: Serve) -> None:
+    ids = [3, 1, 4, 1, 5]
+    inputs = [pb.Input(ids=pb.TokenIds(ids=ids)), text_of(300)]
+    async with serve() as service:
+        response = await service.stub.Encode(request(*inputs, outputs=EVERYTHING))
+    selection = Selection(tokens=True, attention=whole((2, 0), HEADS), hidden=states(range(LAYERS + 1)))
+    items = [EncodeItem(np.array(values), selection) for values in (ids, [4] * 300)]
+    expected = [result(item) for item in items]
+    assert list(response.pooled[0].shape) == [2, 4]
+    for name in ("pooled", "tokens", "attention", "hidden"):
+        data = b"".join(getattr(each, name).tobytes() for each in expected)
+        assert (response.pooled[0] if name == "pooled" else getattr(response, name)).data == data
+    assert list(response.attention.layers) == [2, 0]
+    assert list(response.attention.offsets) == [0, 2 * HEADS * 25, 2 * HEADS * (25 + 90000)]
+    assert list(response.hidden.layers) == [0, 1, 2, 3]
+    assert [item.token_count for item in response.items] == [5, 300]
+    assert list(response.items[0].tokens.ids) == ids
+    assert (response.model.name, response.model.bundle_sha256) == ("fake", "ab" * 32)
+    times = response.timings
+    assert times.total_ns >= times.tokenize_ns + times.queue_ns + times.infer_ns
+    assert service.sample("headlight_texts_total", model="fake", priority="interactive") == 2
+    assert service.sample("headlight_tokens_total", model="fake", priority="interactive") == 305
+    assert service.sample("headlight_queue_tokens", model="fake") == 0
+
+
+async def test_token_info_alone_needs_no_engine(serve: Serve) -> None:
+    async with serve() as service:
+        outputs = pb.Outputs(token_info=pb.TokenInfoOutput())
+        response = await service.stub.Encode(request(text_of(3), outputs=outputs))
+        assert list(response.items[0].tokens.pieces) == ["piece4"] * 3
+        assert not response.pooled
+        assert service.engine.batches == []
+
+
+async def test_truncation_is_refused_unless_asked_for_and_then_told(serve: Serve) -> None:
+    long = text_of(2001)
+    async with serve() as service:
+        error = await refused(service.stub.Encode(request(long)), grpc.StatusCode.INVALID_ARGUMENT)
+        assert "inputs[0].text: has 2001 tokens" in (error.details() or "")
+        [item] = (await service.stub.Encode(request(long, truncation=pb.TRUNCATION_CUT_END))).items
+    assert (item.token_count, item.original_token_count, item.truncated) == (2000, 2001, True)
+
+
+async def test_an_answer_too_large_for_a_message_is_refused_before_it_is_computed(serve: Serve) -> None:
+    async with serve() as service:
+        outputs = pb.Outputs(attention=pb.AttentionOutput(), pooled=pb.PooledOutput())
+        error = await refused(
+            service.stub.Encode(request(text_of(900), outputs=outputs)), grpc.StatusCode.INVALID_ARGUMENT
+        )
+        assert "outputs.attention: the answer would have 19440" in (error.details() or "").replace(",", "")[:60]
+        assert "EncodeStream" in (error.details() or "")
+        assert service.engine.batches == []
+
+
+@pytest.mark.parametrize("slack", [0, -1])
+async def test_the_limit_on_answers_is_exact_enough(serve: Serve, slack: int) -> None:
+    """What passes is below the limit on the wire, and little that would pass is refused."""
+    async with serve() as service:
+        size = (await service.stub.Encode(request(text_of(300), outputs=EVERYTHING))).ByteSize()
+    async with serve(max_unary_response_bytes=size + FRAMING_BYTES if slack == 0 else size - 1) as service:
+        call = service.stub.Encode(request(text_of(300), outputs=EVERYTHING))
+        if slack == 0:
+            assert (await call).ByteSize() <= size + FRAMING_BYTES
+        else:
+            await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
+
+
+async def test_limits_are_told_and_kept(serve: Serve) -> None:
+    async with serve(max_items=2, max_request_tokens=2500) as service:
+        told = await service.stub.GetModel(pb.GetModelRequest())
+        assert (told.limits.max_items, told.limits.max_request_tokens) == (2, 2500)
+        assert told.limits.max_stream_output_bytes >= 4 * LAYERS * HEADS * 2000**2
+        assert list(told.info.outputs) == ["pooled", "tokens", "attention", "hidden", "token_info"]
+        assert list(told.info.accepts) == ["text", "ids"]
+        assert told.parity[0].tolerance == pytest.approx(1e-5)
+        error = await refused(
+            service.stub.Encode(request(text_of(1500), text_of(1500))), grpc.StatusCode.INVALID_ARGUMENT
+        )
+        assert error.details() == "inputs: have more than 2500 tokens together; split the request"
+
+
+async def test_a_model_without_tokenizer_or_attention_says_so(serve: Serve) -> None:
+    async with serve(FakeRuntime(attend=False, tokenizer=False)) as service:
+        told = (await service.stub.GetModel(pb.GetModelRequest())).info
+        assert (list(told.accepts), list(told.outputs)) == (["ids"], ["pooled", "tokens", "token_info"])
+        error = await refused(service.stub.Encode(request()), grpc.StatusCode.INVALID_ARGUMENT)
+        assert error.details() == "inputs[0].text: this model takes ids"
+
+
+async def test_attention_can_be_switched_off(serve: Serve) -> None:
+    async with serve(FakeRuntime(attend=False), attention="off") as service:
+        told = await service.stub.GetModel(pb.GetModelRequest())
+        assert list(told.info.outputs) == ["pooled", "tokens", "token_info"]
+        assert told.limits.max_stream_output_bytes == 64 << 20
+        await service.stub.Encode(request())
+        for name, wanted in (("attention", pb.AttentionOutput()), ("hidden", pb.HiddenOutput())):
+            call = service.stub.Encode(request(outputs=pb.Outputs(**{name: wanted})))  # type: ignore[arg-type]  # by name
+            error = await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
+            assert f"outputs.{name}: this server was started with --attention off" in (error.details() or "")
+
+
+async def test_models_by_name(serve: Serve) -> None:
+    async with serve() as service:
+        assert (await service.stub.Encode(request(model="fake"))).model.name == "fake"
+        error = await refused(service.stub.Encode(request(model="secret")), grpc.StatusCode.NOT_FOUND)
+        assert error.details() == "model: not served here; there is fake"
+
+
+async def test_before_the_model_is_loaded_everything_is_unavailable(serve: Serve) -> None:
+    async with serve(loaded=False) as service:
+        await refused(service.stub.Encode(request()), grpc.StatusCode.UNAVAILABLE)
+        await refused(service.stub.GetModel(pb.GetModelRequest()), grpc.StatusCode.UNAVAILABLE)
+        await refused(service.stub.EncodeStream(iter([])).read(), grpc.StatusCode.UNAVAILABLE)
+
+
+async def test_what_the_queue_would_not_come_to_in_time_is_refused_before_it_is_tokenised(serve: Serve) -> None:
+    runtime = FakeRuntime()
+    async with serve(runtime, streams=1) as service:
+        service.engine.gate.clear()
+        first = asyncio.ensure_future(service.stub.Encode(request(pb.Input(text="one"))))
+        await service.started()
+        service.models.get("")._admission.outlook.worked_off(tokens=1, seconds=1e3)
+        late = request(pb.Input(text="late"))
+        await refused(service.stub.Encode(late, timeout=60), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        stream = service.stub.EncodeStream(iter([pb.EncodeStreamRequest(id="1", encode=late)]), timeout=60)
+        assert (await stream.read()).error.code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+        late.dry_run = True  # waits for nothing
+        assert (await service.stub.Encode(late, timeout=60)).data_bytes > 0
+        only = request(pb.Input(text="read"), outputs=pb.Outputs(token_info=pb.TokenInfoOutput()))
+        assert len((await service.stub.Encode(only, timeout=60)).items) == 1
+        service.engine.gate.set()
+        await first
+    assert runtime.tokenizer is not None
+    assert runtime.tokenizer.texts == ["one", "late", "read"]
+
+
+async def test_of_a_long_text_it_is_known_before_it_is_tokenised_that_it_would_be_late(serve: Serve) -> None:
+    runtime = FakeRuntime()
+    async with serve(runtime, streams=1) as service:
+        await service.stub.Encode(request(pb.Input(text="a word is a token")))
+        await service.started()
+        service.engine.gate.clear()
+        first = asyncio.ensure_future(service.stub.Encode(request(pb.Input(text="one"))))
+        await service.started()
+        outlook = service.models.get("")._admission.outlook
+        outlook.worked_off(tokens=10**6, seconds=10**6)
+        long = request(pb.Input(text="a word " * 30), truncation=pb.TRUNCATION_CUT_END)
+        error = await refused(service.stub.Encode(long, timeout=30), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        assert "behind what is queued and running this may take" in (error.details() or "")
+        service.engine.gate.set()
+        await first
+    assert runtime.tokenizer is not None
+    assert runtime.tokenizer.texts == ["a word is a token", "one"]
+
+
+async def test_calls_that_expire_or_are_cancelled_in_the_queue_never_run(serve: Serve) -> None:
+    async with serve(streams=1) as service:
+        service.engine.gate.clear()
+        first = asyncio.ensure_future(service.stub.Encode(request()))
+        await service.started()
+        await refused(service.stub.Encode(request(), timeout=0.05), grpc.StatusCode.DEADLINE_EXCEEDED)
+        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 2)  # the server knows, too
+        gone = service.stub.EncodeStream(iter([pb.EncodeStreamRequest(id="1", encode=request())]))
+        gone.cancel()
+        service.engine.gate.set()
+        await first
+        await service.in_flight.idle.wait()
+        await service.stub.Encode(request(text_of(7)))
+        assert [len(batch) for batch in service.engine.batches] == [1, 1]
+        assert service.sample("headlight_queue_tokens", model="fake") == 0
+
+
+async def test_failures_of_the_engine_are_internal_and_leak_nothing(serve: Serve) -> None:
+    async with serve() as service:
+        service.engine.fail()
+        error = await refused(service.stub.Encode(request()), grpc.StatusCode.INTERNAL)
+        assert "error id 123" in (error.details() or "")
+        service.engine.broken = ValueError("secret text")
+        error = await refused(service.stub.Encode(request()), grpc.StatusCode.INTERNAL)
+        assert "secret" not in (error.details() or "")
+        service.engine.broken = None
+        await service.stub.Encode(request())
+
+
+MALFORMED = [b"\xff\xff\xff", b"\x0a\x02\xff\xfe", b"\x0b" * 20_000, b"\x12\x04\x0a\x02\xc3\x28"]
+
+
+@pytest.mark.parametrize("raw", MALFORMED)
+async def test_what_cannot_be_decoded_is_the_callers_fault(serve: Serve, raw: bytes) -> None:
+    async with serve() as service:
+        channel: Any = service.channel
+        await refused(channel.unary_unary(f"/{SERVICE}/Encode")(raw), grpc.StatusCode.INVALID_ARGUMENT)
+        await refused(channel.unary_unary(f"/{SERVICE}/Tokenize")(raw), grpc.StatusCode.INVALID_ARGUMENT)
+        stream = channel.stream_stream(f"/{SERVICE}/EncodeStream")(iter([raw]))
+        error = await refused(stream.read(), grpc.StatusCode.INVALID_ARGUMENT)
+        assert "decode" in (error.details() or "") or "id" in (error.details() or "")
+
+
+async def test_methods_that_nobody_has_count_as_other(serve: Serve) -> None:
+    async with serve() as service:
+        channel: Any = service.channel
+        for name in ("Nope", "Invented", "x" * 100):
+            await refused(channel.unary_unary(f"/{SERVICE}/{name}")(b""), grpc.StatusCode.UNIMPLEMENTED)
+        labels = {"grpc_type": "unary", "grpc_service": "other", "grpc_method": "other"}
+        assert service.sample("grpc_server_handled_total", **labels, grpc_code="UNIMPLEMENTED") == 3
+
+
+async def test_calls_are_counted_by_status(serve: Serve) -> None:
+    labels = {"grpc_type": "unary", "grpc_service": SERVICE, "grpc_method": "Encode"}
+    async with serve() as service:
+        await service.stub.Encode(request())
+        await refused(service.stub.Encode(pb.EncodeRequest()), grpc.StatusCode.INVALID_ARGUMENT)
+        await service.in_flight.idle.wait()
+        assert service.sample("grpc_server_started_total", **labels) == 2
+        assert service.sample("grpc_server_handled_total", **labels, grpc_code="OK") == 1
+        assert service.sample("grpc_server_handled_total", **labels, grpc_code="INVALID_ARGUMENT") == 1
+        assert service.sample("grpc_server_handling_seconds_count", **labels) == 2

@@ -1,0 +1,87 @@
+"""Answers that share a connection: they reach their reader together, or none of them does."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from headlight_service.frontends.grpc import reply_timeout
+from tests.service.calls import request, text_of, until
+from tests.service.conftest import Serve
+from tests.service.frontends.grpc.test_encode_stream import LARGE
+from tests.service.frontends.grpc.test_slow_readers import handled, rejected
+from tests.service.raw import ClosedWindow, closed_window
+
+pytestmark = pytest.mark.usefixtures("steady")
+
+
+async def test_each_answer_of_a_connection_that_is_cut_is_counted_once(serve: Serve) -> None:
+    async with serve(stall_seconds=1) as service, closed_window(service.target) as client:
+        for _ in range(16):
+            client.ask("GetModel", b"")
+        await until(lambda: len(service.servicer._sending) == 16 or client.hung_up.is_set())
+        await client.hung_up.wait()
+        await service.in_flight.idle.wait()
+        assert rejected(service, "stalled_reader") == 16
+        assert handled(service, "GetModel", "RESOURCE_EXHAUSTED") == 16
+        assert not service.servicer._sending
+
+
+async def take(client: ClosedWindow, size: int, times: int) -> None:
+    """So many bytes more of each answer, so many times, every tenth of a second."""
+    for _ in range(times):
+        client.make_room(size)
+        pause = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.1, pause.set)
+        await pause.wait()
+
+
+async def test_answers_that_come_together_may_each_take_as_long_as_all(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten of 200 kB over a link of 1 MB/s: all have arrived after two seconds, and one alone may take 1.5."""
+    monkeypatch.setattr(reply_timeout, "PACE_BYTES", 1 << 17)
+    message = request(text_of(160), outputs=LARGE).SerializeToString()
+    async with serve(stall_seconds=0.6) as service, closed_window(service.target) as client:
+        for _ in range(10):
+            client.ask("Encode", message)
+        await until(lambda: len(service.servicer._sending) == 10 or client.hung_up.is_set())
+        await take(client, 10_000, 21)
+        await service.in_flight.idle.wait()
+        assert not client.hung_up.is_set()
+        assert rejected(service, "stalled_reader") == 0
+        assert handled(service, "Encode", "OK") == 10
+
+
+async def test_what_joins_later_makes_those_before_it_late(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two answers most is taken when twenty more share the link: their last bytes come after the time that was for two."""
+    monkeypatch.setattr(reply_timeout, "PACE_BYTES", 1 << 17)
+    message = request(text_of(160), outputs=LARGE).SerializeToString()
+    async with serve(stall_seconds=0.6) as service, closed_window(service.target) as client:
+        for _ in range(2):
+            client.ask("Encode", message)
+        await until(lambda: len(service.servicer._sending) == 2 or client.hung_up.is_set())
+        await take(client, 30_000, 5)
+        for _ in range(20):
+            client.ask("Encode", message)
+        await take(client, 2_000, 28)
+        await take(client, 10_000, 20)
+        await service.in_flight.idle.wait()
+        assert not client.hung_up.is_set()
+        assert handled(service, "Encode", "OK") == 22
+
+
+async def test_who_stops_taking_is_cut_though_more_is_under_way(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reply_timeout, "PACE_BYTES", 1 << 17)
+    message = request(text_of(160), outputs=LARGE).SerializeToString()
+    async with serve(stall_seconds=0.6) as service, closed_window(service.target) as client:
+        begun = asyncio.get_running_loop().time()
+        for _ in range(10):
+            client.ask("Encode", message)
+        await client.hung_up.wait()
+        assert asyncio.get_running_loop().time() - begun < 0.6 * (1 + 10 * 200 / 131) / 2, (
+            "all ten might take twice that"
+        )
+        await service.in_flight.idle.wait()
+        assert rejected(service, "stalled_reader") == 10

@@ -1,0 +1,175 @@
+"""What is refused for want of room, over a real socket: when, with which words, and that it is taken again later."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+
+from headlight.pb import headlight_pb2 as pb
+from headlight_service.frontends.grpc.grpc_status import PUSHBACK
+from tests.service.calls import details_of, refused, request, text_of, until
+from tests.service.conftest import Serve
+from tests.service.fakes import HEADS
+
+
+async def test_a_full_queue_refuses_with_a_time_to_come_back(serve: Serve) -> None:
+    async with serve(max_queue_tokens=2000, max_request_tokens=2000) as service:
+        service.engine.gate.clear()
+        first = asyncio.ensure_future(service.stub.Encode(request(text_of(2000))))
+        await service.started()
+        error = await refused(service.stub.Encode(request()), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        metadata: Any = error.trailing_metadata()
+        assert (PUSHBACK, "1000") in list(metadata)
+        service.engine.gate.set()
+        await first
+        await service.stub.Encode(request())
+        assert service.sample("headlight_rejected_total", model="fake", reason="queue_tokens") == 1
+
+
+async def test_refusals_say_for_machines_what_is_wrong_and_when_to_come_back(serve: Serve) -> None:
+    async with serve(max_queue_tokens=2000, max_request_tokens=2000) as service:
+        empty = await refused(service.stub.Encode(request(pb.Input(text=" "))), grpc.StatusCode.INVALID_ARGUMENT)
+        assert details_of(empty)["BadRequest"].field_violations[0].field == "inputs[0].text"
+        service.engine.gate.clear()
+        first = asyncio.ensure_future(service.stub.Encode(request(text_of(2000))))
+        await service.started()
+        full = details_of(await refused(service.stub.Encode(request()), grpc.StatusCode.RESOURCE_EXHAUSTED))
+        assert (full["ErrorInfo"].reason, full["ErrorInfo"].domain) == ("QUEUE_TOKENS", "headlight")
+        assert full["RetryInfo"].retry_delay.ToMilliseconds() == 1000
+        service.engine.gate.set()
+        await first
+
+
+async def test_bytes_of_requests_are_bounded_before_anything_is_tokenised(serve: Serve) -> None:
+    async with serve(max_queue_bytes=8000, max_request_bytes=8000) as service:
+        service.engine.gate.clear()
+        first = asyncio.ensure_future(service.stub.Encode(request(text_of(1500))))
+        await service.started()
+        held = service.sample("headlight_held_request_bytes", model="fake")
+        assert held == request(text_of(1500)).ByteSize()
+        call = service.stub.Tokenize(pb.TokenizeRequest(inputs=[text_of(200)]))
+        error = await refused(call, grpc.StatusCode.RESOURCE_EXHAUSTED)
+        assert details_of(error)["ErrorInfo"].reason == "REQUEST_BYTES"
+        service.engine.gate.set()
+        await first
+        await service.stub.Encode(request(text_of(1500)))
+        assert service.sample("headlight_rejected_total", model="fake", reason="request_bytes") == 1
+        await service.in_flight.idle.wait()
+        assert service.sample("headlight_held_request_bytes", model="fake") == 0
+
+
+async def test_a_wait_beyond_the_deadline_is_refused_at_once_and_never_queued(serve: Serve) -> None:
+    async with serve(streams=1) as service:
+        service.engine.gate.clear()
+        slow = asyncio.ensure_future(service.stub.Encode(request()))
+        await service.started()
+        pause = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.2, pause.set)
+        await pause.wait()
+        service.engine.gate.set()
+        await slow  # 2 tokens in 0.2 s
+        service.engine.gate.clear()
+        first = asyncio.ensure_future(service.stub.Encode(request(text_of(300))))  # so 30 s
+        await service.started()
+        error = await refused(service.stub.Encode(request(), timeout=10), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        assert details_of(error)["ErrorInfo"].reason == "WAIT_BEYOND_DEADLINE"
+        assert (service.sample("headlight_backlog_seconds", model="fake") or 0) > 10
+        service.engine.gate.set()
+        await first
+        assert len(service.engine.batches) == 2
+
+
+async def test_what_would_run_at_once_is_tried_whatever_is_thought_of_the_rate(serve: Serve) -> None:
+    async with serve(streams=2) as service:
+        service.engine.gate.clear()
+        first = asyncio.ensure_future(service.stub.Encode(request(text_of(300))))
+        await service.started()
+        service.models.get("")._admission.outlook.worked_off(tokens=1, seconds=1e3)  # under a load that is gone
+        second = asyncio.ensure_future(service.stub.Encode(request(), timeout=60))
+        await service.started()
+        error = await refused(service.stub.Encode(request(), timeout=60), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        assert details_of(error)["ErrorInfo"].reason == "WAIT_BEYOND_DEADLINE", "no stream is idle"
+        bulk = service.stub.Encode(request(priority=pb.PRIORITY_BULK), timeout=60)
+        await refused(bulk, grpc.StatusCode.RESOURCE_EXHAUSTED)
+        service.engine.gate.set()
+        await asyncio.gather(first, second)
+
+
+ATTENTION = pb.Outputs(attention=pb.AttentionOutput())
+
+
+async def test_results_of_all_callers_together_are_bounded_and_what_fits_is_told(serve: Serve) -> None:
+    one_layer = 4 * HEADS * 200**2
+    around = 500  # at most: what is around the data of an answer
+    options = {"max_output_bytes": 5 * one_layer + 2 * around, "max_unary_response_bytes": 4 * one_layer}
+    async with serve(**options) as service:
+        service.engine.gate.clear()
+        first = asyncio.ensure_future(service.stub.Encode(request(text_of(200), outputs=ATTENTION)))
+        await service.started()
+        held = service.sample("headlight_held_output_bytes", model="fake") or 0
+        assert 3 * one_layer < held <= 3 * one_layer + around
+        call = service.stub.Encode(request(text_of(200), outputs=ATTENTION))
+        error = await refused(call, grpc.StatusCode.RESOURCE_EXHAUSTED)
+        assert f"bytes; {held:.0f} of {options['max_output_bytes']} are in use" in (error.details() or "")
+        assert "2 of these 3 layers would fit" in (error.details() or "")
+        assert details_of(error)["RetryInfo"].retry_delay.ToMilliseconds() == 1000
+        two = pb.Outputs(attention=pb.AttentionOutput(layers=[0, 1]))
+        second = asyncio.ensure_future(service.stub.Encode(request(text_of(200), outputs=two)))
+        await service.started()
+        service.engine.gate.set()
+        await asyncio.gather(first, second)
+        await service.in_flight.idle.wait()
+        assert service.sample("headlight_held_output_bytes", model="fake") == 0
+        assert len(service.engine.batches) == 2
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "fits"),
+    [
+        ([400], ATTENTION, "; 2 of these 3 layers would fit; "),
+        (
+            [400, 400, 400],
+            pb.Outputs(attention=pb.AttentionOutput(layers=[0])),
+            "; dtype float16 would fit; ",
+        ),
+        ([900], pb.Outputs(attention=pb.AttentionOutput(layers=[0])), "; top_k 8 would fit; "),
+        (
+            [400, 400, 1000],
+            pb.Outputs(attention=pb.AttentionOutput(layers=[0], scores=True)),
+            "; the first 2 of these 3 inputs would fit; ",
+        ),
+        (
+            [900],
+            pb.Outputs(attention=pb.AttentionOutput(layers=[0], scores=True)),
+            " bytes, over 3000000; ask for fewer",
+        ),
+    ],
+)
+async def test_an_answer_too_large_is_refused_with_what_would_fit(
+    serve: Serve, inputs: list[int], outputs: pb.Outputs, fits: str
+) -> None:
+    async with serve(max_unary_response_bytes=3_000_000) as service:
+        call = service.stub.Encode(request(*map(text_of, inputs), outputs=outputs))
+        error = await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
+        assert fits in (error.details() or "")
+        assert service.engine.batches == []
+
+
+async def test_callers_who_leave_are_counted_by_stage(serve: Serve) -> None:
+    async with serve(streams=1) as service:
+        service.engine.gate.clear()
+        running = service.stub.Encode(request())
+        await service.started()
+        waiting = service.stub.Encode(request())
+        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 4)
+        waiting.cancel()
+        running.cancel()
+        await service.in_flight.idle.wait()
+        assert service.sample("headlight_queue_tokens", model="fake") == 2, "those that are being computed"
+        for stage in ("queue", "infer"):
+            assert service.sample("headlight_cancelled_total", model="fake", stage=stage) == 1
+        service.engine.gate.set()
+        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 0)

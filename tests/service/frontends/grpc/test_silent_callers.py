@@ -1,0 +1,82 @@
+"""Calls that end without a message, or never send one: over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import grpc
+import pytest
+
+from headlight_service.app.health import SERVICE
+from headlight_service.frontends.grpc import request_timeout
+from tests.service.calls import refused, request
+from tests.service.conftest import Serve
+from tests.service.raw import closed_window
+
+pytestmark = pytest.mark.usefixtures("steady")
+ENCODE = {"grpc_type": "unary", "grpc_service": SERVICE, "grpc_method": "Encode"}
+
+
+async def test_a_call_without_a_message_is_answered_and_counted(serve: Serve) -> None:
+    async with serve() as service:
+        channel: Any = service.channel
+        for method in ("Encode", "Tokenize", "GetModel"):
+            call = channel.stream_unary(f"/{SERVICE}/{method}")(iter([]), timeout=30)
+            error = await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
+            assert error.details() == "the call ended without a message; send one"
+        call = channel.stream_stream("/grpc.health.v1.Health/Watch")(iter([]), timeout=30)
+        await refused(call.read(), grpc.StatusCode.INVALID_ARGUMENT)
+        assert service.sample("grpc_server_started_total", **ENCODE) == 1
+        assert service.sample("grpc_server_handled_total", **ENCODE, grpc_code="INVALID_ARGUMENT") == 1
+
+
+async def test_who_calls_and_sends_nothing_is_not_waited_for_at_the_end(serve: Serve) -> None:
+    async with serve() as service:
+        channel: Any = service.channel
+        silent = channel.stream_unary(f"/{SERVICE}/Encode")()
+        while service.sample("grpc_server_started_total", **ENCODE) != 1:
+            await asyncio.sleep(0)
+        assert service.in_flight.idle.is_set()
+        silent.cancel()
+        while service.sample("grpc_server_handling_seconds_count", **ENCODE) != 1:
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("sent", [0, 1000])
+async def test_who_sends_half_a_message_and_no_more_is_waited_for_only_so_long(serve: Serve, sent: int) -> None:
+    async with serve(stall_seconds=0.2) as service, closed_window(service.target) as client:
+        for _ in range(3):
+            client.begin("Encode", 2000, sent)
+        while service.sample("grpc_server_handled_total", **ENCODE, grpc_code="DEADLINE_EXCEEDED") != 3:
+            await asyncio.sleep(0)
+        assert service.in_flight.idle.is_set()
+        assert not client.hung_up.is_set(), "other calls on the connection go on"
+
+
+async def test_it_is_told_what_to_do(serve: Serve) -> None:
+    async with serve(stall_seconds=0.2) as service:
+        channel: Any = service.channel
+        error = await refused(channel.stream_unary(f"/{SERVICE}/Encode")(), grpc.StatusCode.DEADLINE_EXCEEDED)
+        told = r"the request did not arrive within (\d+(?:\.\d+)?) s; send less at once, or ask for a longer --stall-seconds"
+        found = re.fullmatch(told, error.details() or "")
+        assert found is not None
+        assert float(found[1]) >= 0.25 + 0.2, "its time, and once more to see what its connection brings"
+        assert (await service.stub.Encode(request())).items
+
+
+async def test_while_its_connection_brings_enough_a_message_may_be_late(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    came, enough = iter((0, 10, 20, 30, 35)), 10
+    monkeypatch.setattr(request_timeout, "PACE_BYTES", enough)
+    monkeypatch.setattr(
+        request_timeout, "TOGETHER", 10**6
+    )  # so that it is for what it brings alone, however late one looks
+    monkeypatch.setattr(request_timeout, "bytes_received", lambda peer: next(came))
+    async with serve(stall_seconds=0.1) as service, closed_window(service.target) as client:
+        client.begin("Encode", 2000, 1)
+        while service.sample("grpc_server_handled_total", **ENCODE, grpc_code="DEADLINE_EXCEEDED") != 1:
+            await asyncio.sleep(0)
+        assert next(came, None) is None, "as long as it brought enough"

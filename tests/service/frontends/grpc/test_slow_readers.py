@@ -1,0 +1,240 @@
+"""Callers who read slowly or not at all, over a real socket: what they may hold, for how long, and at whose expense."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+import grpc
+import pytest
+
+from headlight.pb import headlight_pb2 as pb
+from headlight_service.app.health import SERVICE
+from headlight_service.frontends.grpc import reply_timeout
+from headlight_service.frontends.grpc.answer_frames import CHUNK_BYTES
+from headlight_service.frontends.grpc.reply_timeout import PACE_BYTES, Patience
+from headlight_service.frontends.grpc.transport.grpc_call import CallerGone
+from headlight_service.telemetry.metrics import CANCEL_STAGES
+from tests.service.calls import details_of, refused, request, text_of, until
+from tests.service.conftest import Serve, Service
+from tests.service.frontends.grpc.test_encode_stream import EOF, LARGE, LARGE_TOKENS, ask, frames_of
+from tests.service.raw import closed_window
+
+pytestmark = pytest.mark.usefixtures("steady")
+TOKEN_INFO = pb.Outputs(token_info=pb.TokenInfoOutput())
+LARGE_BYTES = 4 * 2 * LARGE_TOKENS**2
+STUCK = {
+    "Encode": request(text_of(400), outputs=LARGE),
+    "Tokenize": pb.TokenizeRequest(inputs=[text_of(3000)]),
+    "GetModel": pb.GetModelRequest(),
+}
+
+
+def held(service: Service) -> float:
+    return service.sample("headlight_held_output_bytes", model="fake") or 0
+
+
+def rejected(service: Service, reason: str) -> float | None:
+    return service.sample("headlight_rejected_total", model="fake", reason=reason)
+
+
+def handled(service: Service, method: str, code: str, kind: str = "unary") -> float | None:
+    labels = {"grpc_type": kind, "grpc_service": SERVICE, "grpc_method": method, "grpc_code": code}
+    return service.sample("grpc_server_handled_total", **labels)
+
+
+def test_patience_is_for_an_answer_and_not_for_each_frame() -> None:
+    patience = Patience(20)
+    assert patience.left == 20
+    for _ in range(2):  # a frame now and then is not enough
+        patience.took(1000, 9.9)
+    assert patience.left == pytest.approx(0.2, abs=0.01)
+    fast = Patience(20)
+    fast.took(4 * PACE_BYTES, 1)
+    assert fast.left == 20, "what was taken fast gives credit, but nobody may take nothing for longer"
+    fast.took(0, 80)
+    assert fast.left == pytest.approx(19)
+
+
+async def test_a_stalled_reader_is_cut_and_its_memory_returned(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reply_timeout, "LEAST_LINGER_SECONDS", 60)  # time to come and read its status
+    async with serve(stall_seconds=0.2) as service:
+        call = service.stub.EncodeStream(iter([ask(str(place), LARGE_TOKENS, LARGE) for place in range(3)]))
+        assert (await call.read()).WhichOneof("frame") == "header"
+        assert held(service) > LARGE_BYTES
+        await asyncio.wait_for(service.in_flight.idle.wait(), 30)  # meanwhile nothing is read
+        assert held(service) <= CHUNK_BYTES + 4096, "the frame that is in the transport still"
+        assert rejected(service, "stalled_reader") == 1
+        assert handled(service, "EncodeStream", "RESOURCE_EXHAUSTED", "bidi_stream") == 1
+        with pytest.raises(grpc.aio.AioRpcError, match=r"too little was read for 0\.2 s") as cut:
+            await frames_of(call)
+        assert cut.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        await until(lambda: held(service) == 0)
+        assert service.sample("headlight_held_request_bytes", model="fake") == 0
+        assert (await service.stub.Encode(ask("x").encode)).items
+
+
+async def test_what_a_cut_ends_is_not_taken_for_a_caller_who_left(serve: Serve) -> None:
+    async with serve(stall_seconds=1) as service:
+        call = service.stub.EncodeStream()
+        for name in ("sent", "waits to be sent"):
+            await call.write(ask(name, LARGE_TOKENS, LARGE))
+            await service.started()
+        assert (await call.read()).WhichOneof("frame") == "header"
+        service.engine.gate.clear()
+        await call.write(ask("is computed"))
+        await service.started()
+        await service.in_flight.idle.wait()  # meanwhile nothing is read
+        assert rejected(service, "stalled_reader") == 1
+        stages = {
+            stage: service.sample("headlight_cancelled_total", model="fake", stage=stage) for stage in CANCEL_STAGES
+        }
+        assert stages == dict.fromkeys(CANCEL_STAGES, 0)
+        call.cancel()
+
+
+async def test_one_who_does_not_even_read_that_it_was_cut_loses_its_connection(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reply_timeout, "LEAST_LINGER_SECONDS", 0.2)
+    async with serve(stall_seconds=0.2) as service:
+        call = service.stub.EncodeStream(iter([ask("1", LARGE_TOKENS, LARGE)]))
+        assert (await call.read()).WhichOneof("frame") == "header"
+        await until(lambda: rejected(service, "stalled_reader") == 1)
+        await until(lambda: held(service) == 0)  # though not a byte more is read
+        with pytest.raises(grpc.aio.AioRpcError):
+            await frames_of(call)
+        assert (await service.stub.Encode(ask("x").encode)).items, "on a new connection"
+
+
+async def test_a_frame_now_and_then_is_not_reading(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each frame is taken in time; all 18 would take ten times as long as the answer may."""
+    monkeypatch.setattr(reply_timeout, "PACE_BYTES", 1 << 40)
+    monkeypatch.setattr(reply_timeout, "LEAST_LINGER_SECONDS", 60)  # as above
+    loop, frames = asyncio.get_running_loop(), 0
+
+    async def read_slowly(call: Any) -> None:
+        nonlocal frames
+        while await call.read() != EOF:
+            frames += 1
+            pause = asyncio.Event()
+            loop.call_later(0.3, pause.set)
+            await pause.wait()
+
+    async with serve(stall_seconds=0.5) as service:
+        with pytest.raises(grpc.aio.AioRpcError, match="too little was read"):
+            await read_slowly(service.stub.EncodeStream(iter([ask("large", LARGE_TOKENS, LARGE)])))
+    assert 1 < frames < 18
+
+
+@pytest.mark.parametrize("method", STUCK)
+async def test_a_unary_answer_keeps_its_permits_until_it_is_sent_and_is_cut(serve: Serve, method: str) -> None:
+    async with serve(stall_seconds=1) as service, closed_window(service.target) as client:
+        client.ask(method, STUCK[method].SerializeToString())
+        await until(lambda: service.in_flight.count == 1)
+        if method != "GetModel":  # which is small, and holds nothing
+            await until(lambda: bool(service.servicer._sending))
+            assert held(service) > 20_000
+            assert service.sample("headlight_held_request_bytes", model="fake")
+        await client.hung_up.wait()
+        await service.in_flight.idle.wait()
+        assert held(service) == service.sample("headlight_held_request_bytes", model="fake") == 0
+        assert rejected(service, "stalled_reader") == 1
+        assert handled(service, method, "RESOURCE_EXHAUSTED") == 1
+        assert handled(service, method, "OK") is None
+        assert (await service.stub.Encode(request())).items
+
+
+async def test_a_dry_run_on_a_stream_holds_what_it_tells_until_it_is_read(serve: Serve) -> None:
+    wanted = pb.EncodeRequest(inputs=[text_of(1000)] * 30, dry_run=True, outputs=TOKEN_INFO)
+    async with serve(stall_seconds=0.5, max_request_tokens=30_000) as service:
+        call = service.stub.EncodeStream(
+            iter([pb.EncodeStreamRequest(id=str(place), encode=wanted) for place in range(3)])
+        )
+        await until(lambda: held(service) > 300_000)
+        await until(lambda: rejected(service, "stalled_reader") == 1)
+        call.cancel()
+        await until(lambda: held(service) == 0)
+
+
+async def test_answers_that_nobody_takes_are_bounded_and_small_ones_served_meanwhile(serve: Serve) -> None:
+    large = STUCK["Encode"]
+    async with serve(max_output_bytes=16 << 20) as service, closed_window(service.target) as client:
+        for _ in range(40):  # 50 MB
+            client.ask("Encode", large.SerializeToString())
+        await until(lambda: (rejected(service, "output_bytes") or 0) + len(service.servicer._sending) == 40)
+        assert 12 << 20 < held(service) <= 14 << 20, "an eighth is kept"
+        assert (await service.stub.Encode(request())).items
+        error = await refused(service.stub.Encode(large), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        assert details_of(error)["ErrorInfo"].reason == "OUTPUT_BYTES"
+        assert handled(service, "Encode", "OK") == 1
+    assert held(service) == 0
+
+
+async def test_one_who_hangs_up_while_being_sent_to_holds_nothing(serve: Serve) -> None:
+    async with serve() as service:
+        async with closed_window(service.target) as client:
+            client.ask("Encode", STUCK["Encode"].SerializeToString())
+            await until(lambda: bool(service.servicer._sending))
+        await service.in_flight.idle.wait()
+        assert held(service) == 0
+        assert not service.servicer._sending
+        assert rejected(service, "stalled_reader") == 0
+
+
+async def test_stalled_streams_do_not_refuse_a_neighbour_its_vectors(serve: Serve) -> None:
+    async with serve(max_stream_output_bytes=LARGE_BYTES) as service:
+        calls: list[Any] = []
+        for place in itertools.count():
+            call = service.stub.EncodeStream(iter([ask(str(place), LARGE_TOKENS, LARGE)]))
+            calls.append(call)
+            if (await call.read()).WhichOneof("frame") == "error":
+                break  # as many large answers as the process holds, and none is read any further
+        assert len(calls) >= 4, "the clients' transports may take some of it in unread"
+        for _ in range(20):
+            assert (await service.stub.Encode(request())).items
+        assert rejected(service, "output_bytes") == 1
+        for call in calls:
+            call.cancel()
+        await service.in_flight.idle.wait()
+        assert held(service) == 0
+
+
+@pytest.mark.parametrize("frames", [1, 3])
+async def test_a_reader_who_leaves_while_being_sent_to_is_counted(serve: Serve, frames: int) -> None:
+    async with serve() as service:
+        call = service.stub.EncodeStream(iter([ask("1", LARGE_TOKENS, LARGE)]))
+        for _ in range(frames):
+            await call.read()
+        call.cancel()
+        await service.in_flight.idle.wait()
+        assert held(service) == 0
+        assert service.sample("headlight_cancelled_total", model="fake", stage="send") == 1
+        assert rejected(service, "internal") == 0
+        assert handled(service, "EncodeStream", "CANCELLED", "bidi_stream") == 1
+
+
+async def test_who_leaves_while_a_request_waits_for_room_on_its_stream_is_counted(serve: Serve) -> None:
+    async with serve(max_stream_output_bytes=LARGE_BYTES) as service:
+        service.engine.gate.clear()
+        call = service.stub.EncodeStream(iter([ask(str(place), LARGE_TOKENS, LARGE) for place in range(2)]))
+        await service.started()
+        [stream] = service.servicer._streams
+        await until(stream._results._turn.locked)
+        call.cancel()
+        await service.in_flight.idle.wait()
+        counted = [service.sample("headlight_cancelled_total", model="fake", stage=stage) for stage in CANCEL_STAGES]
+        assert dict(zip(CANCEL_STAGES, counted, strict=True)) == {"tokenize": 0, "queue": 1, "infer": 1, "send": 0}
+
+
+async def test_however_grpc_tells_of_one_who_left_it_is_no_failure_of_ours(serve: Serve) -> None:
+    """A cancelled task, or a write that fails: which comes first is chance."""
+    errors = (asyncio.CancelledError(), CallerGone())
+    async with serve() as service:
+        model = service.models.get("fake")
+        for error in errors:
+            with pytest.raises(type(error)), model.receive(1), model.stage("send"):
+                raise error
+        assert service.sample("headlight_cancelled_total", model="fake", stage="send") == 2
+        assert rejected(service, "internal") == 0

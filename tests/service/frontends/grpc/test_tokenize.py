@@ -1,0 +1,106 @@
+"""Tokenize, and what tokenising large requests does to other callers: over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import grpc
+import pytest
+
+from headlight.pb import headlight_pb2 as pb
+from headlight_service.core import served_model
+from tests.service.calls import refused, request, text_of
+from tests.service.conftest import Serve
+from tests.service.fakes import FakeRuntime, FakeTokenizer
+
+
+def tokenize_request(*inputs: pb.Input) -> pb.TokenizeRequest:
+    return pb.TokenizeRequest(inputs=inputs)
+
+
+async def test_tokenize(serve: Serve) -> None:
+    async with serve() as service:
+        response = await service.stub.Tokenize(tokenize_request(text_of(3000), pb.Input(text="a bb")))
+        assert response.model.name == "fake"
+        assert [len(item.ids) for item in response.items] == [3000, 2]
+        assert list(response.items[1].ids) == [1, 2]
+        error = await refused(
+            service.stub.Tokenize(tokenize_request(pb.Input(text=" "))), grpc.StatusCode.INVALID_ARGUMENT
+        )
+        assert (error.details() or "").startswith("inputs[0].text: is empty")
+
+
+@pytest.mark.parametrize("method", ["Tokenize", "Encode"])
+async def test_answers_that_describe_many_tokens_are_built_off_the_event_loop(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    builders = set[int]()
+
+    def noting(build: Any) -> Any:
+        def noted(*args: Any) -> Any:
+            builders.add(threading.get_ident())
+            return build(*args)
+
+        return noted
+
+    for name in ("token_info", "tokenize_answer", "header"):
+        monkeypatch.setattr(served_model, name, noting(getattr(served_model, name)))
+    outputs = pb.Outputs(token_info=pb.TokenInfoOutput())
+    requests = {"Tokenize": tokenize_request(text_of(1500)), "Encode": request(text_of(1500), outputs=outputs)}
+    async with serve() as service:
+        response = await getattr(service.stub, method)(requests[method])
+    assert len(response.items) == 1
+    assert len(builders) == 1
+    assert threading.get_ident() not in builders
+
+
+async def test_an_answer_that_grows_too_large_is_refused_as_soon_as_it_is_and_with_its_size(serve: Serve) -> None:
+    runtime = FakeRuntime()
+    async with serve(runtime) as service:
+        size = (await service.stub.Tokenize(tokenize_request(*[text_of(300)] * 3))).ByteSize()
+    async with serve(runtime, max_unary_response_bytes=size) as service:
+        assert (await service.stub.Tokenize(tokenize_request(*[text_of(300)] * 3))).ByteSize() == size
+        assert runtime.tokenizer is not None
+        runtime.tokenizer.texts.clear()
+        call = service.stub.Tokenize(tokenize_request(*[text_of(300)] * 100))
+        error = await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
+        told = (error.details() or "").split()
+        assert (error.details() or "").startswith("inputs: the answer to the first 4 of 100 would have ")
+        assert int(told[told.index("have") + 1]) > size
+        assert len(runtime.tokenizer.texts) == 4
+
+
+async def test_callers_who_leave_while_others_texts_are_tokenised_hold_nothing(serve: Serve) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    class SlowTokenizer(FakeTokenizer):
+        def encode(self, *args: Any, **options: Any) -> Any:
+            begun.set()
+            assert may_end.wait(30)
+            return super().encode(*args, **options)
+
+    runtime = FakeRuntime()
+    runtime.tokenizer = SlowTokenizer()
+    async with serve(runtime) as service:
+        first = asyncio.ensure_future(service.stub.Encode(request(text_of(1500), text_of(1))))
+        assert await asyncio.to_thread(begun.wait, 30)
+        held = service.sample("headlight_held_request_bytes", model="fake") or 0
+        waiting = [service.stub.Encode(request(text_of(1500))) for _ in range(20)]
+        while service.in_flight.count < 21:
+            await asyncio.sleep(0)
+        for call in waiting:
+            call.cancel()
+        while service.in_flight.count > 1:
+            await asyncio.sleep(0)
+        assert service.sample("headlight_held_request_bytes", model="fake") == held
+        assert service.sample("headlight_cancelled_total", model="fake", stage="tokenize") == 20
+        first.cancel()
+        await service.stub.GetModel(pb.GetModelRequest())  # by when the server has heard of it
+        assert service.sample("headlight_held_request_bytes", model="fake") == held, "a thread still works on it"
+        may_end.set()
+        await service.in_flight.idle.wait()
+        assert service.sample("headlight_held_request_bytes", model="fake") == 0
+        assert service.sample("headlight_cancelled_total", model="fake", stage="tokenize") == 21
+    assert len(runtime.tokenizer.texts) == 1, "the second text was left alone"

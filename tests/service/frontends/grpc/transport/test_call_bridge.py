@@ -1,0 +1,141 @@
+"""Calls as their coroutines see them: writes that end early, messages that come late, callers who leave."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from grpc import _server
+
+from headlight_service.frontends.grpc.transport.call_bridge import Bridge
+from headlight_service.frontends.grpc.transport.grpc_call import Call, CallerGone
+from headlight_service.frontends.grpc.transport.message_queue import Messages, Missing
+from tests.service.calls import until
+
+SECONDS = 30
+
+
+class Context:
+    """A call of gRPC's, as far as a Call asks."""
+
+    def __init__(self) -> None:
+        self.ended: Any = None
+
+    def time_remaining(self) -> float | None:
+        return None
+
+    def is_active(self) -> bool:
+        return True
+
+    def add_callback(self, callback: Any) -> bool:
+        self.ended = callback
+        return True
+
+
+def call(bridge: Bridge, context: Context) -> Call:
+    given: Any = context
+    return Call(given, bridge)
+
+
+async def test_no_message_is_sent_while_one_that_was_given_up_is_with_the_transport() -> None:
+    """gRPC counts sends by name: a second at the same time is never seen to end, and nor is the call."""
+    bridge, taken, sent = Bridge(), threading.Event(), list[bytes | None]()
+    writer = call(bridge, Context())
+
+    def send(message: bytes | None) -> None:
+        sent.append(message)
+        assert taken.wait(SECONDS)
+
+    writer.set_sender(send)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await writer.write(b"1")
+    with pytest.raises(CallerGone):
+        await writer.write(b"2")
+    assert sent == [b"1"]
+    taken.set()
+    await until(lambda: not writer._unsent)
+    await writer.write(b"3")
+    assert sent == [b"1", b"3"]
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_call_that_is_over_before_its_first_step_still_takes_it(late: bool) -> None:
+    """Or it would be counted as started and never as ended."""
+    context, steps = Context(), list[str]()
+    bridge = Bridge()
+    gone = call(bridge, context)
+    assert gone.attach()
+
+    async def answer() -> None:
+        steps.append("begun")
+        await asyncio.Event().wait()
+
+    if not late:
+        gone.end()
+    results: list[Any] = []
+    gone.start(answer(), results.append)
+    gone.when_over(lambda: steps.append("over"))
+    if late:
+        gone.end()
+    await until(lambda: len(steps) == 2)
+    assert steps == ["begun", "over"]
+    assert results == [Missing.GONE]
+
+
+async def test_what_is_posted_from_threads_is_run_in_order() -> None:
+    bridge, seen = Bridge(), list[int]()
+
+    def post() -> None:
+        for number in range(1000):
+            bridge.post(lambda number=number: seen.append(number))  # type: ignore[misc]
+
+    await asyncio.to_thread(post)
+    await until(lambda: len(seen) == 1000)
+    assert seen == list(range(1000))
+
+
+async def test_a_stream_is_read_only_as_its_messages_are_wanted() -> None:
+    messages, read = Messages(), list[bytes]()
+
+    def reader() -> None:
+        while messages.wanted():
+            read.append(bytes([len(read)]))
+            loop.call_soon_threadsafe(messages.put, read[-1])
+
+    loop = asyncio.get_running_loop()
+    reading = asyncio.create_task(asyncio.to_thread(reader))
+    assert [await anext(messages), await anext(messages)] == [b"\0", b"\1"]
+    messages.close()
+    await reading
+    assert len(read) == 2
+
+
+async def test_an_answer_that_cannot_be_serialised_leaves_the_stream_to_its_others() -> None:
+    writer, sent = call(Bridge(), Context()), list[bytes | None]()
+    writer.set_sender(sent.append)
+    with pytest.raises(TypeError):
+        await writer.write(object())
+    await writer.write(b"1")
+    assert sent == [b"1"]
+
+
+async def test_a_transport_that_fails_does_not_keep_the_writer_waiting() -> None:
+    writer = call(Bridge(), Context())
+
+    def fail(message: bytes | None) -> None:
+        raise ValueError("too many operations")
+
+    writer.set_sender(fail)
+    async with asyncio.timeout(SECONDS):
+        with pytest.raises(CallerGone):
+            await writer.write(b"1")
+
+
+def test_what_waits_for_a_late_message_is_woken_by_a_detail_that_grpc_still_has() -> None:
+    """`Call.interrupt` needs it; without it such callers are reset and not told why."""
+    context = _server._Context(None, _server._RPCState(), None)  # type: ignore[no-untyped-call]
+    assert hasattr(context._state, "condition")
+    assert hasattr(context._state, "request")

@@ -1,0 +1,134 @@
+"""The executor of the gRPC server: threads on demand, and none that a call could wait for in vain."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from headlight_service.frontends.grpc.transport import call_threads
+from headlight_service.frontends.grpc.transport.call_threads import MOST_CALLS, MOST_PROBES, MOST_STREAMS, CallThreads
+
+SECONDS = 30
+
+
+@pytest.fixture
+def released() -> Iterator[threading.Event]:
+    """Set in the end: threads that wait for it are let go."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def hold(threads: CallThreads, count: int, released: threading.Event) -> None:
+    """Keep so many threads busy."""
+    begun = threading.Semaphore(0)
+
+    def work() -> None:
+        begun.release()
+        released.wait(SECONDS)
+
+    for _ in range(count):
+        threads.submit(work)
+    for _ in range(count):
+        assert begun.acquire(timeout=SECONDS)
+
+
+def test_work_beside_waiting_calls_finds_a_thread_of_its_own(released: threading.Event) -> None:
+    threads, done = CallThreads(), threading.Event()
+    hold(threads, 100, released)
+    threads.submit(done.set)
+    assert done.wait(SECONDS)
+    assert threads.busy >= 100
+
+
+def test_one_thread_serves_calls_that_follow_each_other() -> None:
+    threads, names = CallThreads(), set[str]()
+
+    def work(done: threading.Event) -> None:
+        names.add(str(threading.get_ident()))
+        done.set()
+
+    for _ in range(50):
+        done = threading.Event()
+        threads.submit(work, done)
+        assert done.wait(SECONDS)
+        while threads.busy:  # it is idle a moment after it is done
+            pass
+    assert len(names) == 1
+
+
+def test_without_further_threads_work_waits_and_nothing_is_raised(
+    released: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an executor raises ends the thread that serves all calls."""
+    threads, done = CallThreads(), threading.Event()
+    hold(threads, 2, released)
+
+    def none_left(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none_left)
+        threads.submit(done.set)
+        assert threads.should_refuse(streaming=True), "half of what there is"
+        assert threads.should_refuse(streaming=False), "three quarters of it"
+    assert not done.is_set()
+    released.set()
+    assert done.wait(SECONDS)
+
+
+def test_few_threads_are_shared_out(released: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A status, a refusal and a probe need one, too."""
+    threads = CallThreads()
+    hold(threads, 8, released)
+    threads._most, threads._short_until = 16, time.monotonic() + 60
+    assert threads.should_refuse(streaming=True)
+    assert not threads.should_refuse(streaming=False)
+    threads._short_until = 0.0
+    assert not threads.should_refuse(streaming=True), "later it is tried again"
+
+
+def test_threads_end_when_they_have_nothing_to_do(released: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_threads, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(call_threads, "KEPT_THREADS", 3)
+    threads = CallThreads()
+    hold(threads, 20, released)
+    assert threads._count == 20
+    released.set()
+    while threads._count > 3:
+        threading.Event().wait(0.01)
+    done = threading.Event()
+    threads.submit(done.set)
+    assert done.wait(SECONDS)
+    assert threads._count == 3
+
+
+def test_work_that_fails_costs_no_thread(caplog: pytest.LogCaptureFixture) -> None:
+    threads, done = CallThreads(), threading.Event()
+
+    def fail() -> None:
+        raise SystemExit("a secret")
+
+    threads.submit(fail)
+    threads.submit(done.set)
+    assert done.wait(SECONDS)
+    while not caplog.records:
+        pass
+    assert caplog.records[0].event == "call_failed"  # type: ignore[attr-defined]
+    assert "a secret" not in caplog.text
+
+
+@pytest.mark.parametrize(("streaming", "most"), [(True, MOST_STREAMS), (False, MOST_CALLS)])
+def test_idle_streams_leave_room_for_calls(streaming: bool, most: int) -> None:
+    threads = CallThreads()
+    threads._count = most - 1
+    assert not threads.should_refuse(streaming)
+    threads._count = most
+    assert threads.should_refuse(streaming)
+    for _ in range(MOST_PROBES):
+        assert threads.add_probe()
+    assert not threads.should_refuse(streaming), "probes are counted apart"
+    assert not threads.add_probe(), "the oldest makes room"

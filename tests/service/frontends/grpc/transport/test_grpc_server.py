@@ -1,0 +1,121 @@
+"""A gRPC server whose serving thread fails: noticed, told, replaced; and its calls let go."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+from grpc import _server
+
+from headlight_service.frontends.grpc.transport.grpc_server import MOST_LOSSES
+from tests.service.calls import request, until
+from tests.service.conftest import Serve, Service
+
+ENDS = "/fault/end"  # a call of this name ends the thread that serves all
+
+
+@pytest.fixture(autouse=True)
+def fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault that the real server does not have (any more) is put in."""
+    whole = _server._process_event_and_continue
+
+    def process(state: Any, event: Any) -> bool:
+        details = getattr(event, "call_details", None)
+        if details is not None and details.method == ENDS.encode():
+            raise ValueError("a secret")
+        return bool(whole(state, event))
+
+    monkeypatch.setattr(_server, "_process_event_and_continue", process)
+    monkeypatch.setattr("threading.excepthook", lambda args: None)  # it is what the test is about
+
+
+class Seen:
+    """What the server's observer was told, in order."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def lost(self, name: str) -> None:
+        self.told.append(f"{name} lost")
+
+    def restored(self, name: str) -> None:
+        self.told.append(f"{name} restored")
+
+    def given_up(self, name: str) -> None:
+        self.told.append(f"{name} given up")
+
+
+async def end(service: Service) -> None:
+    """End the serving thread. Nobody answers this call."""
+    channel: Any = grpc.aio.insecure_channel(service.target, options=[("grpc.use_local_subchannel_pool", 1)])
+    call = channel.unary_unary(ENDS)(b"", timeout=60)
+    with pytest.raises(grpc.aio.AioRpcError):
+        await call
+    await channel.close()
+
+
+async def answered(service: Service) -> bool:
+    return bool((await service.stub.Encode(request(), wait_for_ready=True, timeout=60)).items)
+
+
+async def test_another_server_takes_its_place(serve: Serve) -> None:
+    seen = Seen()
+    async with serve() as service:
+        service.server._observer = seen
+        await end(service)
+        await until(lambda: len(seen.told) == 2)
+        assert seen.told == ["grpc lost", "grpc restored"]
+        assert await answered(service), "at the same address"
+
+
+async def test_calls_of_a_lost_server_are_let_go(serve: Serve) -> None:
+    async with serve() as service:
+        service.engine.gate.clear()
+        pending = [service.stub.Encode(request()) for _ in range(3)]
+        await service.started()
+        stream = service.stub.EncodeStream()
+        await until(lambda: service.in_flight.count == 4)
+        await end(service)
+        for call in pending:
+            with pytest.raises(grpc.aio.AioRpcError):
+                await call
+        service.engine.gate.set()
+        await until(lambda: service.in_flight.count == 0)
+        assert service.sample("headlight_held_request_bytes", model="fake") == 0
+        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 0)
+        assert await answered(service)
+        stream.cancel()
+
+
+async def test_one_that_fails_again_and_again_is_given_up(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Seen()
+    monkeypatch.setattr("headlight_service.frontends.grpc.transport.grpc_server.LOSS_SECONDS", 3600.0)
+    async with serve() as service:
+        service.server._observer = seen
+        for place in range(MOST_LOSSES):
+            await end(service)
+            await until(lambda place=place: len(seen.told) == 2 * place + 2)  # type: ignore[misc]
+        assert seen.told[-2:] == ["grpc lost", "grpc given up"]
+        assert seen.told.count("grpc restored") == MOST_LOSSES - 1
+
+
+async def test_one_that_fails_now_and_then_is_not(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Seen()
+    monkeypatch.setattr("headlight_service.frontends.grpc.transport.grpc_server.LOSS_SECONDS", 0.0)
+    async with serve() as service:
+        service.server._observer = seen
+        for place in range(MOST_LOSSES + 1):
+            await end(service)
+            await until(lambda place=place: len(seen.told) == 2 * place + 2)  # type: ignore[misc]
+        assert "grpc given up" not in seen.told
+
+
+async def test_a_server_that_is_stopped_is_not_lost(serve: Serve) -> None:
+    seen = Seen()
+    async with serve() as service:
+        service.server._observer = seen
+        await service.server.stop(None)
+        await asyncio.sleep(0)
+    assert seen.told == []

@@ -1,0 +1,193 @@
+"""Who is let in, over a socket: every method asks for a token but health; quotas pass all that computes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from headlight.errors import EngineError
+from headlight.pb import headlight_pb2 as pb
+from headlight_service.core.admission.rate_limit import READING, Quotas
+from headlight_service.frontends.grpc.grpc_status import PUSHBACK
+from headlight_service.security.auth_tokens import AuthTokens
+from headlight_service.security.authentication import Gate
+from tests.service.batching import Clock
+from tests.service.calls import details_of, refused, request, text_of
+from tests.service.conftest import Serve, Service
+
+TOKEN, OTHER = "the-token-of-search", "the-token-of-batch"
+GOOD = {"metadata": (("authorization", f"Bearer {TOKEN}"),)}
+ELSE = {"metadata": (("authorization", f"Bearer {OTHER}"),)}
+UNAUTHENTICATED, EXHAUSTED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.RESOURCE_EXHAUSTED
+REFLECT = reflection_pb2.ServerReflectionRequest(list_services="")
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> AuthTokens:
+    path = tmp_path / "tokens"
+    path.write_text(f"search {TOKEN}\nbatch {OTHER}\n", encoding="ascii")
+    return AuthTokens(path, lambda: None)
+
+
+def calls_of(service: Service) -> list[Any]:
+    reflect = reflection_pb2_grpc.ServerReflectionStub(service.channel)
+    stub, frame = service.stub, pb.EncodeStreamRequest(id="1", encode=request())
+    return [
+        lambda **more: stub.Encode(request(), **more),
+        lambda **more: stub.Tokenize(pb.TokenizeRequest(inputs=[text_of(2)]), **more),
+        lambda **more: stub.Occlude(pb.OccludeRequest(input=text_of(3)), **more),
+        lambda **more: stub.GetModel(pb.GetModelRequest(), **more),
+        lambda **more: stub.EncodeStream(iter([frame]), **more).read(),
+        lambda **more: reflect.ServerReflectionInfo(iter([REFLECT]), **more).read(),
+    ]
+
+
+async def test_every_method_asks_for_a_token_but_health(serve: Serve, tokens: AuthTokens) -> None:
+    async with serve(gate=Gate(tokens, None)) as service:
+        for call in calls_of(service):
+            error = await refused(call(), UNAUTHENTICATED)
+            assert "authorization: Bearer TOKEN" in (error.details() or "")
+            wrong = (("authorization", "Bearer of-nobody-at-all"),)
+            error = await refused(call(metadata=wrong), UNAUTHENTICATED)
+            assert details_of(error)["ErrorInfo"].reason == "UNAUTHENTICATED"
+            assert "of-nobody" not in str(error)
+            assert await call(**GOOD)
+        health = health_pb2_grpc.HealthStub(service.channel)
+        answer = await health.Check(health_pb2.HealthCheckRequest(service="readiness"))
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        labels = {"grpc_type": "unary", "grpc_service": "headlight.v1.HeadlightService", "grpc_method": "Encode"}
+        assert service.sample("grpc_server_handled_total", **labels, grpc_code="UNAUTHENTICATED") == 2
+        assert len(service.engine.batches) == 4, "what was refused was not computed; Occlude has two"
+
+
+async def test_a_refused_call_is_not_read(serve: Serve, tokens: AuthTokens) -> None:
+    """It is refused although its message never comes."""
+    async with serve(gate=Gate(tokens, None)) as service:
+        call = service.stub.EncodeStream()
+        assert await call.code() is UNAUTHENTICATED
+        assert service.in_flight.count == 0
+
+
+async def test_each_client_has_a_quota_of_its_own(serve: Serve, tokens: AuthTokens) -> None:
+    clock = Clock()
+    gate = Gate(tokens, Quotas(10, 10, clock))
+    async with serve(gate=gate) as service:
+        await service.stub.Encode(request(text_of(60)), **GOOD)
+        error = await refused(service.stub.Encode(request(text_of(60)), **GOOD), EXHAUSTED)
+        assert details_of(error)["ErrorInfo"].reason == "QUOTA"
+        told = 2000 + 100 * 60 / READING  # it was read, and will be again
+        assert details_of(error)["RetryInfo"].retry_delay.ToMilliseconds() == told
+        trailing: Any = error.trailing_metadata()
+        assert dict(trailing)[PUSHBACK] == f"{told:.0f}"
+        assert service.sample("headlight_rejected_total", model="fake", reason="quota") == 1
+        await service.stub.Encode(request(text_of(60)), **ELSE)
+        clock.now += told / 1000
+        await service.stub.Encode(request(text_of(60)), **GOOD)
+        assert "search" not in service.metrics.exposition()[1].decode(), "no name of a client is a label"
+
+
+async def test_all_that_computes_is_charged(serve: Serve, tokens: AuthTokens) -> None:
+    quotas = Quotas(10, 100, Clock())
+    bucket = quotas.of("search")
+    async with serve(gate=Gate(tokens, quotas)) as service:
+        stub = service.stub
+        await stub.Encode(request(text_of(10), text_of(20)), **GOOD)
+        assert bucket.level == 970
+        frames = [pb.EncodeStreamRequest(id=str(i), encode=request(text_of(10))) for i in range(3)]
+        assert len([frame async for frame in stub.EncodeStream(iter(frames), **GOOD)]) == 3
+        assert bucket.level == 940
+        hidden = len((await stub.Occlude(pb.OccludeRequest(input=text_of(10)), **GOOD)).tokens)
+        level = 940 - 10 * (1 + hidden)
+        assert bucket.level == level
+        await stub.Tokenize(pb.TokenizeRequest(inputs=[text_of(16 * READING)]), **GOOD)
+        assert bucket.level == level - 16
+        await stub.Encode(request(text_of(16 * READING), dry_run=True), **GOOD)
+        only = pb.Outputs(token_info=pb.TokenInfoOutput())
+        await stub.Encode(request(text_of(16 * READING), outputs=only), **GOOD)
+        await stub.GetModel(pb.GetModelRequest(), **GOOD)
+        assert bucket.level == level - 48
+        bucket.spend(bucket.level - 1)
+        await stub.Encode(request(text_of(100), outputs=only), **GOOD)
+        assert bucket.level == 1 - 100 / READING, "what is only read may be owed"
+
+
+async def test_what_is_read_is_charged_though_its_tokens_are_too_many_to_be_told(
+    serve: Serve, tokens: AuthTokens
+) -> None:
+    quotas = Quotas(10, 100, Clock())
+    bucket = quotas.of("search")
+    only = pb.Outputs(token_info=pb.TokenInfoOutput())
+    many = request(*[text_of(READING * 10)] * 10, outputs=only)
+    async with serve(gate=Gate(tokens, quotas), max_request_tokens=10_000, max_unary_response_bytes=2048) as service:
+        await refused(service.stub.Encode(many, **GOOD), grpc.StatusCode.INVALID_ARGUMENT)
+        assert bucket.level == 1000 - 100
+
+
+async def test_what_fails_is_charged_for_its_reading_alone(serve: Serve, tokens: AuthTokens) -> None:
+    quotas = Quotas(10, 10, Clock())
+    async with serve(gate=Gate(tokens, quotas), max_queue_tokens=20000) as service:
+        service.engine.broken = EngineError("broken")
+        await refused(service.stub.Encode(request(text_of(50)), **GOOD), grpc.StatusCode.INTERNAL)
+        await refused(service.stub.Occlude(pb.OccludeRequest(input=text_of(5)), **GOOD), grpc.StatusCode.INTERNAL)
+        await refused(service.stub.Encode(request(pb.Input(text="")), **GOOD), grpc.StatusCode.INVALID_ARGUMENT)
+    assert quotas.of("search").level == 100 - 55 / READING
+
+
+async def test_what_is_refused_once_it_has_been_read_is_charged_for_its_reading(
+    serve: Serve, tokens: AuthTokens
+) -> None:
+    quotas = Quotas(10, 100, Clock())
+    bucket, text = quotas.of("search"), text_of(10 * READING)
+    large = pb.Outputs(attention=pb.AttentionOutput())
+    special = pb.TokenSelector(named=pb.NAMED_TOKENS_SPECIAL)
+    async with serve(gate=Gate(tokens, quotas), max_unary_response_bytes=2048) as service:
+        error = await refused(
+            service.stub.Encode(request(text, outputs=large), **GOOD), grpc.StatusCode.INVALID_ARGUMENT
+        )
+        assert "the answer would have" in (error.details() or "")
+        assert bucket.level == 1000 - 10
+        wrong = service.stub.Occlude(pb.OccludeRequest(input=text, tokens=special), **GOOD)
+        assert "no special token" in ((await refused(wrong, grpc.StatusCode.INVALID_ARGUMENT)).details() or "")
+        assert bucket.level == 1000 - 20
+        bucket.spend(bucket.level - 150)
+        for left in (140, 130, 120):  # until it is not half of what is asked for
+            error = await refused(service.stub.Encode(request(text), **GOOD), EXHAUSTED)
+            assert details_of(error)["ErrorInfo"].reason == "QUOTA"
+            assert bucket.level == left, "who does not wait as told has texts read for nothing no longer"
+        assert service.engine.batches == []
+
+
+async def test_who_was_read_and_refused_is_let_in_after_the_time_told_and_pays_what_it_costs(
+    serve: Serve, tokens: AuthTokens
+) -> None:
+    clock = Clock()
+    quotas = Quotas(10, 10, clock)
+    bucket = quotas.of("search")
+    async with serve(gate=Gate(tokens, quotas)) as service:
+        for length, left in ((64, 60), (160, 90)):  # the second is more than the bucket holds
+            bucket.spend(bucket.level - left)
+            error = await refused(service.stub.Encode(request(text_of(length)), **GOOD), EXHAUSTED)
+            clock.now += details_of(error)["RetryInfo"].retry_delay.ToMilliseconds() / 1000
+            assert bucket.level == pytest.approx(min(length, 100))
+            await service.stub.Encode(request(text_of(length)), **GOOD)
+            assert bucket.level == pytest.approx(min(length, 100) - length)
+            clock.now += 100
+
+
+async def test_an_occlusion_is_not_refused_half_way_and_leaves_a_debt(serve: Serve, tokens: AuthTokens) -> None:
+    quotas = Quotas(10, 10, Clock())
+    async with serve(gate=Gate(tokens, quotas), max_request_tokens=2000) as service:
+        await service.stub.Occlude(pb.OccludeRequest(input=text_of(40)), **GOOD)
+        assert quotas.of("search").level < -1000
+        calls = calls_of(service)
+        for call in calls[:3]:
+            await refused(call(**GOOD), EXHAUSTED)
+        frame = await calls[4](**GOOD)
+        assert frame.error.code == EXHAUSTED.value[0]
+        assert frame.error.retry_after_ms > 100_000
+        assert (frame.error.reason, frame.error.field) == ("QUOTA", "")

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from prometheus_client import Metric
+
+from headlight.errors import Code
+from headlight.wire.priority import PRIORITIES
+from headlight_service.config.options import Config
+from headlight_service.core.admission.admission_control import Shortage
+from headlight_service.telemetry import metrics as module
+from headlight_service.telemetry.metrics import CANCEL_STAGES, GAUGES, OUTPUTS, REASONS, STAGES, Metrics
+
+OF_THE_PROCESS = {"headlight_ready", "headlight_stuck", "headlight_grpc_restarts"}  # which is there before a model
+
+
+def families(metrics: Metrics) -> dict[str, Metric]:
+    return {family.name: family for family in metrics.registry.collect()}
+
+
+def filled() -> Metrics:
+    metrics = Metrics()
+    metrics.of("m")
+    about = {"model": "m", "version": "1", "sha256": "ab", "provider": "cpu", "precision": "fp32", "positions": "rope"}
+    metrics.serve(**about, gauges=dict.fromkeys(GAUGES, lambda: 7))
+    return metrics
+
+
+def test_names_carry_their_unit_and_all_of_ours_their_model() -> None:
+    for name, family in families(filled()).items():
+        if not name.startswith("headlight_"):
+            continue
+        assert family.samples
+        if name in OF_THE_PROCESS:
+            assert [sample.labels for sample in family.samples] == [{}], name
+            continue
+        if name == "headlight_log_lines_dropped":  # of the process, too
+            assert {sample.labels["reason"] for sample in family.samples} == {"rate", "queue_full", "failed"}
+            assert all(set(sample.labels) == {"reason"} for sample in family.samples)
+            continue
+        assert all(sample.labels["model"] == "m" for sample in family.samples), name
+        assert "_ms" not in name
+        assert family.documentation.endswith("."), name
+
+
+def test_every_series_of_a_model_is_there_from_the_start() -> None:
+    found = families(filled())
+    stages = {sample.labels["stage"] for sample in found["headlight_stage_seconds"].samples}
+    outputs = {sample.labels["output"] for sample in found["headlight_output_bytes"].samples}
+    reasons = {sample.labels["reason"] for sample in found["headlight_rejected"].samples}
+    assert stages == set(STAGES)
+    for name in ("texts", "tokens", "batch_seconds", "stage_seconds"):
+        assert {sample.labels["priority"] for sample in found[f"headlight_{name}"].samples} == set(PRIORITIES), name
+    assert outputs == set(OUTPUTS)
+    assert reasons == set(REASONS)
+    assert {sample.labels["stage"] for sample in found["headlight_cancelled"].samples} == set(CANCEL_STAGES)
+
+
+def test_every_reason_is_a_code_or_a_shortage_and_none_is_both() -> None:
+    assert len(set(REASONS)) == len(REASONS)
+    # Told by its shortage; have no model; start-up only.
+    never = {Code.OVERLOADED, Code.UNAUTHENTICATED, Code.NOT_FOUND, Code.BUNDLE}
+    assert set(REASONS) == {*Code, *Shortage} - never
+
+
+def test_every_target_and_default_limit_is_the_edge_of_a_bucket() -> None:
+    assert {0.01, 0.05} <= set(module.SECONDS), "a refusal; an item cancelled out of the queue"
+    assert Config.batch_tokens in module.TOKENS
+    assert Config.bulk_batch_ms / 1000 in module.SECONDS
+    assert Config.max_padding in module.RATIOS
+
+
+def test_the_exposition_is_what_prometheus_reads() -> None:
+    kind, body = filled().exposition()
+    assert kind.startswith("text/plain")
+    text = body.decode()
+    info = (
+        'headlight_model_info{model="m",positions="rope",precision="fp32",provider="cpu",sha256="ab",version="1"} 1.0'
+    )
+    assert info in text
+    assert 'headlight_queue_tokens{model="m"} 7.0' in text
+
+
+def test_two_processes_in_one_do_not_clash() -> None:
+    assert Metrics().registry is not Metrics().registry
+
+
+def test_buckets_rise() -> None:
+    for buckets in (module.SECONDS, module.ITEMS, module.TOKENS, module.RATIOS):
+        assert list(buckets) == sorted(set(buckets))

@@ -1,0 +1,201 @@
+"""Request ids: which lines of the log have them, where they come from, who gets them back; and what no line ever has."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc.error_details_pb2 import RequestInfo
+from google.rpc.status_pb2 import Status
+
+from headlight.pb import headlight_pb2 as pb
+from headlight_service.frontends.grpc.grpc_status import DETAILS
+from headlight_service.telemetry import json_logs
+from headlight_service.telemetry.request_id import REQUEST_ID, given_id
+from tests.service.calls import refused, request, until
+from tests.service.conftest import Serve
+from tests.service.fakes import FAILURE
+from tests.service.frontends.grpc.test_encode_stream import ask, frames_of
+from tests.service.raw import closed_window
+from tests.service.tracing import Kept, context_of
+
+GIVEN = ((REQUEST_ID, "ticket-7/a"),)
+CANARY, CANARY_ID = "canary", 987_654_321_987_654_321
+
+
+class Log:
+    """What is logged, as it would be printed."""
+
+    def __init__(self, stream: io.StringIO) -> None:
+        self._stream = stream
+
+    @property
+    def text(self) -> str:
+        return self._stream.getvalue()
+
+    @property
+    def entries(self) -> list[dict[str, Any]]:
+        """All but asyncio's, which are of what gRPC has left to do for the loop of another test."""
+        found: list[dict[str, Any]] = [json.loads(line) for line in self.text.splitlines()]
+        return [entry for entry in found if entry["logger"] != "asyncio"]
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        return [entry for entry in self.entries if entry["event"] == name]
+
+
+@pytest.fixture(params=["info"])
+def log(request: pytest.FixtureRequest) -> Iterator[Log]:
+    """Configured as the service does it; parametrise indirectly by the level."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    root.handlers.clear()
+    stream = io.StringIO()
+    json_logs.configure(request.param, stream)
+    yield Log(stream)
+    logging.captureWarnings(False)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+at_debug = pytest.mark.parametrize("log", ["debug"], indirect=True)
+
+
+def told_id(error: grpc.aio.AioRpcError) -> str:
+    """The id in the trailing metadata of a failed call, which is also among its details."""
+    trailing: Any = error.trailing_metadata()
+    metadata = dict(trailing)
+    for packed in Status.FromString(metadata[DETAILS]).details:
+        info = RequestInfo()
+        if packed.Unpack(info):
+            assert info.request_id == metadata[REQUEST_ID]
+    return str(metadata[REQUEST_ID])
+
+
+@pytest.mark.parametrize(
+    "value", ["a", "0f8fad5b-d9cb-469f-a165-70867728950e", "Root=1-67891233-abc/def:1.2", "x" * 128]
+)
+def test_sane_ids_are_taken(value: str) -> None:
+    assert given_id([("other", "b"), (REQUEST_ID, value)]) == value
+
+
+@pytest.mark.parametrize("value", ["", "x" * 129, "two words", 'quo"te', "new\nline", "é", b"bytes", "{}", "<b>"])
+def test_others_are_not(value: str | bytes) -> None:
+    assert given_id([(REQUEST_ID, value)]) is None
+    assert given_id(None) is None
+
+
+@pytest.mark.parametrize("given", [True, False])
+async def test_a_failure_is_logged_and_answered_under_one_id(serve: Serve, log: Log, given: bool) -> None:
+    async with serve() as service:
+        service.engine.fail()
+        error = await refused(
+            service.stub.Encode(request(), metadata=GIVEN if given else None), grpc.StatusCode.INTERNAL
+        )
+        service.engine.broken = ValueError(CANARY)
+        bug = await refused(service.stub.Encode(request(), metadata=GIVEN if given else None), grpc.StatusCode.INTERNAL)
+    [failed], [unexpected] = log.events("request_failed"), log.events("unexpected_failure")
+    assert (failed["request_id"], unexpected["request_id"]) == (told_id(error), told_id(bug))
+    assert failed["problem"] == FAILURE, "whose error id leads to what the engine logged"
+    assert (failed["level"], failed["status"], failed["reason"]) == ("error", "INTERNAL", "internal")
+    assert (told_id(error) == told_id(bug) == "ticket-7/a") is given
+    assert "trace_id" not in failed
+    assert CANARY not in log.text
+
+
+async def test_a_failed_message_of_a_stream_is_logged_under_the_id_of_the_call(serve: Serve, log: Log) -> None:
+    async with serve() as service:
+        service.engine.fail()
+        await frames_of(service.stub.EncodeStream(iter([ask("a"), ask("b")]), metadata=GIVEN))
+    assert [entry["request_id"] for entry in log.events("request_failed")] == ["ticket-7/a"] * 2
+
+
+async def test_with_tracing_the_trace_stands_beside_it(serve: Serve, log: Log, kept: Kept) -> None:
+    async with serve(tracing=kept.tracing) as service:
+        service.engine.fail()
+        error = await refused(service.stub.Encode(request()), grpc.StatusCode.INTERNAL)
+        [call] = await kept.calls("Encode")
+    [entry] = log.events("request_failed")
+    assert call.context is not None
+    assert entry["trace_id"] == f"{call.context.trace_id:032x}"
+    assert (call.attributes or {})["headlight.request_id"] == entry["request_id"] == told_id(error)
+
+
+async def test_what_is_the_callers_own_doing_makes_no_line(serve: Serve, log: Log) -> None:
+    async with serve() as service:
+        error = await refused(service.stub.Encode(request(pb.Input(text=""))), grpc.StatusCode.INVALID_ARGUMENT)
+        trailing: Any = error.trailing_metadata()
+        assert REQUEST_ID not in dict(trailing)
+    assert log.entries == []
+
+
+@at_debug
+async def test_unless_somebody_looks_closely(serve: Serve, log: Log) -> None:
+    async with serve(streams=1) as service:
+        await refused(service.stub.Encode(request(pb.Input(text="")), metadata=GIVEN), grpc.StatusCode.INVALID_ARGUMENT)
+        service.engine.gate.clear()
+        left = service.stub.Encode(request(), metadata=GIVEN)
+        await service.started()
+        left.cancel()
+        await asyncio.wait_for(service.in_flight.idle.wait(), 30)
+    [entry], [gone] = log.events("request_failed"), log.events("caller_left")
+    assert (entry["level"], entry["request_id"], entry["reason"]) == ("debug", "ticket-7/a", "invalid_input")
+    assert (gone["request_id"], gone["status"]) == ("ticket-7/a", "CANCELLED")
+
+
+@at_debug
+async def test_nothing_that_callers_send_is_in_the_log(serve: Serve, log: Log) -> None:
+    words, pair = pb.Input(text=f"{CANARY} {CANARY}"), pb.Input(pair=pb.TextPair(first=CANARY, second=""))
+    secret = (("authorization", f"Bearer {CANARY}"), (REQUEST_ID, f"{CANARY} and more"))
+    asked = [
+        request(words, prompt_text=CANARY),
+        request(words, prompt_name=CANARY),
+        request(words, model=CANARY),
+        request(words, pair),
+        request(words, words),
+        request(pb.Input(ids=pb.TokenIds(ids=[1, CANARY_ID]))),
+    ]
+    async with serve() as service:
+        for broken in (None, ValueError(f"the engine says {CANARY}")):
+            service.engine.broken = broken
+            streamed = [pb.EncodeStreamRequest(id=f"{CANARY}{place}", encode=each) for place, each in enumerate(asked)]
+            calls = [
+                *(service.stub.Encode(each, metadata=secret) for each in asked),
+                frames_of(service.stub.EncodeStream(iter([*streamed, streamed[0]]), metadata=secret)),
+                service.stub.Tokenize(pb.TokenizeRequest(inputs=[words, pair]), metadata=secret),
+                service.stub.Occlude(pb.OccludeRequest(input=words), metadata=secret),
+            ]
+            await asyncio.gather(*calls, return_exceptions=True)
+    assert len(log.events("request_failed")) > 10
+    assert log.events("unexpected_failure")
+    assert any("inputs[0].ids: the id at 1" in entry["problem"] for entry in log.events("request_failed"))
+    assert CANARY not in log.text
+    assert str(CANARY_ID) not in log.text
+
+
+@pytest.mark.usefixtures("steady")
+async def test_a_reader_who_was_cut_is_named(serve: Serve, log: Log, kept: Kept) -> None:
+    options: dict[str, Any] = {"tracing": kept.tracing, "stall_seconds": 0.2, "streams": 1}
+    async with serve(**options) as service, closed_window(service.target) as client:
+        service.engine.gate.clear()
+        before = asyncio.ensure_future(service.stub.Encode(request()))
+        await service.started()
+        for metadata in (dict(GIVEN), {REQUEST_ID: "two words"}):  # in one batch, so that both are answered at once
+            client.ask("Encode", request().SerializeToString(), metadata)
+        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 6)
+        service.engine.gate.set()
+        await before
+        await asyncio.wait_for(client.hung_up.wait(), 30)
+        calls = [call for call in await kept.calls("Encode", 3) if call.status.description]
+    assert len(calls) == 2
+    entry = log.events("reader_cut")[0]  # of all calls of the connection, if their time is up together once for each
+    assert entry["request_ids"] == ["ticket-7/a"]
+    assert set(entry["trace_ids"]) == {f"{context_of(call).trace_id:032x}" for call in calls}
+    for call in calls:
+        assert kept.stages(call)[-1] == "reply"
+        assert call.status.description == "RESOURCE_EXHAUSTED: resource_exhausted"

@@ -1,0 +1,71 @@
+"""What Python would print on standard error, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+BEGIN = """
+import sys, threading, traceback, warnings
+from headlight_service.telemetry import json_logs
+try:
+    from headlight_service.telemetry import uncaught_errors
+except ImportError:
+    uncaught_errors = None
+json_logs.configure("info")
+if uncaught_errors is not None:
+    uncaught_errors.redirect()
+
+def fail():
+    raise ValueError("secret")
+
+class Failing:
+    def __del__(self):
+        fail()
+"""
+CASES = {
+    "fail()": ("crashed", 1),
+    "thread = threading.Thread(target=fail); thread.start(); thread.join()": ("thread_failed", 0),
+    "Failing()": ("unraisable", 0),
+    "try:\n    fail()\nexcept ValueError:\n    traceback.print_exc()": ("stray_output", 0),
+    "print('secret', file=sys.stderr)": ("stray_output", 0),
+}
+
+
+def run(code: str) -> tuple[int, str, list[dict[str, Any]]]:
+    """The exit code, the output as it is and parsed."""
+    command = [sys.executable, "-c", BEGIN + code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stderr, [json.loads(line) for line in done.stderr.splitlines()]
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_exceptions_and_output_are_lines_of_the_log_that_quote_nothing(code: str) -> None:
+    event, expected = CASES[code]
+    exit_code, text, [entry] = run(code)
+    assert exit_code == expected
+    assert entry["event"] == event
+    assert "secret" not in text
+    if "print(" not in code:
+        assert entry["kind"] == "builtins.ValueError"
+        assert any(place.endswith(" fail") for place in entry["stack"])
+
+
+def test_many_tracebacks_are_few_lines() -> None:
+    code = "for _ in range(1000):\n    try:\n        fail()\n    except ValueError:\n        traceback.print_exc()"
+    assert 1 <= len(run(code)[2]) < 20
+
+
+def test_without_standard_error_it_runs_on() -> None:
+    code = "import logging\nlogging.getLogger('service').error('x')\nprint('done')"
+    command = f'exec "{sys.executable}" -c "$0" 2>&-'
+    done = subprocess.run(
+        ["sh", "-c", command, BEGIN + code], cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n")

@@ -56,13 +56,14 @@ help: ## list the targets
 
 setup: $(SETUP) ## create .venv with the pinned dependencies
 
-# Editable, so that one list (pyproject.toml) says what is needed and the command `headlight` is at hand. It puts only `headlight`
-# on the path: the other packages are run from the repository root.
-$(SETUP): pyproject.toml constraints.txt
+# The four roots by a .pth, as an installed package would be found: no copy, no import hook.
+$(SETUP): pyproject.toml constraints.txt deploy/checkout.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headlight needs Python 3.11 or later, this is " + sys.version)'
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@echo "Installing the pinned dependencies into $(VENV); the first time takes some minutes."
-	@$(PY) -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	@$(PY) deploy/checkout.py requirements $(EXTRAS) >$(VENV)/requirements.txt
+	@$(PY) -m pip install --quiet --constraint constraints.txt --requirement $(VENV)/requirements.txt
+	@$(PY) deploy/checkout.py link
 	@touch $@
 
 $(PROTO_SETUP): Makefile
@@ -116,7 +117,7 @@ tune: $(SETUP) build/bundles/docs-rope/manifest.json ## find this machine's fast
 # finds what is not among them in .venv.
 $(GPU_SETUP): deploy/image/requirements-gpu.txt $(SETUP)
 	@test -x $(GPU_VENV)/bin/python || $(PY) -m venv $(GPU_VENV)
-	@$(PY) $(SITE_PACKAGES) >"$$($(GPU_VENV)/bin/python $(SITE_PACKAGES))/venv.pth"
+	@$(GPU_VENV)/bin/python deploy/checkout.py link --see "$$($(PY) $(SITE_PACKAGES))"
 	@echo "Installing $< into $(GPU_VENV): some gigabytes."
 	@$(GPU_VENV)/bin/python -m pip install --quiet --require-hashes --no-deps --ignore-installed --only-binary :all: --requirement $<
 	@touch $@
@@ -150,7 +151,7 @@ $(INFINITY_SETUP): bench/peers/infinity.txt
 $(DEPLOY_SETUP): deploy/check/requirements.txt
 $(ADAPTERS_SETUP) $(DEPLOY_SETUP) $(ALL_PEERS): %/.installed: $(SETUP)
 	@test -x $*/bin/python || $(PY) -m venv $*
-	@$(PY) $(SITE_PACKAGES) >"$$($*/bin/python $(SITE_PACKAGES))/venv.pth"
+	@$*/bin/python deploy/checkout.py link --see "$$($(PY) $(SITE_PACKAGES))"
 	@echo "Installing $(filter %.txt,$^) into $*; the first time takes some minutes."
 	@$*/bin/python -m pip install --quiet --no-deps --requirement $(filter %.txt,$^)
 	@touch $@

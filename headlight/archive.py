@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.cli.result_output import attention_arrays, hidden_arrays, to_json, write_arrays
+from headlight.extras import MissingExtra, remedy
 from headlight.results import Attention, Hidden, ModelRef, TokenList
 
 PathLike = str | os.PathLike[str]
@@ -181,5 +182,5 @@ def safetensors_library() -> ModuleType:
     try:
         import safetensors.numpy  # noqa: PLC0415, TID251 # an extra: whoever writes no safetensors needs none
     except ImportError:
-        raise ImportError("safetensors is not installed: pip install safetensors") from None
+        raise MissingExtra(f"safetensors is not installed: {remedy('safetensors')}") from None
     return safetensors

@@ -27,11 +27,11 @@ FILES_IN_A_ROOM = 12
 
 VALUES = tuple(f"headlight.{name}" for name in ("description", "embeddings", "errors", "results", "spec"))
 RUNTIME_VALUES = (
-    *("headlight.errors", "headlight.results", "headlight.spec"),
+    *("headlight.errors", "headlight.extras", "headlight.results", "headlight.spec"),
     *("headlight.runtime.encode_items", "headlight.runtime.values", "headlight.runtime.bundle"),
 )
 # What the layers of the service share.
-SHARED = ("headlight.errors", "headlight.results", "headlight.spec", "headlight.wire.priority")
+SHARED = ("headlight.errors", "headlight.extras", "headlight.results", "headlight.spec", "headlight.wire.priority")
 CONFIG, CORE, GRPC = "headlight_service.config", "headlight_service.core", "headlight_service.frontends.grpc"
 SECURITY, TELEMETRY = "headlight_service.security", "headlight_service.telemetry"
 CODECS = ("headlight.pb", "headlight.wire.attention_codec", "headlight.wire.vector_codec")
@@ -46,7 +46,13 @@ ALLOWED = {
     "headlight.analysis": (*VALUES, "headlight.wire", "headlight.client", "headlight.analysis"),
     "headlight.web": (*VALUES, "headlight.analysis.terminal_view", "headlight.web"),
     # Inference without a server: plain values, and nothing of the client, the wire or the command line.
-    "headlight.runtime": ("headlight.runtime", "headlight.errors", "headlight.results", "headlight.spec"),
+    "headlight.runtime": (
+        "headlight.runtime",
+        "headlight.extras",
+        "headlight.errors",
+        "headlight.results",
+        "headlight.spec",
+    ),
     "headlight.runtime.bundle": ("headlight.runtime.bundle", "headlight.errors"),
     "headlight.runtime.tokenization": (*RUNTIME_VALUES, "headlight.runtime.tokenization"),
     "headlight.runtime.vectors": (*RUNTIME_VALUES, "headlight.runtime.vectors"),
@@ -86,7 +92,7 @@ ALLOWED = {
     "headlight_model.demo": ("headlight_model", "headlight"),  # shows the running service, so it calls it as a client
     "headlight_export": (
         *("headlight_export", "headlight_model"),
-        *("headlight.runtime", "headlight.errors", "headlight.spec"),
+        *("headlight.runtime", "headlight.extras", "headlight.errors", "headlight.spec"),
     ),
     "bench": (*PACKAGES,),
     # Manifests, rules and dashboard are compared with what the service takes and tells.

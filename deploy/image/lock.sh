@@ -16,6 +16,6 @@ lock() { # FILE WHAT...
     --custom-compile-command 'make lock' --output-file "$out/$file" "$@"
 }
 
-lock requirements-cpu.txt pyproject.toml --extra runtime --extra openvino --extra serve --extra otel --excludes $image/excluded.txt
-lock requirements-gpu.txt pyproject.toml $image/gpu.in --extra runtime-gpu --extra serve --extra otel --excludes $image/excluded.txt
+lock requirements-cpu.txt pyproject.toml --extra serve --extra openvino --extra otel --excludes $image/excluded.txt
+lock requirements-gpu.txt pyproject.toml $image/gpu.in --extra serve-gpu --extra otel --excludes $image/excluded.txt
 lock tools.txt $image/tools.in --python-version 3.11

@@ -48,6 +48,7 @@ from headlight.cli.shared_options import (
 )
 from headlight.cli.signals import Terminated
 from headlight.errors import HeadlightError, InvalidInput
+from headlight.extras import remedy
 from headlight.web.page import attention_page
 
 T = TypeVar("T")
@@ -71,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
     attend.add_argument(
         "--head", type=int, metavar="H", help="from 0, or negative from the last; without it their mean is drawn"
     )
-    attend.add_argument("--png", metavar="F.png", help="draw a picture (needs the extra headlight[plot])")
+    attend.add_argument("--png", metavar="F.png", help="draw a picture (needs the extra [plot])")
     attend.add_argument(
         "--html", metavar="F.html", help="write a page to explore all heads in, with any browser, offline"
     )
@@ -86,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
     add_prompt(tokens)
 
     command(commands, "info", run_info, "the model, its limits, its distance from PyTorch", formats=("text", "json"))
-    for name, (_, purpose, _) in PARTS.items():
+    for name, (_, purpose) in PARTS.items():
         commands.add_parser(name, help=purpose)  # for --help alone: `main` runs them
     return top
 
@@ -128,7 +129,7 @@ def parse(argv: Sequence[str] | None, arguments: argparse.Namespace) -> None:
 def run_attend(arguments: argparse.Namespace) -> None:
     """`headlight attend`."""
     if arguments.png is not None and not plot.is_available():
-        raise UsageError("--png needs matplotlib: pip install matplotlib")
+        raise UsageError(f"--png needs matplotlib: {remedy('plot')}")
     text = read_whole(arguments.text, arguments.file)
     layers = None if arguments.layer is None else [arguments.layer]
     if layers is None and arguments.head is not None and not arguments.html:

@@ -9,13 +9,13 @@ import importlib
 from collections.abc import Sequence
 
 from headlight.cli.files import UsageError
+from headlight.extras import MissingExtra
 
-# Command: module with `main(arguments)`, what --help says, the extra that it needs, and the libraries of that extra.
+# Command: the module with `main(arguments)`, and its line in --help.
 PARTS = {
-    "serve": ("headlight_service.__main__", "serve a bundle over gRPC", "serve"),
-    "export": ("headlight_export.__main__", "turn a checkpoint or a Hugging Face folder into a bundle", "export"),
+    "serve": ("headlight_service.__main__", "serve a bundle over gRPC"),
+    "export": ("headlight_export.__main__", "turn a checkpoint or a Hugging Face folder into a bundle"),
 }
-OF_RUNTIME = ("onnxruntime", "tokenizers")
 
 
 def run_part(name: str, arguments: Sequence[str]) -> int:
@@ -31,15 +31,8 @@ def run_part(name: str, arguments: Sequence[str]) -> int:
     Raises:
         UsageError: a library is missing; names the extra that brings it.
     """
-    module, _, extra = PARTS[name]
     try:
-        code: int = importlib.import_module(module).main(arguments)
-    except ModuleNotFoundError as error:
-        library = (error.name or "").partition(".")[0]
-        if library.startswith("headlight") and library not in ("headlight_service", "headlight_export"):
-            raise
-        if name == "export" and library in OF_RUNTIME:
-            extra = "export,runtime"
-        remedy = f"pip install 'headlight-serving[{extra}]'"
-        raise UsageError(f"headlight {name} needs {library}, which is not installed: {remedy}") from None
+        code: int = importlib.import_module(PARTS[name][0]).main(arguments)
+    except MissingExtra as error:
+        raise UsageError(str(error)) from None
     return code

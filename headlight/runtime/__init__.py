@@ -1,5 +1,9 @@
 """The engine without a service: open a bundle and encode. Needs the extra [runtime]."""
 
+from headlight.extras import require
+
+require("headlight.runtime", "runtime", "onnxruntime", "tokenizers")
+
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.manifest import Manifest
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection

@@ -1,1 +1,14 @@
-"""The process around the runtime: configuration, admission, batching, gRPC, metrics. Run in place, never installed."""
+"""The process around the runtime: configuration, admission, batching, gRPC, metrics."""
+
+from headlight.extras import require
+
+require(
+    "headlight serve",
+    "serve",
+    "onnxruntime",
+    "tokenizers",
+    "grpc_health",
+    "grpc_reflection",
+    "google.rpc",
+    "prometheus_client",
+)

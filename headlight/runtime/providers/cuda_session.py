@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headlight.errors import BundleError
+from headlight.extras import remedy
 from headlight.runtime.bundle.file_contents import OnnxGraph
 from headlight.runtime.providers.gpu_devices import Gpu, devices
 from headlight.runtime.providers.onnx_session import give_weights, run_into, session_options
@@ -35,8 +36,8 @@ def check_cuda(precision: str, gpu: Gpu) -> None:
     """Raises BundleError, with the remedy, where CUDA cannot compute here, or not in this precision."""
     if not cuda_installed():
         problem = "needs onnxruntime-gpu in the place of onnxruntime, for both install the same files"
-        remedy = "`pip uninstall onnxruntime`, then `pip install '.[gpu]'` in Headlight's repository"
-        raise BundleError(f"provider cuda {problem}: {remedy}")
+        advice = f"`pip uninstall onnxruntime`, then `{remedy('gpu')}`"
+        raise BundleError(f"provider cuda {problem}: {advice}")
     if precision not in PRECISIONS:
         raise BundleError(f"provider cuda computes in {', '.join(PRECISIONS)}, not in {precision}; --provider cpu may")
     found = devices()

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from headlight.errors import BundleError
+from headlight.extras import remedy
 from headlight.runtime.bundle.file_contents import OnnxGraph
 from headlight.runtime.providers.session import Outputs, Shape
 from headlight.runtime.providers.worker_layout import Workers
@@ -46,9 +47,7 @@ def library() -> Any:
         import openvino  # noqa: PLC0415  (an extra)
     except ImportError as error:
         words = " ".join(str(error).split())
-        raise BundleError(
-            f"provider openvino needs OpenVINO (`pip install '.[openvino]'` in Headlight's repository): {words:.200}"
-        ) from None
+        raise BundleError(f"provider openvino needs OpenVINO (`{remedy('openvino')}`): {words:.200}") from None
     return openvino
 
 

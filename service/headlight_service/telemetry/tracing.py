@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from headlight.extras import remedy
 from headlight_service.config.command_line import ConfigError
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ def start(endpoint: str | None) -> Tracing | None:
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("opentelemetry"):
             raise
-        remedy = "pip install '.[otel]' in Headlight's repository, or leave the option out"
-        raise ConfigError(f"--otlp-endpoint needs OpenTelemetry, which is not installed; {remedy}") from None
+        advice = f"{remedy('otel')}, or leave the option out"
+        raise ConfigError(f"--otlp-endpoint needs OpenTelemetry, which is not installed; {advice}") from None
     try:
         tracing: Tracing = telemetry.to_collector(endpoint)
     except Exception as error:  # of several kinds, which are the library's affair

@@ -1,0 +1,32 @@
+"""Extras: libraries that parts of Headlight need and a bare install does not bring."""
+
+from __future__ import annotations
+
+import importlib.util
+
+DISTRIBUTION = "headlight-serving"
+
+
+class MissingExtra(ImportError):
+    """A part of Headlight needs libraries that are not installed."""
+
+
+def remedy(extra: str) -> str:
+    """Return how to install an extra."""
+    return f"pip install '{DISTRIBUTION}[{extra}]'"
+
+
+def require(part: str, extra: str, *libraries: str) -> None:
+    """Check that the libraries of an extra can be imported, without importing them.
+
+    Args:
+        part: that needs them, as a user knows it.
+        extra: that brings them.
+        libraries: names of modules.
+
+    Raises:
+        MissingExtra: naming the first that is missing, and the extra.
+    """
+    for library in libraries:
+        if importlib.util.find_spec(library) is None:
+            raise MissingExtra(f"{part} needs {library}, which is not installed: {remedy(extra)}", name=library)

@@ -180,6 +180,6 @@ def test_without_safetensors_the_error_says_what_to_install(
         lambda: write_safetensors(tmp_path / "a", client.hidden(TEXT)),
         lambda: read_safetensors(tmp_path / "a"),
     ):
-        with pytest.raises(ImportError, match="pip install safetensors"):
+        with pytest.raises(ImportError, match=r"pip install 'headlight-serving\[safetensors\]'"):
             action()
     assert not (tmp_path / "a").exists()

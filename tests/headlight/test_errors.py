@@ -28,7 +28,7 @@ VALUES: dict[str, Any] = {
 
 def kinds(root: type[HeadlightError] = HeadlightError) -> Iterator[type[HeadlightError]]:
     """Those of Headlight and of the service."""
-    if root.__module__.split(".")[0] in ("headlight", "service"):
+    if root.__module__.split(".")[0] in ("headlight", "headlight_service"):
         yield root
     for leaf in root.__subclasses__():
         yield from kinds(leaf)

@@ -107,7 +107,7 @@ def test_everything_imported_comes_from_the_tree_or_from_python(tree: Tree) -> N
     assert {f"{tree.root}/headlight", str(tree.site)} <= set(path)
     assert not any("dist-packages" in entry for entry in path)
     assert [file for file in files if not file.startswith((f"{tree.root}/", standard))] == []
-    assert any(file.startswith(f"{tree.root}/headlight/service/") for file in files)
+    assert any(file.startswith(f"{tree.root}/headlight/headlight_service/") for file in files)
 
 
 def test_nobody_can_write_and_nothing_is_left_to_compile(tree: Tree) -> None:
@@ -167,7 +167,7 @@ def test_the_bill_of_materials_names_everything_and_is_the_same_twice(tree: Tree
     assert written[0] == written[1]
     bill = json.loads(written[0])
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
-    assert bill["metadata"]["component"]["name"] == "headlight"
+    assert bill["metadata"]["component"]["name"] == "headlight-serving"
     listed = {canonical(part["name"]): part for part in bill["components"]}
     assert {name: part["version"] for name, part in listed.items()} == {
         name: found.version for name, found in installed(tree).items()
@@ -175,6 +175,6 @@ def test_the_bill_of_materials_names_everything_and_is_the_same_twice(tree: Tree
     assert str(tree.root) not in written[0].decode(), "a path of the machine that wrote it"
 
 
-@pytest.mark.parametrize("file", ["LICENSE", "NOTICE", "headlight/web", "service/headlight_service/__main__.py"])
+@pytest.mark.parametrize("file", ["LICENSE", "NOTICE", "headlight/web", "headlight_service/__main__.py"])
 def test_our_own_files_are_there(tree: Tree, file: str) -> None:
     assert (tree.root / "headlight" / file).exists()

@@ -14,7 +14,7 @@ import pytest
 from tests.system.processes import ROOT, Service
 
 # What a client depends on: the three it names, and what grpcio itself asks for.
-CLIENT_ONLY = {"headlight", "grpcio", "protobuf", "numpy", "typing-extensions"}
+CLIENT_ONLY = {"headlight-serving", "grpcio", "protobuf", "numpy", "typing-extensions"}
 CALL = """
 import sys, headlight
 assert not {"onnxruntime", "tokenizers", "torch", "matplotlib"} & set(sys.modules)
@@ -38,16 +38,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):
         shutil.copy(ROOT / name, source)
     for name in ("headlight", "service", "model", "export"):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "checkpoints"))
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     call(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", out, source)
     (built,) = out.glob("*.whl")
     return built
 
 
-def test_the_wheel_holds_headlight_alone_with_its_types(wheel: Path) -> None:
+def test_the_wheel_holds_four_packages_with_their_types_and_one_checkpoint(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"headlight"}
-    assert {"headlight/py.typed", "headlight/pb/headlight_pb2.pyi", "headlight/runtime/__init__.py"} <= set(names)
+    packages = {"headlight", "headlight_service", "headlight_export", "headlight_model"}
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == packages
+    assert {f"{package}/py.typed" for package in packages} | {"headlight/pb/headlight_pb2.pyi"} <= set(names)
+    assert {name.split("/")[2] for name in names if name.startswith("headlight_model/checkpoints/")} == {"docs-rope"}
     assert {f"headlight/web/{path.name}" for path in (ROOT / "headlight/web").iterdir()} <= set(names)
     assert {Path(name).name for name in names if "/licenses/" in name} == {"LICENSE", "NOTICE"}
 

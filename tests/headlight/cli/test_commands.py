@@ -197,7 +197,7 @@ def test_a_page_too_large_says_what_to_do(run: Run, tmp_path: Path, monkeypatch:
 def test_a_picture_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, _, err = run("attend", "a b", "--png", "a.png")
-    assert (code, err) == (2, "headlight: --png needs matplotlib: pip install matplotlib\n")
+    assert (code, err) == (2, "headlight: --png needs matplotlib: pip install 'headlight-serving[plot]'\n")
 
 
 @pytest.mark.parametrize(

@@ -115,8 +115,8 @@ async def test_the_loop_goes_on_while_a_long_list_is_measured(
             read.append(threading.current_thread())
             yield f"text {number}"
 
-    for module in ("work", "streamed"):
-        monkeypatch.setattr(f"headlight.{module}.measure", noted)
+    for module in ("unary_calls", "stream_calls"):
+        monkeypatch.setattr(f"headlight.client.calls.{module}.measure", noted)
     await ask(aclient, drawn(3))
     assert measured.pop() is threading.main_thread()
     await ask(aclient, drawn(MANY_INPUTS))

@@ -38,7 +38,7 @@ async def test_health_is_told_to_those_who_ask_and_those_who_watch(serve: Serve)
 
 def levels(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Of what the service logged; asyncio logs what gRPC has left to do for the loop of another test."""
-    return [record.levelname for record in caplog.records if record.name.startswith("service.")]
+    return [record.levelname for record in caplog.records if record.name.startswith("headlight_service.")]
 
 
 async def test_a_method_that_nobody_has_written_is_no_failure(

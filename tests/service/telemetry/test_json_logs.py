@@ -34,14 +34,14 @@ def entries(stream: io.StringIO) -> list[dict[str, Any]]:
 
 
 def test_one_json_object_a_line(stream: io.StringIO) -> None:
-    log = logging.getLogger("service.test")
+    log = logging.getLogger("headlight_service.test")
     log.info("two\nlines of %s", "text", extra={"event": "happened", "count": 3})
     log.debug("too little to say")
     [entry] = entries(stream)
     assert entry.pop("time").endswith("Z")
     assert entry == {
         "level": "info",
-        "logger": "service.test",
+        "logger": "headlight_service.test",
         "event": "happened",
         "message": "two\nlines of text",
         "count": 3,
@@ -55,7 +55,7 @@ def test_exceptions_are_told_by_kind_and_place_alone(stream: io.StringIO) -> Non
         logging.getLogger("x").exception("failed")
     [entry] = entries(stream)
     assert entry["kind"] == "builtins.UnicodeEncodeError"
-    assert "test_logs.py" in entry["stack"][0]
+    assert "test_json_logs.py" in entry["stack"][0]
     assert "secret" not in json.dumps(entry)
 
 
@@ -83,7 +83,7 @@ def test_of_a_library_only_the_place_is_logged(stream: io.StringIO, name: str) -
         log.warning(["secret"])
     found = [entry for entry in map(json.loads, stream.getvalue().splitlines()) if entry["logger"] == name]
     assert [entry.get("kind") for entry in found] == ["builtins.ValueError", "builtins.KeyError", None]
-    assert all("test_logs.py" in entry["place"] for entry in found)
+    assert all("test_json_logs.py" in entry["place"] for entry in found)
     assert "secret" not in str(found)
 
 
@@ -101,7 +101,7 @@ def test_the_exporters_and_our_own_words_are_kept(stream: io.StringIO) -> None:
 
 
 def test_a_flood_of_one_kind_is_cut_and_other_kinds_pass(stream: io.StringIO) -> None:
-    log = logging.getLogger("service.flooded")
+    log = logging.getLogger("headlight_service.flooded")
     before = DROPPED.labels("rate")._value.get()
     for _ in range(1000):
         log.error("a failure", extra={"event": "flood"})

@@ -28,7 +28,7 @@ class Pipe:
         fcntl.fcntl(self.writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         self.handler = Writer(self.writer, most_queued_bytes)
         self.handler.setFormatter(JsonFormatter())
-        self.log = logging.Logger("service.test")
+        self.log = logging.Logger("headlight_service.test")
         self.log.addHandler(self.handler)
         self._before = {reason: self._count(reason) for reason in module.REASONS}
 

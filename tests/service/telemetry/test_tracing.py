@@ -43,7 +43,7 @@ def test_without_the_extra_the_option_is_an_error_that_names_it() -> None:
     assert done.returncode == 2
     assert done.stderr == (
         "error: --otlp-endpoint needs OpenTelemetry, which is not installed;"
-        " pip install '.[otel]' in Headlight's repository, or leave the option out\n"
+        " pip install 'headlight-serving[otel]', or leave the option out\n"
     )
 
 

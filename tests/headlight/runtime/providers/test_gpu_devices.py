@@ -71,7 +71,7 @@ def test_auto_takes_the_gpu_where_there_is_one(
 
 def test_the_wrong_wheel_is_told(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, Devices(1), wheel=False)
-    with pytest.raises(BundleError, match=r"pip uninstall onnxruntime`, then `pip install '.\[gpu\]'"):
+    with pytest.raises(BundleError, match=r"pip uninstall onnxruntime`, then `pip install 'headlight-serving\[gpu\]'"):
         Runtime(bundle_path, provider="cuda")
 
 

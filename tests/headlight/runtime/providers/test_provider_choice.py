@@ -144,7 +144,7 @@ def test_without_the_package_the_remedy_is_told(bundle_path: Path, monkeypatch: 
     ours._core.cache_clear()
     monkeypatch.setitem(sys.modules, "openvino", None)
     try:
-        with pytest.raises(BundleError, match=r"pip install '.\[openvino\]'"):
+        with pytest.raises(BundleError, match=r"pip install 'headlight-serving\[openvino\]'"):
             Runtime(bundle_path, provider="openvino")
         assert Runtime(bundle_path, threads=1).provider == "cpu"
     finally:

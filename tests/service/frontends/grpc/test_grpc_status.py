@@ -93,5 +93,5 @@ def test_unexpected_errors_leak_nothing(caplog: pytest.LogCaptureFixture) -> Non
     [record] = logged(caplog)
     assert vars(record)["error_id"] in refused.message
     assert vars(record)["kind"] == "builtins.ValueError"
-    assert "test_status.py" in vars(record)["stack"][-1]
+    assert "test_grpc_status.py" in vars(record)["stack"][-1]
     assert "secret" not in str(vars(record))

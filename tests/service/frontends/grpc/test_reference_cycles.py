@@ -59,7 +59,9 @@ def heavy(found: Iterable[Any]) -> list[Any]:
 
 def own_frames(found: Iterable[Any]) -> list[str]:
     frames = [each for each in found if isinstance(each, types.FrameType)]
-    return [frame.f_code.co_qualname for frame in frames if frame.f_globals["__name__"].startswith("service.")]
+    return [
+        frame.f_code.co_qualname for frame in frames if frame.f_globals["__name__"].startswith("headlight_service.")
+    ]
 
 
 def streamed(*, length: int = 2, **fields: Any) -> pb.EncodeStreamRequest:

@@ -49,7 +49,7 @@ EXPORT_SOURCES := $(filter-out $(ENCODER)/demo.py,$(wildcard $(ENCODER)/*.py $(E
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup proto proto-check train evaluate lab export run demo test adapters families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring lint format bench gpu-bench serving clean
+.PHONY: help setup dist proto proto-check train evaluate lab export run demo test adapters families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring lint format bench gpu-bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,7 @@ generate = $(PROTO_PY) -m grpc_tools.protoc -Iheadlight/pb=$(dir $(PROTO)) --pyt
 
 proto: $(PROTO_SETUP) ## regenerate headlight/pb, which is committed
 	$(call generate,.)
+	mkdir -p headlight/$(dir $(PROTO)) && cp $(PROTO) headlight/$(PROTO)
 
 # Compares with a fresh generation: a stub edited by hand, or a contract changed without `make proto`, fails.
 proto-check: $(PROTO_SETUP)
@@ -83,6 +84,7 @@ proto-check: $(PROTO_SETUP)
 	@$(call generate,build/proto)
 	@for stub in $(STUBS); do diff -u headlight/pb/$$stub build/proto/headlight/pb/$$stub \
 		|| { echo "headlight/pb/$$stub is not what $(PROTO) generates: run 'make proto'" >&2; exit 1; }; done
+	@cmp $(PROTO) headlight/$(PROTO) || { echo "headlight/$(PROTO) is no copy of $(PROTO): run 'make proto'" >&2; exit 1; }
 
 train: $(SETUP) ## train both models anew (twenty minutes each on one core), over model/headlight_model/checkpoints
 	$(PY) -m headlight_model.train --positions rope --out model/headlight_model/checkpoints/docs-rope
@@ -132,6 +134,9 @@ run: $(DEMONSTRATED) ## start the service, show one real answer, serve until Ctr
 
 demo: $(DEMONSTRATED) ## the same, and exit 0 after the answer
 	@$(demonstrated) --once
+
+dist: $(SETUP) build/bundles/docs-rope/manifest.json ## build the wheel into dist/, with the shipped model ready to be served
+	$(PY) -m deploy.distribution dist --bundle build/bundles/docs-rope
 
 # In as many processes as there are cores, up to four, each of which loads PyTorch; its threads would only be in each other's way.
 spread = OMP_NUM_THREADS=1 $(1) -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import functools
 import io
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -46,6 +47,7 @@ from headlight.cli.shared_options import (
     draws_alone,
     reading,
 )
+from headlight.cli.shipped_model import with_bundle
 from headlight.cli.signals import Terminated
 from headlight.errors import HeadlightError, InvalidInput
 from headlight.extras import remedy
@@ -101,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = argparse.Namespace()
     try:
         if argv and argv[0] in PARTS:
-            return run_part(argv[0], argv[1:])
+            return run_part(argv[0], with_bundle(argv[1:], os.environ) if argv[0] == "serve" else argv[1:])
         parse(argv, arguments)
         check_output(arguments)
         arguments.run(arguments)

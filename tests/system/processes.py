@@ -146,24 +146,29 @@ def get(address: str, path: str) -> str:
 
 @contextlib.contextmanager
 def by_hand(
-    *options: str, bundle: Path, stderr: int, before: Sequence[str] = ()
+    *options: str,
+    bundle: Path | None,
+    stderr: int,
+    before: Sequence[str] = (),
+    program: Sequence[str] = (sys.executable, "-m", "headlight"),
+    cwd: Path = ROOT,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
-    """A service whose log is not read, once it is ready: the process and its addresses for gRPC and HTTP."""
+    """A service whose log is not read, once it is ready: the process and its addresses for gRPC and HTTP.
+
+    Args:
+        options: of `headlight serve`.
+        bundle: None: the shipped model.
+        stderr: where its log goes.
+        before: a command that runs the command behind it in its place.
+        program: the command `headlight`.
+        cwd: where it is started.
+        environment: all of its variables; None: those of this process.
+    """
     target, http = free_address(), free_address()
-    command = [
-        *before,
-        sys.executable,
-        "-m",
-        "headlight",
-        "serve",
-        "--bundle",
-        str(bundle),
-        "--grpc",
-        target,
-        "--http",
-        http,
-    ]
-    process = subprocess.Popen([*command, *options], cwd=ROOT, stderr=stderr)
+    served = () if bundle is None else ("--bundle", str(bundle))
+    command = [*before, *program, "serve", *served, "--grpc", target, "--http", http, *options]
+    process = subprocess.Popen(command, cwd=cwd, env=environment, stderr=stderr)
     try:
         end = time.monotonic() + START_SECONDS
         while True:

@@ -1,27 +1,36 @@
-"""What `pip install .` brings to a stranger's environment: the client alone, at both ends of the ranges it declares."""
+"""The wheel in a stranger's environment, away from the repository: the client alone, the service, the exporter."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.system.processes import ROOT, Service
+from deploy.distribution import absolute, build
+from tests.system.conftest import bundle_of
+from tests.system.processes import ROOT, Service, by_hand
 
 # What a client depends on: the three it names, and what grpcio itself asks for.
 CLIENT_ONLY = {"headlight-serving", "grpcio", "protobuf", "numpy", "typing-extensions"}
+MOST_BYTES = 30 << 20
 CALL = """
 import sys, headlight
 assert not {"onnxruntime", "tokenizers", "torch", "matplotlib"} & set(sys.modules)
 with headlight.Client(sys.argv[1]) as client:
     print(client.encode(["one", "two words"]).shape, client.attend("three").weights.ndim)
 """
-ENDS = {"lowest": ("grpcio==1.76.0", "protobuf==6.31.1"), "pinned": ("--constraint", str(ROOT / "constraints.txt"))}
+CONSTRAINED = ("--constraint", str(ROOT / "constraints.txt"))
+ENDS = {"lowest": ("grpcio==1.76.0", "protobuf==6.31.1"), "pinned": CONSTRAINED}
+# Without what would make a checkout visible.
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("HEADLIGHT_", "PYTHON"))}
 
 
 def call(*command: str | Path) -> str:
@@ -31,41 +40,148 @@ def call(*command: str | Path) -> str:
     return done.stdout
 
 
+def refused(*command: str | Path, environment: dict[str, str] | None = None) -> str:
+    """Run a command that must end with wrong usage -> its one line on standard error."""
+    done = subprocess.run(
+        [str(word) for word in command], cwd="/", env=environment or CLEAN, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    return done.stderr
+
+
+class Environment:
+    """A virtual environment with the wheel and some of its extras."""
+
+    def __init__(self, folder: Path, wheel: Path, extras: str, *more: str) -> None:
+        call(sys.executable, "-m", "venv", "--without-pip", folder)
+        self.python, self.command = folder / "bin" / "python", folder / "bin" / "headlight"
+        # A pip of its own would take longer than all the rest.
+        self.pip = (sys.executable, "-m", "pip", "--python", str(self.python))
+        call(*self.pip, "install", "--quiet", f"{wheel}{extras}", *more)
+
+    def package(self, name: str) -> Path:
+        """Return the folder of an import package."""
+        found = f"import importlib.util; print(importlib.util.find_spec({name!r}).origin)"
+        return Path(call(self.python, "-I", "-c", found).strip()).parent
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy: building leaves files behind in the source tree."""
-    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):
-        shutil.copy(ROOT / name, source)
-    for name in ("headlight", "service", "model", "export"):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    call(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", out, source)
-    (built,) = out.glob("*.whl")
-    return built
+    return build(tmp_path_factory.mktemp("wheel"), bundle_of("docs-rope"))
 
 
-def test_the_wheel_holds_four_packages_with_their_types_and_one_checkpoint(wheel: Path) -> None:
+@pytest.fixture(scope="module")
+def install(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Callable[..., Environment]:
+    def made(extras: str, *more: str) -> Environment:
+        return Environment(tmp_path_factory.mktemp("environment"), wheel, extras, *more)
+
+    return made
+
+
+def test_the_wheel_holds_four_packages_with_their_types_and_one_model(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     packages = {"headlight", "headlight_service", "headlight_export", "headlight_model"}
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == packages
     assert {f"{package}/py.typed" for package in packages} | {"headlight/pb/headlight_pb2.pyi"} <= set(names)
-    assert {name.split("/")[2] for name in names if name.startswith("headlight_model/checkpoints/")} == {"docs-rope"}
-    assert {f"headlight/web/{path.name}" for path in (ROOT / "headlight/web").iterdir()} <= set(names)
+    assert {f"headlight/web/{path.name}" for path in (ROOT / "headlight/web").iterdir() if path.is_file()} <= set(names)
+    assert "headlight/proto/headlight/v1/headlight.proto" in names
+    for folder in ("checkpoints", "bundles"):
+        inside = {name.split("/")[2] for name in names if name.startswith(f"headlight_model/{folder}/")}
+        assert inside == {"docs-rope"}, folder
+    bundle = {path.name for path in bundle_of("docs-rope").iterdir()}
+    assert {f"headlight_model/bundles/docs-rope/{name}" for name in bundle} <= set(names)
     assert {Path(name).name for name in names if "/licenses/" in name} == {"LICENSE", "NOTICE"}
+    assert wheel.stat().st_size <= MOST_BYTES
+
+
+def test_links_of_the_long_description_are_absolute_where_an_address_is_known() -> None:
+    text = "[a](docs/a.md) ![b](docs/b.png) [c](https://c.example/d) [d](#there)"
+    assert absolute(text, "") == text
+    assert absolute(text, "https://e.example/x/") == (
+        "[a](https://e.example/x/docs/a.md) ![b](https://e.example/x/docs/b.png) [c](https://c.example/d) [d](#there)"
+    )
 
 
 @pytest.mark.parametrize("end", sorted(ENDS))
 def test_a_bare_install_is_light_and_gets_answers_without_a_warning(
-    end: str, wheel: Path, tmp_path: Path, rope: Service
+    end: str, install: Callable[..., Environment], tmp_path: Path, rope: Service
 ) -> None:
-    call(sys.executable, "-m", "venv", "--without-pip", tmp_path)
-    python = tmp_path / "bin" / "python"
-    pip = (sys.executable, "-m", "pip", "--python", python)  # one of its own would take longer than all the rest
-    call(*pip, "install", "--quiet", wheel, *ENDS[end])
-    listed = json.loads(call(*pip, "list", "--format=json"))
+    bare = install("", *ENDS[end])
+    listed = json.loads(call(*bare.pip, "list", "--format=json"))
     assert {entry["name"].lower().replace("_", "-") for entry in listed} == CLIENT_ONLY
-    assert call(python, "-W", "error", "-c", CALL, rope.target).strip() == "(2, 288) 4"
-    assert "embed" in call(tmp_path / "bin" / "headlight", "--help")
+    assert call(bare.python, "-W", "error", "-c", CALL, rope.target).strip() == "(2, 288) 4"
+    assert "embed" in call(bare.command, "--help")
     page = tmp_path / "page.html"
-    call(tmp_path / "bin" / "headlight", "attend", "three words here", "--target", rope.target, "--html", page)
+    call(bare.command, "attend", "three words here", "--target", rope.target, "--html", page)
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    for part, extra in (("serve", "serve"), ("export", "export")):
+        assert f"pip install 'headlight-serving[{extra}]'" in refused(bare.command, part, "--bundle", "x")
+    runtime = subprocess.run(
+        [bare.python, "-c", "import headlight.runtime"], cwd="/", capture_output=True, text=True, check=False
+    )
+    assert runtime.stderr.splitlines()[-1].endswith("pip install 'headlight-serving[runtime]'")
+
+
+def answers(environment: Environment, variables: dict[str, str] | None = None) -> None:
+    """Serve the shipped model and ask it."""
+    program = (str(environment.command),)
+    serving = by_hand(
+        bundle=None, stderr=subprocess.DEVNULL, program=program, cwd=Path("/"), environment=variables or CLEAN
+    )
+    with serving as (_, target, _):
+        assert call(environment.python, "-W", "error", "-c", CALL, target).strip() == "(2, 288) 4"
+
+
+def test_with_serve_the_shipped_model_is_served_without_torch(install: Callable[..., Environment]) -> None:
+    serve = install("[serve]", *CONSTRAINED)
+    listed = json.loads(call(*serve.pip, "list", "--format=json"))
+    names = {entry["name"].lower() for entry in listed}
+    assert "onnxruntime" in names
+    assert not {"torch", "onnx", "transformers"} & names
+    answers(serve)
+    assert "pip install 'headlight-serving[export]'" in refused(serve.command, "export", "x", "--out", "y")
+    shutil.rmtree(serve.package("headlight_model") / "bundles")  # as in a wheel from a bare clone
+    assert "pip install 'headlight-serving[serve,export]'" in refused(serve.command, "serve")
+
+
+def test_with_export_a_wheel_without_a_bundle_exports_its_checkpoint_and_serves_it(
+    install: Callable[..., Environment], tmp_path: Path
+) -> None:
+    both = install("[serve,export]", *CONSTRAINED)
+    shutil.rmtree(both.package("headlight_model") / "bundles")
+    cached = CLEAN | {"XDG_CACHE_HOME": str(tmp_path)}
+    answers(both, cached)
+    (manifest,) = tmp_path.rglob("manifest.json")
+    before = manifest.stat().st_mtime_ns
+    answers(both, cached)
+    assert manifest.stat().st_mtime_ns == before, "exported once"
+
+
+def test_serving_and_exporting_on_a_gpu_brings_one_onnxruntime(wheel: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    wanted = (f"{wheel}[serve-gpu,export]", *CONSTRAINED)
+    call(
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--dry-run",
+        "--ignore-installed",
+        "--report",
+        report,
+        *wanted,
+    )
+    names = {
+        re.sub(r"[-_.]+", "-", each["metadata"]["name"]).lower() for each in json.loads(report.read_text())["install"]
+    }
+    assert {name for name in names if name.startswith("onnxruntime")} == {"onnxruntime-gpu"}
+    assert {"torch", "tokenizers", "grpcio-health-checking"} <= names
+
+
+@pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])
+def test_newer_pythons_find_wheels_of_everything_that_serves(wheel: Path, tmp_path: Path, version: str) -> None:
+    """Resolved, not run."""
+    options = ("--only-binary=:all:", "--python-version", version, "--dest", tmp_path)
+    call(sys.executable, "-m", "pip", "download", "--quiet", *options, f"{wheel}[serve]", *CONSTRAINED)
+    assert any(path.name.startswith("onnxruntime-") for path in tmp_path.iterdir())

@@ -17,6 +17,8 @@ PARTS = {
     "export": ("headlight_export.__main__", "turn a checkpoint or a Hugging Face folder into a bundle"),
 }
 
+MODEL_PACKAGE = "headlight_model"  # never imported: its folder holds the shipped model
+
 
 def run_part(name: str, arguments: Sequence[str]) -> int:
     """Load the package of a command and run it.

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import headlight
 from headlight.cli.files import UsageError, say
+from headlight.cli.parts import MODEL_PACKAGE
 from headlight.extras import remedy
 
 NAME = "docs-rope"
-PACKAGE = "headlight_model"
 
 
 def with_bundle(arguments: Sequence[str], environ: Mapping[str, str]) -> list[str]:
@@ -30,7 +30,7 @@ def with_bundle(arguments: Sequence[str], environ: Mapping[str, str]) -> list[st
 
 def shipped_bundle(environ: Mapping[str, str]) -> Path:
     """Return the bundle of the shipped model: from the installation, else from the user's cache, else exported into it."""
-    spec = importlib.util.find_spec(PACKAGE)
+    spec = importlib.util.find_spec(MODEL_PACKAGE)
     if spec is None or spec.origin is None:
         raise UsageError(
             "--bundle is missing, and no model is shipped here; give a folder that `headlight export` wrote"

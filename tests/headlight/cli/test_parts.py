@@ -1,0 +1,55 @@
+"""Commands of other packages, and what is said where their libraries are missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import headlight
+from headlight.cli.files import UsageError
+from headlight.cli.shipped_model import NAME, shipped_bundle, with_bundle
+from headlight.extras import MissingExtra, require
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize(("old", "new"), [("service", "serve"), ("export", "export")])
+def test_the_old_command_runs_and_names_the_new_one(old: str, new: str) -> None:
+    done = subprocess.run([sys.executable, "-m", old, "--help"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, f"python -m {old} is now: headlight {new}\n")
+    assert done.stdout.startswith(f"usage: headlight {new} ")
+
+
+def test_a_missing_library_is_named_with_its_extra() -> None:
+    require("a part", "some", "json", "sys")
+    with pytest.raises(
+        MissingExtra, match=r"^a part needs no_such, .*: pip install 'headlight-serving\[some\]'$"
+    ) as caught:
+        require("a part", "some", "json", "no_such")
+    assert caught.value.name == "no_such"
+
+
+@pytest.mark.parametrize("arguments", [["--bundle", "b"], ["--bundle=b", "--check"], ["--help"], ["-h"]])
+def test_a_named_bundle_is_served_and_none_is_looked_for(arguments: list[str]) -> None:
+    assert with_bundle(arguments, {}) == arguments
+
+
+def test_the_bundle_of_the_environment_is_served() -> None:
+    assert with_bundle(["--check"], {"HEADLIGHT_BUNDLE": "b"}) == ["--check"]
+
+
+def test_the_shipped_model_is_served_where_no_bundle_is_named(tmp_path: Path) -> None:
+    bundle = tmp_path / "headlight" / headlight.__version__ / NAME
+    bundle.mkdir(parents=True)
+    (bundle / "manifest.json").touch()
+    assert with_bundle(["--check"], {"XDG_CACHE_HOME": str(tmp_path)}) == ["--bundle", str(bundle), "--check"]
+
+
+def test_an_export_that_fails_is_told_and_nothing_is_served(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "headlight").touch()  # no folder can be made there
+    with pytest.raises(UsageError, match="the export of the shipped model ended with exit code 2"):
+        shipped_bundle({"XDG_CACHE_HOME": str(tmp_path)})
+    assert "export: " in capfd.readouterr().err

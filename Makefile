@@ -63,6 +63,7 @@ $(SETUP): pyproject.toml constraints.txt deploy/checkout.py
 	@echo "Installing the pinned dependencies into $(VENV); the first time takes some minutes."
 	@$(PY) deploy/checkout.py requirements $(EXTRAS) >$(VENV)/requirements.txt
 	@$(PY) -m pip install --quiet --constraint constraints.txt --requirement $(VENV)/requirements.txt
+	@$(PY) -m pip uninstall -qq --yes headlight # the editable installation of earlier checkouts
 	@$(PY) deploy/checkout.py link
 	@touch $@
 

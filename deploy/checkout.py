@@ -19,7 +19,7 @@ ROOTS = (ROOT, ROOT / "service", ROOT / "export", ROOT / "model")
 COMMAND = """#!{python}
 import sys
 
-from headlight.cli.commands import main
+from headlight.cli.main import main
 
 sys.exit(main())
 """

@@ -2,7 +2,7 @@
 
 import sys
 
-from headlight.cli.commands import main
+from headlight.cli.main import main
 
 sys.stderr.write("python -m export is now: headlight export\n")
 sys.exit(main(["export", *sys.argv[1:]]))

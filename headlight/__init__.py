@@ -1,7 +1,8 @@
 """Client of a Headlight service; `headlight.runtime` (extra [runtime]) is the same engine in one process, without a service."""
 
-from headlight.client.async_client import AsyncClient
-from headlight.client.sync_client import Client
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings, TokenVectors, Usage
 from headlight.errors import (
@@ -18,6 +19,10 @@ from headlight.errors import (
 )
 from headlight.results import Attention, AttentionMaps, Hidden, ModelRef, TokenList
 from headlight.spec import AttentionSpec, PooledSpec, Run, Span, TokensSpec
+
+if TYPE_CHECKING:
+    from headlight.client.async_client import AsyncClient
+    from headlight.client.sync_client import Client
 
 __version__ = "0.1.0"
 
@@ -49,3 +54,12 @@ __all__ = [
     "Unavailable",
     "Usage",
 ]
+
+# Loaded when they are asked for: they load gRPC, which `headlight.runtime` does without and `headlight serve` sets up first.
+_CLIENTS = {"AsyncClient": "headlight.client.async_client", "Client": "headlight.client.sync_client"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _CLIENTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_CLIENTS[name]), name)

@@ -2,7 +2,7 @@
 
 import sys
 
-from headlight.cli.commands import main
+from headlight.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,7 +15,7 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.cli.result_output import attention_arrays, hidden_arrays, to_json, write_arrays
+from headlight.arrays import attention_arrays, hidden_arrays, to_json, write_arrays
 from headlight.extras import MissingExtra, remedy
 from headlight.results import Attention, Hidden, ModelRef, TokenList
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from headlight.cli.commands import main
+from headlight.cli.main import main
 
 sys.stderr.write("python -m service is now: headlight serve\n")
 sys.exit(main(["serve", *sys.argv[1:]]))

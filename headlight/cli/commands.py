@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import functools
 import io
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import TypeVar
 
 import headlight
 from headlight.analysis import plot
+from headlight.arrays import attention_arrays
 from headlight.cli import result_output
 from headlight.cli.embed.embed_command import add_embed
 from headlight.cli.error_advice import advice
@@ -36,7 +36,7 @@ from headlight.cli.files import (
 )
 from headlight.cli.heads_command import add_heads
 from headlight.cli.input_lines import texts_of
-from headlight.cli.parts import PARTS, run_part
+from headlight.cli.parts import PARTS
 from headlight.cli.shared_options import (
     add_priority,
     add_prompt,
@@ -47,7 +47,6 @@ from headlight.cli.shared_options import (
     draws_alone,
     reading,
 )
-from headlight.cli.shipped_model import with_bundle
 from headlight.cli.signals import Terminated
 from headlight.errors import HeadlightError, InvalidInput
 from headlight.extras import remedy
@@ -59,7 +58,9 @@ INTERRUPTED, READER_LEFT, TERMINATED = 128 + 2, 128 + 13, 128 + 15  # as a shell
 
 def parser() -> argparse.ArgumentParser:
     """The arguments of all commands."""
-    top = argparse.ArgumentParser(prog="headlight", description="Embeddings and attention from a Headlight service.")
+    top = argparse.ArgumentParser(
+        prog="headlight", description="Embeddings and attention: ask a Headlight service, or be one."
+    )
     top.add_argument("--version", action="version", version=f"headlight {headlight.__version__}")
     commands = top.add_subparsers(required=True, metavar="embed|attend|heads|tokens|info|serve|export")
 
@@ -90,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
 
     command(commands, "info", run_info, "the model, its limits, its distance from PyTorch", formats=("text", "json"))
     for name, (_, purpose) in PARTS.items():
-        commands.add_parser(name, help=purpose)  # for --help alone: `main` runs them
+        commands.add_parser(name, help=purpose)  # for --help alone: `headlight.cli.main` runs them
     return top
 
 
@@ -99,11 +100,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without the block characters still shows the numbers
-    argv = sys.argv[1:] if argv is None else argv
     arguments = argparse.Namespace()
     try:
-        if argv and argv[0] in PARTS:
-            return run_part(argv[0], with_bundle(argv[1:], os.environ) if argv[0] == "serve" else argv[1:])
         parse(argv, arguments)
         check_output(arguments)
         arguments.run(arguments)
@@ -163,7 +161,7 @@ def show_attention(arguments: argparse.Namespace, attention: headlight.Attention
         draw = functools.partial(plot.plot_attention, attention, arguments.png, head=head, text=text)
         refused("--png", functools.partial(written, arguments.png, draw))
     if arguments.format == "npz":
-        write_archive(result_output.attention_arrays(attention, head), arguments.out)
+        write_archive(attention_arrays(attention, head), arguments.out)
     elif arguments.format == "json":
         write_text(result_output.attention_json(attention, head), arguments.out, "json")
     elif not draws_alone(arguments):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from headlight.analysis.head_analysis import Analysis, analyse
 from headlight.analysis.head_kinds import CALLED, FAINT, UNIFORM, Head, Link
 from headlight.analysis.terminal_view import LABEL_CELLS, bar, cells, fit, visible
-from headlight.cli import result_output
+from headlight.arrays import to_json
 from headlight.cli.files import write_archive, write_text
 from headlight.cli.input_lines import texts_of
 from headlight.cli.shared_options import add_priority, add_prompt, add_texts, add_truncate, command, connect, reading
@@ -108,7 +108,7 @@ def heads_json(analysis: Analysis) -> str:
             at = (head.layer, head.head)
             row["importance"] = {"distance": float(moved.distance[at]), "cosine": float(moved.cosine[at])}
         rows.append(shortened(row))
-    return result_output.to_json(
+    return to_json(
         {
             "model": dataclasses.asdict(analysis.model),
             "token_counts": list(analysis.token_counts),
@@ -149,5 +149,5 @@ def heads_arrays(analysis: Analysis) -> dict[str, NDArray[Any]]:
         **arrays,
         "statistic_names": np.array(STATISTICS),
         "token_counts": np.array(analysis.token_counts),
-        "model": np.array(result_output.to_json(dataclasses.asdict(analysis.model))),
+        "model": np.array(to_json(dataclasses.asdict(analysis.model))),
     }

@@ -6,9 +6,9 @@ Each package is loaded when its command is called: the only imports that go upwa
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 
-from headlight.cli.files import UsageError
 from headlight.extras import MissingExtra
 
 # Command: the module with `main(arguments)`, and its line in --help.
@@ -20,21 +20,25 @@ PARTS = {
 MODEL_PACKAGE = "headlight_model"  # never imported: its folder holds the shipped model
 
 
-def run_part(name: str, arguments: Sequence[str]) -> int:
+class PartError(Exception):
+    """A command of another package cannot be run; says why and what to do."""
+
+
+def run_part(name: str, arguments: Callable[[], Sequence[str]]) -> int:
     """Load the package of a command and run it.
 
     Args:
         name: of the command, a key of PARTS.
-        arguments: the rest of the command line.
+        arguments: gives the rest of the command line; asked once the package is loaded. May raise PartError.
 
     Returns:
-        The exit code.
-
-    Raises:
-        UsageError: a library is missing; names the extra that brings it.
+        The exit code: 2, after one line on standard error, if an extra or the model is missing.
     """
     try:
-        code: int = importlib.import_module(PARTS[name][0]).main(arguments)
-    except MissingExtra as error:
-        raise UsageError(str(error)) from None
+        part = importlib.import_module(PARTS[name][0])
+        given = arguments()
+    except (MissingExtra, PartError) as error:
+        sys.stderr.write(f"headlight: {error}\n")
+        return 2
+    code: int = part.main(given)
     return code

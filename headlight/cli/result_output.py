@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import zipfile
-from collections.abc import Mapping, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from headlight.analysis.terminal_view import attention_map, cells, fit, heads_table, strongest_links, visible
+from headlight.arrays import chosen_heads, to_json
 from headlight.description import ModelDescription
-from headlight.results import Attention, Floats, Hidden, TokenList
-from headlight.wire.printable import escaped, json_escaped
+from headlight.results import Attention, TokenList
+from headlight.wire.printable import escaped
 
 PIECE_CELLS = 24
 
@@ -24,11 +22,6 @@ def numbers(array: NDArray[Any]) -> list[Any]:
     if array.dtype.kind in "iu":
         return array.tolist()  # type: ignore[no-any-return]  # of an array that has an axis
     return [float(str(entry)) if array.ndim == 1 else numbers(entry) for entry in array]
-
-
-def to_json(value: Mapping[str, object]) -> str:
-    """JSON on one line, without control characters."""
-    return json_escaped(json.dumps(value, ensure_ascii=False))
 
 
 def attention_text(attention: Attention, text: str, head: int | None, overview: bool, width: int, colour: bool) -> str:
@@ -50,14 +43,6 @@ def attention_text(attention: Attention, text: str, head: int | None, overview: 
     return "\n\n".join(parts)
 
 
-def chosen_heads(attention: Attention, head: int | None) -> tuple[list[int], Floats]:
-    """The heads wanted, and their weights, float32 [L, heads, n, n]. Raises ValueError where the head is not here."""
-    if head is None:
-        return list(range(attention.heads)), attention.weights
-    chosen = attention.head_number(head)
-    return [chosen], attention.weights[:, chosen : chosen + 1]
-
-
 def attention_json(attention: Attention, head: int | None) -> str:
     """The weights [layers, heads, n, n], the tokens, and which weights answered. Raises ValueError for a head not here."""
     heads, weights = chosen_heads(attention, head)
@@ -70,41 +55,6 @@ def attention_json(attention: Attention, head: int | None) -> str:
             "weights": numbers(weights),
         }
     )
-
-
-def attention_arrays(attention: Attention, head: int | None) -> dict[str, NDArray[Any]]:
-    """The same as arrays. Raises ValueError for a head not here."""
-    heads, weights = chosen_heads(attention, head)
-    return {"weights": weights, "heads": np.array(heads), **origin_arrays(attention)}
-
-
-def hidden_arrays(hidden: Hidden) -> dict[str, NDArray[Any]]:
-    """Hidden states, their tokens (those that they are of, where they are not of all), and which weights answered."""
-    places = {} if hidden.places is None else {"places": np.array(hidden.places)}
-    return {"states": hidden.states, **places, **origin_arrays(hidden)}
-
-
-def origin_arrays(value: Attention | Hidden) -> dict[str, NDArray[Any]]:
-    """The layers and tokens that numbers stand for, and which weights answered."""
-    return {
-        "layers": np.array(value.layers),
-        "model": np.array(to_json(dataclasses.asdict(value.model))),
-        **{field: np.array(entries) for field, entries in dataclasses.asdict(value.tokens).items()},
-    }
-
-
-def write_arrays(arrays: Mapping[str, NDArray[Any]], file: BinaryIO) -> None:
-    """A compressed archive of arrays, readable without pickle."""
-    # Not by numpy.savez_compressed: that of NumPy 1.26 takes `allow_pickle` for one array more.
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        add_arrays(archive, arrays)
-
-
-def add_arrays(archive: zipfile.ZipFile, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Writes arrays into an archive, as NumPy names them. Raises ValueError for what only pickle could write."""
-    for title, array in arrays.items():
-        with archive.open(f"{title}.npy", "w", force_zip64=True) as member:
-            np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def tokens_text(lists: Sequence[TokenList], texts: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import subprocess
 import sys
@@ -9,18 +10,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import headlight
-from headlight.cli.files import UsageError, say
-from headlight.cli.parts import MODEL_PACKAGE
+from headlight.cli.parts import MODEL_PACKAGE, PartError
 from headlight.extras import remedy
 
 NAME = "docs-rope"
+NONE = "--bundle is missing"
 
 
 def with_bundle(arguments: Sequence[str], environ: Mapping[str, str]) -> list[str]:
     """Return the arguments of `headlight serve`, with `--bundle` of the shipped model if they name none.
 
     Raises:
-        UsageError: there is no bundle, and none can be exported here.
+        PartError: there is no bundle, and none can be exported here.
     """
     given = any(each in {"--bundle", "--help", "-h"} or each.startswith("--bundle=") for each in arguments)
     if given or "HEADLIGHT_BUNDLE" in environ:
@@ -29,29 +30,50 @@ def with_bundle(arguments: Sequence[str], environ: Mapping[str, str]) -> list[st
 
 
 def shipped_bundle(environ: Mapping[str, str]) -> Path:
-    """Return the bundle of the shipped model: from the installation, else from the user's cache, else exported into it."""
+    """Return the bundle of the shipped model: from the installation, else from the user's cache, else exported into it.
+
+    Raises:
+        PartError: there is none.
+    """
     spec = importlib.util.find_spec(MODEL_PACKAGE)
     if spec is None or spec.origin is None:
-        raise UsageError(
-            "--bundle is missing, and no model is shipped here; give a folder that `headlight export` wrote"
-        )
+        raise PartError(f"{NONE}, and no model is shipped here; give a folder that `headlight export` wrote")
     shipped = Path(spec.origin).parent
-    cached = _cache(environ) / "headlight" / headlight.__version__ / NAME
-    for bundle in (shipped / "bundles" / NAME, cached):
-        if (bundle / "manifest.json").is_file():
-            return bundle
+    installed, checkpoint = shipped / "bundles" / NAME, shipped / "checkpoints" / NAME
+    if _is_bundle(installed):
+        return installed
     if importlib.util.find_spec("torch") is None:
         problem = "this installation has no exported model, and exporting its checkpoint needs torch"
-        raise UsageError(f"--bundle is missing: {problem} ({remedy('serve,export')}); or give a bundle")
-    say(f"exporting the shipped model to {cached}, once")
-    # In a process of its own: the one that serves never loads torch.
-    export = [sys.executable, "-m", "headlight", "export", str(shipped / "checkpoints" / NAME), "--out", str(cached)]
-    code = subprocess.run(export, stdout=sys.stderr, check=False).returncode
-    if code:
-        raise UsageError(f"--bundle is missing, and the export of the shipped model ended with exit code {code}")
+        raise PartError(f"{NONE}: {problem} ({remedy('serve,export')}); or give a bundle")
+    cached = _cache(environ) / "headlight" / f"{NAME}-{headlight.__version__}-{_digest(checkpoint)}"
+    if not _is_bundle(cached):
+        sys.stderr.write(f"headlight: exporting the shipped model to {cached}, once\n")
+        # In a process of its own: the one that serves never loads torch.
+        export = [sys.executable, "-m", "headlight", "export", str(checkpoint), "--out", str(cached)]
+        code = subprocess.run(export, stdout=sys.stderr, check=False).returncode
+        if code:
+            raise PartError(f"{NONE}, and the export of the shipped model ended with exit code {code}")
     return cached
+
+
+def _is_bundle(folder: Path) -> bool:
+    return (folder / "manifest.json").is_file()
+
+
+def _digest(checkpoint: Path) -> str:
+    """Return 12 hexadecimal digits of a checkpoint's weights, vocabulary and configuration."""
+    files = sorted(path for path in checkpoint.iterdir() if path.is_file())
+    return hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in files)).hexdigest()[:12]
 
 
 def _cache(environ: Mapping[str, str]) -> Path:
     """Return the user's folder for caches, by the XDG Base Directory Specification."""
-    return Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    named = Path(environ.get("XDG_CACHE_HOME", ""))
+    if named.is_absolute():
+        return named
+    home = environ.get("HOME")
+    if not home:
+        raise PartError(
+            f"{NONE}, and there is no HOME to export the shipped model to; give a bundle, or XDG_CACHE_HOME"
+        )
+    return Path(home) / ".cache"

@@ -95,7 +95,7 @@ def test_the_labels_name_this_version_and_licence() -> None:
     }  # fmt: skip
     assert settings(FINAL, "ARG")["VERSION"] == project["version"]
     assert labels[prefix + "licenses"] == project["license"]
-    assert labels[prefix + "title"] == project["name"]
+    assert labels[prefix + "title"] == "headlight"
     assert labels[prefix + "description"].startswith(project["description"])
 
 

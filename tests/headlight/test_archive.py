@@ -14,8 +14,8 @@ from safetensors.numpy import load_file, save_file
 
 from headlight import Attention, Client, Hidden
 from headlight.archive import TOKEN_FIELDS, read_npz, read_safetensors, write_npz, write_safetensors
+from headlight.arrays import write_arrays
 from headlight.cli import commands
-from headlight.cli.result_output import write_arrays
 
 TEXT = 'def 日本(): "quoted"'
 WAYS = [(write_npz, read_npz), (write_safetensors, read_safetensors)]

@@ -24,8 +24,8 @@ CYCLONEDX = ROOT / ".venv-release" / "bin" / "cyclonedx-py"
 
 # Imports every module of the service, and prints which of the unwanted can be found and where every module loaded comes from.
 IMPORTS = """
-import importlib, importlib.util, json, pkgutil, sys, headlight, openvino, service
-for package in (headlight, service):
+import importlib, importlib.util, json, pkgutil, sys, headlight, openvino, headlight_service
+for package in (headlight, headlight_service):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         if not module.name.endswith(("__main__", ".plot", ".adapters", ".archive")):
             importlib.import_module(module.name)

@@ -153,6 +153,7 @@ def by_hand(
     program: Sequence[str] = (sys.executable, "-m", "headlight"),
     cwd: Path = ROOT,
     environment: Mapping[str, str] | None = None,
+    seconds: float = START_SECONDS,
 ) -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
     """A service whose log is not read, once it is ready: the process and its addresses for gRPC and HTTP.
 
@@ -164,13 +165,14 @@ def by_hand(
         program: the command `headlight`.
         cwd: where it is started.
         environment: all of its variables; None: those of this process.
+        seconds: that it may take to be ready.
     """
     target, http = free_address(), free_address()
     served = () if bundle is None else ("--bundle", str(bundle))
     command = [*before, *program, "serve", *served, "--grpc", target, "--http", http, *options]
     process = subprocess.Popen(command, cwd=cwd, env=environment, stderr=stderr)
     try:
-        end = time.monotonic() + START_SECONDS
+        end = time.monotonic() + seconds
         while True:
             with contextlib.suppress(OSError):
                 get(http, "/readyz")

@@ -46,7 +46,7 @@ def make(positions: str, folder: Path) -> Path:
         "--threads",
         "1",
     )
-    run("export", str(folder / "checkpoint"), "--out", str(folder / "bundle"))
+    run("headlight", "export", str(folder / "checkpoint"), "--out", str(folder / "bundle"))
     return folder
 
 

@@ -1,4 +1,4 @@
-"""Starts the service with chunks of 2 KiB: `small_chunks.py PYTHON -W error -m service OPTIONS`.
+"""Starts the service with chunks of 2 KiB: `small_chunks.py PYTHON -W error -m headlight serve OPTIONS`.
 
 Recorded streams then hold chunks of every kind without megabytes of data.
 """

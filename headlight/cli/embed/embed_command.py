@@ -14,10 +14,10 @@ from typing import Any, BinaryIO
 from headlight.cli.embed.embed_job import Encoder, Patience, fill
 from headlight.cli.embed.embed_output import Beside, as_json, as_text, write_npy, write_npz
 from headlight.cli.embed.job_checkpoint import OUTPUT, kept_in
+from headlight.cli.embed.progress import Progress
 from headlight.cli.embed.vector_rows import Rows
 from headlight.cli.files import UsageError, say, show, writing
 from headlight.cli.input_lines import Given, all_good, given
-from headlight.cli.progress import Progress
 from headlight.cli.shared_options import (
     add_priority,
     add_prompt,

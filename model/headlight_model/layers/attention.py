@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from headlight_model.config import EncoderConfig
-from headlight_model.layers.masking import score_bias
 from headlight_model.layers.norms import build_norm
+from headlight_model.masking import score_bias
 from headlight_model.positions.position_schemes import Positions
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from headlight_model.config import EncoderConfig
-from headlight_model.layers.masking import MASKED_SCORE
+from headlight_model.masking import MASKED_SCORE
 from headlight_model.positions.angles import Angles, inverse_wavelengths
 from headlight_model.positions.rope import rope_frequencies
 

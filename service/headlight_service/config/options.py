@@ -42,7 +42,7 @@ def option(parse: Callable[[str], Any], why: str) -> Mapping[str, Any]:
 class Config:
     """Every option of `headlight serve`. `--max-items` is also HEADLIGHT_MAX_ITEMS; the command line wins."""
 
-    bundle: Path = field(metadata=option(Path, "directory of the exported model to serve; required"))
+    bundle: Path = field(metadata=option(Path, "directory of the exported model to serve (default: the shipped model)"))
     bundle_sha256: str | None = field(
         default=None,
         metadata=option(digest, "digest the bundle's manifest must have; set it where others can write its folder"),

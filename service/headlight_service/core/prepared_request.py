@@ -31,7 +31,7 @@ class Prepared:
         architecture: of the model.
         arrived_ns: on time.monotonic_ns.
         priority: how soon it is wanted.
-        read: the tokens read that were charged for; see `quota.has_read`.
+        read: the tokens read that were charged for; see `rate_limit.has_read`.
     """
 
     inputs: list[Tokenized]

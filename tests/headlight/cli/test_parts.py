@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import headlight
-from headlight.cli.files import UsageError
-from headlight.cli.shipped_model import NAME, shipped_bundle, with_bundle
+from headlight.cli.parts import PartError
+from headlight.cli.shipped_model import shipped_bundle, with_bundle
 from headlight.extras import MissingExtra, require
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -41,15 +40,22 @@ def test_the_bundle_of_the_environment_is_served() -> None:
     assert with_bundle(["--check"], {"HEADLIGHT_BUNDLE": "b"}) == ["--check"]
 
 
-def test_the_shipped_model_is_served_where_no_bundle_is_named(tmp_path: Path) -> None:
-    bundle = tmp_path / "headlight" / headlight.__version__ / NAME
-    bundle.mkdir(parents=True)
-    (bundle / "manifest.json").touch()
-    assert with_bundle(["--check"], {"XDG_CACHE_HOME": str(tmp_path)}) == ["--bundle", str(bundle), "--check"]
+def test_without_a_home_the_message_names_what_to_set() -> None:
+    with pytest.raises(
+        PartError, match=r"^--bundle is missing, and there is no HOME .*; give a bundle, or XDG_CACHE_HOME$"
+    ):
+        with_bundle(["--check"], {"XDG_CACHE_HOME": "not/absolute"})
+
+
+def test_grpc_is_not_loaded_before_the_service_has_set_its_variables() -> None:
+    """gRPC reads GRPC_VERBOSITY when it is loaded; without it there are lines in the log that are not JSON."""
+    program = "import sys, headlight.cli.main, headlight.runtime, headlight_service; print('grpc' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def test_an_export_that_fails_is_told_and_nothing_is_served(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "headlight").touch()  # no folder can be made there
-    with pytest.raises(UsageError, match="the export of the shipped model ended with exit code 2"):
+    with pytest.raises(PartError, match="the export of the shipped model ended with exit code 2"):
         shipped_bundle({"XDG_CACHE_HOME": str(tmp_path)})
     assert "export: " in capfd.readouterr().err

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from headlight_model.config import EncoderConfig
 from headlight_model.layers.attention import MultiHeadAttention, attend
-from headlight_model.layers.masking import MASKED_SCORE
+from headlight_model.masking import MASKED_SCORE
 from headlight_model.positions.position_schemes import Positions
 
 BATCH, HEADS, LENGTH, WIDTH = 2, 3, 7, 4

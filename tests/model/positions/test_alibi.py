@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
-from headlight_model.layers.masking import MASKED_SCORE
+from headlight_model.masking import MASKED_SCORE
 from headlight_model.positions.position_schemes import Alibi, alibi_slopes
 
 Build = Callable[..., Encoder]

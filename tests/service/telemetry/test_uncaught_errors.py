@@ -63,7 +63,7 @@ def test_many_tracebacks_are_few_lines() -> None:
 
 
 def test_without_standard_error_it_runs_on() -> None:
-    code = "import logging\nlogging.getLogger('service').error('x')\nprint('done')"
+    code = "import logging\nlogging.getLogger('headlight_service').error('x')\nprint('done')"
     command = f'exec "{sys.executable}" -c "$0" 2>&-'
     done = subprocess.run(
         ["sh", "-c", command, BEGIN + code], cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=60, check=False

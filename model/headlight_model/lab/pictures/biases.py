@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from headlight_model.lab import schemes
 from headlight_model.lab.pictures import style
-from headlight_model.layers.masking import MASKED_SCORE
+from headlight_model.masking import MASKED_SCORE
 
 HEADS, LENGTH = 4, 64
 Floats = NDArray[np.float64]

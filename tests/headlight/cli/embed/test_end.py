@@ -202,15 +202,15 @@ def test_the_timeout_is_of_the_whole_job(embed: Embed, servicer: Failing, monkey
 
 
 def test_progress_is_told_where_it_is_wanted(embed: Embed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headlight.cli.progress.LOG_SECONDS", math.inf)
+    monkeypatch.setattr("headlight.cli.embed.progress.LOG_SECONDS", math.inf)
     assert embed() == (0, "")
     code, err = embed("--progress")
     assert (code, err.count("\n")) == (0, 1)
     assert err.startswith("headlight: 80 of 80 texts, ")
-    monkeypatch.setattr("headlight.cli.progress.LOG_SECONDS", 0)
+    monkeypatch.setattr("headlight.cli.embed.progress.LOG_SECONDS", 0)
     assert embed("--progress")[1].count("\n") == 10
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setattr("headlight.cli.progress.TERMINAL_SECONDS", 0)
+    monkeypatch.setattr("headlight.cli.embed.progress.TERMINAL_SECONDS", 0)
     err = embed()[1]
     assert (err.count("\r"), err.count("\n"), err[-4:]) == (11, 0, "\r\x1b[K")
     assert embed("--no-progress") == (0, "")

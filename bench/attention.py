@@ -1,4 +1,4 @@
-"""What each form of attention costs: beside embeddings alone, in one process; over the wire, in bytes and in time; and in memory.
+"""Cost of each form of attention: beside embeddings alone in one process, over the wire in bytes and time, and in memory.
 
 `make bench` runs it and writes bench/results/attention.md. The contestants of a row take turns within one run.
 """

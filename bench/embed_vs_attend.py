@@ -1,4 +1,4 @@
-"""What attention costs beside embeddings alone, and what batching by length saves: the engine in one process.
+"""Cost of attention beside embeddings alone, and gain of batching by length: the engine in one process.
 
 `make bench` runs it and writes bench/results/embed_vs_attend.md. The contestants of a row take turns within one run; medians and
 ratios are reported.

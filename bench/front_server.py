@@ -1,4 +1,4 @@
-"""What bench.front measures, each in a process of its own: a bare server of gRPC, or Headlight with or without its model.
+"""Servers that bench.front measures, each in its own process: a bare gRPC server, or Headlight with or without its model.
 
     python -m bench.front_server floor|front|real
 

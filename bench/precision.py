@@ -1,4 +1,4 @@
-"""What each precision costs in quality, and saves in time, memory and bytes, on the providers for CPUs.
+"""Cost of each precision in quality, and its savings in time, memory and bytes, on the providers for CPUs.
 
 `make bench` runs it and writes bench/results/precision.md.
 """

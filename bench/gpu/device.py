@@ -1,4 +1,4 @@
-"""What computes: a CUDA device, or, in a rehearsal, the CPU; for ONNX Runtime and for PyTorch alike."""
+"""The computing device, for ONNX Runtime and PyTorch alike: a CUDA device or, in a rehearsal, the CPU."""
 
 from __future__ import annotations
 

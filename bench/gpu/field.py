@@ -1,4 +1,4 @@
-"""Who takes part with one encoder in one precision: the engine, ONNX Runtime alone, and PyTorch in each of its ways."""
+"""Contestants for one encoder in one precision: the engine, ONNX Runtime alone, and PyTorch in each of its ways."""
 
 from __future__ import annotations
 

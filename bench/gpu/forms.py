@@ -1,4 +1,4 @@
-"""Which forms of attention a provider computes: the operator by itself, in each of its modes, and whole encoders written with it.
+"""Forms of attention that a provider computes: the operator by itself, in each mode, and whole encoders written with it.
 
 ONNX has had an operator `Attention` since opset 23, which can also give what it computed on the way: the scores (mode 0) or the weights
 behind the softmax (mode 3). The other form is MatMul, Add, Softmax, MatMul, as bundles have it.

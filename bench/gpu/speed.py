@@ -1,4 +1,4 @@
-"""How fast, over lengths and ragged mixes: everyone on the same batches, in turns."""
+"""Speed over lengths and ragged mixes: all contestants on the same batches, in turns."""
 
 from __future__ import annotations
 

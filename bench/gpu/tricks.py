@@ -1,4 +1,4 @@
-"""What might pay on a GPU, each beside what is done now: where outputs go, CUDA graphs, how memory grows, other forms of the graph.
+"""Candidates for more speed on a GPU, each beside today's way: output placement, CUDA graphs, memory growth, other graphs.
 
 Each is tried by itself: one that fails is told with its error, and the others go on.
 """

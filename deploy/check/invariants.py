@@ -1,4 +1,4 @@
-"""What must hold of every rendering, whatever is chosen: pods, resources, scaling. Each function yields a line for each breach."""
+"""Invariants of every rendering: pods, resources, scaling. Each function yields a line for each breach."""
 
 from __future__ import annotations
 

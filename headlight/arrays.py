@@ -29,7 +29,7 @@ def chosen_heads(attention: Attention, head: int | None) -> tuple[list[int], Flo
 
 
 def attention_arrays(attention: Attention, head: int | None) -> dict[str, NDArray[Any]]:
-    """The same as arrays. Raises ValueError for a head not here."""
+    """The weights, their heads and origin as arrays. Raises ValueError for a head that is not here."""
     heads, weights = chosen_heads(attention, head)
     return {"weights": weights, "heads": np.array(heads), **origin_arrays(attention)}
 

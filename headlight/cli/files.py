@@ -1,4 +1,4 @@
-"""What the command line reads and writes: arguments, files, standard input and output."""
+"""Input and output of the command line: arguments, files, standard input and output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the command line shows results: as text, as JSON, or as NumPy archives. Nothing here calls a service or prints."""
+"""Results of the command line as text or JSON. Nothing here calls a service or prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How `headlight embed` writes vectors: as text, as JSON, as a NumPy array or archive; a few megabytes of them in memory at a time."""
+"""Output of `headlight embed`: text, JSON, a NumPy array or an archive, with a few megabytes of vectors in memory at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an encoder knows where a token stands. One small class a scheme, chosen by name through POSITIONS."""
+"""Position schemes of an encoder: one small class for each, chosen by name through POSITIONS."""
 
 from __future__ import annotations
 

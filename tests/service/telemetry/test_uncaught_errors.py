@@ -1,4 +1,4 @@
-"""What Python would print on standard error, in a process of its own."""
+"""Uncaught errors, which Python would print on standard error, in a process of its own."""
 
 from __future__ import annotations
 

@@ -19,6 +19,9 @@ from tests.soak.probes import Ports, Probes
 BLOCK = hpack.block(hpack.request(hpack.POISON_PATH))
 SECONDS = 60.0  # for one request to be answered; the test machine may be busy
 AT_ONCE = 10  # streams of a connection: the health port takes 16
+# A server that resets a stream so has done nothing for it, and the client sends it again (RFC 9113, section 8.7).
+REFUSED_STREAM = 7
+RESET, HUNG_UP = 1000, 2000  # how requests count that got no status: with the code of the reset added; and the rest
 PROBE_SECONDS = 0.1
 
 
@@ -26,13 +29,14 @@ class Offender:
     """One connection that sends nothing else. An async context manager.
 
     Attributes:
-        statuses: how many requests ended in which grpc-status; -1 if it could not be read.
+        statuses: how many requests ended in which grpc-status; -1 if it could not be read. RESET and
+            HUNG_UP stand for those without one.
     """
 
     def __init__(self, target: str, context: ssl.SSLContext | None = None) -> None:
         self._target, self._context = target, context
         self._connection: Connection
-        self._sent = 0
+        self._sent = self._wanted = 0
 
     async def __aenter__(self) -> Offender:
         self._connection = await connect(self._target, self._context)
@@ -44,23 +48,33 @@ class Offender:
 
     @property
     def statuses(self) -> Counter[int]:
-        return self._connection.statuses
+        statuses = self._connection.statuses.copy()
+        statuses.update({RESET + code: n for code, n in self._connection.reset.items() if code != REFUSED_STREAM})
+        if statuses.total() < self._wanted:
+            statuses[HUNG_UP] = self._wanted - statuses.total()
+        return statuses
 
     async def send(self, count: int) -> None:
         """Send so many requests and wait until each has ended, or the server has hung up."""
-        last, connection = self._sent + count, self._connection
-        while self._sent < last and not connection.hung_up.is_set():
-            for _ in range(min(AT_ONCE, last - self._sent)):
+        connection = self._connection
+        self._wanted += count
+        while (left := self._wanted - self._ended) and not connection.hung_up.is_set():
+            for _ in range(min(AT_ONCE, left)):
                 stream, self._sent = 2 * self._sent + 1, self._sent + 1
                 connection.writer.write(frame(HEADERS, END_STREAM | END_HEADERS, stream, BLOCK))
             async with asyncio.timeout(SECONDS):
                 await connection.until_ended(self._sent)
 
+    @property
+    def _ended(self) -> int:
+        """How many requests need not be sent again."""
+        return len(self._connection.ended) - self._connection.reset[REFUSED_STREAM]
+
 
 async def burst(target: str, count: int, connections: int, context: ssl.SSLContext | None = None) -> Counter[int]:
     """Send `count` requests over so many connections, at most 64 of them open at once; returns the statuses.
 
-    There are fewer statuses than requests if the server hung up, or let nobody in.
+    There are fewer than requests if the server let nobody in.
     """
     statuses, opening = Counter[int](), asyncio.Semaphore(64)
 
@@ -117,8 +131,8 @@ async def endure(ports: Ports, seconds: int, expected: Mapping[str, Floats]) -> 
     async with Neighbours(ports.target, expected, options=[]) as neighbours:
         watching = asyncio.create_task(probes.run(PROBE_SECONDS))
         for statuses in await asyncio.gather(*(steadily(target, seconds, 1.0) for target in targets)):
-            if statuses.total() < seconds:
-                problems.append(f"{statuses.total()} of {seconds} requests were answered before the server hung up")
+            if statuses[HUNG_UP]:
+                problems.append(f"{statuses[HUNG_UP]} of {seconds} requests were not answered: the server hung up")
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watching

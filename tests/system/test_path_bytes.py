@@ -17,7 +17,7 @@ import pytest
 from headlight.results import Floats
 from tests.certificates import Authority
 from tests.soak.neighbours import Neighbours, answers
-from tests.soak.path_bytes import burst, endure, steadily
+from tests.soak.path_bytes import HUNG_UP, burst, endure, steadily
 from tests.soak.probes import Ports, Probes, ports_of
 from tests.system.conftest import bundle_of
 from tests.system.nginx import Nginx, of_addresses
@@ -128,5 +128,5 @@ async def test_through_nginx(service: Service, tmp_path: Path, expected: dict[st
         async with Neighbours(nginx.target, expected) as behind, Neighbours(ports.target, expected) as beside:
             statuses: Counter[int] = await burst(nginx.target, SOME, FEW)
         assert behind.problems() + beside.problems() == []
-        assert statuses.total() == SOME
+        assert statuses.total() == SOME and not statuses[HUNG_UP]
         await serves(ports, expected)

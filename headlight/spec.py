@@ -182,6 +182,29 @@ class AttentionSpec:
         """What reduces "heads", "layers", "queries", or to "statistics"."""
         return next((name for name in self.reduce if AXIS_OF[name] == axis), None)
 
+    @property
+    def reduced(self) -> dict[str, str]:
+        """The reduction of each axis that has one, as `AXIS_OF` names axes.
+
+        A rollout needs one map for each layer: the mean of its heads, unless `reduce` names another.
+        """
+        implied = {"heads": "head_mean"} if "rollout" in self.reduce else {}
+        return implied | {AXIS_OF[name]: name for name in self.reduce}
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes of a result that are left, outermost first.
+
+        "pair" or "layer" and "head"; then "query" and "key" (or "top"), or "statistic".
+        """
+        names = {"pair": "pairs"} if self.pairs else {"layer": "layers", "head": "heads"}
+        if "statistics" in self.reduce:
+            names["statistic"] = "numbers"
+        else:
+            names |= {"query": "queries", "top" if self.top_k else "key": "keys"}
+        reduced = self.reduced
+        return tuple(name for name, axis in names.items() if axis not in reduced)
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HiddenSpec:

@@ -23,7 +23,14 @@ from headlight.spec import NUMBER_BYTES, VectorType
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Selection:
-    """The outputs wanted of every input of a request; `vector` and `rows` say in which form pooled and tokens are."""
+    """The outputs wanted of every input of a request; `vector` and `rows` say in which form pooled and tokens are.
+
+    Attributes:
+        role: the graph that can serve it: `embed` is cheaper and has no more than vectors.
+        vectors_alone: nothing is wanted beside pooled vectors: of every input as much, however long.
+        computes: a graph has to run; it need not to tell of the tokens alone.
+        needs_tokens: inputs must be tokenised with all that is known of their tokens.
+    """
 
     pooled: bool = True
     tokens: bool = False
@@ -31,27 +38,18 @@ class Selection:
     hidden: States | None = None
     vector: Vector = AS_THEY_ARE
     rows: Rows = ALL_ROWS
+    role: Role = dataclasses.field(init=False, repr=False, compare=False)
+    vectors_alone: bool = dataclasses.field(init=False, repr=False, compare=False)
+    computes: bool = dataclasses.field(init=False, repr=False, compare=False)
+    needs_tokens: bool = dataclasses.field(init=False, repr=False, compare=False)
 
-    @property
-    def role(self) -> Role:
-        """The graph that can serve it: `embed` is cheaper and has no more than vectors."""
-        return "embed" if self.attention is None and self.hidden is None else "attend"
-
-    @property
-    def vectors_alone(self) -> bool:
-        """Whether nothing is wanted beside pooled vectors: of every input as much, however long."""
-        return not self.tokens and self.attention is None and self.hidden is None
-
-    @property
-    def computes(self) -> bool:
-        """Whether a graph has to run: it need not to tell of the tokens alone."""
-        return self.pooled or not self.vectors_alone
-
-    @property
-    def needs_tokens(self) -> bool:
-        """Whether inputs must be tokenised with all that is known of their tokens."""
+    def __post_init__(self) -> None:
+        parts = [part for part in (self.attention, self.hidden) if part is not None]
         skips = self.tokens and (self.rows.skip_special or self.rows.skip_prompt)
-        return skips or any(part is not None and part.needs_tokens for part in (self.attention, self.hidden))
+        object.__setattr__(self, "role", "attend" if parts else "embed")
+        object.__setattr__(self, "vectors_alone", not self.tokens and not parts)
+        object.__setattr__(self, "computes", bool(self.pooled or self.tokens or parts))
+        object.__setattr__(self, "needs_tokens", skips or True in [part.needs_tokens for part in parts])
 
 
 def everything(architecture: Architecture) -> Selection:

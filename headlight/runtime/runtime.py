@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +33,15 @@ from headlight.runtime.tokenization.tokenizer import Tokenizer
 from headlight.runtime.tokenization.truncation import Truncation
 from headlight.runtime.tokenization.vocabulary_check import open_tokenizer
 from headlight.runtime.values import Floats, Ids, Tokenized
-from headlight.runtime.vectors.vector_forms import Offer, as_types, load_ranges, resolve_pooled, resolve_rows
+from headlight.runtime.vectors.vector_forms import (
+    ALL_ROWS,
+    AS_THEY_ARE,
+    Offer,
+    as_types,
+    load_ranges,
+    resolve_pooled,
+    resolve_rows,
+)
 from headlight.spec import (
     SPECIAL_TOKENS,
     AttentionSpec,
@@ -111,7 +120,7 @@ class Runtime:
         self.bundle.release()
         self._golden: tuple[Golden, ...] = ()  # what `probe` needs, from `check_golden` on
         alive = weakref.WeakMethod(self.probe)  # else the memory of both would wait for the garbage collector
-        self.engine.judge_by(lambda: _probe(alive()))
+        self.engine.faults.probe = lambda: _probe(alive())
 
     def _ranges(self) -> dict[int, Floats]:
         manifest = self.bundle.manifest
@@ -154,7 +163,7 @@ class Runtime:
             self._check(self._golden)
 
     def _check(self, golden: tuple[Golden, ...]) -> None:
-        with self.engine.probing():
+        with self.engine.faults.probing():
             check_golden(self.bundle, self.engine, self.provider, self.precision, golden)
             check_vocabulary(self.bundle, self.engine, self.provider, self.precision)
 
@@ -196,8 +205,8 @@ class Runtime:
             tokens is not False,
             None if attention is None else resolve_attention(attention, architecture, pooling),
             None if hidden is None else resolve_hidden(hidden, architecture, pooling),
-            resolve_pooled(pooled if isinstance(pooled, PooledSpec) else PooledSpec(), self.offer),
-            resolve_rows(tokens if isinstance(tokens, TokensSpec) else TokensSpec()),
+            resolve_pooled(pooled, self.offer) if isinstance(pooled, PooledSpec) else AS_THEY_ARE,
+            resolve_rows(tokens) if isinstance(tokens, TokensSpec) else ALL_ROWS,
         )
 
     def _check_attends(self, field: str) -> None:
@@ -262,18 +271,17 @@ class Runtime:
 
     def _run(self, items: Sequence[EncodeItem]) -> list[ItemResult]:
         """Results in the order of the items, which run in batches of near lengths, as many at once as there are streams."""
-        squared = any(item.role == "attend" for item in items)
+        if len(items) == 1:
+            return self.engine.run(items, wide=True)
+        squared = bool(items) and items[0].role == "attend"  # as all are
         batches = plan([len(item.ids) for item in items], squared=squared)
         if len(batches) == 1 or self.workers.streams == 1:
             found = [self.engine.run([items[row] for row in rows], wide=True) for rows in batches]
         else:
             with ThreadPoolExecutor(self.workers.streams) as streams:
                 found = list(streams.map(lambda rows: self.engine.run([items[row] for row in rows]), batches))
-        results = {
-            row: result
-            for rows, batch in zip(batches, found, strict=True)
-            for row, result in zip(rows, batch, strict=True)
-        }
+        ordered, chained = itertools.chain(*batches), itertools.chain(*found)
+        results = dict(zip(ordered, chained, strict=True))
         return [results[row] for row in range(len(items))]
 
     def item(self, tokenized: Tokenized, selection: Selection, head_mask: Floats | None = None) -> EncodeItem:

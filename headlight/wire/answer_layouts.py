@@ -87,27 +87,12 @@ def check_tokens(field: str, tokens: Sequence[int], count: int, choice: TokenCho
         check_numbers_of(field, tokens, resolved(choice, count))
 
 
-def axes_of_spec(spec: AttentionSpec) -> tuple[str, ...]:
-    """Return the axes that attention of a spec has."""
-    axes: tuple[str, ...] = ("pair",) if spec.pairs else ()
-    if not spec.pairs and not spec.reduction("layers"):
-        axes += ("layer",)
-    # A rollout needs one map for each layer, so that it reduces heads too.
-    if not spec.pairs and not spec.reduction("heads") and spec.reduction("layers") != "rollout":
-        axes += ("head",)
-    if spec.reduction("statistics"):
-        return (*axes, "statistic")
-    if not spec.reduction("queries"):
-        axes += ("query",)
-    return (*axes, "top" if spec.top_k else "key")
-
-
 def check_attention(
     model: ModelDescription, spec: AttentionSpec, response: pb.EncodeResponse, layouts: dict[str, Layout]
 ) -> None:
     """Check axes, layers, heads, rows and columns of attention. Raises BadAnswer if they are not those asked for."""
     told, layout = response.attention_map, layouts["attention"]
-    check_numbers_of("attention_map.axes", told.axes, axes_of_spec(spec))
+    check_numbers_of("attention_map.axes", told.axes, spec.axes)
     layers, heads = resolved(spec.layers, model.layers), resolved(spec.heads, model.heads)
     if spec.pairs:
         layers = tuple(layer % model.layers for layer, _ in spec.pairs)

@@ -51,7 +51,7 @@ def source_of(choice: Choice, places: Places) -> Source:
         return "attention"
     if _by_rows(choice, places):
         return "rows"
-    if choice.head_reduction == "head_mean" and not spec.drop_special:
+    if choice.reduced.get("heads") == "head_mean" and not spec.drop_special:
         return "mixed"
     whole = places.keys is None and spec.unit == "token" and not spec.reduce and not spec.drop_special
     return "top" if whole and spec.top_k and spec.top_k < places.length else "attention"
@@ -59,11 +59,11 @@ def source_of(choice: Choice, places: Places) -> Source:
 
 def _by_rows(choice: Choice, places: Places) -> bool:
     """Few rows, all the rest of whose fate is linear or their own."""
-    spec, reduced = choice.spec, choice.spec.reduction("queries")
-    if spec.reduction("layers") == "rollout":
+    spec, reduced = choice.spec, choice.reduced.get("queries")
+    if "rollout" in spec.reduce:
         return False
     if reduced == "pooling_weights":
-        return choice.head_reduction != "head_max" and not spec.drop_special
+        return choice.reduced.get("heads") != "head_max" and not spec.drop_special
     if reduced == "pooled_row":
         return True
     return places.queries is not None and len(places.queries.tokens) <= FEW_ROWS * places.length

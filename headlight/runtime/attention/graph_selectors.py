@@ -55,7 +55,7 @@ class _Wish:
 
     def _rows(self) -> Floats:
         """The combinations of rows: float32 [r, n]."""
-        if self.choice.spec.reduction("queries") == "pooling_weights":
+        if self.choice.reduced.get("queries") == "pooling_weights":
             return pooling_weights(self.choice, self.places)[None]
         tokens = row_tokens(self.choice, self.places)
         rows = np.zeros((len(tokens), self.places.length), dtype=np.float32)
@@ -84,6 +84,7 @@ class Wanted:
             for layer, of_layer in zip(wish.choice.layers, wish.choice.heads, strict=True):
                 chosen.setdefault((wish.source, layer), set()).update(of_layer)
         self._chosen = {key: sorted(heads) for key, heads in chosen.items()}  # heads, by source and layer
+        self._whole = self._unreduced()
 
     @property
     def outputs(self) -> list[str]:
@@ -103,7 +104,7 @@ class Wanted:
             feeds[f"top_{layer}"] = np.array([most if ("top", layer) in self._chosen else 0], dtype=np.int64)
         return feeds
 
-    def unreduced(self) -> NDArray[np.float32] | None:
+    def _unreduced(self) -> Floats | None:
         """Where the graph can write the answer of a lone item itself, which saves a copy of it: [layers, heads, n, n] to be filled.
 
         None where there are several items, the item is padded, or maps do not stay as they are.
@@ -116,12 +117,17 @@ class Wanted:
             return None
         return np.empty(attention_shape(choice, places), dtype=np.float32)
 
-    def buffers(self, maps: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
-        """The outputs that lie in `unreduced`, [1, heads, n, n] each."""
-        return {f"attention_{layer}": maps[at][None] for at, layer in enumerate(self._wishes[0].choice.layers)}
+    def buffers(self) -> Arrays:
+        """Arrays for the graph to write outputs into, [1, heads, n, n] each: the answer of a lone item."""
+        if self._whole is None:
+            return {}
+        layers = self._wishes[0].choice.layers
+        return {f"attention_{layer}": maps[None] for layer, maps in zip(layers, self._whole, strict=True)}
 
     def reduced(self, row: int, outputs: Arrays) -> Reduced:
         """The attention of one item, from what the graph gave: see `headlight.runtime.attention.reduction.reduce_attention`."""
+        if self._whole is not None:
+            return self._whole, None, None
         wish = self._wishes[row]
         return reduce_attention(wish.choice, wish.places, wish.source, self._maps(row, outputs))
 

@@ -54,7 +54,7 @@ def _results(choice: Choice, places: Places, source: Source, maps: Maps) -> Iter
             yield entries[:, rows], settled(entries[:, rows], keys[:, rows])
         return
     for layer in _layers(choice, places, source, maps):
-        if spec.reduction("statistics"):
+        if "statistics" in choice.reduced:
             yield statistics(layer, places), None
             continue
         found = _grouped_keys(_grouped_queries(choice, places, source, layer), places.keys)
@@ -67,8 +67,7 @@ def _results(choice: Choice, places: Places, source: Source, maps: Maps) -> Iter
 
 def _layers(choice: Choice, places: Places, source: Source, maps: Maps) -> Iterator[Floats]:
     """Maps after everything that comes before queries are selected."""
-    spec, count = choice.spec, len(choice.layers)
-    reduced = spec.reduction("layers")
+    reduced, count = choice.reduced.get("layers"), len(choice.layers)
     ready = (_heads(choice, places, source, maps(at)) for at in range(count))
     if reduced == "rollout":
         yield rollout(ready)
@@ -84,9 +83,10 @@ def _heads(choice: Choice, places: Places, source: Source, maps: Floats) -> Floa
         return np.where(maps < MASKED, np.float32(-np.inf), maps)
     if choice.spec.drop_special and places.special is not None:
         maps = without(maps, places.special, rows_too=source != "rows")
-    if source == "mixed" or choice.head_reduction is None:
+    reduced = choice.reduced.get("heads")
+    if source == "mixed" or reduced is None:
         return maps
-    if choice.head_reduction == "head_max":
+    if reduced == "head_max":
         largest_of_all: Floats = maps.max(axis=0, keepdims=True)
         return largest_of_all
     mean: Floats = maps.mean(axis=0, keepdims=True, dtype=np.float32)
@@ -120,7 +120,7 @@ def rollout(maps: Iterator[Floats]) -> Floats:
 
 def _grouped_queries(choice: Choice, places: Places, source: Source, maps: Floats) -> Floats:
     """[h, queries, n]: rows selected, and those of one unit averaged."""
-    reduced, queries = choice.spec.reduction("queries"), places.queries
+    reduced, queries = choice.reduced.get("queries"), places.queries
     if source != "rows":
         if reduced == "pooling_weights":
             combined: Floats = pooling_weights(choice, places) @ maps[:, None]
@@ -136,7 +136,7 @@ def _grouped_queries(choice: Choice, places: Places, source: Source, maps: Float
 
 def row_tokens(choice: Choice, places: Places) -> Ids:
     """The tokens whose rows are wanted: int64 [m]."""
-    if choice.spec.reduction("queries") == "pooled_row":
+    if choice.reduced.get("queries") == "pooled_row":
         return np.array([pooled_token(choice.pooling, places.length, places.left_out)])
     return np.arange(places.length) if places.queries is None else places.queries.tokens
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import get_args
 
 from headlight.errors import InvalidInput
@@ -34,58 +34,42 @@ class Choice:
         layers: absolute, in the order wanted; the layer of each pair, where pairs were asked.
         heads: those wanted of each of `layers`.
         pooling: of the model.
+        reduced, axes: of the spec, computed once.
+        needs_tokens: whether it cannot be served without knowing which tokens are special, words,
+            or characters of the text.
     """
 
     spec: AttentionSpec
     layers: tuple[int, ...]
     heads: tuple[tuple[int, ...], ...]
     pooling: str = "mean"
+    reduced: Mapping[str, str] = dataclasses.field(init=False, repr=False, compare=False)
+    axes: tuple[str, ...] = dataclasses.field(init=False, repr=False, compare=False)
+    needs_tokens: bool = dataclasses.field(init=False, repr=False, compare=False)
 
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """Of an item's result: "pair" or "layer" and "head", then "query" and "key" (or "top"), or "statistic"; those not reduced."""
+    def __post_init__(self) -> None:
         spec = self.spec
-        axes = ["pair"] if spec.pairs else []
-        if not spec.pairs and not spec.reduction("layers"):
-            axes.append("layer")
-        if not spec.pairs and not self.head_reduction:
-            axes.append("head")
-        if spec.reduction("statistics"):
-            return (*axes, "statistic")
-        if not spec.reduction("queries"):
-            axes.append("query")
-        return (*axes, "top" if spec.top_k else "key")
-
-    @property
-    def head_reduction(self) -> str | None:
-        """A rollout needs one map for each layer: the mean of its heads, unless something else is said."""
-        rollout = self.spec.reduction("layers") == "rollout"
-        return self.spec.reduction("heads") or ("head_mean" if rollout else None)
-
-    @property
-    def needs_tokens(self) -> bool:
-        """Whether it cannot be served without knowing which tokens are special, words, or characters of the text."""
-        spec = self.spec
-        return (
-            _needs_tokens(spec.queries)
-            or _needs_tokens(spec.keys)
-            or spec.unit != "token"
-            or spec.drop_special
-            or "statistics" in spec.reduce
-        )
+        grouped = spec.unit != "token" or spec.drop_special or "statistics" in spec.reduce
+        needs = grouped or _needs_tokens(spec.queries) or _needs_tokens(spec.keys)
+        object.__setattr__(self, "reduced", spec.reduced)
+        object.__setattr__(self, "axes", spec.axes)
+        object.__setattr__(self, "needs_tokens", needs)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class States:
-    """Hidden states: absolute layers in the order wanted, and the spec as asked."""
+    """Hidden states: absolute layers in the order wanted, and the spec as asked.
+
+    Attributes:
+        needs_tokens: as of Choice.
+    """
 
     layers: tuple[int, ...]
     spec: HiddenSpec
+    needs_tokens: bool = dataclasses.field(init=False, repr=False, compare=False)
 
-    @property
-    def needs_tokens(self) -> bool:
-        """As Choice.needs_tokens."""
-        return _needs_tokens(self.spec.tokens)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "needs_tokens", _needs_tokens(self.spec.tokens))
 
 
 def _needs_tokens(choice: TokenChoice) -> bool:
@@ -114,16 +98,16 @@ def resolve_attention(spec: AttentionSpec, architecture: Architecture, pooling: 
     _check_form(spec)
     for name, choice in (("queries", spec.queries), ("keys", spec.keys)):
         check_tokens(f"{ATTENTION}.{name}", choice, pooling)
-    if spec.reduction("queries") == "pooled_row":
+    if "pooled_row" in spec.reduce:
         check_tokens(f"{ATTENTION}.reduce", "pooled", pooling)
-    if spec.reduction("queries") == "pooling_weights" and pooling == "max":
+    if "pooling_weights" in spec.reduce and pooling == "max":
         raise InvalidInput(f"{ATTENTION}.reduce", "this model pools by max, where no token has a weight; leave it out")
     if spec.pairs:
         layers, heads = _pairs(spec, architecture)
         return Choice(spec, layers, heads, pooling)
     layers = resolve_indices(f"{ATTENTION}.layers", spec.layers, architecture.layers)
     of_each = resolve_indices(f"{ATTENTION}.heads", spec.heads, architecture.heads)
-    if spec.reduction("layers") == "rollout" and layers != tuple(range(architecture.layers)):
+    if "rollout" in spec.reduce and layers != tuple(range(architecture.layers)):
         raise InvalidInput(
             f"{ATTENTION}.layers", "rollout multiplies all layers from the first to the last; leave it empty"
         )

@@ -90,7 +90,7 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
         sides.append(_group(choice, tokens, tokenized, info))
     if spec.top_k and (sides[1] or Units(tokenized.ids)).count > MOST_KEYS:
         raise InvalidInput(f"{ATTENTION}.top_k", f"chooses among at most {MOST_KEYS} keys; choose fewer keys")
-    of_one = is_one_token(choice.pooling) and spec.reduction("queries") is not None
+    of_one = is_one_token(choice.pooling) and "queries" in choice.reduced
     if spec.drop_special and of_one and special is not None and special[vector]:
         raise InvalidInput(f"{ATTENTION}.drop_special", "would drop the pooled token, whose row is asked for")
     return Places(length, sides[0], sides[1], special, tokenized.left_out)

@@ -12,7 +12,7 @@ def plan(lengths: Sequence[int], *, squared: bool, tokens: int = BATCH_TOKENS) -
     """Batches of near lengths under the token budget (or the batch x length^2 budget): lists of indices, longest first."""
     budget = BATCH_SQUARES if squared else tokens
     batches: list[list[int]] = []
-    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
         first = lengths[batches[-1][0]] if batches else 0
         cost = first * first if squared else first
         if batches and (len(batches[-1]) + 1) * cost <= budget:

@@ -4,39 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headlight.errors import BundleError, HeadlightError, HostFull, NotFinite
 from headlight.runtime.attention.graph_selectors import Wanted
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
-from headlight.runtime.engine.finite_check import all_finite, finite_rows
-from headlight.runtime.engine.length_buckets import AS_LONG, Rounding
-from headlight.runtime.engine.output_slices import cut_out
+from headlight.runtime.engine.batch_outputs import all_finite, cut_out, finite_rows
+from headlight.runtime.engine.length_buckets import Rounding, pad
 from headlight.runtime.providers.device_faults import Faults, told
 from headlight.runtime.providers.gpu_devices import Gpu
 from headlight.runtime.providers.graph_interface import check_interface
 from headlight.runtime.providers.provider_choice import ANY_GPU, open_session
 from headlight.runtime.providers.session import Outputs, Session
 from headlight.runtime.providers.worker_layout import Workers
-from headlight.runtime.values import Floats, Ids, Role
+from headlight.runtime.values import Role
 from headlight.runtime.vectors.vector_forms import shape_pooled
 
 NOT_FINITE = "a result is not finite"
-
-
-def pad(
-    sequences: Sequence[NDArray[np.int64]], rounding: Rounding = AS_LONG
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Right-pad to the longest, rounded. Returns ids int64 [B, S] (padding 0) and mask int64 [B, S] (1 for a token)."""
-    lengths = [len(sequence) for sequence in sequences]
-    here = np.arange(rounding.up(max(lengths))) < np.array(lengths)[:, None]
-    ids = np.zeros(here.shape, dtype=np.int64)
-    ids[here] = np.concatenate(sequences)  # row by row
-    return ids, here.astype(np.int64)
 
 
 class Engine:
@@ -44,6 +31,7 @@ class Engine:
 
     Attributes:
         roles: the graphs loaded.
+        faults: what failures mean. A GPU that is suspected is asked by its `probe`.
         wide_roles: those whose batches can have all threads, while others have those of a stream.
     """
 
@@ -74,7 +62,7 @@ class Engine:
         self.architecture = bundle.manifest.architecture
         self._normalize = bundle.manifest.normalize
         self._rounding = Rounding(round_lengths, bundle.manifest.max_length)
-        self._faults = Faults(
+        self.faults = Faults(
             gpu=provider == "cuda",
             vocabulary=self.architecture.vocab_size,
             segments=self.architecture.segments,
@@ -103,14 +91,6 @@ class Engine:
         """The graph that a batch of this role runs on: one of "embed" that has all threads may run on "attend", see `Wide`."""
         return "attend" if wide and self._lent else role
 
-    def judge_by(self, probe: Callable[[], None]) -> None:
-        """From here on a GPU that is suspected is asked: `probe` raises unless it computes what it should."""
-        self._faults.probe = probe
-
-    def probing(self) -> contextlib.AbstractContextManager[None]:
-        """Around batches of which the answers are known: see `Faults.probing`."""
-        return self._faults.probing()
-
     def run(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
         """Encode one batch.
 
@@ -125,97 +105,71 @@ class Engine:
             DeviceFull: a GPU has not the memory for so large a batch; it can go on with smaller ones.
             HostFull: nor has the process.
         """
-        self._faults.check()
+        self.faults.check()
         try:
             results = self._run(items, wide=wide)
         except NotFinite:
-            self._faults.check()  # the results of the others are answers too
+            self.faults.check()  # the results of the others are answers too
             raise
         except HeadlightError:
             raise
         except Exception as error:  # libraries raise many types, none of them a base of the others
             raise self._failed(error) from error
-        self._faults.check()  # another batch may have found out meanwhile
+        self.faults.check()  # another batch may have found out meanwhile
         return results
 
     def _failed(self, error: Exception) -> HeadlightError:
         """What to raise for a failure. If memory is short, what the batch could get of it is given back."""
-        failure = self._faults.of(error)
+        failure = self.faults.of(error)
         if isinstance(failure, HostFull):
             with contextlib.suppress(Exception):
                 self.shrink()
         return failure
 
     def _run(self, items: Sequence[EncodeItem], *, wide: bool) -> list[ItemResult]:
-        role, architecture = self.graph(items[0].role, wide=wide), self.architecture
-        feeds, names, wanted = self._feeds(role, items), output_names(items), None
-        if role == "attend":
-            wanted = Wanted(items, architecture.layers, architecture.heads, feeds["ids"].shape[1])
-            feeds |= wanted.feeds()
+        role, names, buffers = self.graph(items[0].role, wide=wide), output_names(items), {}
+        feeds, wanted = self._feeds(role, items)
+        if wanted is not None:
             names += wanted.outputs
-        self._faults.check_feeds(feeds)
-        unreduced = wanted.unreduced() if wanted is not None else None
-        buffers = wanted.buffers(unreduced) if wanted is not None and unreduced is not None else {}
+            buffers = wanted.buffers()
+        self.faults.check_feeds(feeds)
         with self._sessions[role].run(names, feeds, buffers, wide=wide) as outputs:
-            return self._results(items, outputs, wanted, unreduced)
+            return self._results(items, outputs, wanted)
 
-    def _results(
-        self,
-        items: Sequence[EncodeItem],
-        outputs: Outputs,
-        wanted: Wanted | None,
-        unreduced: NDArray[np.float32] | None,
-    ) -> list[ItemResult]:
+    def _results(self, items: Sequence[EncodeItem], outputs: Outputs, wanted: Wanted | None) -> list[ItemResult]:
         """What each item wants of a batch's outputs. Raises NotFinite, or DeviceLost, where these are not finite."""
-        if not all_finite(outputs):
-            return self._finite_results(items, outputs, wanted, unreduced)
-        first = items[0].selection
-        if first.vectors_alone and all(item.selection is first for item in items):  # mostly
-            alike = [first.vector if first.pooled else None] * len(items)
-            return [ItemResult(vector) for vector in shape_pooled(outputs["pooled"], alike, self._normalize)]
-        pooled = self._shaped(items, outputs["pooled"])
-        return [cut_out(outputs, row, item, pooled[row], wanted, unreduced) for row, item in enumerate(items)]
-
-    def _finite_results(
-        self,
-        items: Sequence[EncodeItem],
-        outputs: Outputs,
-        wanted: Wanted | None,
-        unreduced: NDArray[np.float32] | None,
-    ) -> list[ItemResult]:
-        """The same of outputs some of which are not finite, once it is known whose fault that is."""
+        vectors = [item.selection.vector if item.selection.pooled else None for item in items]
+        if all_finite(outputs):
+            pooled = shape_pooled(outputs["pooled"], vectors, self._normalize)
+            if len(outputs) == 1:  # pooled vectors alone, as mostly
+                return [ItemResult(vector) for vector in pooled]
+            return [cut_out(outputs, row, item, pooled[row], wanted) for row, item in enumerate(items)]
         good = finite_rows(items, outputs)
         details = f"{len(good) - good.sum()} of {len(good)} rows, role {items[0].role}, {self._title}"
-        if (lost := self._faults.judge(NOT_FINITE, details)) is not None:
+        if (lost := self.faults.judge(NOT_FINITE, details)) is not None:
             raise lost
-        pooled = self._shaped(items, np.where(good[:, None], outputs["pooled"], np.float32(0)))
+        finite = np.where(good[:, None], outputs["pooled"], np.float32(0))
+        pooled = shape_pooled(finite, vectors, self._normalize)
         results = [
-            cut_out(outputs, row, item, pooled[row], wanted, unreduced) if good[row] else None
-            for row, item in enumerate(items)
+            cut_out(outputs, row, item, pooled[row], wanted) if good[row] else None for row, item in enumerate(items)
         ]
         kept = [result for result in results if result is not None]
         if len(kept) == len(results):
             return kept
         raise NotFinite(told(NOT_FINITE, details), results)
 
-    def _shaped(self, items: Sequence[EncodeItem], pooled: Floats) -> list[Floats | None]:
-        """Their vectors, as each wants its own."""
-        vectors = [item.selection.vector if item.selection.pooled else None for item in items]
-        return shape_pooled(pooled, vectors, self._normalize)
-
     def shrink(self) -> None:
         """Give back the memory that batches before needed. Not for every batch: the next would have to ask for it again."""
-        items, architecture = [EncodeItem(np.zeros(1, dtype=np.int64), Selection())], self.architecture
+        item = EncodeItem(np.zeros(1, dtype=np.int64), Selection())
         for role, session in self._sessions.items():
-            if role == "attend" and not self._own_arenas:  # that of "embed" is the same
-                continue
-            feeds = self._feeds(role, items)
-            if role == "attend":
-                feeds |= Wanted(items, architecture.layers, architecture.heads, feeds["ids"].shape[1]).feeds()
-            session.shrink(feeds)
+            if role == "embed" or self._own_arenas:  # else that of "attend" is the same
+                session.shrink(self._feeds(role, [item])[0])
 
-    def _feeds(self, role: Role, items: Sequence[EncodeItem]) -> Outputs:
-        """The inputs of a graph. Those that no item sets stand for "as if the graph had no such input"."""
+    def _feeds(self, role: Role, items: Sequence[EncodeItem]) -> tuple[Outputs, Wanted | None]:
+        """The inputs of a graph, and what is wanted of its attention.
+
+        Inputs that no item sets stand for "as if the graph had no such input".
+        """
         ids, mask = pad([item.ids for item in items], self._rounding)
         for row, item in enumerate(items):
             if item.occluded is not None:
@@ -226,11 +180,15 @@ class Engine:
             for row, item in enumerate(items):
                 feeds["pool_mask"][row, : item.left_out] = 0
         if "segments" in self._sessions[role].inputs:
-            feeds["segments"], _ = pad([_zeros_unless(item.segments, item.ids) for item in items], self._rounding)
-        if role == "attend":
-            ones = np.ones((self.architecture.layers, self.architecture.heads), dtype=np.float32)
-            feeds["head_mask"] = np.stack([ones if item.head_mask is None else item.head_mask for item in items])
-        return feeds
+            segments = [np.zeros_like(item.ids) if item.segments is None else item.segments for item in items]
+            feeds["segments"], _ = pad(segments, self._rounding)
+        if role == "embed":
+            return feeds, None
+        layers, heads = self.architecture.layers, self.architecture.heads
+        ones = np.ones((layers, heads), dtype=np.float32)
+        feeds["head_mask"] = np.stack([ones if item.head_mask is None else item.head_mask for item in items])
+        wanted = Wanted(items, layers, heads, ids.shape[1])
+        return feeds | wanted.feeds(), wanted
 
 
 def _for_attention(workers: Workers) -> Workers:
@@ -242,13 +200,11 @@ def _for_attention(workers: Workers) -> Workers:
 
 def output_names(items: Sequence[EncodeItem]) -> list[str]:
     """The graph outputs that a batch needs beside those of attention: the union of its items' selections."""
-    states = sorted({layer for item in items if item.selection.hidden for layer in item.selection.hidden.layers})
-    names = [f"hidden_{layer}" for layer in states]
-    if any(item.selection.tokens for item in items):
-        names.insert(0, "tokens")
+    tokens, states = False, set[int]()
+    for item in items:
+        tokens = tokens or item.selection.tokens
+        if item.selection.hidden is not None:
+            states.update(item.selection.hidden.layers)
     # Always fetched: small, and the cheapest witness that the whole computation is finite.
-    return ["pooled", *names]
-
-
-def _zeros_unless(segments: Ids | None, ids: Ids) -> Ids:
-    return np.zeros_like(ids) if segments is None else segments
+    names = ["pooled", "tokens"] if tokens else ["pooled"]
+    return names + [f"hidden_{layer}" for layer in sorted(states)] if states else names

@@ -1,8 +1,16 @@
-"""Lengths rounded up to few sizes: where a provider compiles a graph for every shape, few shapes are soon all compiled."""
+"""Padded batches, their lengths rounded up to few sizes.
+
+Where a provider compiles a graph for every shape, few shapes are soon all compiled.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
+
+from headlight.runtime.values import Ids
 
 
 class Rounding(NamedTuple):
@@ -22,3 +30,12 @@ class Rounding(NamedTuple):
 
 
 AS_LONG = Rounding(1, 0)  # as the longest item
+
+
+def pad(sequences: Sequence[Ids], rounding: Rounding = AS_LONG) -> tuple[Ids, Ids]:
+    """Right-pad to the longest, rounded. Returns ids int64 [B, S] (padding 0) and mask int64 [B, S] (1 for a token)."""
+    lengths = list(map(len, sequences))
+    here = np.arange(rounding.up(max(lengths))) < np.array(lengths)[:, None]
+    ids = np.zeros(here.shape, dtype=np.int64)
+    ids[here] = np.concatenate(sequences)  # row by row
+    return ids, here.astype(np.int64)

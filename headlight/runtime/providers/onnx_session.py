@@ -40,14 +40,13 @@ class OnnxSession:
         self.inputs = frozenset(value.name for value in self._session.get_inputs())
         self.outputs: dict[str, Shape] = {value.name: tuple(value.shape) for value in self._session.get_outputs()}
 
-    @contextlib.contextmanager
-    def run(self, names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False) -> Iterator[Outputs]:
+    def run(
+        self, names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False
+    ) -> contextlib.nullcontext[Outputs]:
         session = self._wide if wide else self._session
-        yield (
-            run_into(session, names, feeds, buffers)
-            if buffers
-            else dict(zip(names, session.run(names, feeds), strict=True))
-        )
+        if buffers:
+            return contextlib.nullcontext(run_into(session, names, feeds, buffers))
+        return contextlib.nullcontext(dict(zip(names, session.run(names, feeds), strict=True)))
 
     def shrink(self, feeds: Outputs) -> None:
         options = onnxruntime.RunOptions()

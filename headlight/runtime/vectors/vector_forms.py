@@ -153,9 +153,7 @@ def shape_pooled(whole: Floats, wanted: Sequence[Vector | None], normalize: bool
         Of each item float32 [width], with memory of its own.
     """
     first = wanted[0]
-    if first is not None and all(
-        each is first for each in wanted
-    ):  # mostly; to compare values takes longer than all else here
+    if first is not None and wanted.count(first) == len(wanted):  # mostly
         return [one.copy() for one in _shaped(whole, first, normalize)]
     shaped: list[Floats | None] = [None] * len(wanted)
     for vector in dict.fromkeys(wanted):

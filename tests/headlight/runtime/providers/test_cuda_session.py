@@ -250,7 +250,7 @@ def test_what_is_computed_while_another_batch_finds_the_device_lost_is_no_answer
 
     def during(*arguments: Any) -> Outputs:
         found = inner(*arguments)
-        engine._faults.of(LOST[0])
+        engine.faults.of(LOST[0])
         return found
 
     monkeypatch.setattr(cuda_session, "run_into", during)

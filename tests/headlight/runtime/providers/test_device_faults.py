@@ -19,7 +19,7 @@ from headlight.errors import DeviceFull, DeviceLost, EngineError, NotFinite
 from headlight.runtime import EncodeItem, Engine, Runtime, Selection
 from headlight.runtime.attention.resolved_spec import whole
 from headlight.runtime.encode_items import ItemResult
-from headlight.runtime.engine.finite_check import finite_rows
+from headlight.runtime.engine.batch_outputs import finite_rows
 from headlight.runtime.providers.session import Outputs
 from tests.headlight.runtime.on_cpu import OnCpu, items
 from tests.headlight.runtime.providers.test_cuda_session import REFUSED
@@ -210,7 +210,7 @@ class Beside:
     """A batch that is computed while another is suspected, and comes back while the probe runs."""
 
     def __init__(self, runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.runtime, self.faults = runtime, runtime.engine._faults
+        self.runtime, self.faults = runtime, runtime.engine.faults
         self.computing, self.suspected, self.waits = threading.Event(), threading.Event(), threading.Event()
         self.batch: Future[list[ItemResult]] = Future()
         wait_for = self.faults._settled.wait_for
@@ -250,7 +250,7 @@ def test_what_is_computed_beside_it_waits_for_the_verdict(
             )
         beside.probe()
 
-    on_gpu.engine.judge_by(probe)
+    on_gpu.engine.faults.probe = probe
     with ThreadPoolExecutor(1) as pool:
         beside.batch = pool.submit(on_gpu.engine.run, items(40))
         assert beside.computing.wait(30)
@@ -277,7 +277,7 @@ def test_two_that_are_suspected_at_once_do_not_wait_for_each_other(on_gpu: Runti
         both.wait(30)
         probe()
 
-    on_gpu.engine.judge_by(together)
+    on_gpu.engine.faults.probe = together
     with ThreadPoolExecutor(2) as pool:
         for batch in [pool.submit(on_gpu.engine.run, texts(BAD)) for _ in range(2)]:
             with pytest.raises(NotFinite):

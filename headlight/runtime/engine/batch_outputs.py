@@ -1,8 +1,8 @@
-"""What one item wants of a batch's outputs."""
+"""Outputs of a batch: whether they are finite, and the share of each item."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,29 @@ from headlight.runtime.values import Floats
 from headlight.runtime.vectors.vector_forms import shape_rows
 
 
+def all_finite(outputs: Outputs) -> bool:
+    """Whether a batch's vectors are finite, padding and all: what is not finite anywhere is not finite in them."""
+    pooled = bool(np.isfinite(outputs["pooled"]).all())
+    return pooled and ("tokens" not in outputs or bool(np.isfinite(outputs["tokens"]).all()))
+
+
+def finite_rows(items: Sequence[EncodeItem], outputs: Outputs) -> NDArray[np.bool_]:
+    """Of which items they are: bool [B]. Company changes no item's: its padding and what others want do not count."""
+    good = np.asarray(np.isfinite(outputs["pooled"]).all(axis=1))
+    if "tokens" in outputs:
+        finite = np.isfinite(outputs["tokens"]).all(axis=2)
+        padding = np.arange(finite.shape[1]) >= np.array([len(item.ids) for item in items])[:, None]
+        unwanted = np.array([not item.selection.tokens for item in items])
+        good = good & ((finite | padding).all(axis=1) | unwanted)
+    return good
+
+
 def cut_out(
     outputs: Outputs,
     row: int,
     item: EncodeItem,
     pooled: Floats | None,
     wanted: Wanted | None,
-    unreduced: NDArray[np.float32] | None,
 ) -> ItemResult:
     """One item's share of a batch's outputs, without padding, copied so that the batch's memory is let go.
 
@@ -30,13 +46,11 @@ def cut_out(
         item: what is wanted.
         pooled: its vector, as wanted.
         wanted: where attention or hidden states are.
-        unreduced: its attention, where the graph has written that to its place.
     """
     n, selection = len(item.ids), item.selection
     rows = slice(n) if item.rows is None else item.rows
-    attention: NDArray[Any] | None = unreduced
-    indices = scales = hidden = None
-    if unreduced is None and wanted is not None and selection.attention is not None:
+    attention = indices = scales = hidden = None
+    if wanted is not None and selection.attention is not None:
         attention, indices, scales = wanted.reduced(row, outputs)
     if (states := selection.hidden) is not None:
         tokens = slice(n) if item.states is None else item.states

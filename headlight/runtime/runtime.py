@@ -29,9 +29,8 @@ from headlight.runtime.providers.gpu_devices import Gpu
 from headlight.runtime.providers.provider_choice import ANY_GPU, choose_provider
 from headlight.runtime.providers.worker_layout import Workers, choose_wide
 from headlight.runtime.tokenization.input_checks import Input, checked_head_mask, checked_ids, is_pair
-from headlight.runtime.tokenization.tokenizer import Tokenizer
+from headlight.runtime.tokenization.tokenizer import Tokenizer, open_tokenizer
 from headlight.runtime.tokenization.truncation import Truncation
-from headlight.runtime.tokenization.vocabulary_check import open_tokenizer
 from headlight.runtime.values import Floats, Ids, Tokenized
 from headlight.runtime.vectors.vector_forms import (
     ALL_ROWS,

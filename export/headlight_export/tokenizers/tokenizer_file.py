@@ -12,7 +12,7 @@ from tokenizers import normalizers
 
 from headlight.runtime.bundle.tokenizer_limit import TokenizerLimit
 from headlight.runtime.tokenization.tokenizer_probe import limit_of
-from headlight.runtime.tokenization.vocabulary_check import open_tokenizer
+from headlight.runtime.tokenization.tokenizer import open_tokenizer
 from headlight_export.folders.max_length import TOKENIZER_CONFIG
 from headlight_export.folders.model_folder import Refused, read_object
 from headlight_export.tokenizers.added_tokens import check_added

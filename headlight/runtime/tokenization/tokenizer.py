@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import tokenizers
 
 from headlight.errors import BundleError, InvalidInput
-from headlight.results import TokenList
 from headlight.runtime.bundle.file_contents import File
 from headlight.runtime.bundle.tokenizer_limit import TokenizerLimit
 from headlight.runtime.tokenization.special_tokens import Spelled, as_plain_text
+from headlight.runtime.tokenization.token_list import prompt_tokens, token_list, word_numbers
 from headlight.runtime.tokenization.tokenizer_probe import is_panic, limit_of
 from headlight.runtime.tokenization.truncation import Truncation, cut
-from headlight.runtime.values import Ids, Tokenized
+from headlight.runtime.values import Tokenized
 from headlight.spec import SpecialTokens
 
-T = TypeVar("T")
 # Some 50 µs to read: to let other threads run meanwhile, and to have one's turn back, takes longer.
 SHORT_CHARACTERS = 512
+PARTS = ("first", "second")  # of a pair
 
 
 class Tokenizer:
@@ -96,9 +94,8 @@ class Tokenizer:
             InvalidInput: empty, without a single token of its own, or too long; `field` is empty, or "first" or "second" of a
                 pair, for the caller to complete.
         """
-        value = text if second is None else (text, second)
         found = self.encode_each(
-            [value],
+            [text if second is None else (text, second)],
             prompt=prompt,
             truncation=truncation,
             limit=limit,
@@ -130,16 +127,22 @@ class Tokenizer:
             InvalidInput: see `encode`; for the first that cannot be encoded, when its turn comes.
         """
         bare = not (prompt or with_info)  # nobody asks where in the text the tokens are, which is a quarter of the work
-        read = [prompt + value if isinstance(value, str) else value for value in values]
         kept = truncation if limit else None
+        read = values
+        if prompt:
+            read = [prompt + value if isinstance(value, str) else value for value in values]
         for value, whole, encoding in zip(values, read, self._read(read, special_tokens, bare=bare), strict=True):
-            _check_characters(value)
-            special = self._special(encoding, whole, special_tokens) if with_info else None
-            if prompt and isinstance(value, str):
-                left_out = 0 if self._include_prompt else self._prompt_ids(prompt, special_tokens)
-                yield self._with_prompt(prompt, encoding, kept, special, left_out)
-            else:
-                yield self._without_prompt(value, encoding, kept, special)
+            parts = {"": value} if isinstance(value, str) else dict(zip(PARTS, value, strict=True))
+            for field, part in parts.items():
+                if not part:
+                    raise InvalidInput(field, "is empty; send at least one character")
+            special = None
+            if with_info and special_tokens == "parse":
+                special = self._spelled.marks(encoding, whole)
+            elif with_info:  # in plain text, those around it alone are
+                special = tuple(map(bool, encoding.special_tokens_mask))
+            before = prompt if isinstance(value, str) else ""
+            yield self._tokenized(encoding, before, kept, special, special_tokens)
 
     def _read(
         self, values: Sequence[str | tuple[str, str]], special_tokens: SpecialTokens, *, bare: bool
@@ -158,64 +161,47 @@ class Tokenizer:
         alone = (self._read([value], special_tokens, bare=bare) for value in values)  # to tell which it was
         return itertools.chain.from_iterable(alone)
 
-    def _special(
-        self, encoding: tokenizers.Encoding, value: str | tuple[str, str], special_tokens: SpecialTokens
-    ) -> tuple[bool, ...]:
-        """Whether each token is special. In plain text, those around it alone are."""
-        if special_tokens == "parse":
-            return self._spelled.marks(encoding, value)
-        return tuple(map(bool, encoding.special_tokens_mask))
-
-    def _without_prompt(
+    def _tokenized(
         self,
-        value: str | tuple[str, str],
         encoding: tokenizers.Encoding,
-        truncation: Truncation | None,
-        special: Sequence[bool] | None,
-    ) -> Tokenized:
-        """What was read of one input; `truncation` None: any length; `special` None: ids alone are wanted."""
-        length, kept = len(encoding), None
-        if truncation is not None and length > self.max_length:
-            around = np.array(encoding.special_tokens_mask, dtype=np.bool_)
-            second = np.zeros(length, dtype=np.bool_)
-            if not isinstance(value, str):
-                second = np.array([text == 1 for text in encoding.sequence_ids])
-            kept = cut(around, second, self.max_length, truncation)
-        ids = _ids(encoding, kept)
-        segments = self._segments_of(encoding, kept)
-        if special is None:
-            return Tokenized(ids, length, None, segments)
-        return Tokenized(ids, length, _info(encoding, kept, special), segments, _words(encoding, kept))
-
-    def _with_prompt(
-        self,
         prompt: str,
-        encoding: tokenizers.Encoding,
         truncation: Truncation | None,
         special: Sequence[bool] | None,
-        left_out: int,
+        special_tokens: SpecialTokens,
     ) -> Tokenized:
-        """The same of a text and a prompt before it, of which pooling leaves so many tokens out."""
-        length = len(encoding)
-        around = np.array(encoding.special_tokens_mask, dtype=np.bool_)
-        ends = np.array([end for _, end in encoding.offsets], dtype=np.int64)
-        # A token that has characters of both belongs to the text.
-        beyond = np.flatnonzero(~around & (ends > len(prompt)))
-        of_prompt = ~around & (np.arange(length) < (beyond[0] if len(beyond) else length))
-        kept = None
+        """What was read of one input.
+
+        Args:
+            encoding: of the input behind its prompt.
+            prompt: may be empty.
+            truncation: None: any length.
+            special: whether each token is special; None: ids alone are wanted.
+            special_tokens: see `encode`.
+        """
+        length, kept, of_prompt = len(encoding), None, None
+        if prompt:
+            of_prompt = prompt_tokens(encoding, len(prompt))
         if truncation is not None and length > self.max_length:
-            none = np.zeros(length, dtype=np.bool_)
-            kept = cut(around | of_prompt, none, self.max_length, truncation, prompt=True)
-        ids = _ids(encoding, kept)
+            stays = np.array(encoding.special_tokens_mask, dtype=np.bool_)
+            if of_prompt is not None:
+                stays |= of_prompt
+            second = np.array([text == 1 for text in encoding.sequence_ids])
+            kept = cut(stays, second, self.max_length, truncation, prompt=bool(prompt))
+        ids = np.array(encoding.ids, dtype=np.int64)
+        segments = np.array(encoding.type_ids, dtype=np.int64) if self._segments else None
+        if kept is not None:
+            ids, segments = ids[kept], None if segments is None else segments[kept]
+        if not len(ids):
+            raise InvalidInput("", "holds no token that the model knows")
         info = words = None
         if special is not None:
-            info = _without_prompt(_info(encoding, kept, special), len(prompt), _at(of_prompt.tolist(), kept))
-            words = _words(encoding, kept)
-        left_out = min(left_out, len(ids) - 1)
-        return Tokenized(ids, length, info, self._segments_of(encoding, kept), words, int(of_prompt.sum()), left_out)
-
-    def _segments_of(self, encoding: tokenizers.Encoding, kept: Ids | None) -> Ids | None:
-        return np.asarray(_at(encoding.type_ids, kept), dtype=np.int64) if self._segments else None
+            info = token_list(encoding, kept, special, of_prompt, len(prompt))
+            words = word_numbers(encoding, kept)
+        if of_prompt is None:
+            return Tokenized(ids, length, info, segments, words)
+        left_out = 0 if self._include_prompt else self._prompt_ids(prompt, special_tokens)
+        prompt_length = int(of_prompt.sum())
+        return Tokenized(ids, length, info, segments, words, prompt_length, min(left_out, len(ids) - 1))
 
     def _count_prompt(self, prompt: str, special_tokens: SpecialTokens) -> int:
         """How many tokens sentence-transformers takes a prompt for: all of it tokenised alone, less a special one at its end."""
@@ -240,75 +226,24 @@ class Tokenizer:
         return tuple(self._plain.id_to_token(i) or "" for i in ids)
 
 
-def _check_characters(value: str | tuple[str, str]) -> None:
-    """Raises InvalidInput where an input, or a part of a pair, has none."""
-    if isinstance(value, str):
-        empty = None if value else ""
-    else:
-        empty = next((field for field, part in zip(("first", "second"), value, strict=True) if not part), None)
-    if empty is not None:
-        raise InvalidInput(empty, "is empty; send at least one character")
+def open_tokenizer(
+    path: File | Path, max_length: int, *, vocabulary: int, segments: int, pairs: bool, include_prompt: bool = True
+) -> Tokenizer:
+    """Load a tokenizer.json for a model.
 
+    Args:
+        path, max_length, include_prompt: see Tokenizer.
+        vocabulary: ids that the model knows.
+        segments: that the model knows; 0: none.
+        pairs: whether the model takes pairs of texts.
 
-def _at(values: Sequence[T], kept: Ids | None) -> Sequence[T]:
-    """Those of the tokens kept; None: of all."""
-    return values if kept is None else [values[at] for at in kept.tolist()]
-
-
-def _ids(encoding: tokenizers.Encoding, kept: Ids | None) -> Ids:
-    """int64 [n]. Raises InvalidInput where there is none."""
-    ids = np.asarray(_at(encoding.ids, kept), dtype=np.int64)
-    if not len(ids):
-        raise InvalidInput("", "holds no token that the model knows")
-    return ids
-
-
-def _info(encoding: tokenizers.Encoding, kept: Ids | None, special: Sequence[bool]) -> TokenList:
-    around, spans = _at(encoding.special_tokens_mask, kept), _at(encoding.offsets, kept)
-    offsets = [(0, 0) if added else span for span, added in zip(spans, around, strict=True)]
-    return TokenList(
-        ids=tuple(_at(encoding.ids, kept)),
-        pieces=tuple(_at(encoding.tokens, kept)),
-        starts=tuple(start for start, _ in offsets),
-        ends=tuple(end for _, end in offsets),
-        special=tuple(_at(special, kept)),
-        segments=tuple(_texts(_at(encoding.sequence_ids, kept))),
-    )
-
-
-def _texts(sequences: Sequence[int | None]) -> list[int]:
-    """Which text of a pair each token is of: 0 or 1. A special token around texts goes with the text before it.
-
-    Token types would not tell: RoBERTa has one for both texts.
+    Raises:
+        BundleError: the file is no tokenizer; or it has more ids, or marks more segments, than the model knows, and so would index
+            beyond its tables; or the model takes no more tokens than it puts around a text.
     """
-    texts, last = [], 0
-    for text in sequences:
-        last = last if text is None else text
-        texts.append(last)
-    return texts
-
-
-def _without_prompt(info: TokenList, characters: int, of_prompt: Sequence[bool]) -> TokenList:
-    """The tokens of a prompt of so many characters and a text, their offsets counted in the text."""
-
-    def moved(offsets: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(max(0, offset - characters) for offset in offsets)
-
-    return dataclasses.replace(info, starts=moved(info.starts), ends=moved(info.ends), prompt=tuple(of_prompt))
-
-
-def _words(encoding: tokenizers.Encoding, kept: Ids | None) -> Ids:
-    """int64 [n]: the number of each token's word; every special token has its own."""
-    belongs = zip(
-        _at(encoding.sequence_ids, kept),
-        _at(encoding.word_ids, kept),
-        _at(encoding.special_tokens_mask, kept),
-        strict=True,
-    )
-    words, last, number = [], None, -1
-    for text, word, special in belongs:
-        here = None if special or word is None else (text, word)
-        number += here is None or here != last
-        last = here
-        words.append(number)
-    return np.array(words, dtype=np.int64)
+    tokenizer = Tokenizer(path, max_length, include_prompt=include_prompt, segments=bool(segments))
+    if tokenizer.ids > vocabulary:
+        raise BundleError(f"has ids up to {tokenizer.ids - 1}; the model knows {vocabulary}", path.name)
+    if segments and (marked := tokenizer.segments(pairs=pairs)) > segments:
+        raise BundleError(f"tells {marked} segments apart; the model knows {segments}", path.name)
+    return tokenizer

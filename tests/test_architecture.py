@@ -56,7 +56,7 @@ ALLOWED = {
         "headlight.results",
         "headlight.spec",
     ),
-    "headlight.runtime.bundle": ("headlight.runtime.bundle", "headlight.errors"),
+    "headlight.runtime.bundle": ("headlight.runtime.bundle", "headlight.errors", "headlight.description"),
     "headlight.runtime.tokenization": (*RUNTIME_VALUES, "headlight.runtime.tokenization"),
     "headlight.runtime.vectors": (*RUNTIME_VALUES, "headlight.runtime.vectors"),
     "headlight.runtime.attention": (*RUNTIME_VALUES, "headlight.runtime.vectors", "headlight.runtime.attention"),
@@ -96,6 +96,7 @@ ALLOWED = {
     "headlight_export": (
         *("headlight_export", "headlight_model"),
         *("headlight.runtime", "headlight.extras", "headlight.errors", "headlight.spec"),
+        "headlight.description",
     ),
     "bench": (*PACKAGES,),
     # Manifests, rules and dashboard are compared with what the service takes and tells.

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headlight.description import Parity
 from headlight.errors import BundleError, DeviceFull, EngineError, InvalidInput, NotFinite
 from headlight.results import TokenList
 from headlight.runtime.attention.attention_size import attention_shape
-from headlight.runtime.bundle.manifest import Architecture, Manifest, ParityEntry
+from headlight.runtime.bundle.manifest import Architecture, Manifest
 from headlight.runtime.bundle.prompts import Prompts
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.runtime.providers.worker_layout import Workers
@@ -41,7 +42,7 @@ def manifest(**changes: Any) -> Manifest:
         "accepts": ("text", "ids"),
         "graphs": (),
         "tolerances": (),
-        "parity": (ParityEntry(output="pooled", provider="cpu", precision="fp32", max_error=1e-7, tolerance=1e-5),),
+        "parity": (Parity(output="pooled", provider="cpu", precision="fp32", max_error=1e-7, tolerance=1e-5),),
         "golden": "golden.npz",
         "tokenizer": "tokenizer.json",
         "files": {},

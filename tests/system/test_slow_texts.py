@@ -12,7 +12,7 @@ import pytest
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.runtime.bundle.bundle import Bundle
-from headlight.runtime.bundle.tokenizer_limit import TokenizerLimit
+from headlight.runtime.bundle.manifest import TokenizerLimit
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from headlight.runtime.bundle.manifest import ParityEntry
+from headlight.description import Parity
 from headlight.runtime.encode_items import EncodeItem, Selection, everything
 from headlight.runtime.parity.derived_forms import FORMS, form, form_error
 from headlight.runtime.parity.distance import OUTPUTS, distances
@@ -152,7 +152,7 @@ def _row(case: Case, output: str, error: float, runtime: Runtime) -> Row:
     return Row(case.name, case.lengths, padding, output, provider, precision, error, tolerance)
 
 
-def summary(rows: Sequence[Row]) -> tuple[ParityEntry, ...]:
+def summary(rows: Sequence[Row]) -> tuple[Parity, ...]:
     """The worst row of each output, provider and precision, for the manifest."""
     worst: dict[tuple[str, str, str], Row] = {}
     for row in rows:
@@ -160,7 +160,7 @@ def summary(rows: Sequence[Row]) -> tuple[ParityEntry, ...]:
         if key not in worst or row.max_error > worst[key].max_error:
             worst[key] = row
     return tuple(
-        ParityEntry(output=o, provider=p, precision=q, max_error=row.max_error, tolerance=row.tolerance)
+        Parity(output=o, provider=p, precision=q, max_error=row.max_error, tolerance=row.tolerance)
         for (o, p, q), row in worst.items()
     )
 

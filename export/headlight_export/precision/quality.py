@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from headlight.description import Quality as QualityEntry
 from headlight.errors import EngineError
-from headlight.runtime.bundle.precision_quality import QualityEntry
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, everything
 from headlight.runtime.engine.batch_plan import plan
 from headlight.runtime.parity.distance import OUTPUTS, distance

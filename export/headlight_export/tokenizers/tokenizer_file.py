@@ -10,9 +10,9 @@ from typing import Any
 import tokenizers
 from tokenizers import normalizers
 
-from headlight.runtime.bundle.tokenizer_limit import TokenizerLimit
-from headlight.runtime.tokenization.tokenizer_probe import limit_of
+from headlight.runtime.bundle.manifest import TokenizerLimit
 from headlight.runtime.tokenization.tokenizer import open_tokenizer
+from headlight.runtime.tokenization.tokenizer_probe import limit_of
 from headlight_export.folders.max_length import TOKENIZER_CONFIG
 from headlight_export.folders.model_folder import Refused, read_object
 from headlight_export.tokenizers.added_tokens import check_added

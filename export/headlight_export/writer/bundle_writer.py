@@ -14,9 +14,8 @@ import onnx
 import torch
 
 from headlight.runtime import Runtime
-from headlight.runtime.bundle.manifest import Architecture, Graph, Manifest, Tolerance
+from headlight.runtime.bundle.manifest import Architecture, Graph, Manifest, TokenizerLimit, Tolerance
 from headlight.runtime.bundle.manifest_fields import MANIFEST
-from headlight.runtime.bundle.tokenizer_limit import TokenizerLimit
 from headlight_export.folders.origin import Origin, read_origin
 from headlight_export.parity.parity_report import SEED, Row, measure, summary
 from headlight_export.parity.reference import Reference, tolerances

@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from headlight.errors import BundleError
-from headlight.runtime.bundle.manifest import FileEntry, Manifest
+from headlight.runtime.bundle.manifest import FileEntry, Manifest, TokenizerLimit
 from headlight.runtime.bundle.manifest_fields import MANIFEST
-from headlight.runtime.bundle.tokenizer_limit import TokenizerLimit
 from headlight.runtime.tokenization.tokenizer_probe import CHARACTERS_PER_TOKEN
 
 BLOCK = 1 << 20  # bytes read at once

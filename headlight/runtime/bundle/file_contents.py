@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import io
 import math
 import mmap
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -22,6 +23,7 @@ from headlight.errors import BundleError
 from headlight.runtime.bundle.manifest import FileEntry
 from headlight.runtime.bundle.onnx_file import ExternalData, with_inputs
 
+T = TypeVar("T")
 CHUNK = 1 << 20  # bytes read and hashed at once: few enough to stay in the processor's cache
 BFLOAT16 = 16
 # TensorProto.DataType -> the type of its array; NumPy has no bfloat16.
@@ -116,26 +118,12 @@ def tensor_bytes(tensor: ExternalData) -> int | None:
 
 def read_file(path: Path, name: str, entry: FileEntry) -> File:
     """Read a file into memory. Raises BundleError as `check_file`."""
-    made: list[bytearray] = []
-
-    def allocate(size: int) -> memoryview:
-        made.append(bytearray(size))
-        return memoryview(made[0])
-
-    _read(path, name, entry, allocate)
-    return File(name, bytes(made[0]))
+    return File(name, bytes(_read(path, name, entry, bytearray, memoryview)))
 
 
 def read_weights(path: Path, name: str, entry: FileEntry) -> Weights:
     """Read a file into private memory of its own. Raises BundleError as `check_file`."""
-    made: list[Weights] = []
-
-    def allocate(size: int) -> memoryview:
-        made.append(Weights(size))
-        return memoryview(made[0].memory)
-
-    _read(path, name, entry, allocate)
-    return made[0]
+    return _read(path, name, entry, Weights, lambda weights: memoryview(weights.memory))
 
 
 def check_file(path: Path, name: str, entry: FileEntry) -> None:
@@ -144,10 +132,11 @@ def check_file(path: Path, name: str, entry: FileEntry) -> None:
     Raises:
         BundleError: it cannot be read, or its bytes are not those of the manifest.
     """
-    _read(path, name, entry, None)
+    _read(path, name, entry, lambda size: bytearray(min(size, CHUNK)), memoryview)
 
 
-def _read(path: Path, name: str, entry: FileEntry, allocate: Callable[[int], memoryview] | None) -> None:
+def _read(path: Path, name: str, entry: FileEntry, make: Callable[[int], T], view: Callable[[T], memoryview]) -> T:
+    """Read a file into what `make` makes for its size; where that is smaller, piece by piece over each other."""
     digest = hashlib.sha256()
     try:
         with path.open("rb", buffering=0) as file:
@@ -157,11 +146,11 @@ def _read(path: Path, name: str, entry: FileEntry, allocate: Callable[[int], mem
             size = status.st_size
             if size != entry.bytes:
                 raise BundleError(f"has {size} bytes; the manifest says {entry.bytes}", name)
-            target = memoryview(bytearray(CHUNK)) if allocate is None else allocate(size)
-            done = 0
+            made = make(size)
+            memory, done = view(made), 0
             while done < size:
-                at = 0 if allocate is None else done
-                piece = target[at : at + min(CHUNK, size - done)]
+                at = done % len(memory)
+                piece = memory[at : at + min(CHUNK, size - done)]
                 if not (count := file.readinto(piece)):
                     raise BundleError("was cut short while it was read", name)
                 digest.update(piece[:count])
@@ -172,6 +161,16 @@ def _read(path: Path, name: str, entry: FileEntry, allocate: Callable[[int], mem
         raise BundleError(f"has {entry.bytes} bytes, which memory has no room for; allow more", name) from None
     if digest.hexdigest() != entry.sha256:
         raise BundleError("was altered: its SHA-256 is not the one in the manifest", name)
+    return made
+
+
+def plain_arrays(data: bytes, name: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an .npz. Raises BundleError for any other bytes, and for pickles."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            return {key: archive[key] for key in archive.files}
+    except Exception:  # NumPy and zipfile raise many types for bytes that are not theirs
+        raise BundleError("is not an archive of plain arrays", name) from None
 
 
 def _page_above(at: int) -> int:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
+from headlight.description import Parity, Quality
 from headlight.errors import BundleError
 from headlight.runtime.bundle.manifest_fields import MANIFEST, Fields
-from headlight.runtime.bundle.precision_quality import QualityEntry, quality_entry
 from headlight.runtime.bundle.prompts import LONGEST_PROMPT
-from headlight.runtime.bundle.tokenizer_limit import TokenizerLimit, tokenizer_limit
 
 # 1: the graph `attend` gave whole maps of attention alone; 2: graphs normalised pooled vectors, and there were no prompts
 FORMAT_VERSION = 3
 # Far beyond any model, and small enough that sizes computed of them fit in 64 bits.
 MOST_LAYERS = MOST_HEADS = 1 << 10
 WIDEST = LONGEST = 1 << 20
-MOST_IDS = (1 << 31) - 1
+MOST_IDS = MOST_TEXTS = (1 << 31) - 1
+LARGEST_LIMIT = 1 << 22  # characters that the longest model needs
 MOST_PROMPTS = 1 << 10
 MOST_PROMPT_CHARACTERS = 1 << 18  # of all together: GetModel tells them in one message
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
@@ -70,22 +70,20 @@ class Tolerance:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ParityEntry:
-    """The worst distance of one output, over everything that parity.json lists."""
-
-    output: str
-    provider: str
-    precision: str
-    max_error: float
-    tolerance: float
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class FileEntry:
     """Digest and size of one file of the bundle."""
 
     sha256: str
     bytes: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenizerLimit:
+    """The longest text that a tokenizer reads at a bounded cost, as measured by `headlight.runtime.tokenization.tokenizer_probe`."""
+
+    max_characters: int
+    worst: str  # the kind of text that cost most, as tokenizer_probe names it
+    worst_ms_per_1000_characters: float  # of one core; informative
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,7 +100,7 @@ class Manifest:
     accepts: tuple[str, ...]  # "text", "pair", "ids"
     graphs: tuple[Graph, ...]
     tolerances: tuple[Tolerance, ...]
-    parity: tuple[ParityEntry, ...]
+    parity: tuple[Parity, ...]  # the worst of everything that parity.json lists
     golden: str
     tokenizer: str | None
     files: Mapping[str, FileEntry]
@@ -113,7 +111,7 @@ class Manifest:
     dimensions: tuple[int, ...] = ()  # widths that shortened vectors were trained for
     similarity: str | None = None  # one of SIMILARITIES; informative
     ranges: str | None = None  # file of the ranges of int8
-    quality: tuple[QualityEntry, ...] = ()  # of each precision, where there is one beside fp32
+    quality: tuple[Quality, ...] = ()  # of each precision, where there is one beside fp32
     tokenizer_limit: TokenizerLimit | None = None  # None: no tokenizer, or an export from before it was measured
     format_version: int = FORMAT_VERSION
 
@@ -172,13 +170,9 @@ class Manifest:
             pooling=top.take("pooling", str),
             normalize=top.take("normalize", bool),
             accepts=top.strings("accepts"),
-            graphs=tuple(_graph(fields) for fields in top.children("graphs")),
-            tolerances=tuple(
-                _floats(Tolerance, fields, ("provider", "precision")) for fields in top.children("tolerances")
-            ),
-            parity=tuple(
-                _floats(ParityEntry, fields, ("output", "provider", "precision")) for fields in top.children("parity")
-            ),
+            graphs=tuple(fields.record(Graph) for fields in top.children("graphs")),
+            tolerances=tuple(fields.record(Tolerance) for fields in top.children("tolerances")),
+            parity=tuple(fields.record(Parity) for fields in top.children("parity")),
             golden=top.take("golden", str),
             tokenizer=top.text_or_null("tokenizer"),
             files=_files(top.child("files")),
@@ -189,10 +183,13 @@ class Manifest:
             dimensions=top.counts("dimensions", architecture.pooled_dim),
             similarity=top.one_of_or_null("similarity", SIMILARITIES),
             ranges=top.text_or_null("ranges"),
-            quality=tuple(quality_entry(fields) for fields in top.children("quality")),
+            # Of cosines, which rounding may take a little beyond -1.
+            quality=tuple(
+                fields.record(Quality, {"count": MOST_TEXTS}, least=-2) for fields in top.children("quality")
+            ),
             tokenizer_limit=None
             if top.values.get("tokenizer_limit") is None
-            else tokenizer_limit(top.child("tokenizer_limit")),
+            else top.child("tokenizer_limit").record(TokenizerLimit, {"max_characters": LARGEST_LIMIT}),
         )
 
 
@@ -206,26 +203,6 @@ def _architecture(fields: Fields) -> Architecture:
         vocab_size=fields.count("vocab_size", MOST_IDS),
         segments=fields.count("segments", MOST_IDS, least=0),
     )
-
-
-def _graph(fields: Fields) -> Graph:
-    values: dict[str, Any] = {name: fields.take(name, str) for name in ("role", "form", "precision", "file")}
-    values |= {name: fields.strings(name) for name in ("weights", "inputs", "outputs", "providers")}
-    return Graph(**values)
-
-
-N = TypeVar("N", Tolerance, ParityEntry)
-
-
-def _floats(kind: type[N], fields: Fields, texts: Iterable[str]) -> N:
-    """A dataclass of strings (`texts`) and floats (the rest)."""
-    values: dict[str, Any] = {name: fields.take(name, str) for name in texts}
-    for field in dataclasses.fields(kind):
-        if field.name not in values:
-            values[field.name] = fields.take(field.name, float)
-            if not 0 <= values[field.name] < float("inf"):
-                raise BundleError(f"{fields.path}{field.name} is {values[field.name]}; expected at least 0", MANIFEST)
-    return kind(**values)
 
 
 def _prompts(fields: Fields) -> dict[str, str]:
@@ -243,5 +220,4 @@ def _files(fields: Fields) -> dict[str, FileEntry]:
     for name in fields.values:
         if not name.isprintable():
             raise BundleError("is not a name that a file can be found by", f"{name!a:.80}")
-    entries = {name: fields.child(name) for name in fields.values}
-    return {name: FileEntry(sha256=e.take("sha256", str), bytes=e.take("bytes", int)) for name, e in entries.items()}
+    return {name: fields.child(name).record(FileEntry) for name in fields.values}

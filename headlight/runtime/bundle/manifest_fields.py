@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from headlight.errors import BundleError
 
 MANIFEST = "manifest.json"
 LARGEST = (1 << 63) - 1  # integer; what a file or a tensor may have of anything
 LONGEST_TEXT = 256  # characters; names stand in answers, log lines and metrics
+SURROGATE = re.compile("[\ud800-\udfff]")
+NO_COUNTS: Mapping[str, int] = {}
+R = TypeVar("R")
 T = TypeVar("T", bound=int | float | str | bool | list[Any] | dict[str, Any])
 
 
@@ -76,10 +80,32 @@ class Fields:
     def prose(self, name: str, most: int) -> str:
         """A string of up to `most` characters of any kind that UTF-8 can express, line breaks included."""
         value = self.values.get(name)
-        if not isinstance(value, str) or len(value) > most or not _is_unicode(value):
+        # JSON can spell half of a surrogate pair, which UTF-8 has not.
+        if not isinstance(value, str) or len(value) > most or SURROGATE.search(value):
             problem = f"{self.path}{name!a:.60} is {value!a:.60}; expected a text of at most {most} characters"
             raise BundleError(problem, MANIFEST)
         return value
+
+    def record(self, kind: type[R], counts: Mapping[str, int] = NO_COUNTS, least: float = 0) -> R:
+        """A dataclass, each value by the type of its field.
+
+        Args:
+            kind: of strings, lists of strings, booleans and numbers.
+            counts: for integers from 1, the largest by name.
+            least: of every float, which is finite.
+        """
+        values: dict[str, Any] = {}
+        for name, hint in get_type_hints(kind).items():
+            if name in counts:
+                values[name] = self.count(name, counts[name])
+            elif hint == tuple[str, ...]:
+                values[name] = self.strings(name)
+            else:
+                values[name] = self.take(name, hint)
+            if hint is float and not least <= values[name] < float("inf"):
+                expected = "a number" if least else "at least 0"
+                raise BundleError(f"{self.path}{name} is {values[name]}; expected {expected}", MANIFEST)
+        return kind(**values)
 
     def child(self, name: str) -> Fields:
         """A nested object."""
@@ -94,12 +120,3 @@ class Fields:
         if not 1 <= len(value) <= LONGEST_TEXT or not value.isprintable():
             problem = f"{self.path}{name} is {value!a:.60}; expected 1 to {LONGEST_TEXT} printable characters"
             raise BundleError(problem, MANIFEST)
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether a text has no half of a surrogate pair, which JSON can spell."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from headlight.errors import BundleError
 from headlight.runtime.bundle.bundle import Bundle
+from headlight.runtime.bundle.file_contents import plain_arrays
 from headlight.runtime.bundle.manifest import Manifest
 from headlight.runtime.encode_items import EncodeItem, Selection
 from headlight.runtime.parity.distance import OUTPUTS
@@ -48,11 +48,7 @@ class Golden(NamedTuple):
 def load_golden(bundle: Bundle) -> tuple[Golden, ...]:
     """The bundle's golden inputs. Raises BundleError where they are none, or not those of such a model."""
     name = bundle.manifest.golden
-    try:
-        with np.load(io.BytesIO(bundle.contents(name).data), allow_pickle=False) as golden:
-            arrays: dict[str, NDArray[Any]] = {key: golden[key] for key in golden.files}
-    except Exception:  # NumPy and zipfile raise many types for bytes that are not theirs
-        raise BundleError("is not an archive of plain arrays", name) from None
+    arrays = plain_arrays(bundle.contents(name).data, name)
     found = [
         _read(arrays, kind, index, bundle.manifest)
         for kind in ("", MASKED)

@@ -17,9 +17,10 @@ import tokenizers
 from tokenizers import normalizers
 
 from headlight.errors import BundleError
-from headlight.runtime.bundle.tokenizer_limit import MOST_CHARACTERS, TokenizerLimit
+from headlight.runtime.bundle.manifest import TokenizerLimit
 from headlight.runtime.tokenization.special_tokens import Spelled, as_plain_text
 
+MOST_CHARACTERS = 1 << 20  # no text is probed beyond it, unless a model needs longer ones
 LIMIT_SECONDS = 0.2  # of one core, for one text: so long may a shutdown wait for its thread
 STEP_SECONDS = 0.05  # lengths are doubled up to it: above the noise, and all probes end in 1 to 2 s
 CHARACTERS_PER_TOKEN = 4  # of usual text: a model's longest text has as many for each of its tokens

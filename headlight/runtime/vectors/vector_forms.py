@@ -6,7 +6,6 @@ The engine cuts and scales, in float32; numbers become other types where the ans
 from __future__ import annotations
 
 import dataclasses
-import io
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.errors import BundleError, InvalidInput
-from headlight.runtime.bundle.file_contents import File
+from headlight.runtime.bundle.file_contents import File, plain_arrays
 from headlight.runtime.values import Floats
 from headlight.runtime.vectors.quantization import halve
 from headlight.spec import VECTOR_BITS, PooledSpec, RowType, TokensSpec, VectorType, check_dimensions
@@ -229,13 +228,8 @@ def load_ranges(file: File | Path, name: str, pooled_dim: int) -> dict[int, Floa
     Raises:
         BundleError: it is something else.
     """
-    try:
-        with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as archive:
-            arrays: dict[str, NDArray[Any]] = {key: archive[key] for key in archive.files}
-    except Exception:  # NumPy and zipfile raise many types for bytes that are not theirs
-        raise BundleError("is not an archive of plain arrays", name) from None
     ranges: dict[int, Floats] = {}
-    for key, array in arrays.items():
+    for key, array in plain_arrays(file.read_bytes(), name).items():
         found = RANGE_NAME.fullmatch(key)
         width = int(found[1]) if found else 0
         if not 1 <= width <= pooled_dim:

@@ -12,7 +12,7 @@ import pytest
 from headlight.errors import BundleError
 from headlight.runtime import Runtime
 from headlight.runtime.bundle.bundle import Bundle
-from headlight.runtime.bundle.tokenizer_limit import TokenizerLimit
+from headlight.runtime.bundle.manifest import TokenizerLimit
 from headlight_export.command import main
 from headlight_export.writer import bundle_writer
 from headlight_export.writer.draft import earlier_limit

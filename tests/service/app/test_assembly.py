@@ -15,7 +15,7 @@ import pytest
 from headlight.errors import BundleError
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import Runtime
-from headlight.runtime.bundle.tokenizer_limit import TokenizerLimit
+from headlight.runtime.bundle.manifest import TokenizerLimit
 from headlight.runtime.providers import provider_choice
 from headlight_service.app import assembly
 from headlight_service.app.assembly import assemble, limits, make_admission, max_characters

@@ -11,13 +11,13 @@ import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
 from headlight.errors import BundleError, InvalidInput
-from headlight.runtime.bundle.tokenizer_limit import MOST_CHARACTERS
 from headlight.runtime.tokenization import tokenizer_probe
 from headlight.runtime.tokenization.special_tokens import Spelled, as_plain_text
 from headlight.runtime.tokenization.tokenizer import Tokenizer
 from headlight.runtime.tokenization.tokenizer_probe import (
     CHARACTERS_PER_TOKEN,
     LIMIT_SECONDS,
+    MOST_CHARACTERS,
     STEP_SECONDS,
     UNITS,
     limit_of,

@@ -27,8 +27,8 @@ import numpy as np
 from bench.measuring import flops, machine, publish
 from headlight.errors import BundleError
 from headlight.runtime import EncodeItem, Runtime, Selection, Tokenizer
-from headlight.runtime.engine.batch_plan import plan as batches_of
-from headlight.runtime.providers.cpu_count import usable_cpus
+from headlight.runtime.engine.length_buckets import plan as batches_of
+from headlight.runtime.providers.worker_layout import usable_cpus
 
 VARIANTS = [("cpu", "fp32"), ("openvino", "fp32"), ("openvino", "bf16")]
 PROFILED = ((1, 16), (16, 32), (4, 128), (2, 256))  # texts x tokens

@@ -6,7 +6,7 @@ them the other way round, and only `to_lit` transposes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -137,13 +137,8 @@ def to_lit(attention: Attention, text: str | tuple[str, str] | None = None) -> d
 def second_begins(tokens: TokenList) -> int | None:
     """The first token of a pair's second text; None where there is no second text, or its tokens are not one run to the end."""
     start = tokens.segments.index(1) if 1 in tokens.segments else 0
-    whole = is_run(tokens.segments[:start], 0) and is_run(tokens.segments[start:], 1)
-    return start if start and whole else None
-
-
-def is_run(entries: Sequence[int], value: int) -> bool:
-    """Whether all entries have a value."""
-    return all(entry == value for entry in entries)
+    in_two = (0,) * start + (1,) * (len(tokens) - start)
+    return start if start and tuple(tokens.segments) == in_two else None
 
 
 def tensor(array: Floats) -> Tensor:

@@ -38,7 +38,7 @@ CODECS = ("headlight.pb", "headlight.wire.attention_codec", "headlight.wire.vect
 
 # Modules of this repository that each room may import; the longest matching prefix decides.
 ALLOWED = {
-    "headlight": (*VALUES, "headlight.arrays", "headlight.extras", "headlight.client", "headlight.wire.printable"),
+    "headlight": (*VALUES, "headlight.archive", "headlight.extras", "headlight.client", "headlight.wire.printable"),
     "headlight.__main__": ("headlight.cli.main",),
     "headlight.cli": ("headlight",),
     "headlight.pb": ("headlight.pb",),

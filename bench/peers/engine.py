@@ -34,15 +34,14 @@ NO_THREADS: Any = None  # to tokenise on: that goes on in the callers
 
 
 class Timed:
-    """A session's run, its beginning timed: that is where the library computes."""
+    """A session's run, timed until there are outputs: that is where the library computes."""
 
-    def __init__(self, inner: AbstractContextManager[Outputs], seconds: list[float]) -> None:
-        self._inner, self._seconds = inner, seconds
+    def __init__(self, inner: AbstractContextManager[Outputs], begun: float, seconds: list[float]) -> None:
+        self._inner, self._begun, self._seconds = inner, begun, seconds
 
     def __enter__(self) -> Outputs:
-        begin = time.perf_counter()
         found = self._inner.__enter__()
-        self._seconds.append(time.perf_counter() - begin)
+        self._seconds.append(time.perf_counter() - self._begun)
         return found
 
     def __exit__(self, *error: Any) -> bool | None:
@@ -59,7 +58,8 @@ def in_sessions() -> list[float]:
 
 def _timed(native: Callable[..., AbstractContextManager[Outputs]], seconds: list[float]) -> Callable[..., Timed]:
     def run(*arguments: Any, **named: Any) -> Timed:
-        return Timed(native(*arguments, **named), seconds)
+        begun = time.perf_counter()
+        return Timed(native(*arguments, **named), begun, seconds)
 
     return run
 

@@ -11,7 +11,7 @@ from deploy.check import manifests as look
 from deploy.check import networking, settings
 from deploy.check.manifests import Manifest
 from headlight.runtime.bundle.manifest import Architecture
-from headlight.runtime.providers.cpu_count import share
+from headlight.runtime.providers.worker_layout import share
 from headlight_service.config.options import Config
 from headlight_service.core.admission.working_memory import batches_at_once, text_bytes
 

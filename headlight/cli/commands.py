@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import headlight
 from headlight.analysis import plot
-from headlight.arrays import attention_arrays
+from headlight.archive import attention_arrays
 from headlight.cli import result_output
 from headlight.cli.embed.embed_command import add_embed
 from headlight.cli.error_advice import advice

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from numpy.typing import NDArray
 
-from headlight.arrays import write_arrays
+from headlight.archive import write_arrays
 from headlight.wire.printable import escaped
 
 STANDARD_INPUT = "standard input"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from headlight.analysis.head_analysis import Analysis, analyse
 from headlight.analysis.head_kinds import CALLED, FAINT, UNIFORM, Head, Link
 from headlight.analysis.terminal_view import LABEL_CELLS, bar, cells, fit, visible
-from headlight.arrays import to_json
+from headlight.archive import to_json
 from headlight.cli.files import write_archive, write_text
 from headlight.cli.input_lines import texts_of
 from headlight.cli.shared_options import add_priority, add_prompt, add_texts, add_truncate, command, connect, reading

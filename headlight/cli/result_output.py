@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from headlight.analysis.terminal_view import attention_map, cells, fit, heads_table, strongest_links, visible
-from headlight.arrays import chosen_heads, to_json
+from headlight.archive import chosen_heads, to_json
 from headlight.description import ModelDescription
 from headlight.results import Attention, TokenList
 from headlight.wire.printable import escaped

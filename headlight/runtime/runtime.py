@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -20,14 +19,12 @@ from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.manifest import Graph
 from headlight.runtime.bundle.prompts import Prompt, Prompts
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, everything, item_of
-from headlight.runtime.engine.batch_plan import plan
 from headlight.runtime.engine.engine import Engine
-from headlight.runtime.parity.golden_inputs import Golden, load_golden, vectors_alone
-from headlight.runtime.parity.self_test import check_golden, check_vocabulary
-from headlight.runtime.providers.cpu_count import share, usable_cpus
+from headlight.runtime.engine.length_buckets import plan
+from headlight.runtime.parity.self_test import SelfTest
 from headlight.runtime.providers.gpu_devices import Gpu
 from headlight.runtime.providers.provider_choice import ANY_GPU, choose_provider
-from headlight.runtime.providers.worker_layout import Workers, choose_wide
+from headlight.runtime.providers.worker_layout import Workers, choose_wide, share, usable_cpus
 from headlight.runtime.tokenization.input_checks import Input, checked_head_mask, checked_ids, is_pair
 from headlight.runtime.tokenization.tokenizer import Tokenizer, open_tokenizer
 from headlight.runtime.tokenization.truncation import Truncation
@@ -97,7 +94,12 @@ class Runtime:
             BundleError: the bundle is damaged, altered, or has nothing for the provider and precision; or the provider is not here.
         """
         self.provider = choose_provider(provider, precision, gpu)
-        self.bundle = Bundle(Path(bundle), sha256, opens=functools.partial(_opens, self.provider, precision, attend))
+
+        def opens(graph: Graph) -> bool:
+            own = self.provider in graph.providers and graph.precision == precision
+            return own and (attend or graph.role == "embed")
+
+        self.bundle = Bundle(Path(bundle), sha256, opens=opens)
         self.precision = precision
         if streams is None and self.provider == "cuda":
             streams = 1
@@ -114,31 +116,24 @@ class Runtime:
         )
         manifest = self.bundle.manifest
         self.prompts = Prompts(manifest.prompts, manifest.default_prompt)
-        self.offer = Offer(manifest.architecture.pooled_dim, manifest.normalize, self._ranges())
-        self.tokenizer = self._tokenizer()
+        width, ranges = manifest.architecture.pooled_dim, dict[int, Floats]()
+        if manifest.ranges is not None:
+            ranges = load_ranges(self.bundle.contents(manifest.ranges), width)
+        self.offer = Offer(width, manifest.normalize, ranges)
+        self.tokenizer: Tokenizer | None = None
+        if manifest.tokenizer is not None:
+            self.tokenizer = open_tokenizer(
+                self.bundle.contents(manifest.tokenizer),
+                manifest.max_length,
+                vocabulary=manifest.architecture.vocab_size,
+                segments=manifest.architecture.segments,
+                pairs="pair" in manifest.accepts,
+                include_prompt=manifest.include_prompt,
+            )
         self.bundle.release()
-        self._golden: tuple[Golden, ...] = ()  # what `probe` needs, from `check_golden` on
+        self.self_test = SelfTest(self.bundle, self.engine, self.provider, precision)
         alive = weakref.WeakMethod(self.probe)  # else the memory of both would wait for the garbage collector
         self.engine.faults.probe = lambda: _probe(alive())
-
-    def _ranges(self) -> dict[int, Floats]:
-        manifest = self.bundle.manifest
-        if manifest.ranges is None:
-            return {}
-        return load_ranges(self.bundle.contents(manifest.ranges), manifest.ranges, manifest.architecture.pooled_dim)
-
-    def _tokenizer(self) -> Tokenizer | None:
-        manifest = self.bundle.manifest
-        if manifest.tokenizer is None:
-            return None
-        return open_tokenizer(
-            self.bundle.contents(manifest.tokenizer),
-            manifest.max_length,
-            vocabulary=manifest.architecture.vocab_size,
-            segments=manifest.architecture.segments,
-            pairs="pair" in manifest.accepts,
-            include_prompt=manifest.include_prompt,
-        )
 
     @property
     def roles(self) -> frozenset[str]:
@@ -146,25 +141,12 @@ class Runtime:
         return self.engine.roles
 
     def check_golden(self) -> None:
-        """See gate.check_golden. Raises BundleError where this machine's numbers are not PyTorch's."""
-        golden = load_golden(self.bundle)
-        self._check(golden)
-        self._golden = vectors_alone(golden)
+        """See SelfTest.run. Raises BundleError where this machine's numbers are not PyTorch's."""
+        self.self_test.run()
 
     def probe(self) -> None:
-        """Raises BundleError where a graph no longer gives the vectors that `check_golden` saw.
-
-        The folder is not read again for it: by then it may have been replaced, or be gone.
-        """
-        if not self._golden:
-            self.check_golden()
-        else:
-            self._check(self._golden)
-
-    def _check(self, golden: tuple[Golden, ...]) -> None:
-        with self.engine.faults.probing():
-            check_golden(self.bundle, self.engine, self.provider, self.precision, golden)
-            check_vocabulary(self.bundle, self.engine, self.provider, self.precision)
+        """See SelfTest.probe. Raises BundleError where they no longer are those of `check_golden`."""
+        self.self_test.probe()
 
     def check_ids(self, ids: Sequence[int], segments: Sequence[int] = (), *, with_info: bool = False) -> Tokenized:
         """Token ids from outside, checked: a GPU would not.
@@ -254,8 +236,11 @@ class Runtime:
             self._check_attends("head_mask")
             mask = checked_head_mask(self.bundle.manifest, head_mask)
         items = [
-            self.item(
-                self._tokenize(i, value, truncation, selection.needs_tokens, before, special_tokens), selection, mask
+            item_of(
+                self._tokenize(i, value, truncation, selection.needs_tokens, before, special_tokens),
+                selection,
+                self.bundle.manifest.pooling,
+                mask,
             )
             for i, value in enumerate(inputs)
         ]
@@ -342,10 +327,6 @@ class Runtime:
         return TokenList(
             values, pieces, zeros, zeros, (False,) * len(ids), zeros if segments is None else tuple(segments.tolist())
         )
-
-
-def _opens(provider: str, precision: str, attend: bool, graph: Graph) -> bool:
-    return provider in graph.providers and graph.precision == precision and (attend or graph.role == "embed")
 
 
 def _probe(probe: Callable[[], None] | None) -> None:

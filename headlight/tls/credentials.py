@@ -60,10 +60,12 @@ def access(
     if credentials is not None and given:
         raise ValueError(f"credentials, {', '.join(given)}: give one or the other")
     kept: dict[str, Watched[Any]] = {}
-    metadata = None if token is None else _sent(token)
+    metadata: Callable[[], Metadata] | None = None
+    if token is not None:
+        metadata = _named("token", lambda: _always(_bearer(token)))
     if token_file is not None:
-        kept["token_file"] = tokens = _watched("token_file", [Path(token_file)], _bearer_in)
-        metadata = tokens.latest
+        kept["token_file"] = _named("token_file", lambda: Watched([Path(token_file)], _bearer_in))
+        metadata = kept["token_file"].latest
 
     def problems() -> list[str]:
         return [f"{names}: {each.problem}" for names, each in kept.items() if each.problem is not None]
@@ -83,23 +85,20 @@ def access(
         return made
 
     names = ", ".join(given)
-    kept[names] = watched = _watched(names, [*given.values()], parse)
+    kept[names] = watched = _named(names, lambda: Watched([*given.values()], parse))
     return Access(watched.latest, metadata, fixed=False, problems=problems)
 
 
-def _watched(names: str, paths: Sequence[Path], parse: Callable[[Sequence[bytes]], T]) -> Watched[T]:
+def _named(arguments: str, make: Callable[[], T]) -> T:
+    """What is made of some arguments; a ValueError names them."""
     try:
-        return Watched(paths, parse)
+        return make()
     except ValueError as error:
-        raise ValueError(f"{names}: {error}") from None
+        raise ValueError(f"{arguments}: {error}") from None
 
 
-def _sent(token: str) -> Callable[[], Metadata]:
-    try:
-        sent = _bearer(token)
-    except ValueError as error:
-        raise ValueError(f"token: {error}") from None
-    return lambda: sent
+def _always(value: T) -> Callable[[], T]:
+    return lambda: value
 
 
 def _bearer_in(contents: Sequence[bytes]) -> Metadata:

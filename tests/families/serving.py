@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from headlight import Client
 from headlight.pb import headlight_pb2_grpc as pb_grpc
-from headlight.runtime.parity.distance import distance
+from headlight.runtime.parity.golden_inputs import distance
 from headlight_export.folders.origin import read_origin
 from headlight_export.parity.reference import tolerances
 from headlight_export.writer.bundle_writer import export_origin

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import transformers
 
-from headlight.runtime.parity.distance import OUTPUTS
+from headlight.runtime.parity.golden_inputs import OUTPUTS
 from headlight_export.command import main
 from headlight_export.folders.origin import read_origin
 from headlight_export.parity.transformers_comparison import against_transformers

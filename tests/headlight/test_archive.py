@@ -13,8 +13,7 @@ import safetensors
 from safetensors.numpy import load_file, save_file
 
 from headlight import Attention, Client, Hidden
-from headlight.archive import TOKEN_FIELDS, read_npz, read_safetensors, write_npz, write_safetensors
-from headlight.arrays import write_arrays
+from headlight.archive import TOKEN_FIELDS, read_npz, read_safetensors, write_arrays, write_npz, write_safetensors
 from headlight.cli import commands
 
 TEXT = 'def 日本(): "quoted"'

@@ -9,7 +9,7 @@ import torch
 from headlight import Client
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.manifest import Tolerance
-from headlight.runtime.parity.distance import distance
+from headlight.runtime.parity.golden_inputs import distance
 from headlight.runtime.values import Ids
 from headlight_export.parity.reference import random_ids
 from headlight_model.checkpoint import load_checkpoint

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headlight import Client, InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
-from headlight.runtime.parity.distance import distance
+from headlight.runtime.parity.golden_inputs import distance
 from headlight.runtime.values import Floats, Ids
 from headlight_export.parity.reference import BASE_TOLERANCE, random_ids, random_segments
 from headlight_model.encoder import Encoder, EncoderOutput

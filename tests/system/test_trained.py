@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from headlight import Client
-from headlight.runtime.parity.distance import distance
+from headlight.runtime.parity.golden_inputs import distance
 from headlight_export.parity.reference import BASE_TOLERANCE
 from headlight_model.checkpoint import load_checkpoint
 from headlight_model.positions.position_schemes import POSITIONS

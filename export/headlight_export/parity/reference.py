@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from headlight.runtime.parity.distance import OUTPUTS, SCALED_BY_ROW, distance
+from headlight.runtime.parity.golden_inputs import OUTPUTS, SCALED_BY_ROW, distance
 from headlight.runtime.values import Floats, Ids
 from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from headlight.runtime.parity.distance import distance
+from headlight.runtime.parity.golden_inputs import distance
 from headlight_export.folders.model_folder import Refused, read_config
 from headlight_export.folders.origin import OURS
 from headlight_export.parity.reference import lengths_to_try, longest_with_maps, random_ids, random_segments

@@ -11,9 +11,7 @@ import onnx
 
 from headlight.errors import BundleError, EngineError
 from headlight.runtime.bundle.manifest import Graph, Manifest, Tolerance
-from headlight.runtime.parity.distance import OUTPUTS, distance
-from headlight.runtime.parity.golden_inputs import load_golden
-from headlight.runtime.parity.self_test import golden_errors
+from headlight.runtime.parity.golden_inputs import OUTPUTS, distance, load_golden
 from headlight.runtime.providers.provider_choice import PROVIDERS, choose_provider
 from headlight.runtime.runtime import Runtime
 from headlight_export.parity.parity_report import Row, measure
@@ -191,7 +189,7 @@ def _judge(
     quality = compare(exact, variant, sample)
     try:
         rows = measure(variant, reference)
-        golden = golden_errors(variant.bundle, variant.engine, variant.provider, precision, load_golden(variant.bundle))
+        golden = variant.self_test.errors(load_golden(variant.bundle))
         errors = [(row.output, row.max_error) for row in rows] + [(found.output, found.error) for found in golden]
     except (BundleError, EngineError):
         raise broken(name, "gives numbers that are not finite") from None

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.arrays import add_arrays, to_json
+from headlight.archive import add_arrays, to_json
 from headlight.cli.embed.vector_rows import NO_VECTORS, Rows
 from headlight.cli.result_output import numbers
 from headlight.embeddings import Usage

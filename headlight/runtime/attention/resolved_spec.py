@@ -194,41 +194,71 @@ def check_tokens(field: str, choice: TokenChoice, pooling: str) -> None:
 
 
 def _check_reductions(spec: AttentionSpec) -> None:
-    field = f"{ATTENTION}.reduce"
     for name in spec.reduce:
-        check_name(field, name, AXIS_OF)
+        check_name(f"{ATTENTION}.reduce", name, AXIS_OF)
     axes = [AXIS_OF[name] for name in spec.reduce]
-    if len(set(axes)) != len(axes):
-        raise InvalidInput(field, f"has two for one axis: {', '.join(spec.reduce)}; choose one for each")
-    if "statistics" in axes and len(axes) > 1:
-        raise InvalidInput(field, "statistics are of single heads; leave out the others")
-    if spec.scores and spec.reduce:
-        raise InvalidInput(field, "scores are no weights, and nothing is meant by their means; ask for weights")
-    if spec.pairs and {"heads", "layers"} & set(axes):
-        raise InvalidInput(field, "pairs are single heads, which nothing is reduced over; use layers and heads")
-    if "queries" in axes and (spec.queries != "all"):
-        raise InvalidInput(f"{ATTENTION}.queries", "pooled_row and pooling_weights are of all tokens; leave it out")
+    two, alone = len(set(axes)) != len(axes), "statistics" in axes and len(axes) > 1
+    single = bool(spec.pairs) and ("heads" in axes or "layers" in axes)
+    have = f"has two for one axis: {', '.join(spec.reduce)}; choose one for each"
+    _refuse(
+        (two, "reduce", have),
+        (alone, "reduce", "statistics are of single heads; leave out the others"),
+        (
+            spec.scores and bool(spec.reduce),
+            "reduce",
+            "scores are no weights, and nothing is meant by their means; ask for weights",
+        ),
+        (
+            single,
+            "reduce",
+            "pairs are single heads, which nothing is reduced over; use layers and heads",
+        ),
+        (
+            "queries" in axes and spec.queries != "all",
+            "queries",
+            "pooled_row and pooling_weights are of all tokens; leave it out",
+        ),
+    )
 
 
 def _check_form(spec: AttentionSpec) -> None:
     check_name(f"{ATTENTION}.unit", spec.unit, get_args(Unit))
     check_name(f"{ATTENTION}.dtype", spec.dtype, NUMBER_BYTES)
-    if spec.top_k is not None and spec.top_k < 1:
-        raise InvalidInput(f"{ATTENTION}.top_k", f"is {spec.top_k}; ask for at least 1, or leave it out")
-    if "statistics" in spec.reduce:
-        if spec.top_k is not None or spec.keys != "all" or spec.unit != "token":
-            raise InvalidInput(
-                f"{ATTENTION}.reduce", "statistics are of whole rows of tokens; leave out top_k, keys, unit"
-            )
-        if spec.dtype != "float32":
-            raise InvalidInput(f"{ATTENTION}.dtype", "statistics are float32")
-    if spec.scores and spec.dtype == "uint8":
-        raise InvalidInput(f"{ATTENTION}.dtype", "scores have no range that 8 bits could cover; use float16 or float32")
-    if spec.scores and spec.drop_special:
-        raise InvalidInput(
-            f"{ATTENTION}.drop_special", "scores have no sum to restore; choose queries and keys instead"
-        )
-    if spec.scores and spec.unit != "token":
-        raise InvalidInput(f"{ATTENTION}.unit", "scores cannot be summed; ask for weights")
-    if (spec.unit == "span") != bool(spec.spans):
-        raise InvalidInput(f"{ATTENTION}.spans", "unit span needs at least one, and no other unit takes any")
+    statistics, tokens, top_k = "statistics" in spec.reduce, spec.unit == "token", spec.top_k
+    whole = top_k is None and spec.keys == "all" and tokens
+    _refuse(
+        (
+            top_k is not None and top_k < 1,
+            "top_k",
+            f"is {top_k}; ask for at least 1, or leave it out",
+        ),
+        (
+            statistics and not whole,
+            "reduce",
+            "statistics are of whole rows of tokens; leave out top_k, keys, unit",
+        ),
+        (statistics and spec.dtype != "float32", "dtype", "statistics are float32"),
+        (
+            spec.scores and spec.dtype == "uint8",
+            "dtype",
+            "scores have no range that 8 bits could cover; use float16 or float32",
+        ),
+        (
+            spec.scores and spec.drop_special,
+            "drop_special",
+            "scores have no sum to restore; choose queries and keys instead",
+        ),
+        (spec.scores and not tokens, "unit", "scores cannot be summed; ask for weights"),
+        (
+            (spec.unit == "span") != bool(spec.spans),
+            "spans",
+            "unit span needs at least one, and no other unit takes any",
+        ),
+    )
+
+
+def _refuse(*rules: tuple[bool, str, str]) -> None:
+    """Raise InvalidInput for the first rule that is broken: whether it is, a field of attention, and the problem."""
+    for broken, field, problem in rules:
+        if broken:
+            raise InvalidInput(f"{ATTENTION}.{field}", problem)

@@ -16,9 +16,8 @@ from headlight.runtime.engine.batch_outputs import all_finite, cut_out, finite_r
 from headlight.runtime.engine.length_buckets import Rounding, pad
 from headlight.runtime.providers.device_faults import Faults, told
 from headlight.runtime.providers.gpu_devices import Gpu
-from headlight.runtime.providers.graph_interface import check_interface
 from headlight.runtime.providers.provider_choice import ANY_GPU, open_session
-from headlight.runtime.providers.session import Outputs, Session
+from headlight.runtime.providers.session import Outputs, Session, check_interface
 from headlight.runtime.providers.worker_layout import Workers
 from headlight.runtime.values import Role
 from headlight.runtime.vectors.vector_forms import shape_pooled

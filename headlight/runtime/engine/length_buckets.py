@@ -1,4 +1,4 @@
-"""Padded batches, their lengths rounded up to few sizes.
+"""Batches of near lengths, padded, and rounded up to few sizes.
 
 Where a provider compiles a graph for every shape, few shapes are soon all compiled.
 """
@@ -11,6 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from headlight.runtime.values import Ids
+
+BATCH_TOKENS = 512  # padded tokens in one batch of one thread; `make tune` finds the best for a machine
+BATCH_SQUARES = 1 << 20  # batch x length^2 in one batch where attention is asked for
 
 
 class Rounding(NamedTuple):
@@ -39,3 +42,20 @@ def pad(sequences: Sequence[Ids], rounding: Rounding = AS_LONG) -> tuple[Ids, Id
     ids = np.zeros(here.shape, dtype=np.int64)
     ids[here] = np.concatenate(sequences)  # row by row
     return ids, here.astype(np.int64)
+
+
+def plan(lengths: Sequence[int], *, squared: bool, tokens: int = BATCH_TOKENS) -> list[list[int]]:
+    """Batches of near lengths under the token budget (or the batch x length^2 budget): lists of indices, longest first.
+
+    A service, whose items arrive one by one, has `headlight_service.core.scheduler.lanes`.
+    """
+    budget = BATCH_SQUARES if squared else tokens
+    batches: list[list[int]] = []
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
+        first = lengths[batches[-1][0]] if batches else 0
+        cost = first * first if squared else first
+        if batches and (len(batches[-1]) + 1) * cost <= budget:
+            batches[-1].append(index)
+        else:
+            batches.append([index])
+    return batches

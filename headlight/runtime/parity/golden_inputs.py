@@ -1,4 +1,7 @@
-"""A bundle's golden inputs, and what PyTorch answered. docs/bundle.md has the names of the arrays."""
+"""A bundle's golden inputs, what PyTorch answered, and the distance of other answers from that.
+
+docs/bundle.md has the names of the arrays. The exporter's report, the start-up self-test and the tests share the distance.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,13 @@ from headlight.errors import BundleError
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.file_contents import plain_arrays
 from headlight.runtime.bundle.manifest import Manifest
-from headlight.runtime.encode_items import EncodeItem, Selection
-from headlight.runtime.parity.distance import OUTPUTS
+from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.runtime.values import Floats, Ids
 
 MASKED = "masked_"  # before the names of inputs of which not all is looked at; bundles of an earlier export have none
+OUTPUTS = ("pooled", "tokens", "attention", "hidden")
+# Rows of a residual stream grow with depth, and rounding with them; attention and pooled rows are bounded by 1.
+SCALED_BY_ROW = ("tokens", "hidden")
 VECTORS = ("pooled", "tokens")
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -101,3 +106,18 @@ def _check(own: Arrays, where: str, manifest: Manifest) -> None:
         array = own.get(name, np.zeros(1))
         if not (1 <= n <= manifest.max_length and array.min() >= 0 and array.max() < count):
             raise BundleError(f"{name} of {where} is no input that the manifest allows", manifest.golden)
+
+
+def distance(output: str, got: Floats, expected: Floats) -> float:
+    """max |got - expected|; for tokens and hidden, over max(1, RMS of the expected row). Shapes must be equal; NaN gives infinity."""
+    difference = np.abs(got.astype(np.float64) - expected.astype(np.float64))
+    if output in SCALED_BY_ROW:
+        rms = np.sqrt(np.mean(expected.astype(np.float64) ** 2, axis=-1, keepdims=True))
+        difference = difference / np.maximum(1.0, rms)
+    worst = float(difference.max(initial=0.0))
+    return worst if np.isfinite(worst) else float("inf")
+
+
+def distances(got: ItemResult, expected: Mapping[str, Floats]) -> dict[str, float]:
+    """The distance of every output in `expected`, by name. `expected` has the shapes of ItemResult."""
+    return {name: distance(name, getattr(got, name), value) for name, value in expected.items()}

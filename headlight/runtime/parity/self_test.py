@@ -1,4 +1,4 @@
-"""The gate at start-up: no bundle is served whose graphs do not give PyTorch's answers here."""
+"""The self-test at start-up: no bundle is served whose graphs do not give PyTorch's answers here."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, everything
 from headlight.runtime.engine.engine import Engine
 from headlight.runtime.parity.derived_forms import FORMS, form, form_error
-from headlight.runtime.parity.distance import OUTPUTS, distances
-from headlight.runtime.parity.golden_inputs import VECTORS, Golden
+from headlight.runtime.parity.golden_inputs import OUTPUTS, VECTORS, Golden, distances, load_golden, vectors_alone
+from headlight.runtime.values import Role
 
 
 class GoldenError(NamedTuple):
@@ -32,81 +32,101 @@ class GoldenError(NamedTuple):
     about: str = ""
 
 
-def check_golden(bundle: Bundle, engine: Engine, provider: str, precision: str, golden: Sequence[Golden]) -> None:
-    """Run the bundle's golden inputs on the engine and compare with what PyTorch gave.
+class SelfTest:
+    """The self-test of an engine at start-up, and the probe of a GPU that is suspected later."""
 
-    All inputs go in one padded batch, so masking is checked too. Compared is what they have answers for; where these are of attention,
-    what other forms of it follow from them, too.
+    def __init__(self, bundle: Bundle, engine: Engine, provider: str, precision: str) -> None:
+        """Test nothing yet."""
+        self._manifest, self._engine = bundle.manifest, engine
+        self._bundle, self._provider, self._precision = bundle, provider, precision
+        self.known: tuple[Golden, ...] = ()  # what `probe` needs, from `run` on
 
-    Raises:
-        BundleError: an output is outside the tolerance declared for the provider and precision; it must not be served.
-    """
-    tolerance = bundle.manifest.tolerance(provider, precision)
-    for found in golden_errors(bundle, engine, provider, precision, golden):
-        limit = tolerance.of(found.output)
-        if not found.error <= limit:
-            what = f"golden {found.output} {found.about}".rstrip()
-            raise BundleError(
-                f"{what} is off by {found.error:.3g} on {provider}/{precision}, tolerance {limit:.3g}", found.file
-            )
+    def run(self) -> None:
+        """Compare the bundle's golden inputs with what PyTorch gave.
 
+        Raises:
+            BundleError: an output is outside the tolerance declared for the provider and precision,
+                or a graph does not know all ids; it must not be served.
+        """
+        golden = load_golden(self._bundle)
+        self._check(golden)
+        self.known = vectors_alone(golden)
 
-def golden_errors(
-    bundle: Bundle, engine: Engine, provider: str, precision: str, golden: Sequence[Golden]
-) -> Iterator[GoldenError]:
-    """Run the golden inputs: the distance of each answer of each graph that is loaded.
+    def probe(self) -> None:
+        """Raises BundleError where a graph no longer gives the vectors that `run` saw.
 
-    Raises:
-        BundleError: a graph cannot run them, or its numbers are not finite.
-    """
-    selections = [everything(engine.architecture)] if "attend" in engine.roles else []
-    for selection in (Selection(tokens=True), *selections):
-        wanted = OUTPUTS if selection.role == "attend" else VECTORS
-        file = bundle.manifest.graph(selection.role, provider, precision).file
-        for one, result in zip(golden, _run(engine, [one.item(selection) for one in golden], file), strict=True):
-            expected = {name: value for name, value in one.answers.items() if name in wanted}
-            for name, error in distances(result, expected).items():
-                yield GoldenError(file, name, error, one.about)
-    if "attend" in engine.roles:
-        file = bundle.manifest.graph("attend", provider, precision).file
-        yield from _form_errors(engine, golden, file)
+        The folder is not read again for it: by then it may have been replaced, or be gone.
+        """
+        if self.known:
+            self._check(self.known)
+        else:
+            self.run()
 
+    def _check(self, golden: Sequence[Golden]) -> None:
+        tolerance = self._manifest.tolerance(self._provider, self._precision)
+        with self._engine.faults.probing():
+            for found in self.errors(golden):
+                limit = tolerance.of(found.output)
+                if not found.error <= limit:
+                    what = f"golden {found.output} {found.about}".rstrip()
+                    where = f"{self._provider}/{self._precision}"
+                    problem = f"{what} is off by {found.error:.3g} on {where}, tolerance {limit:.3g}"
+                    raise BundleError(problem, found.file)
+            self._check_vocabulary()
 
-def _form_errors(engine: Engine, golden: Sequence[Golden], file: str) -> Iterator[GoldenError]:
-    """Each form of attention, of a short and a longer input in turn: one padded batch of few tokens."""
-    whole = sorted(
-        (one for one in golden if "attention" in one.answers and not one.about), key=lambda one: len(one.ids)
-    )
-    few = whole[1:3] or whole[:1]
-    if not few:
-        return
-    chosen = [(name, few[at % len(few)]) for at, name in enumerate(FORMS)]
-    items = [one.item(form(name, engine.architecture)) for name, one in chosen]
-    for (name, one), result in zip(chosen, _run(engine, items, file), strict=True):
-        error = form_error(name, result, one.answers["attention"])
-        yield GoldenError(file, "attention", error, f"as {name}")
+    def errors(self, golden: Sequence[Golden]) -> Iterator[GoldenError]:
+        """Run golden inputs: the distance of each answer of each graph that is loaded.
 
+        All inputs go in one padded batch, so masking is checked too. Compared is what they have answers for; where these are of
+        attention, what other forms of it follow from them, too.
 
-def _run(engine: Engine, items: Sequence[EncodeItem], file: str) -> list[ItemResult]:
-    try:
-        return engine.run(items)
-    except EngineError:
-        raise BundleError("cannot run the golden inputs, or gives no finite numbers for them", file) from None
+        Raises:
+            BundleError: a graph cannot run them, or its numbers are not finite.
+        """
+        for selection in self._selections(Selection(tokens=True)):
+            wanted = OUTPUTS if selection.role == "attend" else VECTORS
+            results = self._run(selection.role, [one.item(selection) for one in golden])
+            for one, result in zip(golden, results, strict=True):
+                expected = {name: value for name, value in one.answers.items() if name in wanted}
+                for name, error in distances(result, expected).items():
+                    yield GoldenError(self._file(selection.role), name, error, one.about)
+        if "attend" in self._engine.roles:
+            yield from self._form_errors(golden)
 
+    def _form_errors(self, golden: Sequence[Golden]) -> Iterator[GoldenError]:
+        """Each form of attention, of a short and a longer input in turn: one padded batch of few tokens."""
+        whole = [one for one in golden if "attention" in one.answers and not one.about]
+        whole.sort(key=lambda one: len(one.ids))
+        few = whole[1:3] or whole[:1]
+        chosen = [(name, few[at % len(few)]) for at, name in enumerate(FORMS)] if few else []
+        items = [one.item(form(name, self._engine.architecture)) for name, one in chosen]
+        results = self._run("attend", items) if items else []
+        for (name, one), result in zip(chosen, results, strict=True):
+            error = form_error(name, result, one.answers["attention"])
+            yield GoldenError(self._file("attend"), "attention", error, f"as {name}")
 
-def check_vocabulary(bundle: Bundle, engine: Engine, provider: str, precision: str) -> None:
-    """The graphs must know the highest id and segment that the manifest allows: requests are checked against the manifest.
-
-    Raises:
-        BundleError: one does not.
-    """
-    architecture = bundle.manifest.architecture
-    highest, segments = np.array([architecture.vocab_size - 1]), np.array([max(0, architecture.segments - 1)])
-    for selection in (Selection(), everything(architecture)):
-        if selection.role not in engine.roles:
-            continue
+    def _run(self, role: Role, items: Sequence[EncodeItem]) -> list[ItemResult]:
         try:
-            engine.run([EncodeItem(highest, selection, segments)])
+            return self._engine.run(items)
         except EngineError:
-            problem = f"does not know id {highest[0]}, the last of the manifest's vocabulary, or segment {segments[0]}"
-            raise BundleError(problem, bundle.manifest.graph(selection.role, provider, precision).file) from None
+            problem = "cannot run the golden inputs, or gives no finite numbers for them"
+            raise BundleError(problem, self._file(role)) from None
+
+    def _check_vocabulary(self) -> None:
+        """The graphs must know the highest id and segment that the manifest allows: requests are checked against the manifest."""
+        architecture = self._manifest.architecture
+        highest, segment = architecture.vocab_size - 1, max(0, architecture.segments - 1)
+        for selection in self._selections(Selection()):
+            try:
+                self._engine.run([EncodeItem(np.array([highest]), selection, np.array([segment]))])
+            except EngineError:
+                problem = f"does not know id {highest}, the last of the manifest's vocabulary, or segment {segment}"
+                raise BundleError(problem, self._file(selection.role)) from None
+
+    def _selections(self, embedding: Selection) -> list[Selection]:
+        """One for each graph that is loaded."""
+        attends = "attend" in self._engine.roles
+        return [embedding, everything(self._engine.architecture)] if attends else [embedding]
+
+    def _file(self, role: Role) -> str:
+        return self._manifest.graph(role, self._provider, self._precision).file

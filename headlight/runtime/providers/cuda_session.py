@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from headlight.errors import BundleError
 from headlight.extras import remedy
 from headlight.runtime.bundle.file_contents import OnnxGraph
 from headlight.runtime.providers.gpu_devices import Gpu, devices
-from headlight.runtime.providers.onnx_session import give_weights, run_into, session_options
+from headlight.runtime.providers.onnx_session import OrtSession, give_weights, run_into, session_options
 from headlight.runtime.providers.onnx_session import library as onnxruntime
-from headlight.runtime.providers.session import Outputs, Shape
+from headlight.runtime.providers.session import Outputs
 from headlight.runtime.providers.worker_layout import Workers
 
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
@@ -48,8 +48,8 @@ def check_cuda(precision: str, gpu: Gpu) -> None:
         raise BundleError(f"--gpu-device is {gpu.device}; {have}, counted from 0")
 
 
-class CudaSession:
-    """See headlight.runtime.providers.session.Session. Outputs are arrays of their own, in the memory of the host."""
+class CudaSession(OrtSession):
+    """A session on a GPU."""
 
     def __init__(self, graph: OnnxGraph, workers: Workers, gpu: Gpu) -> None:
         """Open a graph.
@@ -62,30 +62,24 @@ class CudaSession:
         give_weights(options, graph, in_place=False)
         # What CUDA has no kernel for runs on the CPU, within the graph. Without `enable_fallback=0` all of it would, where CUDA fails,
         # then and later, and lines about that would go to standard output.
-        self._session = onnxruntime.InferenceSession(
+        session = onnxruntime.InferenceSession(
             graph.data,
             options,
             providers=[(CUDA, provider_options(gpu)), CPU],
             enable_fallback=0,
         )
-        if list(self._session.get_providers())[:1] != [CUDA]:  # it only logs that it could not have the first
+        if list(session.get_providers())[:1] != [CUDA]:  # it only logs that it could not have the first
             raise BundleError(
                 "ONNX Runtime cannot use the GPU: it wants the libraries of CUDA and cuDNN that it was built for"
                 f" (`pip install 'onnxruntime-gpu[cuda,cudnn]'`) and a driver for them{said}"
             )
-        self._memory = f"gpu:{gpu.device}"
-        self.inputs = frozenset(value.name for value in self._session.get_inputs())
-        self.outputs: dict[str, Shape] = {value.name: tuple(value.shape) for value in self._session.get_outputs()}
+        super().__init__(session, f"gpu:{gpu.device}")
 
-    @contextlib.contextmanager
-    def run(self, names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False) -> Iterator[Outputs]:
+    def run(
+        self, names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False
+    ) -> contextlib.nullcontext[Outputs]:
         # Bound to the host, where the caller reads them: each is copied once, and the copy is awaited before this returns.
-        yield run_into(self._session, names, feeds, buffers)
-
-    def shrink(self, feeds: Outputs) -> None:
-        options = onnxruntime.RunOptions()
-        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", self._memory)
-        self._session.run([next(iter(self.outputs))], feeds, options)
+        return contextlib.nullcontext(run_into(self._session, names, feeds, buffers))
 
 
 def provider_options(gpu: Gpu) -> dict[str, Any]:

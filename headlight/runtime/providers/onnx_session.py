@@ -28,17 +28,33 @@ def gpu_installed() -> bool:
     return not GPU_PROVIDERS.isdisjoint(onnxruntime.get_available_providers())
 
 
-class OnnxSession:
-    """See headlight.runtime.providers.session.Session. Outputs are arrays of their own."""
+class OrtSession:
+    """What sessions of ONNX Runtime have in common: see headlight.runtime.providers.session.Session.
+
+    Outputs are arrays of their own, in the memory of the host.
+    """
+
+    def __init__(self, session: Any, arena: str) -> None:
+        """Take over a session whose memory comes from an arena, "device:number"."""
+        self._session, self._arena = session, arena
+        self.inputs = frozenset(value.name for value in session.get_inputs())
+        self.outputs: dict[str, Shape] = {value.name: tuple(value.shape) for value in session.get_outputs()}
+
+    def shrink(self, feeds: Outputs) -> None:
+        options = onnxruntime.RunOptions()
+        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", self._arena)
+        self._session.run([next(iter(self.outputs))], feeds, options)
+
+
+class OnnxSession(OrtSession):
+    """A session on CPUs."""
 
     def __init__(self, graph: OnnxGraph, workers: Workers) -> None:
         """Open a graph."""
-        self._session = _open(graph, workers.threads, workers.spin)
+        super().__init__(_open(graph, workers.threads, workers.spin), "cpu:0")  # the arena is that of all sessions
         # All callers share the one session, each with the threads of a stream.
         self._wide = _open(graph, workers.all, workers.spin) if workers.apart else self._session
         self._weights = tuple(graph.weights.values())  # read in place: to be let go after the sessions
-        self.inputs = frozenset(value.name for value in self._session.get_inputs())
-        self.outputs: dict[str, Shape] = {value.name: tuple(value.shape) for value in self._session.get_outputs()}
 
     def run(
         self, names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False
@@ -47,11 +63,6 @@ class OnnxSession:
         if buffers:
             return contextlib.nullcontext(run_into(session, names, feeds, buffers))
         return contextlib.nullcontext(dict(zip(names, session.run(names, feeds), strict=True)))
-
-    def shrink(self, feeds: Outputs) -> None:
-        options = onnxruntime.RunOptions()
-        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
-        self._session.run([next(iter(self.outputs))], feeds, options)  # the arena is that of all sessions
 
 
 def run_into(session: Any, names: Sequence[str], feeds: Outputs, buffers: Outputs) -> Outputs:

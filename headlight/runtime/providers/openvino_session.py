@@ -130,7 +130,9 @@ class _Compiled:
 
     def __init__(self, compiled: Any, requests: int) -> None:
         self.compiled = compiled
-        self.free = _requests(compiled, requests)
+        self.free: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        for _ in range(requests):
+            self.free.put(compiled.create_infer_request())
         self.failed = threading.Event()
 
 
@@ -208,13 +210,6 @@ def _compile(graph: OnnxGraph, precision: str, streams: int, threads: int) -> An
     if used != hint:
         raise BundleError(f"OpenVINO computes in {used} where {hint} was asked for")
     return compiled
-
-
-def _requests(compiled: Any, count: int) -> queue.SimpleQueue[Any]:
-    free: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    for _ in range(count):
-        free.put(compiled.create_infer_request())
-    return free
 
 
 def _shape(partial: Any) -> Shape:

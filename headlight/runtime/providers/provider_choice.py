@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from headlight.errors import BundleError
 from headlight.runtime.bundle.file_contents import OnnxGraph
 from headlight.runtime.providers.cuda_session import CudaSession, check_cuda, device_exists
@@ -14,29 +12,8 @@ from headlight.runtime.providers.session import Session
 from headlight.runtime.providers.worker_layout import Workers
 
 PRECISIONS = ("fp32", "bf16", "fp16", "int8")
-
-
+PROVIDERS = ("cpu", "openvino", "cuda")
 ANY_GPU = Gpu()
-
-
-def _by_onnx(graph: OnnxGraph, _precision: str, workers: Workers, _gpu: Gpu) -> Session:
-    return OnnxSession(graph, workers)  # the graph itself is of its precision
-
-
-def _by_openvino(graph: OnnxGraph, precision: str, workers: Workers, _gpu: Gpu) -> Session:
-    return OpenVinoSession(graph, workers, precision)
-
-
-def _by_cuda(graph: OnnxGraph, _precision: str, workers: Workers, gpu: Gpu) -> Session:
-    return CudaSession(graph, workers, gpu)  # as on the CPU
-
-
-_OPEN: dict[str, Callable[[OnnxGraph, str, Workers, Gpu], Session]] = {
-    "cpu": _by_onnx,
-    "openvino": _by_openvino,
-    "cuda": _by_cuda,
-}
-PROVIDERS = tuple(_OPEN)
 
 
 def choose_provider(name: str, precision: str, gpu: Gpu = ANY_GPU) -> str:
@@ -76,4 +53,8 @@ def open_session(graph: OnnxGraph, provider: str, precision: str, workers: Worke
     Raises:
         Exception: of many types, the library's own.
     """
-    return _OPEN[provider](graph, precision, workers, gpu)
+    if provider == "openvino":
+        return OpenVinoSession(graph, workers, precision)
+    if provider == "cuda":
+        return CudaSession(graph, workers, gpu)
+    return OnnxSession(graph, workers)

@@ -1,4 +1,7 @@
-"""A graph that some library has opened: what the engine asks of it, whichever library that is."""
+"""A graph that some library has opened: what the engine asks of it, whichever library that is.
+
+Also whether it is the one that the manifest describes.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
+
+from headlight.errors import BundleError
+from headlight.runtime.attention.graph_selectors import selected_names
+from headlight.runtime.bundle.manifest import Architecture, Graph, Manifest
 
 Outputs = dict[str, NDArray[Any]]
 Shape = tuple[int | str | None, ...]  # a number, or anything else where the size varies
@@ -43,3 +50,43 @@ class Session(Protocol):
 
     def shrink(self, feeds: Outputs) -> None:
         """Give back the memory that batches before needed, as far as the library can. `feeds` is a batch to run for that."""
+
+
+def check_interface(session: Session, graph: Graph, manifest: Manifest) -> None:
+    """A graph must take and give what the manifest says, in the sizes of its architecture.
+
+    Raises:
+        BundleError: naming what differs.
+    """
+    # Prompts would be pooled that are not to be, or the graph waits for what is not fed.
+    if ("pool_mask" in graph.inputs) == manifest.include_prompt:
+        must = "must not take pool_mask" if manifest.include_prompt else "must take pool_mask"
+        problem = f"{must}: the manifest's include_prompt is {str(manifest.include_prompt).lower()}"
+        raise BundleError(problem, graph.file)
+    outputs, inputs = session.outputs, session.inputs
+    for what, found, declared in (("takes", inputs, graph.inputs), ("gives", set(outputs), graph.outputs)):
+        if found != set(declared):
+            problem = f"{what} {sorted(found)!a:.200}; the manifest says {sorted(declared)!a:.200}"
+            raise BundleError(problem, graph.file)
+    for name, expected in _shapes(graph.role, manifest.architecture).items():
+        if name not in outputs:
+            raise BundleError(f"does not give {name}, as the manifest's architecture has it", graph.file)
+        shape = outputs[name]
+        fits = len(shape) == len(expected) and not any(
+            isinstance(size, int) and fixed and size != fixed for size, fixed in zip(shape, expected, strict=True)
+        )
+        if not fits:
+            wanted = [size or "any" for size in expected]
+            problem = f"gives {name} in the shape {shape!a:.80}; the manifest's architecture makes it {wanted}"
+            raise BundleError(problem, graph.file)
+
+
+def _shapes(role: str, architecture: Architecture) -> dict[str, tuple[int, ...]]:
+    """Of each output a graph must have; 0 for what varies."""
+    layers, heads, dim = architecture.layers, architecture.heads, architecture.dim
+    shapes: dict[str, tuple[int, ...]] = {"pooled": (0, architecture.pooled_dim), "tokens": (0, 0, dim)}
+    if role == "attend":
+        shapes |= dict.fromkeys(selected_names(layers), (0, 0, 0, 0))
+        shapes |= {f"rows_{layer}": (0, heads, 0, 0) for layer in range(layers)}
+        shapes |= {f"hidden_{layer}": (0, 0, dim) for layer in range(layers + 1)}
+    return shapes

@@ -173,7 +173,7 @@ def _shaped(whole: Floats, vector: Vector, normalize: bool) -> Floats:
 def shape_rows(tokens: Floats, rows: Rows) -> NDArray[Any]:
     """Token vectors float32 [m, D], scaled and in their type, with memory of their own."""
     if rows.dtype == "float16":
-        return _half(unit_length(tokens) if rows.unit else tokens)
+        return halve(unit_length(tokens) if rows.unit else tokens)
     return unit_length(tokens) if rows.unit else tokens.copy()
 
 
@@ -198,12 +198,7 @@ def as_type(vectors: Floats, dtype: VectorType, ranges: Floats | None = None) ->
         return (np.packbits(vectors > 0, axis=-1) ^ np.uint8(128)).view(np.int8)  # less 128, as signed bytes
     if dtype == "int8":
         return _in_steps(vectors, ranges)
-    return _half(vectors) if dtype == "float16" else vectors
-
-
-def _half(vectors: Floats) -> NDArray[np.float16]:
-    with np.errstate(over="ignore"):  # infinite then
-        return halve(vectors)
+    return halve(vectors) if dtype == "float16" else vectors
 
 
 def _in_steps(vectors: Floats, ranges: Floats | None) -> NDArray[np.int8]:
@@ -217,18 +212,17 @@ def _in_steps(vectors: Floats, ranges: Floats | None) -> NDArray[np.int8]:
     return (counted - 128).astype(np.int8)
 
 
-def load_ranges(file: File | Path, name: str, pooled_dim: int) -> dict[int, Floats]:
+def load_ranges(file: File | Path, pooled_dim: int) -> dict[int, Floats]:
     """The ranges of int8 that a bundle has, by width: float32 [2, width].
 
     Args:
         file: an .npz with `int8_d` of each width d.
-        name: what to call it in errors.
         pooled_dim: the largest width.
 
     Raises:
         BundleError: it is something else.
     """
-    ranges: dict[int, Floats] = {}
+    ranges, name = dict[int, Floats](), file.name
     for key, array in plain_arrays(file.read_bytes(), name).items():
         found = RANGE_NAME.fullmatch(key)
         width = int(found[1]) if found else 0

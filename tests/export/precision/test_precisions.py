@@ -14,7 +14,7 @@ from onnx import TensorProto
 from headlight import AttentionSpec
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.encode_items import everything
-from headlight.runtime.parity.distance import distances
+from headlight.runtime.parity.golden_inputs import distances
 from headlight_export.precision.conversion import PRECISIONS
 from headlight_export.precision.variants import usable_precisions
 from headlight_export.writer.bundle_writer import export_checkpoint

@@ -15,7 +15,7 @@ from onnx import numpy_helper
 from headlight.errors import BundleError
 from headlight.runtime import Runtime
 from headlight.runtime.bundle.bundle import Bundle
-from headlight.runtime.parity.distance import OUTPUTS
+from headlight.runtime.parity.golden_inputs import OUTPUTS
 from headlight_export.parity.parity_report import Row
 from headlight_export.precision import variants
 from headlight_export.precision.conversion import PRECISIONS, convert

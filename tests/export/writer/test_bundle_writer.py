@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.attention.resolved_spec import whole
 from headlight.runtime.bundle.bundle import Bundle
-from headlight.runtime.parity.distance import OUTPUTS
+from headlight.runtime.parity.golden_inputs import OUTPUTS
 from headlight.runtime.values import Floats, Ids
 from headlight_export.command import main
 from headlight_export.parity import parity_report

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from headlight.runtime import EncodeItem, ItemResult, Runtime, Selection
 from headlight.runtime.attention.resolved_spec import whole
 from headlight.runtime.encode_items import everything
-from headlight.runtime.parity.distance import distances
+from headlight.runtime.parity.golden_inputs import distances
 from headlight.runtime.values import Floats, Ids
 from headlight_model.checkpoint import load_checkpoint
 from tests.conftest import MakeBundle

@@ -1,6 +1,6 @@
 import numpy as np
 
-from headlight.runtime.parity.distance import distance
+from headlight.runtime.parity.golden_inputs import distance
 from headlight.runtime.values import Floats
 
 

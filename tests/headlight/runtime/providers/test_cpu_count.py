@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headlight.runtime.providers.cpu_count import MOST_STREAMS, share, usable_cpus
+from headlight.runtime.providers.worker_layout import MOST_STREAMS, share, usable_cpus
 
 
 @pytest.mark.parametrize(

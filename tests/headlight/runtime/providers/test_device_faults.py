@@ -140,7 +140,7 @@ def test_a_fault_that_is_nobodys_is_none_once_the_gpu_is_proven(on_gpu: Runtime)
             found["tokens"][feeds["mask"] == 0] = np.inf
 
     change(on_gpu.engine, padding)
-    on_gpu._golden = on_gpu._golden[:1]  # unpadded
+    on_gpu.self_test.known = on_gpu.self_test.known[:1]  # unpadded
     for got, each in zip(on_gpu.engine.run(batch), expected, strict=True):
         assert_same(got, each)
 
@@ -241,11 +241,11 @@ def test_what_is_computed_beside_it_waits_for_the_verdict(
 ) -> None:
     caplog.set_level(logging.CRITICAL)
     beside = Beside(on_gpu, monkeypatch)
-    expected = on_gpu._golden
+    expected = on_gpu.self_test.known
 
     def probe() -> None:
         if not right:
-            on_gpu._golden = tuple(
+            on_gpu.self_test.known = tuple(
                 one._replace(answers={name: value + 1 for name, value in one.answers.items()}) for one in expected
             )
         beside.probe()

@@ -188,12 +188,12 @@ def test_the_types_there_are() -> None:
 def test_ranges_that_are_none_are_refused(tmp_path: Path, held: dict[str, Any], message: str) -> None:
     np.savez(tmp_path / "ranges.npz", **held)
     with pytest.raises(BundleError, match=message):
-        load_ranges(tmp_path / "ranges.npz", "ranges.npz", 20)
+        load_ranges(tmp_path / "ranges.npz", 20)
 
 
 def test_ranges_are_read_by_width(tmp_path: Path) -> None:
     np.savez(tmp_path / "ranges.npz", int8_16=RANGES, int8_8=RANGES[:, :8])
-    assert sorted(load_ranges(tmp_path / "ranges.npz", "ranges.npz", 20)) == [8, 16]
+    assert sorted(load_ranges(tmp_path / "ranges.npz", 20)) == [8, 16]
 
 
 def test_rows_have_two_types() -> None:

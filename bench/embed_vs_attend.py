@@ -16,7 +16,7 @@ import numpy as np
 from bench.measuring import Contestants, machine, medians, publish
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.attention.resolved_spec import whole
-from headlight.runtime.engine.length_buckets import plan
+from headlight.runtime.engine.batches import plan
 from headlight.runtime.values import Ids
 
 SHAPES = ((1, 16), (1, 128), (8, 32), (8, 128), (1, 512))

@@ -27,7 +27,7 @@ import numpy as np
 from bench.measuring import flops, machine, publish
 from headlight.errors import BundleError
 from headlight.runtime import EncodeItem, Runtime, Selection, Tokenizer
-from headlight.runtime.engine.length_buckets import plan as batches_of
+from headlight.runtime.engine.batches import plan as batches_of
 from headlight.runtime.providers.worker_layout import usable_cpus
 
 VARIANTS = [("cpu", "fp32"), ("openvino", "fp32"), ("openvino", "bf16")]

@@ -17,7 +17,7 @@ from bench.embed_vs_attend import random_ids, run_all
 from bench.encoder import bundle
 from bench.measuring import Contestants, machine, medians, publish
 from headlight.runtime import EncodeItem, Runtime, Selection
-from headlight.runtime.engine.length_buckets import plan
+from headlight.runtime.engine.batches import plan
 from headlight_export.precision.conversion import PRECISIONS
 from headlight_export.precision.sample_texts import passages
 from headlight_export.precision.variants import usable_precisions

@@ -12,7 +12,7 @@ import torch
 
 from bench.measuring import machine
 from bench.serving.peak import best
-from headlight.runtime.providers.gpu_devices import Gpu
+from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.provider_choice import choose_provider
 
 PACKAGES = ("onnxruntime-gpu", "onnxruntime", "torch", "triton", "onnx", "numpy", "grpcio")

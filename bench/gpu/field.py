@@ -21,7 +21,7 @@ from bench.gpu.sizes import encoder_of
 from bench.gpu.turns import told
 from bench.measuring import Contestants
 from headlight.runtime import EncodeItem, Runtime, Selection
-from headlight.runtime.engine.length_buckets import pad
+from headlight.runtime.engine.batches import pad
 from headlight.runtime.values import Floats, Ids
 from headlight_model.encoder import Encoder
 

@@ -18,7 +18,7 @@ from bench.gpu.texts import read
 from bench.gpu.turns import told
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.encode_items import everything
-from headlight.runtime.engine.length_buckets import plan
+from headlight.runtime.engine.batches import plan
 from headlight.runtime.values import Floats, Ids
 from headlight.spec import AttentionSpec
 from headlight_model.encoder import Encoder

@@ -23,7 +23,7 @@ from bench.serving.served import Headlight
 from bench.serving.texts import LONGEST, order
 from bench.serving.workloads import BULK, SINGLES, Taken, Workload, summary
 from headlight.runtime import Bundle, EncodeItem, Runtime, Selection, Tokenizer
-from headlight.runtime.engine.length_buckets import plan
+from headlight.runtime.engine.batches import plan
 from headlight.runtime.values import Ids
 
 SECTION = "served"

@@ -19,7 +19,7 @@ from bench.gpu.sizes import BASE, LARGE, MINILM
 from bench.gpu.texts import read
 from bench.gpu.turns import Timing, one_by_one, take_turns, told
 from bench.measuring import flops
-from headlight.runtime.engine.length_buckets import pad, plan
+from headlight.runtime.engine.batches import pad, plan
 from headlight.runtime.values import Ids
 from headlight_export.parity.reference import random_ids
 

@@ -24,7 +24,7 @@ from bench.gpu.speed import PROMISING, log_normal
 from bench.gpu.turns import Timing, take_turns, told
 from bench.measuring import Contestants
 from headlight.runtime import Bundle
-from headlight.runtime.engine.length_buckets import pad, plan
+from headlight.runtime.engine.batches import pad, plan
 from headlight_export.parity.reference import random_ids
 from headlight_model.encoder import Encoder
 

@@ -19,15 +19,14 @@ from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.manifest import Graph
 from headlight.runtime.bundle.prompts import Prompt, Prompts
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, everything, item_of
+from headlight.runtime.engine.batches import plan
 from headlight.runtime.engine.engine import Engine
-from headlight.runtime.engine.length_buckets import plan
 from headlight.runtime.parity.self_test import SelfTest
-from headlight.runtime.providers.gpu_devices import Gpu
+from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.provider_choice import ANY_GPU, choose_provider
 from headlight.runtime.providers.worker_layout import Workers, choose_wide, share, usable_cpus
-from headlight.runtime.tokenization.input_checks import Input, checked_head_mask, checked_ids, is_pair
+from headlight.runtime.tokenization.input_checks import Input, Truncation, checked_head_mask, checked_ids, is_pair
 from headlight.runtime.tokenization.tokenizer import Tokenizer, open_tokenizer
-from headlight.runtime.tokenization.truncation import Truncation
 from headlight.runtime.values import Floats, Ids, Tokenized
 from headlight.runtime.vectors.vector_forms import (
     ALL_ROWS,
@@ -51,6 +50,9 @@ from headlight.spec import (
 
 class Runtime:
     """A bundle, ready to encode.
+
+    Attributes:
+        roles: the graphs loaded: "embed", "attend".
 
     Example:
         >>> runtime = Runtime("build/bundles/docs-rope")
@@ -114,6 +116,7 @@ class Runtime:
             round_lengths=round_lengths,
             gpu=gpu,
         )
+        self.roles: frozenset[str] = self.engine.roles
         manifest = self.bundle.manifest
         self.prompts = Prompts(manifest.prompts, manifest.default_prompt)
         width, ranges = manifest.architecture.pooled_dim, dict[int, Floats]()
@@ -134,11 +137,6 @@ class Runtime:
         self.self_test = SelfTest(self.bundle, self.engine, self.provider, precision)
         alive = weakref.WeakMethod(self.probe)  # else the memory of both would wait for the garbage collector
         self.engine.faults.probe = lambda: _probe(alive())
-
-    @property
-    def roles(self) -> frozenset[str]:
-        """The graphs loaded: "embed", "attend"."""
-        return self.engine.roles
 
     def check_golden(self) -> None:
         """See SelfTest.run. Raises BundleError where this machine's numbers are not PyTorch's."""

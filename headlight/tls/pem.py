@@ -50,7 +50,9 @@ def check_pair(certificate: bytes, key: bytes, role: Role, authorities: bytes | 
     text = _text(certificate, "the certificate")
     if b"ENCRYPTED" in key:
         raise PemError("the key is encrypted; give it without a passphrase, in a file that nobody else can read")
-    own, other = ssl.SSLContext(_protocol(role)), ssl.SSLContext(_protocol("client" if role == "server" else "server"))
+    own, other = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if role == "client":
+        own, other = other, own
     for context in (own, other):  # each checks what it is told to, and no names
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -108,10 +110,6 @@ def _text(pem: bytes, what: str) -> str:
     if text.count("-----") % 4:  # cut within a line that begins a further one, which no parser minds
         raise PemError(f"{what} is incomplete")
     return text
-
-
-def _protocol(role: Role) -> Any:
-    return ssl.PROTOCOL_TLS_SERVER if role == "server" else ssl.PROTOCOL_TLS_CLIENT
 
 
 @contextlib.contextmanager

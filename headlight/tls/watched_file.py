@@ -66,7 +66,10 @@ class Watched(Generic[T]):
     def latest(self) -> T:
         """What they hold, or held when they could last be used. Costs a look at their times, unless they changed."""
         with self._lock:
-            if self._is_new():
+            state, seen = self._state(), self._seen
+            self._seen = state
+            again = self._refused_at is not None and self._clock() - self._refused_at >= AGAIN_SECONDS
+            if again or state != seen:
                 try:
                     self._seen, self._value = self._read()
                     self._refused_at = self.problem = None
@@ -75,12 +78,6 @@ class Watched(Generic[T]):
                     self.problem = _problem(error)
                     self._on_refused(self.problem)
             return self._value
-
-    def _is_new(self) -> bool:
-        state, seen = self._state(), self._seen
-        self._seen = state
-        again = self._refused_at is not None and self._clock() - self._refused_at >= AGAIN_SECONDS
-        return again or state != seen
 
     def _read(self) -> tuple[State, T]:
         for _ in range(READS):

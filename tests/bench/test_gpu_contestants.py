@@ -20,7 +20,7 @@ from bench.gpu.prepare import Unprepared, require
 from bench.gpu.sizes import MINILM, SIZES
 from bench.gpu.speed import log_normal
 from headlight.runtime import EncodeItem, ItemResult, Runtime, Selection
-from headlight.runtime.engine.length_buckets import pad
+from headlight.runtime.engine.batches import pad
 from tests.factory import sharpened, small_config
 
 

@@ -20,7 +20,7 @@ from bench.gpu.field import BARE, ENGINE, Field
 from bench.gpu.peers import COMPILED, FIXED, FUSED, PLAIN, UNMASKED, NotMeasured, peers, reference
 from bench.gpu.speed import Case
 from headlight.runtime import EncodeItem, ItemResult, Runtime
-from headlight.runtime.engine.length_buckets import pad
+from headlight.runtime.engine.batches import pad
 from headlight.runtime.values import Ids
 from tests.factory import sharpened, small_config
 

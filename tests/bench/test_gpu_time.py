@@ -16,7 +16,7 @@ from bench.gpu.device import Device
 from bench.gpu.peers import Compiled, NotMeasured
 from bench.gpu.turns import Timing, one_by_one, take_turns
 from bench.serving.processes import ROOT
-from headlight.runtime.engine.length_buckets import pad
+from headlight.runtime.engine.batches import pad
 from tests.factory import sharpened, small_config
 
 

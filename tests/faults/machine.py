@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from headlight.runtime.providers.gpu_devices import devices
+from headlight.runtime.providers.cuda_session import devices
 from tests.faults.record import FOLDER, NotPossible, Outcome
 from tests.system.processes import ROOT
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from headlight.runtime.encode_items import EncodeItem
-from headlight.runtime.engine.length_buckets import AS_LONG, Rounding
+from headlight.runtime.engine.batches import AS_LONG, Rounding
 from headlight.runtime.values import Role
 from headlight.wire.priority import Priority
 from headlight_service.core.admission.admission_control import Admission

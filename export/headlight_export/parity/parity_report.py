@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from headlight.description import Parity
 from headlight.runtime.encode_items import EncodeItem, Selection, everything
-from headlight.runtime.parity.derived_forms import FORMS, form, form_error
-from headlight.runtime.parity.golden_inputs import OUTPUTS, distances
+from headlight.runtime.parity.golden_inputs import FORMS, OUTPUTS, distances, form, form_error
 from headlight.runtime.runtime import Runtime
 from headlight.runtime.values import Ids
 from headlight_export.parity.reference import (

@@ -11,7 +11,7 @@ import numpy as np
 from headlight.description import Quality as QualityEntry
 from headlight.errors import EngineError
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, everything
-from headlight.runtime.engine.length_buckets import plan
+from headlight.runtime.engine.batches import plan
 from headlight.runtime.parity.golden_inputs import OUTPUTS, distance
 from headlight.runtime.runtime import Runtime
 from headlight.runtime.values import Floats

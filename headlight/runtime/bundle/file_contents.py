@@ -21,7 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from headlight.errors import BundleError
 from headlight.runtime.bundle.manifest import FileEntry
-from headlight.runtime.bundle.onnx_file import ExternalData, with_inputs
+from headlight.runtime.bundle.onnx_file import ExternalData
 
 T = TypeVar("T")
 CHUNK = 1 << 20  # bytes read and hashed at once: few enough to stay in the processor's cache
@@ -75,7 +75,8 @@ class Weights:
         """Give back the pages that hold no tensor to keep. They read as zeros from now on."""
         size, end = len(self.memory), 0
         for begin, after in [*sorted(self._kept), (size, size)]:
-            first, last = _page_above(end), begin if begin == size else begin // mmap.PAGESIZE * mmap.PAGESIZE
+            first = -(-end // mmap.PAGESIZE) * mmap.PAGESIZE  # no page that holds what was kept before
+            last = begin if begin == size else begin // mmap.PAGESIZE * mmap.PAGESIZE
             if last > first:
                 self.memory.madvise(mmap.MADV_DONTNEED, first, last - first)
             end = max(end, after)
@@ -103,10 +104,6 @@ class OnnxGraph:
     def keep(self, tensor: ExternalData) -> None:
         """See Weights.keep."""
         self.weights[tensor.location].keep(tensor)
-
-    def with_weights_as_inputs(self) -> bytes:
-        """Return the graph with each referenced tensor as an input."""
-        return with_inputs(self.data, {tensor.name for tensor in self.references})
 
 
 def tensor_bytes(tensor: ExternalData) -> int | None:
@@ -171,7 +168,3 @@ def plain_arrays(data: bytes, name: str) -> dict[str, NDArray[Any]]:
             return {key: archive[key] for key in archive.files}
     except Exception:  # NumPy and zipfile raise many types for bytes that are not theirs
         raise BundleError("is not an archive of plain arrays", name) from None
-
-
-def _page_above(at: int) -> int:
-    return -(-at // mmap.PAGESIZE) * mmap.PAGESIZE

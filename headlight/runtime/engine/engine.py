@@ -12,10 +12,9 @@ from headlight.errors import BundleError, HeadlightError, HostFull, NotFinite
 from headlight.runtime.attention.graph_selectors import Wanted
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
-from headlight.runtime.engine.batch_outputs import all_finite, cut_out, finite_rows
-from headlight.runtime.engine.length_buckets import Rounding, pad
+from headlight.runtime.engine.batches import Rounding, all_finite, cut_out, finite_rows, pad
+from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.device_faults import Faults, told
-from headlight.runtime.providers.gpu_devices import Gpu
 from headlight.runtime.providers.provider_choice import ANY_GPU, open_session
 from headlight.runtime.providers.session import Outputs, Session, check_interface
 from headlight.runtime.providers.worker_layout import Workers
@@ -113,17 +112,13 @@ class Engine:
         except HeadlightError:
             raise
         except Exception as error:  # libraries raise many types, none of them a base of the others
-            raise self._failed(error) from error
+            failure = self.faults.of(error)
+            if isinstance(failure, HostFull):  # what the batch could get of memory is given back
+                with contextlib.suppress(Exception):
+                    self.shrink()
+            raise failure from error
         self.faults.check()  # another batch may have found out meanwhile
         return results
-
-    def _failed(self, error: Exception) -> HeadlightError:
-        """What to raise for a failure. If memory is short, what the batch could get of it is given back."""
-        failure = self.faults.of(error)
-        if isinstance(failure, HostFull):
-            with contextlib.suppress(Exception):
-                self.shrink()
-        return failure
 
     def _run(self, items: Sequence[EncodeItem], *, wide: bool) -> list[ItemResult]:
         role, names, buffers = self.graph(items[0].role, wide=wide), output_names(items), {}

@@ -11,8 +11,17 @@ from headlight.errors import BundleError, EngineError
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, everything
 from headlight.runtime.engine.engine import Engine
-from headlight.runtime.parity.derived_forms import FORMS, form, form_error
-from headlight.runtime.parity.golden_inputs import OUTPUTS, VECTORS, Golden, distances, load_golden, vectors_alone
+from headlight.runtime.parity.golden_inputs import (
+    FORMS,
+    OUTPUTS,
+    VECTORS,
+    Golden,
+    distances,
+    form,
+    form_error,
+    load_golden,
+    vectors_alone,
+)
 from headlight.runtime.values import Role
 
 

@@ -1,8 +1,13 @@
-"""A graph opened by ONNX Runtime's provider for CUDA. Written from its documentation; it has not run on a GPU yet."""
+"""A graph opened by ONNX Runtime's provider for CUDA. Written from its documentation; it has not run on a GPU yet.
+
+Whether there is a device is asked of the driver, and of no library that takes seconds to load.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import dataclasses
 import functools
 import io
 from collections.abc import Sequence
@@ -11,7 +16,6 @@ from typing import Any
 from headlight.errors import BundleError
 from headlight.extras import remedy
 from headlight.runtime.bundle.file_contents import OnnxGraph
-from headlight.runtime.providers.gpu_devices import Gpu, devices
 from headlight.runtime.providers.onnx_session import OrtSession, give_weights, run_into, session_options
 from headlight.runtime.providers.onnx_session import library as onnxruntime
 from headlight.runtime.providers.session import Outputs
@@ -20,6 +24,53 @@ from headlight.runtime.providers.worker_layout import Workers
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 PRECISIONS = ("fp32", "fp16", "bf16")
 FATAL = 4  # of ONNX Runtime's severities: all else comes as an exception too
+
+DRIVER = "libcuda.so.1"  # comes with NVIDIA's driver, from the machine and not from a package
+NONE = frozenset(
+    (34, 100)
+)  # what cuInit answers where there is no device: that of a stub of the driver, that of the driver
+GIVE = "in a container, give it one (docker: --gpus all; Kubernetes: nvidia.com/gpu: 1)"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gpu:
+    """A device to compute on.
+
+    Attributes:
+        device: which of those that the process sees (CUDA_VISIBLE_DEVICES), from 0.
+        memory_bytes: that the arena of each graph may take of its memory; None: what there is.
+    """
+
+    device: int = 0
+    memory_bytes: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Devices:
+    """How many CUDA devices the process sees, and why none."""
+
+    count: int
+    why: str = ""
+
+
+def devices() -> Devices:
+    """Ask the driver.
+
+    Raises:
+        BundleError: there is a driver, and it does not work: neither is it known then that there is no device.
+    """
+    try:
+        driver = ctypes.CDLL(DRIVER)
+    except OSError:
+        return Devices(0, f"there is no NVIDIA driver here ({DRIVER}); install it, or, {GIVE}")
+    code = driver.cuInit(0)
+    if code in NONE:
+        return Devices(0, f"the NVIDIA driver finds no GPU; look at CUDA_VISIBLE_DEVICES, or, {GIVE}")
+    count = ctypes.c_int()
+    code = code or driver.cuDeviceGetCount(ctypes.byref(count))
+    if code:
+        raise BundleError(f"the NVIDIA driver fails with CUDA error {code}; see what `nvidia-smi` says of it")
+    return Devices(count.value, "" if count.value else f"the NVIDIA driver finds no GPU; {GIVE}")
 
 
 def cuda_installed() -> bool:

@@ -21,6 +21,7 @@ import numpy as np
 from headlight.errors import BundleError
 from headlight.extras import remedy
 from headlight.runtime.bundle.file_contents import OnnxGraph
+from headlight.runtime.bundle.onnx_file import with_inputs
 from headlight.runtime.providers.session import Outputs, Shape
 from headlight.runtime.providers.worker_layout import Workers
 
@@ -114,7 +115,8 @@ def _model(graph: OnnxGraph) -> Any:
 
     OpenVINO finds external data by path alone, so weights are read as inputs, and become constants over our memory.
     """
-    model = _core().read_model(io.BytesIO(graph.with_weights_as_inputs()))
+    names = {tensor.name for tensor in graph.references}
+    model = _core().read_model(io.BytesIO(with_inputs(graph.data, names)))
     for tensor, array in graph.arrays():
         output = model.input(tensor.name)
         constant = library().op.Constant(array, shared_memory=True)

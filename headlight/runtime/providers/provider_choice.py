@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from headlight.errors import BundleError
 from headlight.runtime.bundle.file_contents import OnnxGraph
-from headlight.runtime.providers.cuda_session import CudaSession, check_cuda, device_exists
-from headlight.runtime.providers.gpu_devices import Gpu
+from headlight.runtime.providers.cuda_session import CudaSession, Gpu, check_cuda, device_exists
 from headlight.runtime.providers.onnx_session import OnnxSession
 from headlight.runtime.providers.openvino_session import OpenVinoSession, check_precision
 from headlight.runtime.providers.session import Session

@@ -20,7 +20,7 @@ import numpy as np
 
 from headlight.errors import BundleError, HeadlightError
 from headlight.runtime import EncodeItem, Runtime, Selection
-from headlight.runtime.engine.length_buckets import Rounding
+from headlight.runtime.engine.batches import Rounding
 from headlight.runtime.providers.worker_layout import share, usable_cpus
 from headlight.runtime.providers.provider_choice import PRECISIONS, PROVIDERS
 from headlight_service.config.options import Config

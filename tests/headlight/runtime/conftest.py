@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 
 from headlight.runtime.providers import cuda_session
-from headlight.runtime.providers.gpu_devices import Devices
+from headlight.runtime.providers.cuda_session import Devices
 from tests.conftest import MakeBundle
 from tests.headlight.runtime.on_cpu import CPU, CUDA, OnCpu
 

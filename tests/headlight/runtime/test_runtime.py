@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headlight.errors import BundleError, InvalidInput
 from headlight.runtime import Runtime
 from headlight.runtime.encode_items import EncodeItem, ItemResult
-from headlight.runtime.engine.length_buckets import BATCH_SQUARES, BATCH_TOKENS, plan
+from headlight.runtime.engine.batches import BATCH_SQUARES, BATCH_TOKENS, plan
 from headlight.spec import AttentionSpec, HiddenSpec
 from tests.tampering import relist
 

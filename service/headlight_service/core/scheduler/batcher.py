@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headlight.errors import DeadlineExceeded, DeviceLost, Unavailable
 from headlight.runtime.encode_items import EncodeItem
-from headlight.runtime.engine.length_buckets import AS_LONG, Rounding
+from headlight.runtime.engine.batches import AS_LONG, Rounding
 from headlight.wire.priority import Priority
 from headlight_service.core.admission.permits import Permit
 from headlight_service.core.cancellation import has_left

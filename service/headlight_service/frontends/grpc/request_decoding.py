@@ -11,7 +11,7 @@ from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.bundle.prompts import Prompt
 from headlight.runtime.encode_items import Selection
-from headlight.runtime.tokenization.truncation import Truncation
+from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.values import Floats
 from headlight.spec import SpecialTokens
 from headlight.wire.priority import Priority, priority_of

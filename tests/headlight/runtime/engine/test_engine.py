@@ -11,8 +11,8 @@ from headlight.runtime.attention.graph_selectors import Wanted
 from headlight.runtime.attention.resolved_spec import states, whole
 from headlight.runtime.bundle.manifest import Architecture
 from headlight.runtime.encode_items import ItemResult, everything
+from headlight.runtime.engine.batches import pad
 from headlight.runtime.engine.engine import output_names
-from headlight.runtime.engine.length_buckets import pad
 from headlight.runtime.values import Ids
 from headlight.runtime.vectors.vector_forms import Vector
 

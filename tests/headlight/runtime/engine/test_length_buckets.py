@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headlight.runtime import EncodeItem, Runtime
 from headlight.runtime.encode_items import ItemResult, Selection, everything
-from headlight.runtime.engine.length_buckets import AS_LONG, Rounding, pad
+from headlight.runtime.engine.batches import AS_LONG, Rounding, pad
 from tests.conftest import MakeBundle
 
 MULTIPLE = 8

@@ -12,7 +12,7 @@ from headlight.runtime import ItemResult
 from headlight.runtime.attention.attention_size import source_of
 from headlight.runtime.attention.token_units import Places
 from headlight.runtime.bundle.manifest import Architecture
-from headlight.runtime.parity.derived_forms import FORMS, TOP, form, form_error
+from headlight.runtime.parity.golden_inputs import FORMS, TOP, form, form_error
 from headlight.runtime.values import Floats
 
 ARCHITECTURE = Architecture(positions="rope", layers=2, heads=3, dim=36, pooled_dim=36, vocab_size=90)

@@ -18,8 +18,8 @@ from headlight import AttentionSpec
 from headlight.errors import BundleError, DeviceFull, DeviceLost, EngineError, HostFull
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.providers import cuda_session
+from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.device_faults import fault
-from headlight.runtime.providers.gpu_devices import Gpu
 from headlight.runtime.providers.onnx_session import run_into
 from headlight.runtime.providers.session import Outputs
 from tests.headlight.runtime.on_cpu import CPU, CUDA, OnCpu, items

@@ -19,7 +19,7 @@ from headlight.errors import DeviceFull, DeviceLost, EngineError, NotFinite
 from headlight.runtime import EncodeItem, Engine, Runtime, Selection
 from headlight.runtime.attention.resolved_spec import whole
 from headlight.runtime.encode_items import ItemResult
-from headlight.runtime.engine.batch_outputs import finite_rows
+from headlight.runtime.engine.batches import finite_rows
 from headlight.runtime.providers.session import Outputs
 from tests.headlight.runtime.on_cpu import OnCpu, items
 from tests.headlight.runtime.providers.test_cuda_session import REFUSED

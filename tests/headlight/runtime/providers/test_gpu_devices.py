@@ -12,8 +12,8 @@ import pytest
 
 from headlight.errors import BundleError
 from headlight.runtime import Runtime
-from headlight.runtime.providers import cuda_session, gpu_devices, provider_choice
-from headlight.runtime.providers.gpu_devices import Devices, Gpu, devices
+from headlight.runtime.providers import cuda_session, provider_choice
+from headlight.runtime.providers.cuda_session import Devices, Gpu, devices
 from headlight.runtime.providers.provider_choice import choose_provider
 
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
@@ -35,7 +35,7 @@ def install(monkeypatch: pytest.MonkeyPatch, found: Devices, *, wheel: bool = Tr
 
 
 def test_without_a_driver_there_is_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_devices, "DRIVER", "libnothing-of-this-name.so.1")
+    monkeypatch.setattr(cuda_session, "DRIVER", "libnothing-of-this-name.so.1")
     assert devices().count == 0
     assert "no NVIDIA driver here" in devices().why
 

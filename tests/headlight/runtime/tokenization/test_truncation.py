@@ -15,8 +15,8 @@ from tokenizers import models, pre_tokenizers, processors, trainers
 from headlight.errors import InvalidInput
 from headlight.results import TokenList
 from headlight.runtime import Tokenizer
+from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.tokenization.tokenizer import SHORT_CHARACTERS
-from headlight.runtime.tokenization.truncation import Truncation
 from headlight.runtime.values import Tokenized
 from tests.factory import small_tokenizer
 from tests.unigrams import pieces

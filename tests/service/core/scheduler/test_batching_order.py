@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headlight.runtime.engine.length_buckets import Rounding
+from headlight.runtime.engine.batches import Rounding
 from headlight.wire.priority import Priority
 from headlight_service.core.scheduler.batch_policy import LEAST_SPLIT_TOKENS
 from tests.service.batching import lengths, running

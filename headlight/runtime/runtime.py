@@ -294,30 +294,24 @@ class Runtime:
         special_tokens: SpecialTokens,
     ) -> Tokenized:
         try:
-            if isinstance(value, str):
-                return self._texts().encode(
-                    value,
-                    prompt=prompt.text,
-                    truncation=truncation,
-                    with_info=with_info,
-                    special_tokens=special_tokens,
-                )
-            prompt.check_kind("pairs" if is_pair(value) else "ids")
-            if is_pair(value):
+            if not isinstance(value, str):
+                prompt.check_kind("pairs" if is_pair(value) else "ids")
+                if not is_pair(value):
+                    return self.check_ids(cast(Sequence[int], value), with_info=with_info)
                 if "pair" not in self.bundle.manifest.accepts:
                     raise InvalidInput("", "is a pair of texts, which the model was not trained on; send one text")
-                return self._texts().encode(
-                    *value, truncation=truncation, with_info=with_info, special_tokens=special_tokens
-                )
-            return self.check_ids(cast(Sequence[int], value), with_info=with_info)
+            if self.tokenizer is None:
+                raise InvalidInput("", "is text, but the bundle has no tokenizer; send ids")
+            return self.tokenizer.encode(
+                *((value,) if isinstance(value, str) else value),
+                prompt=prompt.text,
+                truncation=truncation,
+                with_info=with_info,
+                special_tokens=special_tokens,
+            )
         except InvalidInput as error:
             field = f"inputs[{index}].{error.field}".rstrip(".")
             raise InvalidInput(field, error.problem) from None
-
-    def _texts(self) -> Tokenizer:
-        if self.tokenizer is None:
-            raise InvalidInput("", "is text, but the bundle has no tokenizer; send ids")
-        return self.tokenizer
 
     def _info(self, ids: Ids, segments: Ids | None) -> TokenList:
         values, zeros = tuple(ids.tolist()), (0,) * len(ids)

@@ -81,10 +81,8 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
     for name, wanted in (("queries", spec.queries), ("keys", spec.keys)):
         field = f"{ATTENTION}.{name}"
         tokens = select(field, wanted, length, info, vector)
-        if spec.drop_special and special is not None and tokens is None:
-            tokens = np.flatnonzero(~special)
-        elif spec.drop_special and special is not None and tokens is not None:
-            tokens = tokens[~special[tokens]]
+        if spec.drop_special and special is not None:
+            tokens = np.flatnonzero(~special) if tokens is None else tokens[~special[tokens]]
         if tokens is not None and not len(tokens):
             raise InvalidInput(field, "drop_special leaves no token of this input; leave it out")
         sides.append(_group(choice, tokens, tokenized, info))

@@ -163,24 +163,19 @@ class Faults:
 
     def of(self, error: Exception) -> HeadlightError:
         """What to raise for what a library raised. The details are logged."""
-        kind = fault(error)
+        kind, details = fault(error), " ".join(str(error).split())
         if kind == "host" or (kind == "full" and not self._gpu):
-            details = " ".join(str(error).split())
             log.warning("memory is short for a batch", extra={"event": "batch_memory_short", "details": details})
             return HostFull()
-        if not self._gpu:
-            return EngineError(told("the engine failed", str(error)))
         if kind == "full":
-            log.warning(
-                "the GPU's memory is full", extra={"event": "gpu_memory_full", "details": " ".join(str(error).split())}
-            )
+            log.warning("the GPU's memory is full", extra={"event": "gpu_memory_full", "details": details})
             return DeviceFull(FULL_MESSAGE)
-        if kind == "lost":
+        if kind == "lost" and self._gpu:
             self._lost = True
             return DeviceLost(told("the GPU failed", str(error)))
-        if kind == "refused" and (lost := self.judge("the GPU failed", str(error))) is not None:
-            return lost
-        return EngineError(told("the engine failed", str(error)))
+        # Without a GPU nobody is at fault but the batch.
+        lost = self.judge("the GPU failed", str(error)) if kind == "refused" else None
+        return lost or EngineError(told("the engine failed", str(error)))
 
 
 def told(what: str, details: str) -> str:

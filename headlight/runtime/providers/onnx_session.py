@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from headlight.runtime.bundle.file_contents import BFLOAT16, OnnxGraph
-from headlight.runtime.bundle.onnx_file import ExternalData
 from headlight.runtime.providers.session import Outputs, Shape
 from headlight.runtime.providers.worker_layout import Workers
 
@@ -107,22 +106,18 @@ def give_weights(options: Any, graph: OnnxGraph, *, in_place: bool) -> None:
     kept = [tensor for tensor in graph.references if in_place and tensor.table]
     for tensor in kept:
         graph.keep(tensor)
-    copied = {tensor.name: value for tensor, value in _values(graph) if tensor not in kept}
+    copied, value = dict[str, Any](), onnxruntime.OrtValue
+    for tensor, array in graph.arrays():
+        if tensor not in kept:
+            of_type = value.ortvalue_from_numpy_with_onnx_type
+            bfloat16 = tensor.type == BFLOAT16
+            copied[tensor.name] = of_type(array, BFLOAT16) if bfloat16 else value.ortvalue_from_numpy(array)
     options.add_external_initializers(list(copied), list(copied.values()))
     if kept:
         names = sorted({tensor.location for tensor in kept})
         buffers = [graph.weights[name].memory for name in names]
         options.add_session_config_entry("session.use_external_initializer_file_buffers_directly", "1")
         options.add_external_initializers_from_files_in_memory(names, buffers, [len(buffer) for buffer in buffers])
-
-
-def _values(graph: OnnxGraph) -> Iterator[tuple[ExternalData, Any]]:
-    for tensor, array in graph.arrays():
-        value = onnxruntime.OrtValue
-        if tensor.type == BFLOAT16:
-            yield tensor, value.ortvalue_from_numpy_with_onnx_type(array, BFLOAT16)
-        else:
-            yield tensor, value.ortvalue_from_numpy(array)
 
 
 def _open(graph: OnnxGraph, threads: int, spin: bool) -> Any:

@@ -94,7 +94,9 @@ class OpenVinoSession:
 
     @contextlib.contextmanager
     def run(self, names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False) -> Iterator[Outputs]:
-        with (self._wide if wide else self._narrow).run(_without_zeros(feeds)) as request:
+        # Its TopK takes no k of 0: a layer of which nothing is wanted gives the largest entry of each row, which is not read.
+        feeds = {name: np.maximum(value, 1) if name.startswith("top_") else value for name, value in feeds.items()}
+        with (self._wide if wide else self._narrow).run(feeds) as request:
             found = {name: request.get_tensor(name).data for name in names}
             for name, buffer in buffers.items():
                 np.copyto(buffer, found[name])
@@ -103,11 +105,6 @@ class OpenVinoSession:
 
     def shrink(self, feeds: Outputs) -> None:
         """Nothing: it keeps what its largest batch needed."""
-
-
-def _without_zeros(feeds: Outputs) -> Outputs:
-    """Its TopK takes no k of 0: a layer of which nothing is wanted gives the largest entry of each row, which is not read."""
-    return {name: np.maximum(value, 1) if name.startswith("top_") else value for name, value in feeds.items()}
 
 
 def _model(graph: OnnxGraph) -> Any:

@@ -277,11 +277,9 @@ class Runtime:
         wanted = [Selection(tokens=True)]
         if "attend" in self.roles:
             wanted.append(everything(self.bundle.manifest.architecture))
-        for length in lengths:
+        for length, selection, wide in itertools.product(lengths, wanted, ways):
             ids = np.zeros(min(length, self.bundle.manifest.max_length), dtype=np.int64)
-            for selection in wanted:
-                for wide in ways:
-                    self.engine.run([EncodeItem(ids, selection)], wide=wide)
+            self.engine.run([EncodeItem(ids, selection)], wide=wide)
         self.engine.shrink()  # what warming up needed, most requests will not
 
     def _tokenize(

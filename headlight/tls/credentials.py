@@ -81,8 +81,7 @@ def access(
             check_authorities(root)
         if certificate is not None and key is not None:
             check_pair(certificate, key, "client")
-        made: grpc.ChannelCredentials = grpc.ssl_channel_credentials(root, key, certificate)
-        return made
+        return grpc.ssl_channel_credentials(root, key, certificate)
 
     names = ", ".join(given)
     kept[names] = watched = _named(names, lambda: Watched([*given.values()], parse))

@@ -84,13 +84,11 @@ def _heads(choice: Choice, places: Places, source: Source, maps: Floats) -> Floa
     if choice.spec.drop_special and places.special is not None:
         maps = without(maps, places.special, rows_too=source != "rows")
     reduced = choice.reduced.get("heads")
-    if source == "mixed" or reduced is None:
-        return maps
-    if reduced == "head_max":
-        largest_of_all: Floats = maps.max(axis=0, keepdims=True)
-        return largest_of_all
-    mean: Floats = maps.mean(axis=0, keepdims=True, dtype=np.float32)
-    return mean
+    if source != "mixed" and reduced == "head_max":
+        maps = maps.max(axis=0, keepdims=True)
+    elif source != "mixed" and reduced == "head_mean":
+        maps = maps.mean(axis=0, keepdims=True, dtype=np.float32)
+    return maps
 
 
 def without(maps: Floats, special: NDArray[np.bool_], *, rows_too: bool) -> Floats:
@@ -123,8 +121,7 @@ def _grouped_queries(choice: Choice, places: Places, source: Source, maps: Float
     reduced, queries = choice.reduced.get("queries"), places.queries
     if source != "rows":
         if reduced == "pooling_weights":
-            combined: Floats = pooling_weights(choice, places) @ maps[:, None]
-            return combined
+            return pooling_weights(choice, places) @ maps[:, None]
         if reduced or queries is not None:
             maps = maps[:, row_tokens(choice, places)]
     if reduced or queries is None or queries.starts is None:

@@ -73,7 +73,13 @@ class Engine:
         self._lent = workers.lent and attend
         for role in roles:
             graph = bundle.manifest.graph(role, provider, precision)
-            own = workers if role == "embed" else _for_attention(workers)
+            own = workers
+            if role == "attend" and workers.lent:
+                own = dataclasses.replace(workers, streams=1, threads=workers.all)
+            elif (
+                role == "attend"
+            ):  # answers are large, and callers wait for more than the engine: no second copy of weights
+                own = dataclasses.replace(workers, wide="none")
             try:
                 self._sessions[role] = open_session(bundle.graph(graph.file), provider, precision, own, gpu)
             except BundleError:
@@ -183,13 +189,6 @@ class Engine:
         feeds["head_mask"] = np.stack([ones if item.head_mask is None else item.head_mask for item in items])
         wanted = Wanted(items, layers, heads, ids.shape[1])
         return feeds | wanted.feeds(), wanted
-
-
-def _for_attention(workers: Workers) -> Workers:
-    """What answers with attention is large, and its callers wait for more than the engine: no second copy of weights."""
-    if workers.lent:
-        return dataclasses.replace(workers, streams=1, threads=workers.all)
-    return dataclasses.replace(workers, wide="none")
 
 
 def output_names(items: Sequence[EncodeItem]) -> list[str]:

@@ -78,9 +78,8 @@ class SelfTest:
                 limit = tolerance.of(found.output)
                 if not found.error <= limit:
                     what = f"golden {found.output} {found.about}".rstrip()
-                    where = f"{self._provider}/{self._precision}"
-                    problem = f"{what} is off by {found.error:.3g} on {where}, tolerance {limit:.3g}"
-                    raise BundleError(problem, found.file)
+                    far = f"is off by {found.error:.3g} on {self._provider}/{self._precision}"
+                    raise BundleError(f"{what} {far}, tolerance {limit:.3g}", found.file)
             self._check_vocabulary()
 
     def errors(self, golden: Sequence[Golden]) -> Iterator[GoldenError]:

@@ -89,7 +89,8 @@ class OpenVinoSession:
         self._weights = tuple(graph.weights.values())  # read in place: to be let go after the sessions
         self.inputs = frozenset(value.get_any_name() for value in compiled.inputs)
         self.outputs: dict[str, Shape] = {
-            value.get_any_name(): _shape(value.partial_shape) for value in compiled.outputs
+            value.get_any_name(): tuple(None if size.is_dynamic else size.get_length() for size in value.partial_shape)
+            for value in compiled.outputs
         }
 
     @contextlib.contextmanager
@@ -209,7 +210,3 @@ def _compile(graph: OnnxGraph, precision: str, streams: int, threads: int) -> An
     if used != hint:
         raise BundleError(f"OpenVINO computes in {used} where {hint} was asked for")
     return compiled
-
-
-def _shape(partial: Any) -> Shape:
-    return tuple(None if size.is_dynamic else size.get_length() for size in partial)

@@ -6,7 +6,7 @@ Also whether it is the one that the manifest describes.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
@@ -27,11 +27,8 @@ class Session(Protocol):
         outputs: the shape of each that it gives.
     """
 
-    @property
-    def inputs(self) -> frozenset[str]: ...
-
-    @property
-    def outputs(self) -> Mapping[str, Shape]: ...
+    inputs: frozenset[str]
+    outputs: dict[str, Shape]
 
     def run(
         self, names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False

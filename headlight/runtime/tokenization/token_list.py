@@ -20,8 +20,7 @@ def prompt_tokens(encoding: tokenizers.Encoding, characters: int) -> NDArray[np.
     around = np.array(encoding.special_tokens_mask, dtype=np.bool_)
     ends = np.array([end for _, end in encoding.offsets], dtype=np.int64)
     beyond = np.flatnonzero(~around & (ends > characters))
-    own: NDArray[np.bool_] = ~around & (np.arange(len(encoding)) < (beyond[0] if len(beyond) else len(encoding)))
-    return own
+    return ~around & (np.arange(len(encoding)) < (beyond[0] if len(beyond) else len(encoding)))
 
 
 def token_list(

@@ -44,7 +44,11 @@ class Tokenizer:
         """
         self.max_length = max_length
         self._file = path.name
-        self._plain = self._load(path)
+        try:
+            self._plain = tokenizers.Tokenizer.from_buffer(path.read_bytes())
+        except Exception:  # the library raises bare Exception
+            raise BundleError("is not a tokenizer that the tokenizers library can read", path.name) from None
+        self._plain.no_padding()
         self._plain.no_truncation()
         special = self._plain.num_special_tokens_to_add(is_pair=False)
         if special >= max_length:  # the library would not truncate at all
@@ -58,15 +62,6 @@ class Tokenizer:
         self._include_prompt = include_prompt
         self._segments = segments
         self._prompt_ids = functools.lru_cache(maxsize=64)(self._count_prompt)
-
-    @staticmethod
-    def _load(path: File | Path) -> tokenizers.Tokenizer:
-        try:
-            tokenizer = tokenizers.Tokenizer.from_buffer(path.read_bytes())
-        except Exception:  # the library raises bare Exception
-            raise BundleError("is not a tokenizer that the tokenizers library can read", path.name) from None
-        tokenizer.no_padding()
-        return tokenizer
 
     def encode(
         self,
@@ -151,8 +146,7 @@ class Tokenizer:
         try:
             if len(values) == 1 and isinstance(values[0], str) and len(values[0]) <= SHORT_CHARACTERS:
                 return [reader.encode(values[0])]  # alone of all these it keeps other threads waiting
-            found: list[tokenizers.Encoding] = (reader.encode_batch_fast if bare else reader.encode_batch)(values)
-            return found
+            return (reader.encode_batch_fast if bare else reader.encode_batch)(values)
         except BaseException as error:
             if not is_panic(error):
                 raise

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.runtime.attention.attention_size import attention_bytes
 from headlight.runtime.attention.resolved_spec import Choice, States, states, whole
-from headlight.runtime.attention.token_units import Places, place, place_rows, place_states
+from headlight.runtime.attention.token_units import Places, attention_bytes, place, place_rows, place_states
 from headlight.runtime.bundle.manifest import Architecture
 from headlight.runtime.values import Floats, Ids, Role, Tokenized
 from headlight.runtime.vectors.vector_forms import ALL_ROWS, AS_THEY_ARE, Rows, Vector

@@ -75,7 +75,10 @@ class Watched(Generic[T]):
                     self._refused_at = self.problem = None
                 except Exception as error:  # also what has nothing to do with them: no file descriptors left, say
                     self._refused_at = self._clock()
-                    self.problem = _problem(error)
+                    # In words that quote none of the files: of what `parse` did not mean to say, only the kind is told.
+                    kind = type(error).__name__
+                    other = f"{kind}: {error.strerror}" if isinstance(error, OSError) else kind
+                    self.problem = str(error) if isinstance(error, ValueError) else other
                     self._on_refused(self.problem)
             return self._value
 
@@ -89,14 +92,6 @@ class Watched(Generic[T]):
 
     def _state(self) -> State:
         return tuple(map(_state, self._paths))
-
-
-def _problem(error: Exception) -> str:
-    """In words that quote none of the files: of what `parse` did not mean to say, only the kind is told."""
-    if isinstance(error, ValueError):
-        return str(error)
-    kind = type(error).__name__
-    return f"{kind}: {error.strerror}" if isinstance(error, OSError) else kind
 
 
 def _state(path: Path) -> State:

@@ -21,15 +21,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.runtime.attention.attention_size import Source, attention_shape, source_of
-from headlight.runtime.attention.reduction import Maps, Reduced, pooling_weights, reduce_attention, row_tokens
+from headlight.runtime.attention.reduction import Maps, Reduced, Source, pooling_weights, reduce_attention, row_tokens
 from headlight.runtime.attention.resolved_spec import Choice
-from headlight.runtime.attention.token_units import Places
+from headlight.runtime.attention.token_units import Places, attention_shape
 from headlight.runtime.encode_items import EncodeItem
 from headlight.runtime.values import Floats
 from headlight.spec import AttentionSpec
 
 Arrays = dict[str, NDArray[Any]]
+# Rows that are computed one by one rather than cut out of whole maps: the share of all at which whole maps are cheaper.
+FEW_ROWS = 1 / 8
 OUTPUTS_OF: dict[Source, tuple[str, ...]] = {
     "attention": ("attention_{}",),
     "scores": ("scores_{}",),
@@ -42,6 +43,33 @@ OUTPUTS_OF: dict[Source, tuple[str, ...]] = {
 def selected_names(layers: int) -> tuple[str, ...]:
     """The outputs of the graph that are selected, layer by layer."""
     return tuple(name.format(layer) for layer in range(layers) for names in OUTPUTS_OF.values() for name in names)
+
+
+def source_of(choice: Choice, places: Places) -> Source:
+    """The cheapest of what the graph can give that an item's result follows from (measured: bench/results/attention.md)."""
+    spec = choice.spec
+    if spec.scores:
+        return "scores"
+    if "statistics" in spec.reduce:
+        return "attention"
+    if _by_rows(choice, places):
+        return "rows"
+    if choice.reduced.get("heads") == "head_mean" and not spec.drop_special:
+        return "mixed"
+    whole = places.keys is None and spec.unit == "token" and not spec.reduce and not spec.drop_special
+    return "top" if whole and spec.top_k and spec.top_k < places.length else "attention"
+
+
+def _by_rows(choice: Choice, places: Places) -> bool:
+    """Few rows, all the rest of whose fate is linear or their own."""
+    spec, reduced = choice.spec, choice.reduced.get("queries")
+    if "rollout" in spec.reduce:
+        return False
+    if reduced == "pooling_weights":
+        return choice.reduced.get("heads") != "head_max" and not spec.drop_special
+    if reduced == "pooled_row":
+        return True
+    return places.queries is not None and len(places.queries.tokens) <= FEW_ROWS * places.length
 
 
 class _Wish:

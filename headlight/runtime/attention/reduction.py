@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.runtime.attention.attention_size import Source, attention_shape
 from headlight.runtime.attention.resolved_spec import Choice, is_one_token
-from headlight.runtime.attention.token_units import Places, Units, pooled_token
+from headlight.runtime.attention.token_units import Places, attention_shape, pooled_token
 from headlight.runtime.values import Floats, Ids
 from headlight.runtime.vectors.quantization import halve, quantise
 from headlight.spec import STATISTICS
 
+# What the graph gives of a layer: whole maps of some heads; before the softmax; one weighted mean of heads; combinations of rows;
+# or the largest entries of each row.
+Source = Literal["attention", "scores", "mixed", "rows", "top"]
 MASKED = -1e29  # below every score: the graph has -1e30 where a query does not see a key
 # Of a layer by its place in Choice.layers -> float32 of the item alone: "attention", "scores": [heads, n, n]; "mixed": [1, n, n];
 # "rows": [heads, rows, n]; "top": [heads, n, k] twice, the entries and their keys.
@@ -56,13 +58,16 @@ def _results(choice: Choice, places: Places, source: Source, maps: Maps) -> Iter
     for layer in _layers(choice, places, source, maps):
         if "statistics" in choice.reduced:
             yield statistics(layer, places), None
-            continue
-        found = _grouped_keys(_grouped_queries(choice, places, source, layer), places.keys)
-        if spec.top_k is None:
-            yield found, None
-            continue
-        entries, keys = largest(found, spec.top_k)
-        yield entries, keys if spec.scores else settled(entries, keys)
+        else:
+            found = _grouped_queries(choice, places, source, layer)
+            if places.keys is not None:  # columns are selected, and those of one unit summed
+                starts, found = places.keys.starts, found[..., places.keys.tokens]
+                found = found if starts is None else np.add.reduceat(found, starts, axis=-1)
+            if spec.top_k is None:
+                yield found, None
+            else:
+                entries, keys = largest(found, spec.top_k)
+                yield entries, keys if spec.scores else settled(entries, keys)
 
 
 def _layers(choice: Choice, places: Places, source: Source, maps: Maps) -> Iterator[Floats]:
@@ -72,8 +77,7 @@ def _layers(choice: Choice, places: Places, source: Source, maps: Maps) -> Itera
     if reduced == "rollout":
         yield rollout(ready)
     elif reduced == "layer_mean":
-        total = sum(ready)
-        yield np.asarray(total, dtype=np.float32) / np.float32(count)
+        yield np.asarray(sum(ready), dtype=np.float32) / np.float32(count)
     else:
         yield from ready
 
@@ -151,14 +155,6 @@ def pooling_weights(choice: Choice, places: Places) -> Floats:
     counts = np.arange(1, places.length + 1) if choice.pooling == "weighted_mean" else np.ones(places.length)
     weights[kept] = counts[kept] / counts[kept].sum()
     return weights
-
-
-def _grouped_keys(maps: Floats, keys: Units | None) -> Floats:
-    """[h, queries, keys]: columns selected, and those of one unit summed."""
-    if keys is None:
-        return maps
-    chosen = maps[..., keys.tokens]
-    return chosen if keys.starts is None else np.add.reduceat(chosen, keys.starts, axis=-1)
 
 
 def largest(rows: Floats, count: int) -> tuple[Floats, NDArray[np.int64]]:

@@ -1,9 +1,13 @@
-"""Which tokens of one input the rows and columns of its attention are: chosen, and grouped into words or spans."""
+"""Which tokens of one input the rows and columns of its attention are: chosen, and grouped into words or spans.
+
+Hence the shape and the size of its attention: known before anything runs.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,9 +18,11 @@ from headlight.results import TokenList
 from headlight.runtime.attention.resolved_spec import ATTENTION, HIDDEN, Choice, States, is_one_token
 from headlight.runtime.values import Ids, Tokenized
 from headlight.runtime.vectors.vector_forms import TOKENS, Rows
-from headlight.spec import Span, TokenChoice
+from headlight.spec import NUMBER_BYTES, STATISTICS, Span, TokenChoice
 
 MOST_KEYS = 1 << 16  # that an index of 16 bits can tell apart
+INDEX_BYTES = 2  # uint16; MOST_KEYS sees to it that it is enough
+SCALE_BYTES = 4  # float32
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -61,6 +67,29 @@ class Places:
     def count(self, axis: Units | None) -> int:
         """Units on an axis."""
         return self.length if axis is None else axis.count
+
+
+def attention_shape(choice: Choice, places: Places) -> tuple[int, ...]:
+    """The extents of an item's result: one for each of `choice.axes`."""
+    keys = places.count(places.keys)
+    extents = {
+        "pair": len(choice.layers),
+        "layer": len(choice.layers),
+        "head": len(choice.heads[0]) if choice.heads else 0,
+        "query": places.count(places.queries),
+        "key": keys,
+        "top": min(keys, choice.spec.top_k or 0),
+        "statistic": len(STATISTICS),
+    }
+    return tuple(extents[axis] for axis in choice.axes)
+
+
+def attention_bytes(choice: Choice, places: Places) -> int:
+    """Bytes of an item's numbers, indices and scales."""
+    shape = attention_shape(choice, places)
+    size = NUMBER_BYTES[choice.spec.dtype] + (INDEX_BYTES if choice.spec.top_k else 0)
+    scales = math.prod(shape[:-1]) * SCALE_BYTES if choice.spec.dtype == "uint8" else 0
+    return math.prod(shape) * size + scales
 
 
 def place(choice: Choice, tokenized: Tokenized) -> Places:

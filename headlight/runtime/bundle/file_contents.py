@@ -12,7 +12,7 @@ import math
 import mmap
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -101,9 +101,10 @@ class OnnxGraph:
         for tensor in self.references:
             yield tensor, self.weights[tensor.location].array(tensor)
 
-    def keep(self, tensor: ExternalData) -> None:
+    def keep(self, tensors: Iterable[ExternalData]) -> None:
         """See Weights.keep."""
-        self.weights[tensor.location].keep(tensor)
+        for tensor in tensors:
+            self.weights[tensor.location].keep(tensor)
 
 
 def tensor_bytes(tensor: ExternalData) -> int | None:

@@ -78,8 +78,9 @@ def vectors_alone(golden: tuple[Golden, ...]) -> tuple[Golden, ...]:
 
     Of a deep model, all other answers take a hundred times as much.
     """
-    plain = (each for each in golden if not each.about)
-    return tuple(each._replace(answers={name: each.answers[name] for name in VECTORS}) for each in plain)
+    return tuple(
+        each._replace(answers={name: each.answers[name] for name in VECTORS}) for each in golden if not each.about
+    )
 
 
 def _read(arrays: Arrays, kind: str, index: int, manifest: Manifest) -> Golden:

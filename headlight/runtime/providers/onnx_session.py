@@ -104,8 +104,7 @@ def give_weights(options: Any, graph: OnnxGraph, *, in_place: bool) -> None:
             created, and lets go of a copy once it has packed it for multiplication: to read that in place would hold it twice.
     """
     kept = [tensor for tensor in graph.references if in_place and tensor.table]
-    for tensor in kept:
-        graph.keep(tensor)
+    graph.keep(kept)
     copied, value = dict[str, Any](), onnxruntime.OrtValue
     for tensor, array in graph.arrays():
         if tensor not in kept:

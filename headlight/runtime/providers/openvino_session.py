@@ -77,8 +77,7 @@ class OpenVinoSession:
             BundleError: OpenVINO does not compute in this precision here.
         """
         check_precision(precision)
-        for tensor in graph.references:
-            graph.keep(tensor)
+        graph.keep(graph.references)
         self._narrow = _Graph(
             functools.partial(_compile, graph, precision, workers.streams, workers.all), workers.streams
         )

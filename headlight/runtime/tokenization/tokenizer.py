@@ -14,8 +14,7 @@ from headlight.errors import BundleError, InvalidInput
 from headlight.runtime.bundle.file_contents import File
 from headlight.runtime.bundle.manifest import TokenizerLimit
 from headlight.runtime.tokenization.input_checks import Truncation, cut
-from headlight.runtime.tokenization.special_tokens import Spelled, as_plain_text
-from headlight.runtime.tokenization.token_list import prompt_tokens, token_list, word_numbers
+from headlight.runtime.tokenization.token_kinds import Spelled, as_plain_text, prompt_tokens, token_list, word_numbers
 from headlight.runtime.tokenization.tokenizer_probe import is_panic, limit_of
 from headlight.runtime.values import Tokenized
 from headlight.spec import SpecialTokens

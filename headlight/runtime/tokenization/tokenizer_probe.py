@@ -18,7 +18,7 @@ from tokenizers import normalizers
 
 from headlight.errors import BundleError
 from headlight.runtime.bundle.manifest import TokenizerLimit
-from headlight.runtime.tokenization.special_tokens import Spelled, as_plain_text
+from headlight.runtime.tokenization.token_kinds import Spelled, as_plain_text
 
 MOST_CHARACTERS = 1 << 20  # no text is probed beyond it, unless a model needs longer ones
 LIMIT_SECONDS = 0.2  # of one core, for one text: so long may a shutdown wait for its thread

@@ -116,8 +116,11 @@ def resolve_pooled(spec: PooledSpec, offer: Offer) -> Vector:
         raise InvalidInput(f"{POOLED}.normalize", f"int8 was calibrated on vectors {as_usual}; leave normalize out")
     if width not in offer.ranges:
         have = f"those of {', '.join(map(str, sorted(offer.ranges)))}" if offer.ranges else "none"
-        problem = f"int8 of {width} dimensions needs their ranges, and this bundle has {have}"
-        raise InvalidInput(f"{POOLED}.dtypes", f"{problem}; export it with `headlight export --calibration TEXTS`")
+        raise InvalidInput(
+            f"{POOLED}.dtypes",
+            f"int8 of {width} dimensions needs their ranges, and this bundle has {have};"
+            " export it with `headlight export --calibration TEXTS`",
+        )
     return Vector(width, unit, dtypes, offer.ranges[width])
 
 

@@ -17,7 +17,7 @@ from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import TokenList
 from headlight.runtime import Runtime
-from headlight.runtime.attention.attention_size import attention_shape
+from headlight.runtime.attention.token_units import attention_shape
 from headlight.runtime.attention.resolved_spec import Choice
 from headlight.runtime.attention.token_units import Places, Units
 from headlight.runtime.bundle.manifest import Architecture

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from headlight.runtime import ItemResult
-from headlight.runtime.attention.attention_size import source_of
+from headlight.runtime.attention.graph_selectors import source_of
 from headlight.runtime.attention.token_units import Places
 from headlight.runtime.bundle.manifest import Architecture
 from headlight.runtime.parity.golden_inputs import FORMS, TOP, form, form_error

@@ -12,7 +12,7 @@ from tokenizers import models, normalizers, pre_tokenizers
 
 from headlight.errors import BundleError, InvalidInput
 from headlight.runtime.tokenization import tokenizer_probe
-from headlight.runtime.tokenization.special_tokens import Spelled, as_plain_text
+from headlight.runtime.tokenization.token_kinds import Spelled, as_plain_text
 from headlight.runtime.tokenization.tokenizer import Tokenizer
 from headlight.runtime.tokenization.tokenizer_probe import (
     CHARACTERS_PER_TOKEN,

@@ -1,4 +1,6 @@
-"""Special tokens that a text spells out, as "[SEP]": found where they are parsed, or read as plain text.
+"""Tokens of an input: those of its prompt, their places and words, and special tokens that it spells out, as "[SEP]".
+
+Special tokens are found where they are parsed, or read as plain text.
 
 `encode_special_tokens` of the tokenizers library keeps its table of added tokens away from a text. The model behind it may still
 know a spelling: Unigram finds any piece, WordLevel and WordPiece find whole words. Such spellings are cut after their first
@@ -10,11 +12,18 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeVar
 
+import numpy as np
 import tokenizers
+from numpy.typing import NDArray
 from tokenizers import pre_tokenizers
 
+from headlight.results import TokenList
+from headlight.runtime.values import Ids
+
+T = TypeVar("T")
 # A noncharacter, which no vocabulary has: what a model makes of it, it makes of all that it does not know.
 UNKNOWN = "\U0010ffff"
 
@@ -105,3 +114,74 @@ def _any_of(texts: Collection[str]) -> str:
         rest = text[len(common) :]
         rests.setdefault(rest[0], []).append(rest)
     return f"{re.escape(common)}(?:{'|'.join(map(_any_of, rests.values()))})"
+
+
+def prompt_tokens(encoding: tokenizers.Encoding, characters: int) -> NDArray[np.bool_]:
+    """bool [n]: the tokens of a prompt of so many characters. A token that has characters of both belongs to the text."""
+    around = np.array(encoding.special_tokens_mask, dtype=np.bool_)
+    ends = np.array([end for _, end in encoding.offsets], dtype=np.int64)
+    beyond = np.flatnonzero(~around & (ends > characters))
+    return ~around & (np.arange(len(encoding)) < (beyond[0] if len(beyond) else len(encoding)))
+
+
+def token_list(
+    encoding: tokenizers.Encoding,
+    kept: Ids | None,
+    special: Sequence[bool],
+    of_prompt: NDArray[np.bool_] | None,
+    characters: int,
+) -> TokenList:
+    """What is known of the tokens of one input.
+
+    Args:
+        encoding: of the input, after its prompt.
+        kept: int64 [m], the tokens that are left; None: all.
+        special: whether each token is special.
+        of_prompt: bool [n], the tokens of a prompt; None: there is none.
+        characters: of the prompt; offsets are counted in the text behind it.
+    """
+    around, spans = _at(encoding.special_tokens_mask, kept), _at(encoding.offsets, kept)
+    offsets = [(0, 0) if added else span for span, added in zip(spans, around, strict=True)]
+    return TokenList(
+        ids=tuple(_at(encoding.ids, kept)),
+        pieces=tuple(_at(encoding.tokens, kept)),
+        starts=tuple(max(0, start - characters) for start, _ in offsets),
+        ends=tuple(max(0, end - characters) for _, end in offsets),
+        special=tuple(_at(special, kept)),
+        segments=tuple(_texts(_at(encoding.sequence_ids, kept))),
+        prompt=() if of_prompt is None else tuple(_at(of_prompt.tolist(), kept)),
+    )
+
+
+def word_numbers(encoding: tokenizers.Encoding, kept: Ids | None) -> Ids:
+    """int64 [n]: the number of each token's word; every special token has its own."""
+    belongs = zip(
+        _at(encoding.sequence_ids, kept),
+        _at(encoding.word_ids, kept),
+        _at(encoding.special_tokens_mask, kept),
+        strict=True,
+    )
+    words, last, number = [], None, -1
+    for text, word, special in belongs:
+        here = None if special or word is None else (text, word)
+        number += here is None or here != last
+        last = here
+        words.append(number)
+    return np.array(words, dtype=np.int64)
+
+
+def _at(values: Sequence[T], kept: Ids | None) -> Sequence[T]:
+    """Those of the tokens kept; None: of all."""
+    return values if kept is None else [values[at] for at in kept.tolist()]
+
+
+def _texts(sequences: Sequence[int | None]) -> list[int]:
+    """Which text of a pair each token is of: 0 or 1. A special token around texts goes with the text before it.
+
+    Token types would not tell: RoBERTa has one for both texts.
+    """
+    texts, last = [], 0
+    for text in sequences:
+        last = last if text is None else text
+        texts.append(last)
+    return texts

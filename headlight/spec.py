@@ -203,7 +203,7 @@ class AttentionSpec:
         else:
             names |= {"query": "queries", "top" if self.top_k else "key": "keys"}
         reduced = self.reduced
-        return tuple(name for name, axis in names.items() if axis not in reduced)
+        return tuple([name for name, axis in names.items() if axis not in reduced])
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,7 +123,7 @@ class Wanted:
         """The selectors of every layer."""
         feeds: Arrays = {}
         mix, combine = self._mixes(), self._combinations()
-        most = max((wish.top for wish in self._wishes.values()), default=0)
+        most = max([wish.top for wish in self._wishes.values()], default=0)
         for layer in range(self._layers):
             for source in ("attention", "scores"):
                 feeds[f"{source}_{layer}_heads"] = np.array(self._chosen.get((source, layer), []), dtype=np.int64)
@@ -141,7 +141,8 @@ class Wanted:
             return None
         choice, places = self._wishes[0].choice, self._wishes[0].places
         as_it_is = AttentionSpec(layers=choice.spec.layers, heads=choice.spec.heads, max_bytes=choice.spec.max_bytes)
-        if choice.spec != as_it_is or any(list(heads) != sorted(heads) for heads in choice.heads):
+        rising = [list(heads) == sorted(heads) for heads in choice.heads]
+        if choice.spec != as_it_is or not all(rising):
             return None
         return np.empty(attention_shape(choice, places), dtype=np.float32)
 

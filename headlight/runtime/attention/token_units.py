@@ -81,7 +81,7 @@ def attention_shape(choice: Choice, places: Places) -> tuple[int, ...]:
         "top": min(keys, choice.spec.top_k or 0),
         "statistic": len(STATISTICS),
     }
-    return tuple(extents[axis] for axis in choice.axes)
+    return tuple([extents[axis] for axis in choice.axes])
 
 
 def attention_bytes(choice: Choice, places: Places) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from tokenizers import models, pre_tokenizers, processors, trainers
 from headlight.errors import InvalidInput
 from headlight.results import TokenList
 from headlight.runtime import Tokenizer
+from headlight.runtime.tokenization import tokenizer as tokenizer_module
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.tokenization.tokenizer import SHORT_CHARACTERS
 from headlight.runtime.values import Tokenized
@@ -182,11 +184,12 @@ def test_nothing_is_tokenised_twice_nor_while_other_threads_wait(
 ) -> None:
     made = list[Watched]()
 
-    def load(path: Path) -> Watched:
-        made.append(Watched(tokenizers.Tokenizer.from_file(str(path))))
+    def load(content: bytes) -> Watched:
+        made.append(Watched(tokenizers.Tokenizer.from_buffer(content)))
         return made[-1]
 
-    monkeypatch.setattr(Tokenizer, "_load", staticmethod(load))
+    library = SimpleNamespace(Tokenizer=SimpleNamespace(from_buffer=load))
+    monkeypatch.setattr(tokenizer_module, "tokenizers", library)
     tokenizer = Tokenizer(bundle_path / "tokenizer.json", 9)
     [found] = tokenizer.encode_each([long], truncation=truncation, with_info=with_info)
     assert len(found.ids) == 9

@@ -138,8 +138,10 @@ def rebuilt(path: PathLike, name: str, numbers: NDArray[Any], held: Mapping[str,
         or any(len(getattr(listed, field)) != count for field in TOKEN_FIELDS)
         or not all(0 <= place < count for place in places or ())
     ):
-        found = f"{numbers.dtype} {list(numbers.shape)}"
-        raise foreign(path, f"{found} does not fit {len(layers)} layers and {count} tokens")
+        raise foreign(
+            path,
+            f"{numbers.dtype} {list(numbers.shape)} does not fit {len(layers)} layers and {count} tokens",
+        )
     return Attention(numbers, layers, listed, ref) if is_attention else Hidden(numbers, layers, listed, ref, places)
 
 

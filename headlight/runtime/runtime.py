@@ -245,9 +245,8 @@ class Runtime:
         ordered = self._run(items)
         if not isinstance(pooled, PooledSpec):
             return ordered
-        vector = selection.vector
         return [
-            each._replace(by_type=as_types(each.pooled, vector)) if each.pooled is not None else each
+            each._replace(by_type=as_types(each.pooled, selection.vector)) if each.pooled is not None else each
             for each in ordered
         ]
 
@@ -262,8 +261,7 @@ class Runtime:
         else:
             with ThreadPoolExecutor(self.workers.streams) as streams:
                 found = list(streams.map(lambda rows: self.engine.run([items[row] for row in rows]), batches))
-        ordered, chained = itertools.chain(*batches), itertools.chain(*found)
-        results = dict(zip(ordered, chained, strict=True))
+        results = dict(zip(itertools.chain(*batches), itertools.chain(*found), strict=True))
         return [results[row] for row in range(len(items))]
 
     def item(self, tokenized: Tokenized, selection: Selection, head_mask: Floats | None = None) -> EncodeItem:

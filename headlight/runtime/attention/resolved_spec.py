@@ -197,19 +197,24 @@ def _check_reductions(spec: AttentionSpec) -> None:
     for name in spec.reduce:
         check_name(f"{ATTENTION}.reduce", name, AXIS_OF)
     axes = [AXIS_OF[name] for name in spec.reduce]
-    two, alone = len(set(axes)) != len(axes), "statistics" in axes and len(axes) > 1
-    single = bool(spec.pairs) and ("heads" in axes or "layers" in axes)
-    have = f"has two for one axis: {', '.join(spec.reduce)}; choose one for each"
     _refuse(
-        (two, "reduce", have),
-        (alone, "reduce", "statistics are of single heads; leave out the others"),
+        (
+            len(set(axes)) != len(axes),
+            "reduce",
+            f"has two for one axis: {', '.join(spec.reduce)}; choose one for each",
+        ),
+        (
+            "statistics" in axes and len(axes) > 1,
+            "reduce",
+            "statistics are of single heads; leave out the others",
+        ),
         (
             spec.scores and bool(spec.reduce),
             "reduce",
             "scores are no weights, and nothing is meant by their means; ask for weights",
         ),
         (
-            single,
+            bool(spec.pairs) and ("heads" in axes or "layers" in axes),
             "reduce",
             "pairs are single heads, which nothing is reduced over; use layers and heads",
         ),

@@ -159,7 +159,16 @@ class Manifest:
         if top.take("format_version", int) != FORMAT_VERSION:
             have = top.values["format_version"]
             raise BundleError(f"format_version is {have}; this runtime reads {FORMAT_VERSION}: export again", MANIFEST)
-        architecture = _architecture(top.child("architecture"))
+        shape = top.child("architecture")
+        architecture = Architecture(
+            positions=shape.take("positions", str),
+            layers=shape.count("layers", MOST_LAYERS),
+            heads=shape.count("heads", MOST_HEADS),
+            dim=shape.count("dim", WIDEST),
+            pooled_dim=shape.count("pooled_dim", WIDEST),
+            vocab_size=shape.count("vocab_size", MOST_IDS),
+            segments=shape.count("segments", MOST_IDS, least=0),
+        )
         prompts = _prompts(top.child("prompts"))
         return cls(
             name=top.take("name", str),
@@ -191,18 +200,6 @@ class Manifest:
             if top.values.get("tokenizer_limit") is None
             else top.child("tokenizer_limit").record(TokenizerLimit, {"max_characters": LARGEST_LIMIT}),
         )
-
-
-def _architecture(fields: Fields) -> Architecture:
-    return Architecture(
-        positions=fields.take("positions", str),
-        layers=fields.count("layers", MOST_LAYERS),
-        heads=fields.count("heads", MOST_HEADS),
-        dim=fields.count("dim", WIDEST),
-        pooled_dim=fields.count("pooled_dim", WIDEST),
-        vocab_size=fields.count("vocab_size", MOST_IDS),
-        segments=fields.count("segments", MOST_IDS, least=0),
-    )
 
 
 def _prompts(fields: Fields) -> dict[str, str]:

@@ -74,8 +74,8 @@ def check_interface(session: Session, graph: Graph, manifest: Manifest) -> None:
         )
         if not fits:
             wanted = [size or "any" for size in expected]
-            problem = f"gives {name} in the shape {shape!a:.80}; the manifest's architecture makes it {wanted}"
-            raise BundleError(problem, graph.file)
+            have = f"gives {name} in the shape {shape!a:.80}"
+            raise BundleError(f"{have}; the manifest's architecture makes it {wanted}", graph.file)
 
 
 def _shapes(role: str, architecture: Architecture) -> dict[str, tuple[int, ...]]:

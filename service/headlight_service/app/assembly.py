@@ -14,8 +14,8 @@ from headlight.errors import BundleError, DeviceFull, EngineError, HostFull
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import EncodeItem, Manifest, Runtime, Selection
 from headlight.runtime.encode_items import everything
-from headlight.runtime.engine.engine import Engine as RuntimeEngine
 from headlight.runtime.engine.batches import Rounding
+from headlight.runtime.engine.engine import Engine as RuntimeEngine
 from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.onnx_session import gpu_installed
 from headlight.wire.priority import Priority

@@ -21,8 +21,8 @@ import numpy as np
 from headlight.errors import BundleError, HeadlightError
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.engine.batches import Rounding
-from headlight.runtime.providers.worker_layout import share, usable_cpus
 from headlight.runtime.providers.provider_choice import PRECISIONS, PROVIDERS
+from headlight.runtime.providers.worker_layout import share, usable_cpus
 from headlight_service.config.options import Config
 from headlight_service.core.scheduler.batch_policy import Lanes
 from headlight_service.core.scheduler.lanes import Budget, Entry, LaneKey

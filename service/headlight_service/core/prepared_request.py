@@ -8,8 +8,8 @@ from typing import Any
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
-from headlight.runtime.attention.token_units import attention_bytes
 from headlight.runtime.attention.resolved_spec import Choice
+from headlight.runtime.attention.token_units import attention_bytes
 from headlight.runtime.bundle.manifest import Architecture
 from headlight.runtime.encode_items import EncodeItem, Selection
 from headlight.runtime.values import Tokenized

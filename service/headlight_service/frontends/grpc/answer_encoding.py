@@ -17,9 +17,8 @@ from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import TokenList
 from headlight.runtime import Runtime
-from headlight.runtime.attention.token_units import attention_shape
 from headlight.runtime.attention.resolved_spec import Choice
-from headlight.runtime.attention.token_units import Places, Units
+from headlight.runtime.attention.token_units import Places, Units, attention_shape
 from headlight.runtime.bundle.manifest import Architecture
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight.runtime.values import Tokenized

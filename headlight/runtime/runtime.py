@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from headlight.errors import InvalidInput
-from headlight.results import TokenList
 from headlight.runtime.attention.resolved_spec import ATTENTION, HIDDEN, resolve_attention, resolve_hidden
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.manifest import Graph
 from headlight.runtime.bundle.prompts import Prompt, Prompts
-from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, everything, item_of
-from headlight.runtime.engine.batches import plan
+from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, item_of
 from headlight.runtime.engine.engine import Engine
 from headlight.runtime.parity.self_test import SelfTest
 from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.provider_choice import ANY_GPU, choose_provider
 from headlight.runtime.providers.worker_layout import Workers, choose_wide, share, usable_cpus
-from headlight.runtime.tokenization.input_checks import Input, Truncation, checked_head_mask, checked_ids, is_pair
+from headlight.runtime.tokenization.input_checks import (
+    Input,
+    Truncation,
+    checked_head_mask,
+    checked_ids,
+    is_pair,
+    list_of_ids,
+)
 from headlight.runtime.tokenization.tokenizer import Tokenizer, open_tokenizer
-from headlight.runtime.values import Floats, Ids, Tokenized
+from headlight.runtime.values import Floats, Tokenized
 from headlight.runtime.vectors.vector_forms import (
     ALL_ROWS,
     AS_THEY_ARE,
@@ -159,7 +161,8 @@ class Runtime:
                 not fit, for the caller to complete.
         """
         array, types = checked_ids(self.bundle.manifest, ids, segments)
-        return Tokenized(array, len(array), self._info(array, types) if with_info else None, types)
+        pieces = self.tokenizer.pieces(array.tolist()) if with_info and self.tokenizer else ()
+        return Tokenized(array, len(array), list_of_ids(array, types, pieces) if with_info else None, types)
 
     def select(
         self,
@@ -242,7 +245,7 @@ class Runtime:
             )
             for i, value in enumerate(inputs)
         ]
-        ordered = self._run(items)
+        ordered = self.engine.run_in_batches(items)
         if not isinstance(pooled, PooledSpec):
             return ordered
         return [
@@ -250,35 +253,13 @@ class Runtime:
             for each in ordered
         ]
 
-    def _run(self, items: Sequence[EncodeItem]) -> list[ItemResult]:
-        """Results in the order of the items, which run in batches of near lengths, as many at once as there are streams."""
-        if len(items) == 1:
-            return self.engine.run(items, wide=True)
-        squared = bool(items) and items[0].role == "attend"  # as all are
-        batches = plan([len(item.ids) for item in items], squared=squared)
-        if len(batches) == 1 or self.workers.streams == 1:
-            found = [self.engine.run([items[row] for row in rows], wide=True) for rows in batches]
-        else:
-            with ThreadPoolExecutor(self.workers.streams) as streams:
-                found = list(streams.map(lambda rows: self.engine.run([items[row] for row in rows]), batches))
-        results = dict(zip(itertools.chain(*batches), itertools.chain(*found), strict=True))
-        return [results[row] for row in range(len(items))]
-
     def item(self, tokenized: Tokenized, selection: Selection, head_mask: Floats | None = None) -> EncodeItem:
         """One input as the engine takes it. Raises InvalidInput where it has not the tokens that the selection names."""
         return item_of(tokenized, selection, self.bundle.manifest.pooling, head_mask)
 
     def warm_up(self, lengths: Iterable[int]) -> None:
         """Run every loaded graph at each length, on each stream and on all threads: no caller pays for a first run."""
-        own = self.workers.apart or self.workers.lent
-        ways = [False] * self.workers.streams + [True] * own  # one after another, streams take turns
-        wanted = [Selection(tokens=True)]
-        if "attend" in self.roles:
-            wanted.append(everything(self.bundle.manifest.architecture))
-        for length, selection, wide in itertools.product(lengths, wanted, ways):
-            ids = np.zeros(min(length, self.bundle.manifest.max_length), dtype=np.int64)
-            self.engine.run([EncodeItem(ids, selection)], wide=wide)
-        self.engine.shrink()  # what warming up needed, most requests will not
+        self.engine.warm_up(lengths)
 
     def _tokenize(
         self,
@@ -308,13 +289,6 @@ class Runtime:
         except InvalidInput as error:
             field = f"inputs[{index}].{error.field}".rstrip(".")
             raise InvalidInput(field, error.problem) from None
-
-    def _info(self, ids: Ids, segments: Ids | None) -> TokenList:
-        values, zeros = tuple(ids.tolist()), (0,) * len(ids)
-        pieces = self.tokenizer.pieces(values) if self.tokenizer else ()
-        return TokenList(
-            values, pieces, zeros, zeros, (False,) * len(ids), zeros if segments is None else tuple(segments.tolist())
-        )
 
 
 def _probe(probe: Callable[[], None] | None) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from headlight.errors import BundleError, HeadlightError, HostFull, NotFinite
 from headlight.runtime.attention.graph_selectors import Wanted
 from headlight.runtime.bundle.bundle import Bundle
-from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
-from headlight.runtime.engine.batches import Rounding, all_finite, cut_out, finite_rows, pad
+from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, everything
+from headlight.runtime.engine.batches import Rounding, all_finite, cut_out, finite_rows, pad, plan
 from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.device_faults import Faults, told
 from headlight.runtime.providers.provider_choice import ANY_GPU, open_session
@@ -70,7 +72,7 @@ class Engine:
         self._own_arenas = provider == "cuda"
         self._sessions: dict[Role, Session] = {}
         roles: tuple[Role, ...] = ("embed", "attend") if attend else ("embed",)
-        self._lent = workers.lent and attend
+        self._workers, self._lent = workers, workers.lent and attend
         for role in roles:
             graph = bundle.manifest.graph(role, provider, precision)
             own = workers
@@ -126,6 +128,27 @@ class Engine:
         self.faults.check()  # another batch may have found out meanwhile
         return results
 
+    def run_in_batches(self, items: Sequence[EncodeItem]) -> list[ItemResult]:
+        """Encode any number of items of one role, in batches of near lengths, as many at once as there are streams.
+
+        Returns:
+            One result per item, in their order.
+
+        Raises:
+            EngineError, DeviceFull: see `run`.
+        """
+        if len(items) == 1:
+            return self.run(items, wide=True)
+        squared = bool(items) and items[0].role == "attend"  # as all are
+        batches = plan([len(item.ids) for item in items], squared=squared)
+        if len(batches) == 1 or self._workers.streams == 1:
+            found = [self.run([items[row] for row in rows], wide=True) for rows in batches]
+        else:
+            with ThreadPoolExecutor(self._workers.streams) as streams:
+                found = list(streams.map(lambda rows: self.run([items[row] for row in rows]), batches))
+        results = dict(zip(itertools.chain(*batches), itertools.chain(*found), strict=True))
+        return [results[row] for row in range(len(items))]
+
     def _run(self, items: Sequence[EncodeItem], *, wide: bool) -> list[ItemResult]:
         role, names, buffers = self.graph(items[0].role, wide=wide), output_names(items), {}
         feeds, wanted = self._feeds(role, items)
@@ -157,6 +180,18 @@ class Engine:
         if len(kept) == len(results):
             return kept
         raise NotFinite(told(NOT_FINITE, details), results)
+
+    def warm_up(self, lengths: Iterable[int]) -> None:
+        """Run every graph at each length, on each stream and on all threads: no caller pays for a first run."""
+        own = self._workers.apart or self._workers.lent
+        ways = [False] * self._workers.streams + [True] * own  # one after another, streams take turns
+        wanted = [Selection(tokens=True)]
+        if "attend" in self.roles:
+            wanted.append(everything(self.architecture))
+        for length, selection, wide in itertools.product(lengths, wanted, ways):
+            ids = np.zeros(min(length, self._rounding.most), dtype=np.int64)
+            self.run([EncodeItem(ids, selection)], wide=wide)
+        self.shrink()  # what warming up needed, most requests will not
 
     def shrink(self) -> None:
         """Give back the memory that batches before needed. Not for every batch: the next would have to ask for it again."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from headlight.errors import InvalidInput
+from headlight.results import TokenList
 from headlight.runtime.bundle.manifest import Manifest
 from headlight.runtime.values import Floats, Ids
 
@@ -36,6 +37,13 @@ def checked_ids(manifest: Manifest, ids: Sequence[int], segments: Sequence[int])
             raise InvalidInput("segments", f"has {len(segments)} entries for {len(ids)} ids; send one of each, or none")
         types = _checked("segments", "segment", segments, manifest.architecture.segments)
     return found, types
+
+
+def list_of_ids(ids: Ids, segments: Ids | None, pieces: tuple[str, ...]) -> TokenList:
+    """The tokens of an input of ids, which lie in no text and of which nobody knows whether they are special."""
+    zeros = (0,) * len(ids)
+    types = zeros if segments is None else tuple(segments.tolist())
+    return TokenList(tuple(ids.tolist()), pieces, zeros, zeros, (False,) * len(ids), types)
 
 
 def checked_head_mask(manifest: Manifest, mask: ArrayLike) -> Floats:

@@ -1,37 +1,33 @@
-"""How the asyncio client waits, as `headlight.client.sync_caller` has it of the blocking one."""
+"""Driver of the asyncio client, as `headlight.client.sync_caller` is of the blocking one."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import functools
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import grpc
 
-from headlight.client.calls.attention_pieces import AttentionPiece, Pieces
-from headlight.client.calls.stream_calls import Streamed
-from headlight.client.calls.unary_calls import RequestT, ResponseT, ResultT, UnaryWork
-from headlight.client.channel import ClientBase, Options, Retries, WorkT
+from headlight.client.call_flow import Command, Flow, LayOut, Linger, Output, Pause, Read, Wait, steps
+from headlight.client.calls.attention_pieces import AttentionPiece
+from headlight.client.channel import Options
+from headlight.client.client_flows import ClientFlows
 from headlight.client.reloading_channel import CLOSED
-from headlight.client.stream_end import end_async
 from headlight.client.stream_status import status_now, true_status
 from headlight.description import ModelDescription
-from headlight.errors import Overloaded, Unavailable
-from headlight.pb import headlight_pb2 as pb
-from headlight.wire.answer_checks import check_description
-from headlight.wire.client_codec import from_model
-from headlight.wire.status_errors import is_to_be_repeated, readable
+from headlight.errors import Unavailable
+from headlight.wire.status_errors import readable
 
+T = TypeVar("T")
 MANY_INPUTS = 256  # fewer take a few milliseconds, or tens of them where they are long lists of ids
 
 
-class AsyncCaller(ClientBase[grpc.aio.Channel]):
-    """Does the work of `headlight.client.calls.unary_calls` and `headlight.client.calls.stream_calls` over a channel of asyncio."""
+class AsyncCaller(ClientFlows[grpc.aio.Channel]):
+    """Executes flows by awaiting."""
 
     _closing: Sequence[asyncio.Task[None]] = ()  # channels whose certificates were replaced
 
@@ -70,13 +66,6 @@ class AsyncCaller(ClientBase[grpc.aio.Channel]):
     def _ended(self) -> asyncio.Event:
         return asyncio.Event()
 
-    async def _pause(self, seconds: float) -> None:
-        """Wait before something is sent again; not for longer than the client is open."""
-        if seconds:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._ended.wait()
-
     @contextlib.contextmanager
     def _errors(self, first_input: int = 0, large: bool = False) -> Iterator[None]:
         """Also turns calls that were cancelled by no caller's wish into errors: else nobody hears of them."""
@@ -91,99 +80,64 @@ class AsyncCaller(ClientBase[grpc.aio.Channel]):
                     raise ValueError(CLOSED) from None
                 raise Unavailable("the connection was lost") from None
 
-    async def _describe(self, deadline: float | None) -> ModelDescription:
-        return self._description or await self._learn(deadline)
+    def _start(self, method: Any, request: Any, timeout: float | None) -> Any:
+        return method(request, timeout=timeout)
 
-    async def _learn(self, deadline: float | None) -> ModelDescription:
-        response = await self._ask(self._stub.GetModel, pb.GetModelRequest(model=self._model), deadline)
-        self._description = description = check_description(from_model(response), self._model)
-        return description
+    def _status(self, call: Any) -> grpc.RpcError | None:
+        return status_now(call)
 
-    async def _ask(self, method: Any, request: Any, deadline: float | None) -> Any:
-        """The response of one unary call, which is sent again when the server says."""
-        retries = Retries(deadline, Overloaded)
-        while True:
-            await self._pause(retries.pause())
-            with retries, self._errors():
-                return readable(await method(request, timeout=self._left(deadline)))
+    def _stream_errors(self, call: Any) -> contextlib.AbstractContextManager[None]:
+        return true_status(call)
 
-    async def _laid_out(self, make: Callable[[ModelDescription], WorkT], model: ModelDescription, inputs: int) -> WorkT:
-        """What a method is to do with so many inputs; of many, the loop goes on while they are measured."""
-        if inputs < MANY_INPUTS:
-            return self._made(make, model)
-        # Not one of the loop's threads, which may all be waiting for this.
-        thread = ThreadPoolExecutor(1)
-        try:
-            return await asyncio.get_running_loop().run_in_executor(thread, self._made, make, model)
-        finally:
-            thread.shutdown(wait=False)
+    async def _run(self, flow: Flow[T]) -> T:
+        with contextlib.closing(steps(flow)) as going:
+            return await self._output(going)  # type: ignore[no-any-return]  # the flow's
 
-    async def _call(
-        self, method: Any, make: Callable[[ModelDescription], UnaryWork[RequestT, ResponseT, ResultT]], inputs: int
-    ) -> ResultT:
-        deadline = self._deadline()
-        work = await self._laid_out(make, await self._describe(deadline), inputs)
-        pending: deque[tuple[range, RequestT, Any]] = deque()
-        retries = Retries(deadline, Overloaded, once_answered=self._outlasts)
+    async def _iterate(self, flow: Flow[None]) -> AsyncIterator[AttentionPiece]:
+        """Execute a flow and pass on the pieces that it yields."""
+        with contextlib.closing(steps(flow)) as going:
+            while (piece := await self._output(going)) is not None:
+                yield piece
 
-        def start(request: RequestT) -> Any:
-            return method(request, timeout=self._left(deadline))
-
-        async def finish_first() -> None:
-            part, _, first = pending[0]
-            with retries, self._errors(part.start, work.may_be_large(part)):
-                work.receive(part, readable(await first))
-                pending.popleft()
-                retries.reset()
-                return
-            await self._pause(retries.pause())
-            failed = status_now(first)
-            for at, (part, request, call) in enumerate(list(pending)):
-                status = status_now(call) if call.done() else None
-                if status is not None and is_to_be_repeated(status, failed or status):
-                    pending[at] = part, request, start(request)
-
-        try:
-            for part, request in work.requests():
-                while len(pending) == self._concurrency:
-                    await finish_first()
-                pending.append((part, request, start(request)))
-            while pending:
-                await finish_first()
-        finally:
-            for _, _, call in pending:
-                call.cancel()
-        return work.result()
-
-    async def _stream(self, make: Callable[[ModelDescription], Streamed[ResultT]], inputs: int = 1) -> list[ResultT]:
-        deadline = self._deadline()
-        work = await self._laid_out(make, await self._describe(deadline), inputs)
-        retries = Retries(deadline, Overloaded, Unavailable)
-        while work.unanswered:
-            await self._pause(retries.pause())
-            call = self._stub.EncodeStream(work.requests(), timeout=self._left(deadline))
+    async def _output(self, going: Flow[None]) -> Any:
+        """Execute commands by awaiting and return the next output."""
+        command = next(going)
+        while not isinstance(command, Output):
             try:
-                with retries, self._errors(), true_status(call):
-                    async for frame in call:
-                        if work.receive(readable(frame)):
-                            retries.reset()
-                    work.finish()
-            finally:
-                await end_async(call, work.over)
-        return work.result()
+                outcome = await self._execute(command)
+            except BaseException as error:
+                command = going.throw(error)
+            else:
+                command = going.send(outcome)
+        return command.value
 
-    async def _pieces(self, pieces: Pieces, deadline: float | None) -> AsyncIterator[AttentionPiece]:
-        pieces.expect(await self._describe(deadline))
-        retries = Retries(deadline, Overloaded, Unavailable)
-        while not pieces.complete:
-            await self._pause(retries.pause(last=pieces.begun))
-            call = self._stub.EncodeStream(iter([pieces.request]), timeout=self._left(deadline))
-            try:
-                with retries, self._errors(), true_status(call):
-                    async for frame in call:
-                        for piece in pieces.receive(readable(frame)):
-                            yield piece
-                    pieces.finish()
-                    return
-            finally:
-                await end_async(call, pieces.over)
+    async def _execute(self, command: Command) -> Any:
+        match command:
+            case Pause(seconds):
+                return await self._pause(seconds)
+            case LayOut(make, model, inputs):
+                return await lay_out(make, model, inputs)
+            case Wait(call):
+                return readable(await call)
+            case Read(call):
+                with contextlib.suppress(StopAsyncIteration):
+                    return readable(await anext(aiter(call)))
+            case Linger(call, seconds):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(call.code(), seconds)
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()
+
+
+async def lay_out(make: Callable[[ModelDescription], T], model: ModelDescription, inputs: int) -> T:
+    """What a method is to do with so many inputs; of many, the loop goes on while they are measured."""
+    if inputs < MANY_INPUTS:
+        return make(model)
+    thread = ThreadPoolExecutor(1)  # not one of the loop's threads, which may all be waiting for this
+    try:
+        return await asyncio.get_running_loop().run_in_executor(thread, make, model)
+    finally:
+        thread.shutdown(wait=False)

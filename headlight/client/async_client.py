@@ -57,10 +57,12 @@ class AsyncClient(AsyncCaller):
     ) -> Embeddings:
         """Pooled vectors, token counts and origin; see `Client.encode_with_info`."""
         wanted, inputs = PooledSpec() if spec is None else spec, as_list(texts)
-        return await self._call(
-            self._stub.Encode,
-            lambda model: Pooled(model, self._model, inputs, wanted, head_mask, reading),
-            len(inputs),
+        return await self._run(
+            self._call(
+                self._stub.Encode,
+                lambda model: Pooled(model, self._model, inputs, wanted, head_mask, reading),
+                len(inputs),
+            )
         )
 
     async def encode_tokens(
@@ -68,8 +70,10 @@ class AsyncClient(AsyncCaller):
     ) -> list[NDArray[Any]]:
         """The vectors of tokens, [n, D] for each input; see `Client.encode_tokens`."""
         wanted, inputs = TokensSpec() if spec is None else spec, as_list(texts)
-        return await self._stream(
-            lambda model: large_outputs.bare_token_vectors(model, self._model, inputs, wanted, reading), len(inputs)
+        return await self._run(
+            self._stream(
+                lambda model: large_outputs.bare_token_vectors(model, self._model, inputs, wanted, reading), len(inputs)
+            )
         )
 
     async def token_vectors(
@@ -77,14 +81,18 @@ class AsyncClient(AsyncCaller):
     ) -> list[TokenVectors]:
         """The same with the tokens, and which of them the vectors are of; see `Client.token_vectors`."""
         wanted, inputs = TokensSpec() if spec is None else spec, as_list(texts)
-        return await self._stream(
-            lambda model: large_outputs.token_vectors(model, self._model, inputs, wanted, reading), len(inputs)
+        return await self._run(
+            self._stream(
+                lambda model: large_outputs.token_vectors(model, self._model, inputs, wanted, reading), len(inputs)
+            )
         )
 
     async def attend(self, text: Input, layers: IndicesLike = None, **reading: Unpack[Reading]) -> Attention:
         """Whole maps of attention of one text; see `Client.attend`."""
         return (
-            await self._stream(lambda model: large_outputs.whole_attention(model, self._model, text, layers, reading))
+            await self._run(
+                self._stream(lambda model: large_outputs.whole_attention(model, self._model, text, layers, reading))
+            )
         )[0]
 
     async def attention(
@@ -97,9 +105,11 @@ class AsyncClient(AsyncCaller):
     ) -> list[AttentionMaps]:
         """Attention in the form that a spec says; see `Client.attention`."""
         inputs = as_list(texts)
-        return await self._stream(
-            lambda model: large_outputs.attention_maps(model, self._model, inputs, spec, reading, head_mask),
-            len(inputs),
+        return await self._run(
+            self._stream(
+                lambda model: large_outputs.attention_maps(model, self._model, inputs, spec, reading, head_mask),
+                len(inputs),
+            )
         )
 
     def attention_pieces(
@@ -108,18 +118,18 @@ class AsyncClient(AsyncCaller):
         """Attention of one text piece by piece; see `Client.attention_pieces`."""
         pieces, deadline = Pieces(self._model, text, spec, reading), self._deadline()
         self._left(deadline)  # nor is a client that is closed found out only by the first piece
-        return self._pieces(pieces, deadline)
+        return self._iterate(self._pieces(pieces, deadline))
 
     async def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
         """The bytes of data that `attention` of one text would have; see `Client.attention_bytes`."""
         request = single_call.dry_run(self._model, text, spec, reading)
-        answer = await self._ask(self._stub.Encode, request, self._deadline())
+        answer = await self._run(self._ask(self._stub.Encode, request, self._deadline()))
         return single_call.data_bytes(answer, self._model)
 
     async def occlusion(self, text: Input, tokens: TokensLike | None = None, **reading: Unpack[Reading]) -> Occlusion:
         """How far the vector moves when each token is hidden; see `Client.occlusion`."""
         request = single_call.occlusion_request(self._model, text, tokens, reading)
-        answer = await self._ask(self._stub.Occlude, request, self._deadline())
+        answer = await self._run(self._ask(self._stub.Occlude, request, self._deadline()))
         return single_call.occlusion(answer, self._model, text)
 
     async def hidden(
@@ -133,15 +143,17 @@ class AsyncClient(AsyncCaller):
     ) -> Hidden:
         """Hidden states of one text; see `Client.hidden`."""
         spec = HiddenSpec(layers=indices_of("layers", layers), tokens=tokens_like("tokens", tokens), dtype=dtype)
-        return (await self._stream(lambda model: large_outputs.hidden(model, self._model, text, spec, reading)))[0]
+        return (
+            await self._run(self._stream(lambda model: large_outputs.hidden(model, self._model, text, spec, reading)))
+        )[0]
 
     async def tokenize(self, texts: Iterable[Input] | str, **prompting: Unpack[Prompting]) -> list[TokenList]:
         """The tokens of each input; see `Client.tokenize`."""
         inputs = as_list(texts)
-        return await self._call(
-            self._stub.Tokenize, lambda model: Tokenized(model, self._model, inputs, prompting), len(inputs)
+        return await self._run(
+            self._call(self._stub.Tokenize, lambda model: Tokenized(model, self._model, inputs, prompting), len(inputs))
         )
 
     async def model(self) -> ModelDescription:
         """The model, its service and its parity; see `Client.model`."""
-        return await self._learn(self._deadline())
+        return await self._run(self._learn(self._deadline()))

@@ -1,15 +1,13 @@
-"""How a client's connection behaves: balancing, retries, keepalive; and what else the two clients share."""
+"""Channel of a client: balancing, gRPC's retries, keepalive; and what else the two clients share."""
 
 from __future__ import annotations
 
 import abc
 import contextlib
 import json
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import grpc
@@ -24,7 +22,6 @@ from headlight.errors import (
     HeadlightError,
     InvalidInput,
     MixedWeights,
-    Overloaded,
     Unauthenticated,
     Unavailable,
 )
@@ -33,7 +30,6 @@ from headlight.tls.credentials import PathLike, access
 from headlight.wire.status_errors import error_of_call, is_cancelled
 
 ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)
-WorkT = TypeVar("WorkT")
 Options = Sequence[tuple[str, Any]]
 
 SERVICE = "headlight.v1.HeadlightService"
@@ -83,83 +79,7 @@ DEFAULT_OPTIONS: Options = (
     ("grpc.max_receive_message_length", STOCK_MESSAGE_BYTES),
 )
 
-
-MOST_RETRIES = 8  # in a row, without an answer between them
-FIRST_BACKOFF_SECONDS = 0.1
-LONGEST_PUSHBACK_SECONDS = (
-    60.0  # that a server can have this client wait before a retry; of `MOST_RETRIES`, eight minutes
-)
 MOST_SECONDS = 1e8  # three years; gRPC takes a deadline centuries away, or infinity, for one that has passed
-
-
-class Retries:
-    """When to send again what the server did not take. One for each call of a method.
-
-    A try is `with retries: ...`, and before each, the first included, `retries.pause()` seconds are waited: by then what the
-    last try began has ended, so that no server goes on computing what will be asked for again.
-    """
-
-    def __init__(
-        self, deadline: float | None, *mended: type[HeadlightError], once_answered: type[HeadlightError] | None = None
-    ) -> None:
-        """`mended`: the errors that another try may mend; `once_answered`: one more, once something was answered."""
-        self._deadline = deadline
-        self._mended = mended
-        self._once_answered = once_answered
-        self._tried = 0
-        self._failed: HeadlightError | None = None
-
-    def reset(self) -> None:
-        """Something was answered."""
-        self._tried = 0
-        if self._once_answered is not None:
-            self._mended, self._once_answered = (*self._mended, self._once_answered), None
-
-    def __enter__(self) -> None:
-        """One try, which whoever succeeds leaves the loop from; behind it goes on what another may mend."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        if not isinstance(error, self._mended) or isinstance(error, MixedWeights):
-            return False
-        self._failed = error
-        return True
-
-    def pause(self, last: bool = False) -> float:
-        """Seconds to wait before the next try; 0 before the first.
-
-        Args:
-            last: whether the try that failed cannot be repeated, whatever the error.
-
-        Raises:
-            HeadlightError: what that try failed with, where there is to be no other; see `delay`.
-        """
-        failed, self._failed = self._failed, None
-        if failed is None:
-            return 0.0
-        if last:
-            raise failed
-        return self.delay(failed)
-
-    def delay(self, error: HeadlightError) -> float:
-        """Seconds to wait: what the server named, else twice as long each time; a little more, so that callers spread.
-
-        Never more than `LONGEST_PUSHBACK_SECONDS`, whatever the server named.
-
-        Raises:
-            HeadlightError: `error` itself, where waiting cannot help, was tried often enough, or would outlast the timeout.
-        """
-        seconds: float | None = FIRST_BACKOFF_SECONDS * 2**self._tried
-        if isinstance(error, Overloaded):
-            seconds = error.retry_after_seconds
-        self._tried += 1
-        if seconds is None or self._tried > MOST_RETRIES:
-            raise error
-        seconds *= random.uniform(1.0, 1.25)
-        if self._deadline is not None and seconds >= self._deadline - time.monotonic():
-            raise error
-        return min(seconds, LONGEST_PUSHBACK_SECONDS)
 
 
 class ClientBase(abc.ABC, Generic[ChannelT]):
@@ -256,11 +176,6 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         except (InvalidInput, EngineError, MixedWeights):
             self._description = None
             raise
-
-    def _made(self, make: Callable[[ModelDescription], WorkT], model: ModelDescription) -> WorkT:
-        """What a method is to do, which depends on the model and its limits."""
-        with self._doubts():
-            return make(model)
 
     def _deadline(self) -> float | None:
         """When a method called now must have ended, by the monotonic clock."""

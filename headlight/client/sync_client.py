@@ -95,9 +95,11 @@ class Client(Caller):
     ) -> Embeddings:
         """As `encode`, in any number of types, with the tokens of each input, what was cut off, and which weights answered."""
         wanted = PooledSpec() if spec is None else spec
-        return self._call(
-            self._stub.Encode,
-            lambda model: Pooled(model, self._model, as_list(texts), wanted, head_mask, reading),
+        return self._run(
+            self._call(
+                self._stub.Encode,
+                lambda model: Pooled(model, self._model, as_list(texts), wanted, head_mask, reading),
+            )
         )
 
     def encode_tokens(
@@ -105,8 +107,10 @@ class Client(Caller):
     ) -> list[NDArray[Any]]:
         """The vector of each token: float32 [n, D] for an input of n, special ones included unless the spec says otherwise."""
         wanted = TokensSpec() if spec is None else spec
-        return self._stream(
-            lambda model: large_outputs.bare_token_vectors(model, self._model, as_list(texts), wanted, reading)
+        return self._run(
+            self._stream(
+                lambda model: large_outputs.bare_token_vectors(model, self._model, as_list(texts), wanted, reading)
+            )
         )
 
     def token_vectors(
@@ -114,8 +118,8 @@ class Client(Caller):
     ) -> list[TokenVectors]:
         """As `encode_tokens`, with the tokens, and which of them the vectors are of."""
         wanted = TokensSpec() if spec is None else spec
-        return self._stream(
-            lambda model: large_outputs.token_vectors(model, self._model, as_list(texts), wanted, reading)
+        return self._run(
+            self._stream(lambda model: large_outputs.token_vectors(model, self._model, as_list(texts), wanted, reading))
         )
 
     def attend(self, text: Input, layers: IndicesLike = None, **reading: Unpack[Reading]) -> Attention:
@@ -126,7 +130,9 @@ class Client(Caller):
             layers: which, from 0, or negative from the end; None: all.
             reading: as in `encode`.
         """
-        return self._stream(lambda model: large_outputs.whole_attention(model, self._model, text, layers, reading))[0]
+        return self._run(
+            self._stream(lambda model: large_outputs.whole_attention(model, self._model, text, layers, reading))
+        )[0]
 
     def attention(
         self,
@@ -144,8 +150,10 @@ class Client(Caller):
             head_mask: as in `encode`.
             reading: as in `encode`.
         """
-        return self._stream(
-            lambda model: large_outputs.attention_maps(model, self._model, as_list(texts), spec, reading, head_mask)
+        return self._run(
+            self._stream(
+                lambda model: large_outputs.attention_maps(model, self._model, as_list(texts), spec, reading, head_mask)
+            )
         )
 
     def attention_pieces(
@@ -159,12 +167,12 @@ class Client(Caller):
         """
         pieces, deadline = Pieces(self._model, text, spec, reading), self._deadline()
         self._left(deadline)  # nor is a client that is closed found out only by the first piece
-        return self._pieces(pieces, deadline)
+        return self._iterate(self._pieces(pieces, deadline))
 
     def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
         """The bytes of data that `attention` of one text would have. Nothing is computed. Arguments as `attention`."""
         request = single_call.dry_run(self._model, text, spec, reading)
-        return single_call.data_bytes(self._ask(self._stub.Encode, request, self._deadline()), self._model)
+        return single_call.data_bytes(self._run(self._ask(self._stub.Encode, request, self._deadline())), self._model)
 
     def occlusion(self, text: Input, tokens: TokensLike | None = None, **reading: Unpack[Reading]) -> Occlusion:
         """How far the pooled vector of one text moves when each token is hidden: what it rests on, without looking at attention.
@@ -177,7 +185,7 @@ class Client(Caller):
             reading: as in `encode`.
         """
         request = single_call.occlusion_request(self._model, text, tokens, reading)
-        answer = self._ask(self._stub.Occlude, request, self._deadline())
+        answer = self._run(self._ask(self._stub.Occlude, request, self._deadline()))
         return single_call.occlusion(answer, self._model, text)
 
     def hidden(
@@ -199,15 +207,17 @@ class Client(Caller):
             reading: as in `encode`.
         """
         spec = HiddenSpec(layers=indices_of("layers", layers), tokens=tokens_like("tokens", tokens), dtype=dtype)
-        return self._stream(lambda model: large_outputs.hidden(model, self._model, text, spec, reading))[0]
+        return self._run(self._stream(lambda model: large_outputs.hidden(model, self._model, text, spec, reading)))[0]
 
     def tokenize(self, texts: Iterable[Input] | str, **prompting: Unpack[Prompting]) -> list[TokenList]:
         """The tokens of each input, without running the model. Nothing is cut off.
 
         `prompt`, `prompt_name` and `special_tokens` as in `encode`.
         """
-        return self._call(self._stub.Tokenize, lambda model: Tokenized(model, self._model, as_list(texts), prompting))
+        return self._run(
+            self._call(self._stub.Tokenize, lambda model: Tokenized(model, self._model, as_list(texts), prompting))
+        )
 
     def model(self) -> ModelDescription:
         """The model, what runs it, its limits, and how far it is from PyTorch. Asks the server each time."""
-        return self._learn(self._deadline())
+        return self._run(self._learn(self._deadline()))

@@ -100,17 +100,6 @@ def is_cancelled(error: grpc.RpcError) -> bool:
     return cast("FailedCall", error).code() is grpc.StatusCode.CANCELLED
 
 
-def is_to_be_repeated(call: grpc.RpcError, beside: grpc.RpcError) -> bool:
-    """Whether a call that is done is sent again with one beside it, which has waited: it was lost, or both were refused until later."""
-    error = error_of_call(call)
-    return isinstance(error, Unavailable) or (is_shed(error) and is_shed(error_of_call(beside)))
-
-
-def is_shed(error: HeadlightError) -> bool:
-    """Whether a call was refused until later."""
-    return isinstance(error, Overloaded) and error.retry_after_seconds is not None
-
-
 def error_of_status(status: pb.Status, first_input: int = 0) -> HeadlightError:
     """The error that one request of a stream failed with. `first_input` as in `error_of_call`."""
     if status.code == 0:

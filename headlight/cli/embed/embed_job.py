@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from headlight.cli.embed.vector_rows import Rows
 from headlight.cli.error_advice import misdirected
 from headlight.cli.signals import result_of, undisturbed
+from headlight.client.call_flow import Flow, Pause, Wait, in_order, run
 from headlight.client.calls.unary_calls import WHEN_MIXED
-from headlight.client.channel import LONGEST_PUSHBACK_SECONDS, MOST_SECONDS
+from headlight.client.channel import MOST_SECONDS
+from headlight.client.retries import Retries
 from headlight.client.sync_client import Client
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings
@@ -39,10 +39,7 @@ class Block(NamedTuple):
     skipped: dict[int, str]
 
 
-Begun: TypeAlias = "tuple[range, Future[Block]]"
-
-
-class Patience:
+class Patience(Retries):
     """How long a service that is away, or has too much to do, is waited for.
 
     Args:
@@ -52,8 +49,8 @@ class Patience:
     """
 
     def __init__(self, seconds: float, timeout: float | None, tell: Callable[[str], None]) -> None:
+        super().__init__(None if timeout is None else time.monotonic() + timeout, Unavailable, Overloaded)
         self._seconds, self._tell = seconds, tell
-        self._end = None if timeout is None else time.monotonic() + timeout
         self.reset()
         self._answered = False
 
@@ -66,36 +63,51 @@ class Patience:
     @property
     def left(self) -> float | None:
         """Seconds until all must be done."""
-        return None if self._end is None else min(MOST_SECONDS, max(0.0, self._end - time.monotonic()))
+        return None if self._deadline is None else min(MOST_SECONDS, max(0.0, self._deadline - time.monotonic()))
 
-    def wait(self, error: HeadlightError) -> None:
-        """Let some time pass. Raises HeadlightError, `error` itself, where that cannot help or was done for long enough."""
+    def delay(self, error: HeadlightError) -> float | None:
+        """As the client's own retries; tells when the waiting begins."""
+        seconds = super().delay(error)
+        if seconds is None:
+            return None
+        if self._since is None:
+            self._tell(f"{' '.join(error.message.split())}; waiting for it, for {self._seconds:g} s at most")
+            self._since = time.monotonic()
+        self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+        return seconds
+
+    def _backoff(self, error: HeadlightError) -> float | None:
         named = error.retry_after_seconds if isinstance(error, Overloaded) else 0.0
         now = time.monotonic()
         end = self._seconds + (now if self._since is None else self._since)
         # Of one that has answered, another replica or what stands before it may say the same for a while.
         wrong = not self._answered and misdirected(error.message)
-        if isinstance(error, MixedWeights) or named is None or now >= end or wrong:
-            raise error
-        pause = min(max(self._pause, named), end - now)
-        if self.left is not None and pause >= self.left:
-            raise error
-        if self._since is None:
-            self._tell(f"{' '.join(error.message.split())}; waiting for it, for {self._seconds:g} s at most")
-            self._since = now
-        self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
-        time.sleep(min(pause, LONGEST_PUSHBACK_SECONDS))
+        return None if named is None or now >= end or wrong else min(max(self._pause, named), end - now)
 
     def persist(self, action: Callable[[], T]) -> T:
         """The result of what is done again until the service answers. Raises as the action does."""
         while True:
             try:
                 result = action()
-            except (Unavailable, Overloaded) as error:
-                self.wait(error)
+            except self.mended as error:
+                seconds = self.delay(error)
+                if seconds is None:
+                    raise
             else:
                 self.reset()
                 return result
+            time.sleep(seconds)
+
+    def execute(self, command: object) -> Any:
+        """Do what a flow of futures asks for, in pieces that a signal can end. Raises as the future does."""
+        match command:
+            case Pause(seconds):
+                time.sleep(seconds)
+            case Wait(future):
+                try:
+                    return result_of(future, self.left)
+                except TimeoutError:
+                    raise DeadlineExceeded("the client's timeout passed") from None
 
 
 class Encoder(NamedTuple):
@@ -159,36 +171,26 @@ def fill(
         HeadlightError: what the client raises; what came before it is among the rows.
         OSError: rows cannot be written.
     """
-    blocks = blocks_of(len(rows), len(inputs), model.limits.max_items or BLOCK)
     problems, pool = dict(problems), ThreadPoolExecutor(BLOCKS_AT_ONCE)
 
-    def begin(block: range) -> Begun:
+    def begin(block: range) -> Future[Block]:
         known = {at - block.start: problems[at] for at in block if at in problems}
-        return block, pool.submit(encoder.encode, block.start, inputs[block.start : block.stop], known)
+        return pool.submit(encoder.encode, block.start, inputs[block.start : block.stop], known)
 
+    def take(block: range, future: Future[Block]) -> Flow[Sequence[range] | None]:
+        try:
+            done: Block = yield Wait(future)
+        except InvalidInput as error:
+            return parts_around(block, error, problems, encoder.skip)
+        if done.found is not None and not done.found.model.compares_with(model.ref):
+            raise changed(model.ref, done.found.model)
+        rows.append(inputs[block.start : block.stop], done.found, done.skipped)
+        tell(len(rows))
+        return None
+
+    blocks = blocks_of(len(rows), len(inputs), model.limits.max_items or BLOCK)
     try:
-        pending = deque(map(begin, itertools.islice(blocks, BLOCKS_AT_ONCE)))
-        while pending:
-            block, future = pending.popleft()
-            try:
-                done = result_of(future, patience.left)
-            except TimeoutError:
-                raise DeadlineExceeded("the client's timeout passed") from None
-            except (Unavailable, Overloaded) as error:
-                patience.wait(error)
-                # What failed beside it failed of the same, and is not to be waited for once more.
-                pending = deque(begin(each[0]) if is_away(each[1]) else each for each in [(block, future), *pending])
-                continue
-            except InvalidInput as error:
-                patience.reset()
-                pending.extendleft(map(begin, reversed(parts_around(block, error, problems, encoder.skip))))
-                continue
-            patience.reset()
-            if done.found is not None and not done.found.model.compares_with(model.ref):
-                raise changed(model.ref, done.found.model)
-            rows.append(inputs[block.start : block.stop], done.found, done.skipped)
-            tell(len(rows))
-            pending.extend(map(begin, itertools.islice(blocks, 1)))
+        run(in_order(blocks, BLOCKS_AT_ONCE, begin, take, failure_of, patience), patience.execute)
     except BaseException:
         with undisturbed():
             encoder.client.close()  # ends what is in flight, for which the pool would wait
@@ -203,9 +205,9 @@ def blocks_of(done: int, total: int, most: int) -> Iterator[range]:
     return (range(first, min(first + size, total)) for first in range(done, total, size))
 
 
-def is_away(future: Future[Block]) -> bool:
-    """Whether a block has failed as its service was away, or had too much to do."""
-    return future.done() and isinstance(future.exception(), (Unavailable, Overloaded))
+def failure_of(future: Future[Block]) -> BaseException | None:
+    """What a block has failed with, if it has."""
+    return future.exception() if future.done() else None
 
 
 def parts_around(block: range, error: InvalidInput, problems: dict[int, str], skip: bool) -> list[range]:

@@ -73,6 +73,15 @@ class Pieces:
         """Whether anything of the answer has come: then it cannot be asked for again."""
         return self.complete or self._layout is not None
 
+    @property
+    def unanswered(self) -> int:
+        """Requests still to be answered: one, or none."""
+        return not self.complete
+
+    def requests(self) -> Iterator[pb.EncodeStreamRequest]:
+        """The only one."""
+        yield self.request
+
     def receive(self, frame: pb.EncodeStreamResponse) -> Iterator[AttentionPiece]:
         """The pieces of the next frame.
 

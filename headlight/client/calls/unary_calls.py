@@ -82,11 +82,8 @@ class UnaryWork(abc.ABC, Generic[RequestT, ResponseT, ResultT]):
         self._head_mask = head_mask
         self._parts = list(split(costs, budget))
         budgeted = budget.response_bytes
-        self._large = {part.start for part in self._parts if costs[part.start].response_bytes > budgeted}
-
-    def may_be_large(self, part: range) -> bool:
-        """Whether the answer to a part may rightly be larger than a message: it holds one input, which may be so alone."""
-        return part.start in self._large
+        # The first inputs of requests whose answers may rightly be larger than a message: each holds one input alone.
+        self.large = {part.start for part in self._parts if costs[part.start].response_bytes > budgeted}
 
     def requests(self) -> Iterator[tuple[range, RequestT]]:
         """The inputs that each call carries, by index, and its request, built when drawn: texts are not held twice."""

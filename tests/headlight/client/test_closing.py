@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from headlight import AsyncClient, AttentionSpec, Client, Unavailable
-from headlight.client.channel import Retries
+from headlight.client.retries import Retries
 from headlight.errors import HeadlightError
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.fake_server import FakeServicer, Refusal, default_limits
@@ -123,7 +123,7 @@ def delayed(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set once a client is about to wait until something may be sent again."""
     waiting, delay = threading.Event(), Retries.delay
 
-    def told(self: Retries, error: HeadlightError) -> float:
+    def told(self: Retries, error: HeadlightError) -> float | None:
         waiting.set()
         return delay(self, error)
 
@@ -186,6 +186,7 @@ def test_ctrl_c_ends_the_call_that_is_waited_for_as_well(
         assert servicer.begun.acquire(timeout=30)
         raise KeyboardInterrupt
 
+    client.model()
     monkeypatch.setattr(client._stub, "Encode", Encode)
     monkeypatch.setattr("headlight.client.sync_caller.response_of", interrupted)
     with pytest.raises(KeyboardInterrupt):

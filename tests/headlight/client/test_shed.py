@@ -12,7 +12,7 @@ import pytest
 from headlight import AsyncClient, Client, EngineError, Overloaded
 from headlight.client.calls.large_outputs import bare_token_vectors
 from headlight.client.calls.stream_calls import Streamed
-from headlight.client.channel import MOST_RETRIES, Retries
+from headlight.client.retries import MOST_RETRIES, Retries
 from headlight.errors import HeadlightError
 from headlight.pb import headlight_pb2 as pb
 from headlight.spec import TokensSpec
@@ -49,8 +49,11 @@ def delays(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long the clients waited; they do not."""
     found, delay = list[float](), Retries.delay
 
-    def told(self: Retries, error: HeadlightError) -> float:
-        found.append(delay(self, error))
+    def told(self: Retries, error: HeadlightError) -> float | None:
+        seconds = delay(self, error)
+        if seconds is None:
+            return None
+        found.append(seconds)
         return 1e-9
 
     monkeypatch.setattr(Retries, "delay", told)

@@ -66,7 +66,7 @@ def servicer() -> Holding:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headlight.client.stream_end.LINGER_SECONDS", 50)
+    monkeypatch.setattr("headlight.client.client_flows.LINGER_SECONDS", 50)
 
 
 def watch(client: Any, monkeypatch: pytest.MonkeyPatch, waits: Callable[[], object]) -> list[Any]:
@@ -109,7 +109,7 @@ async def test_nor_is_one_of_asyncio(
 
 
 def test_a_server_that_does_not_end_it_is_not_waited_for_long(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headlight.client.stream_end.LINGER_SECONDS", 0.01)
+    monkeypatch.setattr("headlight.client.client_flows.LINGER_SECONDS", 0.01)
     calls = watch(client, monkeypatch, lambda: None)
     with pytest.raises(InvalidInput):
         client.attend("")
@@ -117,7 +117,7 @@ def test_a_server_that_does_not_end_it_is_not_waited_for_long(client: Client, mo
 
 
 async def test_nor_is_it_with_asyncio(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headlight.client.stream_end.LINGER_SECONDS", 0.01)
+    monkeypatch.setattr("headlight.client.client_flows.LINGER_SECONDS", 0.01)
     async with AsyncClient(target) as client:
         calls = watch(client, monkeypatch, lambda: None)
         with pytest.raises(InvalidInput):

@@ -11,8 +11,9 @@ import grpc
 
 from headlight.client.call_flow import Command, Flow, LayOut, Linger, Output, Read, Wait, in_order
 from headlight.client.calls.attention_pieces import Pieces
+from headlight.client.calls.list_work import RequestT
 from headlight.client.calls.stream_calls import Streamed
-from headlight.client.calls.unary_calls import RequestT, ResponseT, ResultT, UnaryWork
+from headlight.client.calls.unary_calls import ResponseT, ResultT, UnaryWork
 from headlight.client.channel import ChannelT, ClientBase
 from headlight.client.retries import Retries
 from headlight.description import ModelDescription

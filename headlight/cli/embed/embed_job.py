@@ -12,7 +12,7 @@ from headlight.cli.embed.vector_rows import Rows
 from headlight.cli.error_advice import misdirected
 from headlight.cli.signals import result_of, undisturbed
 from headlight.client.call_flow import Flow, Pause, Wait, in_order, run
-from headlight.client.calls.unary_calls import WHEN_MIXED
+from headlight.client.calls.list_work import WHEN_MIXED
 from headlight.client.channel import MOST_SECONDS
 from headlight.client.retries import Retries
 from headlight.client.sync_client import Client

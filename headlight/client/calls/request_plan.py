@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from google.protobuf.message import Message
-
 from headlight.description import ModelDescription
 from headlight.errors import InvalidInput
 from headlight.wire.client_codec import Input, to_input
@@ -83,11 +81,6 @@ def measure(inputs: Sequence[Input], max_request_bytes: int) -> list[tuple[int, 
             )
         measured.append((size, len(message.ids.ids) if message.HasField("ids") else size + SPECIAL_TOKENS))
     return measured
-
-
-def rest_of(limit: int, base: Message) -> int:
-    """What a request of at most `limit` bytes has left for inputs beside what all requests of a call say."""
-    return max(1, limit - base.ByteSize())
 
 
 def request_bytes(model: ModelDescription) -> int:

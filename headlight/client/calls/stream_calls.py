@@ -8,6 +8,7 @@ sent on it then: a server that has just refused one would refuse them all, each 
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,20 +16,19 @@ from typing import Generic, TypeVar
 
 from numpy.typing import ArrayLike
 
-from headlight.client.calls.request_plan import Cost, measure, request_bytes, rest_of, split
-from headlight.client.calls.unary_calls import Origin, prompt_bytes
+from headlight.client.calls.list_work import ListWork
 from headlight.description import ModelDescription
 from headlight.errors import HeadlightError, Overloaded
 from headlight.pb import headlight_pb2 as pb
 from headlight.wire.answer_checks import Expected
-from headlight.wire.client_codec import Input, Reading, encode_request, malformed, to_head_mask, to_input
-from headlight.wire.reassembly import Answer, Assembly, Check, Layout
+from headlight.wire.client_codec import Input, Reading, encode_request, malformed
+from headlight.wire.reassembly import Answer, Assembly
 from headlight.wire.status_errors import error_of_status
 
 ResultT = TypeVar("ResultT")
 
 
-class Streamed(Generic[ResultT]):
+class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
     """Large outputs of any number of inputs, as several requests of one stream.
 
     Args:
@@ -54,26 +54,28 @@ class Streamed(Generic[ResultT]):
         bytes_per_token: int = 0,
         head_mask: ArrayLike | None = None,
     ) -> None:
-        self._base = encode_request(name, (), outputs, reading)
-        limits, most, prompt = model.limits, sys.maxsize, prompt_bytes(model, reading)
-        costs = []
-        for size, bound in measure(inputs, request_bytes(model)):
-            tokens = min(bound + prompt, model.max_length)
-            costs.append(Cost(1, size, tokens, tokens * bytes_per_token))
-        max_items = (limits.max_items or most) if bytes_per_token else 1
-        output_bytes = limits.max_stream_output_bytes or most
-        request = rest_of(request_bytes(model), self._base)
-        budget = Cost(max_items, request, limits.max_request_tokens or most, output_bytes)
-        self._parts = list(split(costs, budget))
-        self._max_bytes = limits.max_stream_output_bytes
+        def cost(tokens: int) -> tuple[int, int]:
+            counted = min(tokens, model.max_length)
+            return counted, counted * bytes_per_token
+
+        self._max_bytes = model.limits.max_stream_output_bytes
+        super().__init__(
+            model,
+            encode_request(name, (), outputs, reading),
+            inputs,
+            reading,
+            cost,
+            self._max_bytes or sys.maxsize,
+            alone=not bytes_per_token,
+            head_mask=head_mask,
+        )
         self._expected = Expected(model, name, outputs, reading)
-        self._inputs = inputs
-        self._assemblies = self._assembled(range(len(self._parts)))  # what has come of each request, by its id
+        self._left = set(range(len(self._parts)))  # requests without an answer
         self._take = take
-        self._head_mask = to_head_mask(model, head_mask)
-        self._origin = Origin()
         self._results: dict[int, ResultT] = {}
-        # Of this stream: the ids sent, those of them that were shed, and what the last one was told, with the time of it.
+        # Of this stream: what has come of each request, the ids sent, those of them that were shed, and what the last one was
+        # told, with the time of it.
+        self._assemblies: dict[str, Assembly] = {}
         self._sent: list[str] = []
         self._shed: list[str] = []
         self._told: tuple[Overloaded, float] | None = None
@@ -82,44 +84,29 @@ class Streamed(Generic[ResultT]):
     @property
     def unanswered(self) -> int:
         """Requests still to be answered; 0: `result` is complete."""
-        return len(self._assemblies) + len(self._shed)
+        return len(self._left)
 
     def requests(self) -> Iterator[pb.EncodeStreamRequest]:
         """What is unanswered, for a new stream: what an earlier one has sent of it is thrown away.
 
         Each has its index as id. gRPC draws them from another thread; they cannot fail, being converted before.
         """
-        left = sorted(map(int, (*self._assemblies, *self._shed)))
-        self._assemblies = self._assembled(left)
+        left = sorted(self._left)
+        self._assemblies = {str(at): self._assembly(self._parts[at]) for at in left}
         # Lists of its own, for gRPC may draw from an earlier stream a moment longer.
         self._sent, self._shed, self._told, self.over = [], [], None, False
         return self._drawn(left, self._sent, self._shed)
 
-    def _assembled(self, left: Sequence[int]) -> dict[str, Assembly]:
-        return {str(at): Assembly(len(self._parts[at]), self._max_bytes, self._check_of(at)) for at in left}
-
-    def _check_of(self, at: int) -> Check:
-        """Compare the answer to one request with its inputs."""
-        part = self._parts[at]
-
-        def check(response: pb.EncodeResponse, layouts: dict[str, Layout]) -> None:
-            self._expected.check(response, layouts, [self._inputs[index] for index in part])
-
-        return check
+    def _assembly(self, part: range) -> Assembly:
+        check = functools.partial(self._expected.check, inputs=self._inputs[part.start : part.stop])
+        return Assembly(len(part), self._max_bytes, check)
 
     def _drawn(self, left: Sequence[int], sent: list[str], shed: Sequence[str]) -> Iterator[pb.EncodeStreamRequest]:
         for at in left:
             if shed:
                 return
             sent.append(str(at))
-            yield self._request(at)
-
-    def _request(self, at: int) -> pb.EncodeStreamRequest:
-        request = pb.EncodeStreamRequest(id=str(at), encode=self._base)
-        request.encode.inputs.extend(
-            to_input(self._inputs[index], f"inputs[{index}]", self._head_mask) for index in self._parts[at]
-        )
-        return request
+            yield pb.EncodeStreamRequest(id=str(at), encode=self.request(self._parts[at]))
 
     def receive(self, frame: pb.EncodeStreamResponse) -> bool:
         """Takes the next frame of whichever request. Returns whether that is answered now.
@@ -140,6 +127,7 @@ class Streamed(Generic[ResultT]):
             self._origin.check(answer.response.model)
             self._results.update((index, self._take(answer, at)) for at, index in enumerate(part))
             del self._assemblies[frame.id]
+            self._left.remove(int(frame.id))
         return answer is not None
 
     def _refused(self, request_id: str, error: HeadlightError) -> None:

@@ -115,8 +115,7 @@ async def test_the_loop_goes_on_while_a_long_list_is_measured(
             read.append(threading.current_thread())
             yield f"text {number}"
 
-    for module in ("unary_calls", "stream_calls"):
-        monkeypatch.setattr(f"headlight.client.calls.{module}.measure", noted)
+    monkeypatch.setattr("headlight.client.calls.list_work.measure", noted)
     await ask(aclient, drawn(3))
     assert measured.pop() is threading.main_thread()
     await ask(aclient, drawn(MANY_INPUTS))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -97,8 +97,11 @@ def classify(maps: Sequence[AttentionMaps]) -> list[Head]:
     entropy = names.index("entropy")
     means = _mean(values, queries[:, None])
     spreads = _mean(values[..., entropy] / lengths[:, None], queries[:, entropy, None])
+    layers, numbers = maps[0].layers, maps[0].heads
+    paired = maps[0].axes[0] == "pair"
+    places = zip(layers, numbers, strict=True) if paired else itertools.product(layers, numbers)
     heads = []
-    for (layer, head), row, spread in zip(_numbers(maps[0]), means.tolist(), spreads.tolist(), strict=True):
+    for (layer, head), row, spread in zip(places, means.tolist(), spreads.tolist(), strict=True):
         statistics = dict(zip(names, row, strict=True))
         kind, share = called(statistics, spread)
         heads.append(Head(layer, head, kind, share, spread, statistics))
@@ -128,13 +131,6 @@ def _mean(values: Doubles, weights: Doubles) -> Doubles:
     summed = (np.where(known, values, 0) * weights).sum(axis=0)
     mean: Doubles = np.divide(summed, total, out=np.full(summed.shape, np.nan), where=total > 0)
     return mean
-
-
-def _numbers(maps: AttentionMaps) -> Iterator[tuple[int, int]]:
-    """Layer and head of each place on the axes of heads."""
-    if maps.axes[0] == "pair":
-        return zip(maps.layers, maps.heads, strict=True)
-    return itertools.product(maps.layers, maps.heads)
 
 
 def strongest(maps: AttentionMaps, labels: Sequence[str], text: int = 0) -> list[Link | None]:

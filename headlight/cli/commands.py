@@ -10,16 +10,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import functools
 import io
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import headlight
 from headlight.analysis import plot
-from headlight.archive import attention_arrays
+from headlight.archive import attention_arrays, to_json
 from headlight.cli import result_output
 from headlight.cli.embed.embed_command import add_embed
 from headlight.cli.error_advice import advice
@@ -32,7 +30,7 @@ from headlight.cli.files import (
     show,
     write_archive,
     write_text,
-    written,
+    writing,
 )
 from headlight.cli.heads_command import add_heads
 from headlight.cli.input_lines import texts_of
@@ -52,7 +50,6 @@ from headlight.errors import HeadlightError, InvalidInput
 from headlight.extras import remedy
 from headlight.web.page import attention_page
 
-T = TypeVar("T")
 INTERRUPTED, READER_LEFT, TERMINATED = 128 + 2, 128 + 13, 128 + 15  # as a shell reports SIGINT, SIGPIPE and SIGTERM
 
 
@@ -137,29 +134,25 @@ def run_attend(arguments: argparse.Namespace) -> None:
     with connect(arguments) as client:
         attention = client.attend(text, layers, **reading(arguments))
     if arguments.head is not None:
-        refused(
-            "--head", functools.partial(attention.head_number, arguments.head)
-        )  # how many there are is known only now
+        with refusing("--head"):
+            attention.head_number(arguments.head)  # how many there are is known only now
     if arguments.html:
-        write_page(arguments, attention, text)
+        with refusing("--html"):
+            page = attention_page(attention, text, head=arguments.head)
+        with writing(arguments.html):
+            Path(arguments.html).write_text(page, encoding="utf-8")
     if arguments.head is not None and arguments.layer is None:
         # The page has all layers, everything else the last.
         attention = dataclasses.replace(attention, weights=attention.weights[-1:], layers=attention.layers[-1:])
     show_attention(arguments, attention, text)
 
 
-def write_page(arguments: argparse.Namespace, attention: headlight.Attention, text: str) -> None:
-    """The page, opened at the head asked for."""
-    page = refused("--html", functools.partial(attention_page, attention, text, head=arguments.head))
-    written(arguments.html, lambda: Path(arguments.html).write_text(page, encoding="utf-8"))
-
-
 def show_attention(arguments: argparse.Namespace, attention: headlight.Attention, text: str) -> None:
     """Writes what was asked: a picture, and numbers or a map unless pictures are all."""
     head, single = arguments.head, len(attention.layers) == 1
     if arguments.png:
-        draw = functools.partial(plot.plot_attention, attention, arguments.png, head=head, text=text)
-        refused("--png", functools.partial(written, arguments.png, draw))
+        with refusing("--png"), writing(arguments.png):
+            plot.plot_attention(attention, arguments.png, head=head, text=text)
     if arguments.format == "npz":
         write_archive(attention_arrays(attention, head), arguments.out)
     elif arguments.format == "json":
@@ -170,10 +163,11 @@ def show_attention(arguments: argparse.Namespace, attention: headlight.Attention
         write_text(shown, arguments.out, arguments.format)
 
 
-def refused(option: str, action: Callable[[], T]) -> T:
-    """Runs an action. Raises UsageError in the name of an option where a value is refused."""
+@contextlib.contextmanager
+def refusing(option: str) -> Iterator[None]:
+    """A block where a value may be refused. Raises UsageError in the name of the option then."""
     try:
-        return action()
+        yield
     except ValueError as error:
         raise UsageError(f"{option}: {error}") from None
 
@@ -188,7 +182,10 @@ def run_tokens(arguments: argparse.Namespace) -> None:
             prompt_name=arguments.prompt_name,
             special_tokens=arguments.special_tokens,
         )
-    shown = result_output.tokens_json(lists) if arguments.format == "json" else result_output.tokens_text(lists, texts)
+    if arguments.format == "json":
+        shown = to_json({"tokens": [dataclasses.asdict(tokens) for tokens in lists]})
+    else:
+        shown = "\n\n".join(map(result_output.token_table, lists, texts))
     write_text(shown, arguments.out, arguments.format)
 
 
@@ -196,5 +193,5 @@ def run_info(arguments: argparse.Namespace) -> None:
     """`headlight info`."""
     with connect(arguments) as client:
         model = client.model()
-    shown = result_output.info_json(model) if arguments.format == "json" else result_output.info_text(model)
+    shown = to_json(model.as_dict()) if arguments.format == "json" else result_output.info_text(model)
     write_text(shown, arguments.out, arguments.format)

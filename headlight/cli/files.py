@@ -9,7 +9,7 @@ import errno
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -114,8 +114,9 @@ def write_text(text: str, out: str | None, form: str | None) -> None:
     ended = f"{text}\n" if text else ""
     if out is None:
         show(ended, form)
-    else:
-        written(out, lambda: Path(out).write_text(ended, encoding="utf-8"))
+        return
+    with writing(out):
+        Path(out).write_text(ended, encoding="utf-8")
 
 
 def show(text: str, form: str | None = None) -> None:
@@ -157,23 +158,13 @@ def write_all(file: IO[bytes], data: bytes) -> None:
 
 def write_archive(arrays: Mapping[str, NDArray[Any]], out: str) -> None:
     """To a file, under exactly the name given."""
-
-    def write() -> None:
-        with Path(out).open("wb") as file:
-            write_arrays(arrays, file)
-
-    written(out, write)
-
-
-def written(name: str, action: Callable[[], object]) -> None:
-    """Runs what writes a file that `check_writable` let pass. Raises OutputError where the system refuses it now."""
-    with writing(name):
-        action()
+    with writing(out), Path(out).open("wb") as file:
+        write_arrays(arrays, file)
 
 
 @contextlib.contextmanager
 def writing(name: str) -> Iterator[None]:
-    """The same of a block."""
+    """A block that writes a file which `check_writable` let pass. Raises OutputError where the system refuses it now."""
     try:
         yield
     except BrokenPipeError:

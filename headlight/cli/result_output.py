@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -57,11 +56,6 @@ def attention_json(attention: Attention, head: int | None) -> str:
     )
 
 
-def tokens_text(lists: Sequence[TokenList], texts: Sequence[str]) -> str:
-    """A table for each text."""
-    return "\n\n".join(token_table(tokens, text) for tokens, text in zip(lists, texts, strict=True))
-
-
 def token_table(tokens: TokenList, text: str) -> str:
     """A line for each token: number, id, piece, offsets, the characters it stands for."""
     lines = [f"{'token':>5}  {'id':>7}  {fit('piece', PIECE_CELLS)}  {'start':>6}  {'end':>6}  text"]
@@ -73,11 +67,6 @@ def token_table(tokens: TokenList, text: str) -> str:
         shown = fit(visible(piece), PIECE_CELLS)
         lines.append(f"{index:5}  {tokens.ids[index]:7}  {shown}  {start:6}  {end:6}  {covered}")
     return "\n".join(lines)
-
-
-def tokens_json(lists: Sequence[TokenList]) -> str:
-    """The tokens of each text."""
-    return to_json({"tokens": [dataclasses.asdict(tokens) for tokens in lists]})
 
 
 def info_text(model: ModelDescription) -> str:
@@ -139,8 +128,3 @@ def prompts_line(model: ModelDescription) -> str:
         f"{name} {text!r}{' (default)' if name == model.default_prompt else ''}" for name, text in model.prompts.items()
     ]
     return (", ".join(named) or "none") + ("" if model.include_prompt else "; not pooled")
-
-
-def info_json(model: ModelDescription) -> str:
-    """The same, complete."""
-    return to_json(model.as_dict())

@@ -104,22 +104,16 @@ def add_priority(made: argparse.ArgumentParser, *, several: bool) -> None:
 
 
 def reading(arguments: argparse.Namespace) -> Reading:
-    """What the options of `add_truncate`, `add_prompt` and `add_priority` say."""
+    """What the options of `add_truncate`, `add_prompt` and `add_priority` say; a list that nobody typed is bulk."""
+    listed = "texts" in arguments and not arguments.texts
+    priority: Priority | None = arguments.priority or ("bulk" if listed else None)
     return Reading(
         truncate=arguments.truncate,
         prompt=arguments.prompt,
         prompt_name=arguments.prompt_name,
         special_tokens=arguments.special_tokens,
-        priority=_priority(arguments),
+        priority=priority,
     )
-
-
-def _priority(arguments: argparse.Namespace) -> Priority | None:
-    """What was asked for, else bulk for a list that nobody typed."""
-    if arguments.priority is None and "texts" in arguments and not arguments.texts:
-        return "bulk"
-    asked: Priority | None = arguments.priority
-    return asked
 
 
 def add_vectors(made: argparse.ArgumentParser) -> None:

@@ -7,10 +7,10 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent import futures
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 NOTICED_SECONDS = 0.5
@@ -20,35 +20,32 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM came."""
 
 
-@contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
+def undisturbed() -> contextlib.AbstractContextManager[None]:
     """Signals that would end the block are ignored: gRPC waits for ever to close a channel whose closing was interrupted."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return handled({signal.SIGINT: signal.SIG_IGN, signal.SIGTERM: signal.SIG_IGN})
 
 
-@contextlib.contextmanager
-def ended_by_sigterm() -> Iterator[None]:
+def ended_by_sigterm() -> contextlib.AbstractContextManager[None]:
     """SIGTERM ends the block as Ctrl-C does. Raises Terminated then."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise Terminated
 
+    return handled({signal.SIGTERM: end})
+
+
+@contextlib.contextmanager
+def handled(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
+    """Signals have these handlers in the block, if it runs in the main thread, whose they are."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals are the main thread's
+        yield
         return
-    before = signal.signal(signal.SIGTERM, end)
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def result_of(future: futures.Future[T], seconds: float | None) -> T:

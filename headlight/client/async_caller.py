@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 import grpc
 
-from headlight.client.call_flow import Command, Flow, LayOut, Linger, Output, Pause, Read, Wait, steps
+from headlight.client.call_flow import Command, Failure, Flow, LayOut, Linger, Output, Pause, Read, Wait, steps
 from headlight.client.calls.attention_pieces import AttentionPiece
 from headlight.client.channel import Options
 from headlight.client.client_flows import ClientFlows
@@ -20,7 +20,7 @@ from headlight.client.reloading_channel import CLOSED
 from headlight.client.stream_status import status_now, true_status
 from headlight.description import ModelDescription
 from headlight.errors import Unavailable
-from headlight.wire.status_errors import readable
+from headlight.wire.status_errors import error_of_call, readable
 
 T = TypeVar("T")
 MANY_INPUTS = 256  # fewer take a few milliseconds, or tens of them where they are long lists of ids
@@ -29,18 +29,17 @@ MANY_INPUTS = 256  # fewer take a few milliseconds, or tens of them where they a
 class AsyncCaller(ClientFlows[grpc.aio.Channel]):
     """Executes flows by awaiting."""
 
+    _grpc = grpc.aio
     _closing: Sequence[asyncio.Task[None]] = ()  # channels whose certificates were replaced
 
-    def _open(self, target: str, credentials: grpc.ChannelCredentials | None, options: Options) -> grpc.aio.Channel:
+    def _open(self, target: str, credentials: grpc.ChannelCredentials | None, options: Options) -> Any:
         try:
             asyncio.get_running_loop()
         except (
             RuntimeError
         ):  # gRPC would take another loop than the one that it is awaited in, and say so at the first call
             raise RuntimeError("there is no running event loop: make an AsyncClient inside of one") from None
-        if credentials is None:
-            return grpc.aio.insecure_channel(target, options)
-        return grpc.aio.secure_channel(target, credentials, options)
+        return super()._open(target, credentials, options)
 
     def _discard(self, channel: grpc.aio.Channel) -> None:
         closing = asyncio.create_task(channel.close(None))
@@ -83,9 +82,6 @@ class AsyncCaller(ClientFlows[grpc.aio.Channel]):
     def _start(self, method: Any, request: Any, timeout: float | None) -> Any:
         return method(request, timeout=timeout)
 
-    def _status(self, call: Any) -> grpc.RpcError | None:
-        return status_now(call)
-
     def _stream_errors(self, call: Any) -> contextlib.AbstractContextManager[None]:
         return true_status(call)
 
@@ -119,6 +115,9 @@ class AsyncCaller(ClientFlows[grpc.aio.Channel]):
                 return await lay_out(make, model, inputs)
             case Wait(call):
                 return readable(await call)
+            case Failure(call):
+                status = status_now(call) if call.done() else None
+                return None if status is None else error_of_call(status)
             case Read(call):
                 with contextlib.suppress(StopAsyncIteration):
                     return readable(await anext(aiter(call)))

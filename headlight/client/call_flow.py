@@ -41,6 +41,12 @@ class Wait(NamedTuple):
     call: Any
 
 
+class Failure(NamedTuple):
+    """Outcome: the error that a unary call has ended with, if it has. Not waited for."""
+
+    call: Any
+
+
 class Read(NamedTuple):
     """Outcome: the next frame of a stream; None at its end."""
 
@@ -60,7 +66,7 @@ class Output(NamedTuple):
     value: Any
 
 
-Command: TypeAlias = "Pause | LayOut | Wait | Read | Linger | Output"
+Command: TypeAlias = "Pause | LayOut | Wait | Failure | Read | Linger | Output"
 Flow: TypeAlias = Generator[Command, Any, T]
 
 
@@ -93,7 +99,6 @@ def in_order(
     window: int,
     start: Callable[[JobT], Any],
     take: Callable[[JobT, Any], Flow[Sequence[JobT] | None]],
-    outcome: Callable[[Any], object],
     retries: Retries,
 ) -> Flow[None]:
     """Keep up to `window` calls in flight and take their answers in the order of the jobs.
@@ -103,7 +108,6 @@ def in_order(
         window: calls in flight at once.
         start: begins a call.
         take: waits for a call and uses its answer. Returns the jobs to do in the place of this one, if any.
-        outcome: the error that a call has ended with, if it has; never waits.
         retries: decide whether a call that failed is begun again.
 
     Raises:
@@ -131,7 +135,9 @@ def in_order(
                 continue
             yield Pause(seconds)
             for at, (job, call) in enumerate(list(pending)):
-                if at == 0 or retries.covers(outcome(call)):  # what failed beside it is not waited for once more
+                if at == 0 or retries.covers(
+                    (yield Failure(call))
+                ):  # what failed beside it is not waited for once more
                     pending[at] = job, start(job)
     finally:
         for _, call in pending:

@@ -85,6 +85,7 @@ MOST_SECONDS = 1e8  # three years; gRPC takes a deadline centuries away, or infi
 class ClientBase(abc.ABC, Generic[ChannelT]):
     """A client's channel, options, and memory of the server. `headlight.client.sync_client.Client` describes the arguments."""
 
+    _grpc: Any = grpc  # whose channels these are
     _service_config: Mapping[str, Any] = SERVICE_CONFIG
     _outlasts: type[HeadlightError] | None = Unavailable  # in the middle of a list, which is not to cost what came
 
@@ -132,9 +133,11 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         self._concurrency = concurrency
         self._description: ModelDescription | None = None  # for its limits; None: to be asked for
 
-    @abc.abstractmethod
-    def _open(self, target: str, credentials: grpc.ChannelCredentials | None, options: Options) -> ChannelT:
+    def _open(self, target: str, credentials: grpc.ChannelCredentials | None, options: Options) -> Any:
         """A channel of the client's kind."""
+        if credentials is None:
+            return self._grpc.insecure_channel(target, options)
+        return self._grpc.secure_channel(target, credentials, options)
 
     @abc.abstractmethod
     def _discard(self, channel: ChannelT) -> None:

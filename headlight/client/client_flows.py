@@ -7,8 +7,6 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-import grpc
-
 from headlight.client.call_flow import Command, Flow, LayOut, Linger, Output, Read, Wait, in_order
 from headlight.client.calls.attention_pieces import Pieces
 from headlight.client.calls.list_work import RequestT
@@ -21,7 +19,6 @@ from headlight.errors import HeadlightError, Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight.wire.answer_checks import check_description
 from headlight.wire.client_codec import from_model
-from headlight.wire.status_errors import error_of_call
 
 LINGER_SECONDS = 0.25  # for a status that is on its way; a server that has gone is not waited for
 Receive = Callable[[pb.EncodeStreamResponse], Iterable[Command]]
@@ -33,10 +30,6 @@ class ClientFlows(ClientBase[ChannelT]):
     @abc.abstractmethod
     def _start(self, method: Any, request: Any, timeout: float | None) -> Any:
         """Begin a unary call, without waiting for its answer."""
-
-    @abc.abstractmethod
-    def _status(self, call: Any) -> grpc.RpcError | None:
-        """The status of a unary call that is done, if it is to be had without waiting."""
 
     def _stream_errors(self, call: Any) -> contextlib.AbstractContextManager[None]:
         """Mends the errors that reading a stream raises. To be entered before anything is read."""
@@ -124,11 +117,7 @@ class ClientFlows(ClientBase[ChannelT]):
             with self._errors(part.start, part.start in large):
                 receive(part, (yield Wait(call)))
 
-        def outcome(call: Any) -> HeadlightError | None:
-            status = self._status(call) if call.done() else None
-            return None if status is None else error_of_call(status)
-
-        yield from in_order(requests, self._concurrency, start, take, outcome, retries)
+        yield from in_order(requests, self._concurrency, start, take, retries)
 
     def _exchange(
         self, work: Streamed[Any] | Pieces, receive: Receive, retries: Retries, deadline: float | None
@@ -152,4 +141,4 @@ class ClientFlows(ClientBase[ChannelT]):
             finally:
                 call.cancel()
 
-        yield from in_order([work] if work.unanswered else [], 1, start, take, lambda call: None, retries)
+        yield from in_order([work] if work.unanswered else [], 1, start, take, retries)

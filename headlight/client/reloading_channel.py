@@ -24,14 +24,14 @@ class Line:
         channel: itself.
         credentials: it was made with.
         calls: that run on it.
-        methods: made so far, by path.
+        methods: made so far, by those that they stand for.
     """
 
     def __init__(self, channel: Any, credentials: grpc.ChannelCredentials | None) -> None:
         self.channel = channel
         self.credentials = credentials
         self.calls = 0
-        self.methods: dict[str, Any] = {}
+        self.methods: dict[Method, Any] = {}
 
 
 class Renewing:
@@ -68,13 +68,13 @@ class Renewing:
             self._ended = True
         return self.channels
 
-    def unary_unary(self, path: str, *arguments: Any, **keywords: Any) -> Any:
+    def unary_unary(self, *arguments: Any, **keywords: Any) -> Any:
         """As grpc.Channel has it."""
-        return Method(self, "unary_unary", path, arguments, keywords)
+        return Method(self, lambda channel: channel.unary_unary(*arguments, **keywords))
 
-    def stream_stream(self, path: str, *arguments: Any, **keywords: Any) -> Any:
+    def stream_stream(self, *arguments: Any, **keywords: Any) -> Any:
         """As grpc.Channel has it."""
-        return Method(self, "stream_stream", path, arguments, keywords)
+        return Method(self, lambda channel: channel.stream_stream(*arguments, **keywords))
 
     def enter(self) -> Line:
         """The channel of a call that begins now; to be left when it is done. Raises ValueError after the end."""
@@ -110,14 +110,9 @@ class Renewing:
 class Method:
     """A method of the stub: each call of it finds its channel and its token anew."""
 
-    def __init__(
-        self, owner: Renewing, kind: str, path: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
-    ) -> None:
+    def __init__(self, owner: Renewing, make: Callable[[Any], Any]) -> None:
         self._owner = owner
-        self._kind = kind
-        self._path = path
-        self._arguments = arguments
-        self._keywords = keywords
+        self._make = make
 
     def __call__(self, request: Any, timeout: float | None = None) -> Any:
         """A call, or the answer itself where the stub waits for it."""
@@ -131,10 +126,7 @@ class Method:
         line = self._owner.enter()
         running = False
         try:
-            method = line.methods.get(self._path)
-            if method is None:
-                made = getattr(line.channel, self._kind)(self._path, *self._arguments, **self._keywords)
-                method = line.methods.setdefault(self._path, made)
+            method = line.methods.get(self) or line.methods.setdefault(self, self._make(line.channel))
             call = way(method)(request, timeout=timeout, metadata=self._owner.metadata())
             if hasattr(call, "add_done_callback"):
                 held = [line]  # until the first time that the call's end is told: older grpc.aio may tell it twice

@@ -9,10 +9,11 @@ from typing import Any, Self, TypeVar
 
 import grpc
 
-from headlight.client.call_flow import Command, Flow, LayOut, Linger, Pause, Read, Wait, output, run, steps
+from headlight.client.call_flow import Command, Failure, Flow, LayOut, Linger, Pause, Read, Wait, output, run, steps
 from headlight.client.calls.attention_pieces import AttentionPiece
-from headlight.client.channel import BLOCKING_CONFIG, Options
+from headlight.client.channel import BLOCKING_CONFIG
 from headlight.client.client_flows import ClientFlows
+from headlight.wire.status_errors import error_of_call
 
 T = TypeVar("T")
 
@@ -21,11 +22,6 @@ class Caller(ClientFlows[grpc.Channel]):
     """Executes flows by blocking."""
 
     _service_config = BLOCKING_CONFIG
-
-    def _open(self, target: str, credentials: grpc.ChannelCredentials | None, options: Options) -> grpc.Channel:
-        if credentials is None:
-            return grpc.insecure_channel(target, options)
-        return grpc.secure_channel(target, credentials, options)
 
     def _discard(self, channel: grpc.Channel) -> None:
         channel.close()
@@ -46,9 +42,6 @@ class Caller(ClientFlows[grpc.Channel]):
     def _start(self, method: Any, request: Any, timeout: float | None) -> Any:
         return method.future(request, timeout=timeout)
 
-    def _status(self, call: Any) -> grpc.RpcError | None:
-        return call  # type: ignore[no-any-return]  # a call is its own status
-
     def _run(self, flow: Flow[T]) -> T:
         return run(flow, self._execute)
 
@@ -66,6 +59,8 @@ class Caller(ClientFlows[grpc.Channel]):
                 return make(model)
             case Wait(call):
                 return response_of(call)
+            case Failure(call):
+                return error_of_call(call) if call.done() else None
             case Read(call):
                 return next(iter(call), None)
             case Linger(call, seconds):

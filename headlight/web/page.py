@@ -56,7 +56,9 @@ def attention_page(
         "head": attention.head_number(0 if head is None else head),
     }
     check_size(attention)
-    style, script = style_and_script()
+    style = asset("page.css")
+    scripts = "\n".join(asset(f"{name}.js") for name in SCRIPTS)
+    script = f'(() => {{\n"use strict";\n{scripts}}})();\n'  # leaves no names behind
     model = attention.model
     return fill(
         asset("page.html"),
@@ -145,12 +147,6 @@ def block(value: Mapping[str, object]) -> str:
     """JSON that cannot end the element that holds it: a token may be `</script>`."""
     encoded = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return encoded.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def style_and_script() -> tuple[str, str]:
-    """The style sheet, and the scripts as one that leaves no names behind."""
-    script = "\n".join(asset(f"{name}.js") for name in SCRIPTS)
-    return asset("page.css"), f'(() => {{\n"use strict";\n{script}}})();\n'
 
 
 def asset(name: str) -> str:

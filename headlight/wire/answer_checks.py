@@ -19,7 +19,7 @@ from headlight.description import ModelDescription
 from headlight.errors import BadAnswer, MixedWeights
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import TokenList
-from headlight.spec import VECTOR_BITS, HiddenSpec
+from headlight.spec import VECTOR_BITS
 from headlight.wire.answer_layouts import check_attention, check_numbers_of, check_places, check_width, resolved
 from headlight.wire.answer_numbers import Kind, check_numbers, kind_of_attention
 from headlight.wire.attention_codec import attention_spec, hidden_spec
@@ -248,7 +248,10 @@ class Expected:
             check_width("tokens", layouts["tokens"], self.model.dim)
             check_places("kept_tokens", response, response.kept_tokens, None if some else "all", increasing=True)
         if "hidden" in asked:
-            self._check_hidden(hidden_spec(self.outputs.hidden), response, layouts["hidden"])
+            spec, layout = hidden_spec(self.outputs.hidden), layouts["hidden"]
+            check_width("hidden", layout, self.model.dim)
+            check_numbers_of("hidden.layers", layout.layers, resolved(spec.layers, self.model.layers + 1))
+            check_places("hidden_tokens", response, response.hidden_tokens, spec.tokens)
         if "attention" in asked:
             check_attention(self.model, attention_spec(self.outputs.attention), response, layouts)
 
@@ -274,8 +277,3 @@ class Expected:
             if layout := layouts.get(pooled_key(at)):
                 bits = VECTOR_BITS[VECTOR_NAMES[number]]
                 check_width(pooled_key(at), layout, width // 8 if bits == 1 else width)
-
-    def _check_hidden(self, spec: HiddenSpec, response: pb.EncodeResponse, layout: Layout) -> None:
-        check_width("hidden", layout, self.model.dim)
-        check_numbers_of("hidden.layers", layout.layers, resolved(spec.layers, self.model.layers + 1))
-        check_places("hidden_tokens", response, response.hidden_tokens, spec.tokens)

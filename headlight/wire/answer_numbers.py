@@ -122,7 +122,8 @@ def check_unit(output: str, vectors: NDArray[Any]) -> None:
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     wrong = lengths[(np.abs(lengths - 1) > UNIT_TOLERANCE) & (lengths > 0)]
     if len(wrong):
-        raise malformed(f"{output} has a vector of length {extreme(wrong, 1):.6g}, and unit length was asked for")
+        farthest = float(wrong[np.abs(wrong - 1).argmax()])
+        raise malformed(f"{output} has a vector of length {farthest:.6g}, and unit length was asked for")
 
 
 def is_finite(numbers: NDArray[Any]) -> bool:
@@ -140,8 +141,3 @@ def not_finite(output: str, numbers: NDArray[Any]) -> BadAnswer:
     return malformed(
         f"{output} has {len(wrong)} numbers that are NaN or infinite ({wrong[0] if len(wrong) else 'overflow'})"
     )
-
-
-def extreme(numbers: NDArray[Any], expected: float) -> float:
-    """Return the number that is farthest from what was expected."""
-    return float(numbers.flat[np.abs(numbers - expected).argmax()])

@@ -73,9 +73,7 @@ class Layout:
 def layouts_of(response: pb.EncodeResponse) -> dict[str, Layout]:
     """The layout of each output that a response holds or announces. Raises BadAnswer for one that cannot be."""
     counts = [item.token_count for item in response.items]
-    layouts = {}
-    for at, tensor in enumerate(response.pooled):
-        layouts[pooled_key(at)] = pooled_layout(tensor, len(counts))
+    layouts = {pooled_key(at): pooled_layout(tensor, len(counts)) for at, tensor in enumerate(response.pooled)}
     for output in RAGGED_OUTPUTS:
         if response.HasField(output):
             layouts[output] = ragged_layout(output, response, counts)
@@ -85,13 +83,6 @@ def layouts_of(response: pb.EncodeResponse) -> dict[str, Layout]:
 def pooled_key(at: int) -> str:
     """What pooled vectors in one type are called among layouts: an output of their own for each type."""
     return f"pooled[{at}]"
-
-
-def data_of(response: pb.EncodeResponse, output: str) -> bytes:
-    """The bytes of one of `layouts_of`."""
-    at = next((at for at in range(len(response.pooled)) if output == pooled_key(at)), None)
-    data: bytes = getattr(response, output).data if at is None else response.pooled[at].data
-    return data
 
 
 def pooled_layout(tensor: pb.Tensor, count: int) -> Layout:
@@ -174,8 +165,9 @@ def whole_answer(response: pb.EncodeResponse, inputs: int, check: Check = unchec
     check_items(response, inputs)
     layouts = layouts_of(response)
     check(response, layouts)
+    tensors = {pooled_key(at): tensor for at, tensor in enumerate(response.pooled)}
     data = {
-        output: from_bytes(layout.dtype, data_of(response, output), layout.elements)
+        output: from_bytes(layout.dtype, (tensors.get(output) or getattr(response, output)).data, layout.elements)
         for output, layout in layouts.items()
     }
     return Answer(response, layouts, data)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from headlight.cli.embed.vector_rows import Rows
 from headlight.cli.error_advice import misdirected
 from headlight.cli.signals import result_of, undisturbed
-from headlight.client.call_flow import Flow, Pause, Wait, in_order, run
+from headlight.client.call_flow import Failure, Flow, Pause, Wait, in_order, run
 from headlight.client.calls.list_work import WHEN_MIXED
 from headlight.client.channel import MOST_SECONDS
 from headlight.client.retries import Retries
@@ -103,6 +103,8 @@ class Patience(Retries):
         match command:
             case Pause(seconds):
                 time.sleep(seconds)
+            case Failure(future):
+                return future.exception() if future.done() else None
             case Wait(future):
                 try:
                     return result_of(future, self.left)
@@ -190,7 +192,7 @@ def fill(
 
     blocks = blocks_of(len(rows), len(inputs), model.limits.max_items or BLOCK)
     try:
-        run(in_order(blocks, BLOCKS_AT_ONCE, begin, take, failure_of, patience), patience.execute)
+        run(in_order(blocks, BLOCKS_AT_ONCE, begin, take, patience), patience.execute)
     except BaseException:
         with undisturbed():
             encoder.client.close()  # ends what is in flight, for which the pool would wait
@@ -203,11 +205,6 @@ def blocks_of(done: int, total: int, most: int) -> Iterator[range]:
     """The places that are missing, up to `most` together; of a short list, too, there are as many blocks as are asked for at once."""
     size = min(most, max(LEAST_BLOCK, math.ceil((total - done) / BLOCKS_AT_ONCE)))
     return (range(first, min(first + size, total)) for first in range(done, total, size))
-
-
-def failure_of(future: Future[Block]) -> BaseException | None:
-    """What a block has failed with, if it has."""
-    return future.exception() if future.done() else None
 
 
 def parts_around(block: range, error: InvalidInput, problems: dict[int, str], skip: bool) -> list[range]:

@@ -33,8 +33,7 @@ def token_vectors(
             raise malformed(f"vectors of tokens beyond {len(tokens)}")
         return TokenVectors(answer.part("tokens", index), places, tokens, from_model_ref(answer.response.model))
 
-    outputs = pb.Outputs(tokens=tokens_output(spec))
-    outputs.token_info.SetInParent()
+    outputs = pb.Outputs(tokens=tokens_output(spec), token_info=pb.TokenInfoOutput())
     return Streamed(model, name, inputs, outputs, reading, take, bytes_per_token=4 * model.dim)
 
 
@@ -61,8 +60,7 @@ def whole_attention(
             raise malformed(f"whole attention of the axes {layout.axes} and the shape {layout.shapes[index]}")
         return Attention(answer.part("attention", index), layout.layers, tokens_of(answer, index), origin)
 
-    outputs = pb.Outputs(attention=attention_output(AttentionSpec.of(layers)))
-    outputs.token_info.SetInParent()
+    outputs = pb.Outputs(attention=attention_output(AttentionSpec.of(layers)), token_info=pb.TokenInfoOutput())
     return Streamed(model, name, [text], outputs, reading, take)
 
 
@@ -75,8 +73,7 @@ def attention_maps(
     head_mask: ArrayLike | None,
 ) -> Streamed[AttentionMaps]:
     """Attention of any number of inputs in the form that a spec says."""
-    outputs = pb.Outputs(attention=attention_output(spec))
-    outputs.token_info.SetInParent()
+    outputs = pb.Outputs(attention=attention_output(spec), token_info=pb.TokenInfoOutput())
     return Streamed(model, name, inputs, outputs, reading, maps_of, head_mask=head_mask)
 
 
@@ -132,8 +129,7 @@ def hidden(model: ModelDescription, name: str, text: Input, spec: HiddenSpec, re
         layers = answer.layouts["hidden"].layers
         return Hidden(answer.part("hidden", index), layers, tokens_of(answer, index), origin, places)
 
-    outputs = pb.Outputs(hidden=hidden_output(spec))
-    outputs.token_info.SetInParent()
+    outputs = pb.Outputs(hidden=hidden_output(spec), token_info=pb.TokenInfoOutput())
     return Streamed(model, name, [text], outputs, reading, take)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from numpy.typing import ArrayLike
 
@@ -73,7 +73,7 @@ class ListWork(Generic[RequestT]):
             InvalidInput: an input or the mask is none that can be sent.
         """
         self._model, self._inputs = model, inputs
-        self._base: RequestT = base
+        self._base: Any = base
         self._head_mask = to_head_mask(model, head_mask)
         mask_bytes = 0 if self._head_mask is None else self._head_mask.ByteSize() + MASK_FRAMING_BYTES
         prompt = len(model.prompt_text(reading.get("prompt"), reading.get("prompt_name")).encode())  # most tokens of it
@@ -88,7 +88,7 @@ class ListWork(Generic[RequestT]):
 
     def request(self, part: range) -> RequestT:
         """The request for some of the inputs, by index."""
-        request = type(self._base)()
+        request: RequestT = type(self._base)()
         request.CopyFrom(self._base)
         request.inputs.extend(to_input(self._inputs[index], f"inputs[{index}]", self._head_mask) for index in part)
         return request

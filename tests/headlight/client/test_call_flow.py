@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headlight import EngineError, HeadlightError, Overloaded, Unavailable
-from headlight.client.call_flow import Flow, Output, Pause, Wait, in_order, run, steps
+from headlight.client.call_flow import Failure, Flow, Output, Pause, Wait, in_order, run, steps
 from headlight.client.retries import Retries
 
 LATER = Overloaded("the queue is full", 1.0)
@@ -46,13 +46,15 @@ class Calls:
 
     def flow(self, jobs: int, window: int) -> Flow[None]:
         retries = Retries(None, Overloaded, Unavailable)
-        return in_order(range(jobs), window, self.start, self.take, lambda call: call.error, retries)
+        return in_order(range(jobs), window, self.start, self.take, retries)
 
     def execute(self, command: object) -> Any:
         if isinstance(command, Wait):
             if command.call.error is not None:
                 raise command.call.error
             return command.call.job
+        if isinstance(command, Failure):
+            return command.call.error
         assert isinstance(command, Pause)
         return None
 
@@ -81,7 +83,9 @@ def test_what_failed_beside_it_is_begun_again_with_it(beside: list[Exception], a
     pause = commands.throw(LATER)
     assert isinstance(pause, Pause)
     assert 1.0 <= pause.seconds <= 1.25
-    commands.send(None)
+    assert commands.send(None) == Failure(calls.started[1])
+    with contextlib.suppress(StopIteration):
+        commands.send(calls.started[1].error)
     assert [call.job for call in calls.started[2:]] == again
     commands.close()
 
@@ -108,7 +112,7 @@ def test_a_job_may_become_several_in_its_place() -> None:
         calls.taken.append((yield Wait(call)))
         return [10, 11] if job == 1 else []
 
-    run(in_order(range(3), 2, calls.start, take, lambda call: None, Retries(None)), calls.execute)
+    run(in_order(range(3), 2, calls.start, take, Retries(None)), calls.execute)
     assert calls.taken == [0, 1, 10, 11, 2]
 
 
@@ -142,4 +146,4 @@ def test_an_error_keeps_nothing_alive_that_was_taken_before_it(error: type[Headl
 
 def once(calls: Calls) -> Flow[None]:
     """No error is mended."""
-    return in_order(range(2), 1, calls.start, calls.take, lambda call: None, Retries(None))
+    return in_order(range(2), 1, calls.start, calls.take, Retries(None))

@@ -12,6 +12,7 @@ import numpy as np
 
 from headlight.analysis.terminal_view import visible
 from headlight.results import Attention, Floats
+from headlight.wire.printable import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,7 +62,7 @@ def plot_attention(
         raise ValueError(
             f"{len(layers)} × {len(heads)} maps are too many for one picture ({MAX_PANELS}); choose a layer"
         )
-    labels = [shorten(label) for label in attention.tokens.labels(text)]
+    labels = [shortened(visible(label), MAX_LABEL) for label in attention.tokens.labels(text)]
     rows = [[attention.head(each, other) for other in heads] for each in layers]
     figure = single(rows[0][0], labels) if len(layers) == len(heads) == 1 else grid(rows, layers, heads, labels)
     what = f"layer {layers[0]}, head {heads[0]}" if len(layers) == len(heads) == 1 else "each head"
@@ -70,12 +71,6 @@ def plot_attention(
         # A label in a script that the font lacks is drawn as boxes; the weights are what the picture is for.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(path, dpi=DOTS_PER_INCH, format="png")
-
-
-def shorten(label: str) -> str:
-    """A label of bounded length."""
-    shown = visible(label)
-    return shown if len(shown) <= MAX_LABEL else shown[: MAX_LABEL - 1] + "…"
 
 
 def single(weights: Floats, labels: Sequence[str]) -> Figure:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from headlight.results import Attention, Floats
+from headlight.wire.printable import shortened
 
 SHADES = " ░▒▓█"
 EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -23,9 +24,8 @@ STAND_INS = str.maketrans({"\n": "↵", "\t": "⇥", " ": "␣"})
 
 def visible(label: str) -> str:
     """A label on one line: white space shown, whatever a terminal would act upon replaced, cut with an ellipsis where it is long."""
-    if len(label) > LONGEST_LABEL:
-        label = label[: LONGEST_LABEL - 1] + "…"
-    return "".join(char if char.isprintable() else "�" for char in label.translate(STAND_INS))
+    shown = shortened(label, LONGEST_LABEL).translate(STAND_INS)
+    return "".join(char if char.isprintable() else "�" for char in shown)
 
 
 def cells(text: str) -> int:

@@ -7,7 +7,7 @@ import contextlib
 import io
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -196,27 +196,29 @@ def write(rows: Rows, beside: Beside, arguments: argparse.Namespace, folder: Pat
     if arguments.out is None:
         for part in parts:
             show(part, arguments.format)
-    elif arguments.format == "npz":
-        replace(arguments.out, folder, lambda file: write_npz(rows, beside, file))
-    elif arguments.format == "npy":
-        replace(arguments.out, folder, lambda file: write_npy(rows, next(iter(rows.types)), file))
     else:
-        replace(arguments.out, folder, lambda file: file.writelines(part.encode() for part in parts))
+        with replacing(arguments.out, folder) as file:
+            if arguments.format == "npz":
+                write_npz(rows, beside, file)
+            elif arguments.format == "npy":
+                write_npy(rows, next(iter(rows.types)), file)
+            else:
+                file.writelines(part.encode() for part in parts)
     rows.spent = True
 
 
-def replace(out: str, folder: Path | None, produce: Callable[[BinaryIO], object]) -> None:
+@contextlib.contextmanager
+def replacing(out: str, folder: Path | None) -> Iterator[BinaryIO]:
     """Writes a file: in the folder first, where there is one, so that the name has all of it or what it had before."""
+    target = Path(os.path.realpath(out))
+    whole = Path(out) if folder is None else folder / OUTPUT
     with writing(out):
-        if folder is None:
-            with Path(out).open("wb") as file:
-                produce(file)
-            return
-        target, whole = Path(os.path.realpath(out)), folder / OUTPUT
         with whole.open("wb") as file:
-            produce(file)
+            yield file
             file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            shutil.copymode(target, whole)
-        os.replace(whole, target)
+            if folder is not None:
+                os.fsync(file.fileno())
+        if folder is not None:
+            if target.exists():
+                shutil.copymode(target, whole)
+            os.replace(whole, target)

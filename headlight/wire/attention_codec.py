@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -198,6 +199,13 @@ def known(field: str, names: Mapping[int, T], number: int) -> T:
 def number_of(field: str, numbers: Mapping[NameT, T], name: NameT) -> T:
     """The contract's number for a name. Raises InvalidInput for any other, with those there are."""
     check_name(field, name, numbers)
+    return numbers[name]
+
+
+def choice_number(field: str, numbers: Mapping[str | None, T], name: object) -> T:
+    """The contract's number for a name or None. Raises InvalidInput for any other value, with the names there are."""
+    if not isinstance(name, str | None) or name not in numbers:  # a list cannot be looked up
+        raise InvalidInput(field, f"must be None, {' or '.join(json.dumps(each) for each in numbers if each)}")
     return numbers[name]
 
 

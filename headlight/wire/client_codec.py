@@ -14,6 +14,7 @@ from headlight.errors import BadAnswer, InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef, TokenList
 from headlight.spec import SpecialTokens
+from headlight.wire.attention_codec import choice_number
 from headlight.wire.printable import escaped, shortened
 from headlight.wire.priority import Priority, to_priority
 from headlight.wire.vector_codec import VECTOR_NAMES, PromptWish, set_prompt, to_special_tokens
@@ -145,20 +146,12 @@ def set_reading(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeReque
         )
     truncate, priority = wish.get("truncate"), wish.get("priority")
     if not isinstance(request, pb.TokenizeRequest):
-        request.truncation = to_truncation(truncate)
+        request.truncation = choice_number("truncate", TRUNCATIONS, truncate)
         request.priority = to_priority(priority)
     elif said := "truncate" if truncate is not None else "priority" if priority is not None else "":
         raise InvalidInput(said, "means nothing where texts are only tokenised; leave it out")
     set_prompt(request, PromptWish(wish.get("prompt_name"), wish.get("prompt")))
     request.special_tokens = to_special_tokens(wish.get("special_tokens"))
-
-
-def to_truncation(truncate: Truncate) -> pb.Truncation:
-    """The contract's name for what to do with an input too long. Raises InvalidInput for any other value."""
-    given: object = truncate
-    if not isinstance(given, str | None) or given not in TRUNCATIONS:  # a list cannot be looked up
-        raise InvalidInput("truncate", 'must be None, "end" or "start"')
-    return TRUNCATIONS[truncate]
 
 
 def encode_request(

@@ -6,6 +6,7 @@ from typing import Literal
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
+from headlight.wire.attention_codec import choice_number
 
 # Interactive goes first wherever both wait; see `Priority` in the contract.
 Priority = Literal["interactive", "bulk"]
@@ -24,10 +25,7 @@ _NAMES: dict[int, Priority] = {
 
 def to_priority(name: Priority | None) -> pb.Priority:
     """The contract's number for a name; None: whatever the server does. Raises InvalidInput for any other value."""
-    given: object = name
-    if not isinstance(given, str | None) or given not in NUMBERS:  # a list cannot be looked up
-        raise InvalidInput("priority", 'must be None, "interactive" or "bulk"')
-    return NUMBERS[name]
+    return choice_number("priority", NUMBERS, name)
 
 
 def priority_of(number: int) -> Priority:

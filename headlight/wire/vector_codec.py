@@ -8,7 +8,7 @@ from typing import NamedTuple
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.spec import SPECIAL_TOKENS, PooledSpec, RowType, SpecialTokens, TokensSpec, VectorType, check_kind
-from headlight.wire.attention_codec import known, must, number_of
+from headlight.wire.attention_codec import choice_number, known, must, number_of
 
 VECTOR_TYPES: Mapping[VectorType, pb.DataType] = {
     "float32": pb.DATA_TYPE_FLOAT32,
@@ -140,10 +140,7 @@ def set_prompt(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeReques
 
 def to_special_tokens(name: SpecialTokens | None) -> pb.SpecialTokens:
     """The contract's number; None: what the service does unless told otherwise. Raises InvalidInput for any other value."""
-    given: object = name
-    if not isinstance(given, str | None) or given not in _SPECIAL_TOKENS:  # a list cannot be looked up
-        raise InvalidInput("special_tokens", 'must be None, "parse" or "text"')
-    return _SPECIAL_TOKENS[given]
+    return choice_number("special_tokens", _SPECIAL_TOKENS, name)
 
 
 def special_tokens_of(number: int, default: SpecialTokens) -> SpecialTokens:

@@ -52,7 +52,10 @@ def kept_in(folder: Path, made_with: Mapping[str, object], nothing: Embeddings) 
         if file.seek(0, io.SEEK_END):
             check(folder, made_with)
         else:
-            save(folder / JOB, json.dumps(made_with))
+            with (folder / JOB).open("w", encoding="utf-8") as job:
+                job.write(json.dumps(made_with))
+                job.flush()
+                os.fsync(job.fileno())  # before any row can be on the disk: rows are of no use without it
         rows = Rows(file, nothing, notes)
         try:
             yield rows
@@ -64,14 +67,6 @@ def kept_in(folder: Path, made_with: Mapping[str, object], nothing: Embeddings) 
                 stack.close()
             if rows.spent:
                 remove(folder)
-
-
-def save(path: Path, text: str) -> None:
-    """A file that is on the disk before any row can be: rows are of no use without it."""
-    with path.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def check(folder: Path, made_with: Mapping[str, object]) -> None:

@@ -86,25 +86,25 @@ class AsyncCaller(ClientFlows[grpc.aio.Channel]):
         return true_status(call)
 
     async def _run(self, flow: Flow[T]) -> T:
-        with contextlib.closing(steps(flow)) as going:
-            return await self._output(going)  # type: ignore[no-any-return]  # the flow's
+        with contextlib.closing(steps(flow)) as commands:
+            return await self._output(commands)  # type: ignore[no-any-return]  # the flow's
 
     async def _iterate(self, flow: Flow[None]) -> AsyncIterator[AttentionPiece]:
         """Execute a flow and pass on the pieces that it yields."""
-        with contextlib.closing(steps(flow)) as going:
-            while (piece := await self._output(going)) is not None:
+        with contextlib.closing(steps(flow)) as commands:
+            while (piece := await self._output(commands)) is not None:
                 yield piece
 
-    async def _output(self, going: Flow[None]) -> Any:
+    async def _output(self, commands: Flow[None]) -> Any:
         """Execute commands by awaiting and return the next output."""
-        command = next(going)
+        command = next(commands)
         while not isinstance(command, Output):
             try:
                 outcome = await self._execute(command)
             except BaseException as error:
-                command = going.throw(error)
+                command = commands.throw(error)
             else:
-                command = going.send(outcome)
+                command = commands.send(outcome)
         return command.value
 
     async def _execute(self, command: Command) -> Any:

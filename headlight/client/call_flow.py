@@ -77,20 +77,20 @@ def steps(flow: Flow[Any]) -> Flow[None]:
 
 def run(flow: Flow[T], execute: Callable[[Command], Any]) -> T:
     """Execute a flow to its end by blocking and return its result."""
-    with contextlib.closing(steps(flow)) as going:
-        return output(going, execute)  # type: ignore[no-any-return]  # the flow's
+    with contextlib.closing(steps(flow)) as commands:
+        return output(commands, execute)  # type: ignore[no-any-return]  # the flow's
 
 
-def output(going: Flow[None], execute: Callable[[Command], Any]) -> Any:
+def output(commands: Flow[None], execute: Callable[[Command], Any]) -> Any:
     """Execute commands by blocking and return the next output."""
-    command = next(going)
+    command = next(commands)
     while not isinstance(command, Output):
         try:
             outcome = execute(command)
         except BaseException as error:
-            command = going.throw(error)
+            command = commands.throw(error)
         else:
-            command = going.send(outcome)
+            command = commands.send(outcome)
     return command.value
 
 
@@ -135,9 +135,8 @@ def in_order(
                 continue
             yield Pause(seconds)
             for at, (job, call) in enumerate(list(pending)):
-                if at == 0 or retries.covers(
-                    (yield Failure(call))
-                ):  # what failed beside it is not waited for once more
+                # What failed beside the first is not waited for once more.
+                if at == 0 or retries.covers((yield Failure(call))):
                     pending[at] = job, start(job)
     finally:
         for _, call in pending:

@@ -8,7 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import grpc
 
@@ -27,7 +27,7 @@ from headlight.errors import (
 )
 from headlight.pb.headlight_pb2_grpc import HeadlightServiceStub
 from headlight.tls.credentials import PathLike, access
-from headlight.wire.status_errors import error_of_call, is_cancelled
+from headlight.wire.status_errors import error_of_call
 
 ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)
 Options = Sequence[tuple[str, Any]]
@@ -160,7 +160,7 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
             try:
                 yield
             except grpc.RpcError as error:
-                if self._closed.is_set() and is_cancelled(error):
+                if self._closed.is_set() and cast("grpc.Call", error).code() is grpc.StatusCode.CANCELLED:
                     raise ValueError(CLOSED) from None
                 raise self._explained(error_of_call(error, first_input, large)) from None
 

@@ -47,8 +47,8 @@ class Caller(ClientFlows[grpc.Channel]):
 
     def _iterate(self, flow: Flow[None]) -> Iterator[AttentionPiece]:
         """Execute a flow and pass on the pieces that it yields."""
-        with contextlib.closing(steps(flow)) as going:
-            while (piece := output(going, self._execute)) is not None:
+        with contextlib.closing(steps(flow)) as commands:
+            while (piece := output(commands, self._execute)) is not None:
                 yield piece
 
     def _execute(self, command: Command) -> Any:

@@ -239,41 +239,36 @@ class Expected:
         asked = self._asked()
         if set(layouts) != set(asked):
             raise malformed(f"it holds {', '.join(sorted(layouts)) or 'nothing'}; asked for was {', '.join(asked)}")
-        for output, dtype in asked.items():
+        for output, (dtype, width) in asked.items():
             if layouts[output].dtype != dtype:
                 raise malformed(f"{output} has the type {layouts[output].dtype}, and {dtype} was asked for")
-        self._check_pooled(layouts)
+            if width is not None:
+                check_width(output, layouts[output], width)
         if "tokens" in asked:
             some = self.outputs.tokens.skip_special or self.outputs.tokens.skip_prompt
-            check_width("tokens", layouts["tokens"], self.model.dim)
             check_places("kept_tokens", response, response.kept_tokens, None if some else "all", increasing=True)
         if "hidden" in asked:
-            spec, layout = hidden_spec(self.outputs.hidden), layouts["hidden"]
-            check_width("hidden", layout, self.model.dim)
-            check_numbers_of("hidden.layers", layout.layers, resolved(spec.layers, self.model.layers + 1))
+            spec = hidden_spec(self.outputs.hidden)
+            layers = resolved(spec.layers, self.model.layers + 1)
+            check_numbers_of("hidden.layers", layouts["hidden"].layers, layers)
             check_places("hidden_tokens", response, response.hidden_tokens, spec.tokens)
         if "attention" in asked:
             check_attention(self.model, attention_spec(self.outputs.attention), response, layouts)
 
-    def _asked(self) -> dict[str, str]:
-        """Return the type of each output asked for, as NumPy writes it."""
+    def _asked(self) -> dict[str, tuple[str, int | None]]:
+        """Return the type of each output asked for, as NumPy writes it, and the width of its vectors, if it is of vectors."""
         outputs = self.outputs
-        asked: dict[str, str] = {}
+        asked: dict[str, tuple[str, int | None]] = {}
         if outputs.HasField("pooled"):
+            width = outputs.pooled.dimensions or self.model.pooled_dim
             for at, number in enumerate(outputs.pooled.dtypes or [pb.DATA_TYPE_FLOAT32]):
-                asked[pooled_key(at)] = DTYPES[number]
-        for output in ("tokens", "attention", "hidden"):
+                packed = VECTOR_BITS[VECTOR_NAMES[number]] == 1
+                asked[pooled_key(at)] = DTYPES[number], width // 8 if packed else width
+        for output, size in (("tokens", self.model.dim), ("attention", None), ("hidden", self.model.dim)):
             if outputs.HasField(output):
-                asked[output] = DTYPES[getattr(outputs, output).dtype or pb.DATA_TYPE_FLOAT32]
+                asked[output] = DTYPES[getattr(outputs, output).dtype or pb.DATA_TYPE_FLOAT32], size
         if outputs.attention.HasField("top_k"):
-            asked["attention_indices"] = "<u2"
+            asked["attention_indices"] = "<u2", None
         if outputs.attention.dtype == pb.DATA_TYPE_UINT8:
-            asked["attention_scales"] = "<f4"
+            asked["attention_scales"] = "<f4", None
         return asked
-
-    def _check_pooled(self, layouts: dict[str, Layout]) -> None:
-        width = self.outputs.pooled.dimensions or self.model.pooled_dim
-        for at, number in enumerate(self.outputs.pooled.dtypes or [pb.DATA_TYPE_FLOAT32]):
-            if layout := layouts.get(pooled_key(at)):
-                bits = VECTOR_BITS[VECTOR_NAMES[number]]
-                check_width(pooled_key(at), layout, width // 8 if bits == 1 else width)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
 import grpc
 
@@ -58,19 +58,6 @@ FIELD = re.compile(r"(?P<field>[a-z_]+(?:\[\d+\])?(?:\.[a-z_]+(?:\[\d+\])?)*): (
 INPUT_INDEX = re.compile(r"(?<=^inputs\[)\d+(?=\])")
 
 
-class FailedCall(Protocol):
-    """What `grpc.RpcError` of a failed call offers, sync and asyncio; its stub has only the bare class."""
-
-    def code(self) -> grpc.StatusCode:
-        """The status."""
-
-    def details(self) -> str | None:
-        """Its message."""
-
-    def trailing_metadata(self) -> Iterable[tuple[str, str | bytes]] | None:
-        """What the server sent behind it."""
-
-
 def error_of_call(error: grpc.RpcError, first_input: int = 0, large: bool = False) -> HeadlightError:
     """The error that a failed call stands for.
 
@@ -79,7 +66,7 @@ def error_of_call(error: grpc.RpcError, first_input: int = 0, large: bool = Fals
         first_input: index, in the caller's list, of the first input of this call; named fields are counted from there.
         large: whether an answer to this call may rightly be larger than a message.
     """
-    call = cast("FailedCall", error)
+    call = cast("grpc.Call", error)  # what failed offers the same, sync and asyncio
     code, message = call.code(), call.details() or ""
     if UNREADABLE in message:
         return malformed(NOT_OF_THE_CONTRACT)
@@ -93,11 +80,6 @@ def readable(message: MessageT | None) -> MessageT:
     if message is None:
         raise malformed(NOT_OF_THE_CONTRACT)
     return message
-
-
-def is_cancelled(error: grpc.RpcError) -> bool:
-    """Whether a call was cancelled, by whichever side."""
-    return cast("FailedCall", error).code() is grpc.StatusCode.CANCELLED
 
 
 def error_of_status(status: pb.Status, first_input: int = 0) -> HeadlightError:

@@ -36,17 +36,14 @@ def command(
     )
     made.add_argument("--model", default="", metavar="NAME", help="where the server has several")
     made.add_argument("--tls", action="store_true", help="encrypt the connection; implied by the other --tls-...")
-    made.add_argument("--tls-ca", metavar="F", help="trust these authorities, PEM; default: gRPC's")
-    made.add_argument("--tls-cert", metavar="F", help="certificate to show, PEM; with --tls-key")
-    made.add_argument("--tls-key", metavar="F", help="its key, PEM")
-    made.add_argument(
-        "--tls-server-name", metavar="NAME", help="the server's certificate is for this, not for --target"
-    )
-    made.add_argument(
-        "--token-file",
-        metavar="F",
-        help="token to send; default: HEADLIGHT_TOKEN_FILE, else the token in HEADLIGHT_TOKEN",
-    )
+    for option, metavar, purpose in (
+        ("--tls-ca", "F", "trust these authorities, PEM; default: gRPC's"),
+        ("--tls-cert", "F", "certificate to show, PEM; with --tls-key"),
+        ("--tls-key", "F", "its key, PEM"),
+        ("--tls-server-name", "NAME", "the server's certificate is for this, not for --target"),
+        ("--token-file", "F", "token to send; default: HEADLIGHT_TOKEN_FILE, else the token in HEADLIGHT_TOKEN"),
+    ):
+        made.add_argument(option, metavar=metavar, help=purpose)
     made.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after so long; default: never")
     made.add_argument("--format", choices=formats, help="default: text")
     made.add_argument("--out", metavar="F", help="write to a file instead of standard output")

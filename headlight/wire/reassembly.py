@@ -39,14 +39,9 @@ class Layout:
     layers: tuple[int, ...] = ()  # absolute; empty where the output has none
 
     @property
-    def elements(self) -> int:
-        """Numbers in all."""
-        return self.offsets[-1]
-
-    @property
     def size_bytes(self) -> int:
         """Bytes in all."""
-        return self.elements * self.dtype.itemsize
+        return self.offsets[-1] * self.dtype.itemsize
 
     def locate(self, chunk: pb.Chunk, part: int) -> int:
         """The byte at which a chunk of some part begins. Raises BadAnswer where its meaning, offset and size disagree."""
@@ -167,7 +162,7 @@ def whole_answer(response: pb.EncodeResponse, inputs: int, check: Check = unchec
     check(response, layouts)
     tensors = {pooled_key(at): tensor for at, tensor in enumerate(response.pooled)}
     data = {
-        output: from_bytes(layout.dtype, (tensors.get(output) or getattr(response, output)).data, layout.elements)
+        output: from_bytes(layout.dtype, (tensors.get(output) or getattr(response, output)).data, layout.offsets[-1])
         for output, layout in layouts.items()
     }
     return Answer(response, layouts, data)
@@ -182,7 +177,7 @@ def check_items(response: pb.EncodeResponse, inputs: int) -> None:
 def reserved(output: str, layout: Layout) -> NDArray[Any]:
     """Return memory for one output. Raises BadAnswer if there is not so much."""
     try:
-        return np.empty(layout.elements, layout.dtype)
+        return np.empty(layout.offsets[-1], layout.dtype)
     except (MemoryError, ValueError, OverflowError):  # the latter two: more than an address can name
         raise BadAnswer(
             f"the server's answer announces {layout.size_bytes} bytes of {output}, and this process has no memory for "

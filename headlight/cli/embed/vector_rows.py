@@ -12,6 +12,7 @@ the rows can still be mended, or added.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -90,13 +91,11 @@ class Rows:
 
     def first_other(self, inputs: Sequence[Input]) -> int | None:
         """The first row that is not of the input in its place; None: all are."""
-        row = 0
-        for records in self._records():
-            for stored in records["input"]:
-                if row >= len(inputs) or stored.tobytes() != digest(inputs[row]):
-                    return row
-                row += 1
-        return None
+        stored = itertools.chain.from_iterable(records["input"] for records in self._records())
+        for row, (known, item) in enumerate(zip(stored, inputs, strict=False)):
+            if known.tobytes() != digest(item):
+                return row
+        return len(inputs) if len(self) > len(inputs) else None
 
     def counts(self) -> NDArray[np.int64]:
         """int64 [3, N]: tokens encoded, of the prompt alone, before truncation; three times `NO_VECTORS` of what was skipped."""

@@ -61,7 +61,7 @@ class Pieces:
         self._precision = ""
         self._layout: Layout | None = None
         self._covered = Coverage()
-        self.complete = False  # whether everything has come, whatever becomes of the stream
+        self.unanswered = True  # whether something is still to come; where not, the stream may end as it will
         self.over = False  # whether nothing more comes on the stream: the request was refused
 
     def expect(self, model: ModelDescription) -> None:
@@ -71,12 +71,7 @@ class Pieces:
     @property
     def begun(self) -> bool:
         """Whether anything of the answer has come: then it cannot be asked for again."""
-        return self.complete or self._layout is not None
-
-    @property
-    def unanswered(self) -> int:
-        """Requests still to be answered: one, or none."""
-        return not self.complete
+        return not self.unanswered or self._layout is not None
 
     def requests(self) -> Iterator[pb.EncodeStreamRequest]:
         """The only one."""
@@ -92,7 +87,7 @@ class Pieces:
         self.over = kind == "error"
         if self.over:
             raise error_of_status(frame.error, 0)
-        if self.complete or frame.id != REQUEST_ID:
+        if not self.unanswered or frame.id != REQUEST_ID:
             raise malformed(f"a frame of kind {kind!r} behind the last, or of another request")
         if kind == "response" and self._layout is None:
             yield from self._whole(frame.response)
@@ -104,13 +99,13 @@ class Pieces:
         elif kind == "chunk" and self._layout is not None:
             yield self._piece(self._layout, frame.chunk)
         elif kind == "end" and self._layout is not None:
-            self.complete = self._covered.is_whole(self._layout.size_bytes)
+            self.unanswered = not self._covered.is_whole(self._layout.size_bytes)
         else:
             raise malformed(f"a frame of kind {kind!r} out of its turn")
 
     def finish(self) -> None:
         """Raises BadAnswer unless everything has come."""
-        if not self.complete:
+        if self.unanswered:
             raise malformed("the stream ended before all attention had come")
 
     def _announced(self, layouts: dict[str, Layout]) -> Layout:
@@ -132,7 +127,7 @@ class Pieces:
         values.flags.writeable = False  # as those of chunks, which lie in the messages that brought them
         for place in range(layers):
             yield AttentionPiece(layout.layers[place], range(heads), range(rows), values[place])
-        self.complete = True
+        self.unanswered = False
 
     def _piece(self, layout: Layout, chunk: pb.Chunk) -> AttentionPiece:
         if OUTPUTS.get(chunk.output) != "attention":

@@ -1,0 +1,58 @@
+"""The way of one request: how many files it enters, and that docs/architecture.md names them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.request_path import REQUESTS, RequestPath, profiled_service, request_path
+from tests.system.conftest import bundle_of
+from tests.system.processes import ROOT
+
+# A request that needs more files than these is harder to follow; fewer: lower the number.
+MOST_FILES = {"text": 47, "attention": 52}
+
+PAGE = ROOT / "docs" / "architecture.md"
+SECTION = "A request, file by file"
+LISTED = re.compile(r"^(?:[-*]|\d+\.|\|) *`([^`]+\.py)`", re.MULTILINE)  # a list or a table
+
+
+@pytest.fixture(scope="module")
+def paths() -> Iterator[dict[str, RequestPath]]:
+    with profiled_service(bundle_of("docs-rope")) as service:
+        yield {name: request_path(service, request) for name, request in REQUESTS.items()}
+
+
+def listed_files(page: Path) -> list[str]:
+    """The files that the section of the page walks through."""
+    for section in page.read_text(encoding="utf-8").split("\n## ")[1:]:
+        title, _, body = section.partition("\n")
+        if title == SECTION:
+            return LISTED.findall(body)
+    raise AssertionError(f"{page} has no section {SECTION!r}")
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_call_enters_no_more_files_than_today(name: str, paths: dict[str, RequestPath]) -> None:
+    files, calls = paths[name]
+    assert len(files) <= MOST_FILES[name], files
+    assert len(files) == len(set(files)) < calls
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_path_holds_files_of_the_project_alone(name: str, paths: dict[str, RequestPath]) -> None:
+    files = paths[name].files
+    assert all((ROOT / file).is_file() for file in files)
+    assert all(file.startswith(("service/", "headlight/")) for file in files)
+    assert not [file for file in files if file.startswith("headlight/pb/")]
+    rooms = ("service/headlight_service/frontends/grpc/", "service/headlight_service/core/")
+    for room in (*rooms, "headlight/runtime/engine/"):
+        assert any(file.startswith(room) for file in files), room
+
+
+def test_the_page_lists_the_files_that_a_text_enters(paths: dict[str, RequestPath]) -> None:
+    listed = listed_files(PAGE)
+    assert sorted(listed) == sorted(paths["text"].files)

@@ -1,10 +1,13 @@
-"""What the front costs: server CPU for each call over a real socket, beside that of a bare server of gRPC.
+"""Server CPU of each call over a real socket, beside that of a bare server of gRPC.
 
-    python -m bench.front [--profile]
+    python -m bench.front [--before CHECKOUT] [--profile]
 
-`make bench` runs it and writes bench/results/front.md. Three servers run in processes of their own and take turns: one of grpc.aio that
-answers the same number of bytes and does nothing else; Headlight with an engine that costs nothing; Headlight. The load comes from this
-process, so none of what it needs is counted.
+`make bench` runs it and writes bench/results/front.md, and front.json with all rounds. Three
+servers run in processes of their own and take turns: one of grpc.aio that answers the same number
+of bytes and does nothing else; Headlight with an engine that costs nothing; Headlight. The load
+comes from this process, so none of what it needs is counted.
+
+With --before, Headlight runs from another checkout of this repository too, in the same rounds.
 """
 
 from __future__ import annotations
@@ -13,41 +16,38 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
 import random
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import grpc
 
-from bench.front_messages import FLOOR, SIZES, request
+from bench.front_messages import CONCURRENT, FLOOR, WORKLOADS, Workload, request
+from bench.front_report import Rounds, report
 from bench.measuring import machine, publish
 from headlight.pb import headlight_pb2 as pb
 
+ROOT = Path(__file__).resolve().parent.parent
+IMPORT_ROOTS = (".", "service", "export", "model")  # of a checkout
 PACKAGES = ("grpcio", "protobuf", "tokenizers", "onnxruntime")
 SERVICE = "headlight.v1.HeadlightService"
-CONCURRENT = {1: 32, 32: 32, 256: 8}  # messages in flight, by their texts
 STREAMS = 4  # that share them: a stream may have 8 requests in flight
 TEXTS_A_ROUND = {1: 800, 32: 3200, 256: 2048}
+QUICK_SHARE = 0.05  # of the messages of a round
 
 
-class Workload(NamedTuple):
-    """Messages of one sort, unary calls or on open streams."""
+class Server(NamedTuple):
+    """A server to start."""
 
-    streamed: bool
-    kind: str  # of input: "text" or "ids"
-    size: int  # inputs of a message
-
-    @property
-    def name(self) -> str:
-        return f"{'stream message' if self.streamed else 'unary call'}, {self.size} {self.kind}"
-
-
-WORKLOADS = [Workload(streamed, kind, size) for streamed in (False, True) for kind in ("text", "ids") for size in SIZES]
+    name: str  # as the report has it
+    kind: str  # see bench.front_server
+    options: tuple[str, ...] = ()
+    checkout: Path = ROOT  # whose code it runs
 
 
 class Target(NamedTuple):
@@ -63,26 +63,35 @@ class Target(NamedTuple):
         return time.clock_gettime((~self.process.pid << 3) | 2)
 
 
-def start(kind: str, *options: str, folder: Path | None = None) -> Target:
-    """A server that is ready; `folder` is where its code is."""
-    command = [sys.executable, "-m", "bench.front_server", kind, *options]
-    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+def start(server: Server) -> Target:
+    """A server that is ready."""
+    command = [sys.executable, "-m", "bench.front_server", server.kind, *server.options]
+    roots = os.pathsep.join(str(server.checkout / root) for root in IMPORT_ROOTS)
+    environment = os.environ | {"PYTHONPATH": roots}
+    process = subprocess.Popen(
+        command,
+        cwd=server.checkout,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stderr is not None
     port = 0
     for line in process.stderr:
         event = json.loads(line)
         port = event.get("grpc_port", port)
         if event["event"] == "serving":
-            return Target(kind, process, port)
-    raise SystemExit(f"the server {kind} did not start")
+            return Target(server.name, process, port)
+    raise SystemExit(f"the server {server.name} did not start")
 
 
 @contextlib.contextmanager
-def servers(*commands: tuple[str, ...]) -> Iterator[list[Target]]:
-    """One for each command: what it is, and its options."""
+def started(servers: Sequence[Server]) -> Iterator[list[Target]]:
+    """Start servers; stop them at the end."""
     targets: list[Target] = []
     try:
-        targets += [start(*command) for command in commands]
+        for server in servers:
+            targets.append(start(server))
         yield targets
     finally:
         for target in targets:
@@ -136,62 +145,88 @@ async def microseconds(target: Target, load: Workload, share: float = 1.0) -> fl
         return 1e6 * (target.cpu_seconds - begin) / calls
 
 
-async def measured(targets: list[Target], rounds: int) -> dict[tuple[str, Workload], float]:
-    """The median microseconds of each target and workload; a round of warm-up is not counted."""
-    found: dict[tuple[str, Workload], list[float]] = {}
-    turns = [(target, load) for target in targets for load in WORKLOADS]
-    for target, load in turns:
-        await microseconds(target, load, 0.3)
+async def measured(targets: list[Target], rounds: int, share: float = 1.0) -> Rounds:
+    """Measure in rounds; one of warm-up is not counted.
+
+    All targets have a workload one after the other, so that a machine that gets slower or faster
+    does so for all of them.
+
+    Args:
+        targets: in an order drawn anew for each workload of a round.
+        rounds: that count.
+        share: of the usual number of messages.
+    """
+    found: Rounds = {target.name: {load.name: [] for load in WORKLOADS} for target in targets}
+    for target in targets:
+        for load in WORKLOADS:
+            await microseconds(target, load, 0.3 * share)
     for _ in range(rounds):
-        for target, load in random.sample(turns, len(turns)):
-            found.setdefault((target.name, load), []).append(await microseconds(target, load))
-    return {turn: statistics.median(values) for turn, values in found.items()}
-
-
-def table(found: dict[Any, float]) -> list[str]:
-    lines = [
-        "| server CPU, µs | bare gRPC | the front | above the bare one | with the model | the front in texts/s of a core |",
-        "|---|---|---|---|---|---|",
-    ]
-    for load in WORKLOADS:
-        floor, front, real = (found[name, load] for name in ("floor", "front", "real"))
-        cells = [*(f"{value:.0f}" for value in (floor, front, front - floor, real)), f"{1e6 * load.size / front:,.0f}"]
-        lines.append(f"| {load.name} | {' | '.join(cells)} |")
-    return lines
+        for load in random.sample(WORKLOADS, len(WORKLOADS)):
+            for target in random.sample(targets, len(targets)):
+                found[target.name][load.name].append(await microseconds(target, load, share))
+    return found
 
 
 def profile(options: argparse.Namespace) -> None:
     """Print where the front's time goes, workload by workload. Being watched makes it some three times slower."""
+    server = Server("front", "front", ("--bundle", str(options.bundle), "--profile"))
     for load in WORKLOADS:
         print(f"== {load.name}", flush=True)
-        with servers(("front", "--bundle", str(options.bundle), "--profile")) as [target]:
+        with started([server]) as [target]:
             asyncio.run(microseconds(target, load, 4))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def revision(checkout: Path) -> str:
+    """Return the commit of a checkout; marked if its files differ from that."""
+    command = ["git", "describe", "--always", "--exclude", "*", "--dirty"]
+    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def parse() -> argparse.Namespace:
+    """Read the options; paths become absolute, since each server runs in its own folder."""
+    parser = argparse.ArgumentParser(prog="python -m bench.front", description=__doc__)
     parser.add_argument("--bundle", type=Path, default=Path("build/bundles/docs-rope"))
+    parser.add_argument("--before", type=Path, help="another checkout, measured in the same rounds")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--quick", action="store_true", help="few messages: no measurement")
     parser.add_argument("--out", type=Path, default=Path("bench/results/front.md"))
     parser.add_argument("--profile", action="store_true", help="print where the time goes, and measure nothing")
     options = parser.parse_args()
+    options.bundle = options.bundle.absolute()
+    if options.before is not None:
+        options.before = options.before.absolute()
+        # Without this package the server would import that of this checkout.
+        if not (options.before / "service/headlight_service").is_dir():
+            parser.error("--before must be a checkout with service/headlight_service")
+    return options
+
+
+def main() -> None:
+    options = parse()
     if options.profile:
         return profile(options)
     random.seed(0)
     bundle = ("--bundle", str(options.bundle))
-    with servers(("floor",), ("front", *bundle), ("real", *bundle)) as targets:
-        found = asyncio.run(measured(targets, options.rounds))
-    report = [
-        "# What the front costs",
-        "",
-        f"`make bench` on {machine(PACKAGES)}. CPU of the server's process for each message, "
-        f"{CONCURRENT[1]} in flight (of 256 texts {CONCURRENT[256]}), texts of some 10 tokens; "
-        f"medians of {options.rounds} interleaved rounds. "
-        "Bare gRPC: grpc.aio that takes and gives bytes of the same number. The front: Headlight with an engine that answers at once.",
-        "",
-        *table(found),
+    servers = [
+        Server("floor", "floor"),
+        Server("front", "front", bundle),
+        Server("real", "real", bundle),
     ]
-    publish(options.out, report)
+    revisions = {"after": revision(ROOT)}
+    if options.before is not None:
+        revisions["before"] = revision(options.before)
+        servers += [
+            Server("front before", "front", bundle, options.before),
+            Server("real before", "real", bundle, options.before),
+        ]
+    with started(servers) as targets:
+        share = QUICK_SHARE if options.quick else 1.0
+        found = asyncio.run(measured(targets, options.rounds, share))
+    run = {"machine": machine(PACKAGES), "revisions": revisions, "microseconds": found}
+    publish(options.out, report(run))
+    numbers = options.out.with_suffix(".json")
+    numbers.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import NamedTuple
 
 from headlight.pb import headlight_pb2 as pb
 
@@ -10,6 +11,7 @@ FLOOR = "bench.Floor"  # the bare server's service
 WIDTH = 288  # of docs-rope's vectors
 TOKENS = 12
 SIZES = (1, 32, 256)  # texts of a message
+CONCURRENT = {1: 32, 32: 32, 256: 8}  # messages in flight, by their texts
 REPLY_BYTES = {size: size * (4 * WIDTH + 6) + 150 for size in SIZES}  # data, and what is told of each
 WORDS = (
     "join",
@@ -27,6 +29,21 @@ WORDS = (
     "return",
     "list",
 )
+
+
+class Workload(NamedTuple):
+    """Messages of one sort, unary calls or on open streams."""
+
+    streamed: bool
+    kind: str  # of input: "text" or "ids"
+    size: int  # inputs of a message
+
+    @property
+    def name(self) -> str:
+        return f"{'stream message' if self.streamed else 'unary call'}, {self.size} {self.kind}"
+
+
+WORKLOADS = [Workload(streamed, kind, size) for streamed in (False, True) for kind in ("text", "ids") for size in SIZES]
 
 
 def inputs(kind: str, count: int) -> list[pb.Input]:

@@ -1,0 +1,94 @@
+"""The report of bench.front: what the front costs, and what it cost before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from bench.front_messages import CONCURRENT, WORKLOADS, Workload
+
+# By server and workload, the server's CPU for a message in each round, in microseconds.
+Rounds = dict[str, dict[str, list[float]]]
+UNARY_TEXT = WORKLOADS[0]
+
+
+def report(run: dict[str, Any]) -> list[str]:
+    """The lines of the page.
+
+    Args:
+        run: `machine`, a clause; `revisions`, of this checkout as "after" and perhaps of another
+            as "before"; `microseconds`, which are Rounds.
+    """
+    found: Rounds = run["microseconds"]
+    compares = "before" in run["revisions"]
+    command = "python -m bench.front --before CHECKOUT" if compares else "make bench"
+    rounds = len(found["floor"][UNARY_TEXT.name])
+    lines = [
+        "# What the front costs",
+        "",
+        f"`{command}` on {run['machine']}. CPU of the server's process for each message, "
+        f"{CONCURRENT[1]} in flight (of 256 texts {CONCURRENT[256]}), texts of some 10 tokens; "
+        f"medians of {rounds} interleaved rounds. "
+        "Bare gRPC: grpc.aio that takes and gives bytes of the same number. "
+        "The front: Headlight with an engine that answers at once.",
+        "",
+        *front_table(found),
+    ]
+    if compares:
+        lines += ["", *comparison(found, run["revisions"])]
+    return lines
+
+
+def front_table(found: Rounds) -> list[str]:
+    """This checkout beside bare gRPC."""
+    lines = [
+        "| server CPU, µs | bare gRPC | the front | above the bare one | with the model "
+        "| the front in texts/s of a core |",
+        "|---" * 6 + "|",
+    ]
+    for load in WORKLOADS:
+        floor, front, real = (median(found[name][load.name]) for name in ("floor", "front", "real"))
+        cells = [f"{value:.0f}" for value in (floor, front, front - floor, real)]
+        cells.append(f"{1e6 * load.size / front:,.0f}")
+        lines.append(f"| {load.name} | {' | '.join(cells)} |")
+    return lines
+
+
+def comparison(found: Rounds, revisions: dict[str, str]) -> list[str]:
+    """This checkout beside another one."""
+    own = compared(above(found, "front before", UNARY_TEXT), above(found, "front", UNARY_TEXT))
+    lines = [
+        "## Before and after",
+        "",
+        f"Before: commit {revisions['before']}. After: commit {revisions['after']}. "
+        "Both ran in the same rounds. A ratio is after to before: the median of the rounds' own.",
+        "",
+        "The front's own CPU of a unary text, above bare gRPC: "
+        f"{own[0]:.0f} µs before, {own[1]:.0f} µs after, ratio {own[2]:.2f}.",
+        "",
+        "| server CPU, µs | the front: before | after | ratio "
+        "| above the bare one: before | after | ratio | with the model: before | after | ratio |",
+        "|---" * 10 + "|",
+    ]
+    for load in WORKLOADS:
+        columns = [
+            compared(found["front before"][load.name], found["front"][load.name]),
+            compared(above(found, "front before", load), above(found, "front", load)),
+            compared(found["real before"][load.name], found["real"][load.name]),
+        ]
+        cells = [f"{before:.0f} | {after:.0f} | {ratio:.2f}" for before, after, ratio in columns]
+        lines.append(f"| {load.name} | {' | '.join(cells)} |")
+    return lines
+
+
+def above(found: Rounds, name: str, load: Workload) -> list[float]:
+    """What a server takes above bare gRPC, by round."""
+    floor = found["floor"][load.name]
+    return [taken - least for taken, least in zip(found[name][load.name], floor, strict=True)]
+
+
+def compared(before: Sequence[float], after: Sequence[float]) -> tuple[float, float, float]:
+    """The medians of two servers, and that of the ratios of their rounds."""
+    ratios = [second / first for first, second in zip(before, after, strict=True)]
+    return median(before), median(after), median(ratios)

@@ -36,6 +36,9 @@ AXIS_OF: dict[str, str] = {
 # and itself (of the queries that have one); weighted distance |query - key| in tokens; largest weight.
 STATISTICS = ("entropy", "special", "previous", "next", "self", "distance", "largest")
 T = TypeVar("T")
+# How soon an answer is wanted: interactive goes first; see `Priority` in the contract.
+Priority = Literal["interactive", "bulk"]
+PRIORITIES: tuple[Priority, ...] = ("interactive", "bulk")
 Unit = Literal["token", "word", "span"]
 Number = Literal["float32", "float16", "uint8"]
 NUMBER_BYTES: dict[str, int] = {"float32": 4, "float16": 2, "uint8": 1}

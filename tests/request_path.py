@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple, NoReturn
@@ -31,7 +32,6 @@ BEGUN, ENDED = "recording", "recorded"  # events among those of the log
 WARM_UP_CALLS = 20  # fill caches and make lazy imports
 SAMPLES = 7  # most are free of the liveness watch, which runs each second
 SETTLE_SECONDS = 0.2  # for work behind the answer: metrics, permits, the end of the call
-CALL_SECONDS = 60
 
 INPUTS = [pb.Input(text="parse a date from a string")]
 POOLED = pb.PooledOutput()
@@ -46,11 +46,12 @@ class RequestPath(NamedTuple):
 
     Attributes:
         files: relative to the repository root, in the order of first entry.
-        calls: of functions in these files; a coroutine counts each time it is resumed.
+        calls: of functions in these files, by name; comprehensions are none, and to resume a
+            generator or a coroutine is no call.
     """
 
     files: list[str]
-    calls: int
+    calls: dict[str, int]
 
 
 class Recorder:
@@ -59,7 +60,8 @@ class Recorder:
     def __init__(self) -> None:
         """Record nothing yet."""
         self._recording = False
-        self._entered: list[str] = []
+        self._entered: list[str] = []  # files
+        self._called: list[str] = []  # functions
         self._roots = (f"{ROOT}/service/", f"{ROOT}/headlight/")
         self._stubs = f"{ROOT}/headlight/pb/"
 
@@ -73,19 +75,25 @@ class Recorder:
     def _note(self, frame: FrameType, event: str, argument: object) -> None:
         if not self._recording or event != "call":
             return
-        name = frame.f_code.co_filename
-        if name.startswith(self._roots) and not name.startswith(self._stubs):
-            self._entered.append(name)
+        code = frame.f_code
+        name = code.co_filename
+        if not name.startswith(self._roots) or name.startswith(self._stubs):
+            return
+        self._entered.append(name)
+        fresh = frame.f_lasti < 0 or code.co_code[frame.f_lasti + 1] == 0  # argument of RESUME
+        if fresh and not code.co_name.endswith("comp>") and code.co_name != "<genexpr>":
+            self._called.append(f"{Path(name).stem}.{code.co_qualname}")
 
     def _begin(self, number: int, frame: FrameType | None) -> None:
         self._entered.clear()
+        self._called.clear()
         self._recording = True
         report({"event": BEGUN})
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         self._recording = False
         files = [os.path.relpath(name, ROOT) for name in dict.fromkeys(self._entered)]
-        report({"event": ENDED, "files": files, "calls": len(self._entered)})
+        report({"event": ENDED, "files": files, "calls": dict(Counter(self._called))})
 
 
 def report(entry: dict[str, object]) -> None:
@@ -109,9 +117,9 @@ def request_path(service: Service, request: pb.EncodeRequest) -> RequestPath:
     with grpc.insecure_channel(service.target) as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)
         for _ in range(WARM_UP_CALLS):
-            stub.Encode(request, timeout=CALL_SECONDS)
+            stub.Encode(request)
         samples = [_sample(service, stub, request) for _ in range(SAMPLES)]
-    return min(samples, key=lambda path: path.calls)
+    return min(samples, key=lambda path: sum(path.calls.values()))
 
 
 def _sample(
@@ -122,7 +130,7 @@ def _sample(
     time.sleep(SETTLE_SECONDS)  # the call before is over
     service.process.send_signal(BEGIN)
     service.wait_for(BEGUN)
-    stub.Encode(request, timeout=CALL_SECONDS)
+    stub.Encode(request)
     time.sleep(SETTLE_SECONDS)
     service.process.send_signal(END)
     entry = service.wait_for(ENDED)
@@ -141,7 +149,8 @@ def main() -> None:
     with profiled_service(options.bundle) as service:
         for name, request in REQUESTS.items():
             path = request_path(service, request)
-            print(f"{name}: {len(path.files)} files, {path.calls} calls", *path.files, sep="\n  ")
+            print(f"{name}: {len(path.files)} files, {sum(path.calls.values())} calls", *path.files, sep="\n  ")
+            print(*(f"  {count:3} {called}" for called, count in path.calls.items()), sep="\n")
 
 
 if __name__ == "__main__":

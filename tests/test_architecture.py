@@ -31,10 +31,14 @@ RUNTIME_VALUES = (
     *("headlight.runtime.encode_items", "headlight.runtime.values", "headlight.runtime.bundle"),
 )
 # What the layers of the service share.
-SHARED = ("headlight.errors", "headlight.extras", "headlight.results", "headlight.spec", "headlight.wire.priority")
-CONFIG, CORE, GRPC = "headlight_service.config", "headlight_service.core", "headlight_service.frontends.grpc"
-SECURITY, TELEMETRY = "headlight_service.security", "headlight_service.telemetry"
-CODECS = ("headlight.pb", "headlight.wire.attention_codec", "headlight.wire.vector_codec")
+SHARED = ("headlight.errors", "headlight.extras", "headlight.results", "headlight.spec")
+CONFIG, CORE, FRONTENDS = (f"headlight_service.{room}" for room in ("config", "core", "frontends"))
+GRPC, SECURITY, TELEMETRY = f"{FRONTENDS}.grpc", "headlight_service.security", "headlight_service.telemetry"
+CODECS = ("headlight.pb", *(f"headlight.wire.{name}" for name in ("attention_codec", "priority", "vector_codec")))
+# What no module of the core knows: who brings it requests, and in which words.
+PROTOCOLS = (FRONTENDS, "headlight.pb", "headlight.wire", "grpc", "grpc_status", "grpc_health", "google")
+
+CORE_TELEMETRY = ("json_logs", "metrics", "request_trace")
 
 # Modules of this repository that each room may import; the longest matching prefix decides.
 ALLOWED = {
@@ -74,18 +78,29 @@ ALLOWED = {
         *(f"headlight.runtime.{room}" for room in ("attention", "engine", "parity")),
     ),
     "headlight_service": ("headlight_service", "headlight.runtime", "headlight.pb", *SHARED),
-    CONFIG: (*SHARED, CONFIG, "headlight.runtime.providers.provider_choice", f"{CORE}.admission", TELEMETRY),
-    # The core and the frontend still name each other: the pipeline will part them.
-    CORE: (*SHARED, *CODECS, "headlight.runtime", CONFIG, CORE, GRPC, TELEMETRY),
-    f"{CORE}.admission": (*SHARED, "headlight.runtime", f"{CORE}.admission", CONFIG, f"{GRPC}.answer_frames"),
-    f"{CORE}.scheduler": (*SHARED, "headlight.runtime", CORE, TELEMETRY),
-    GRPC: (*SHARED, *CODECS, "headlight.runtime", CORE, GRPC, SECURITY, TELEMETRY),
-    f"{GRPC}.transport": (f"{GRPC}.transport", f"{GRPC}.grpc_status", TELEMETRY),
-    SECURITY: (
-        *("headlight.errors", "headlight.tls", CONFIG, SECURITY, TELEMETRY),
-        *(f"{CORE}.admission.rate_limit", f"{GRPC}.transport.grpc_call"),
+    CONFIG: (
+        *("headlight.spec", "headlight.runtime.providers.provider_choice", CONFIG),
+        *(f"{CORE}.admission.admission_control", f"{TELEMETRY}.json_logs"),
     ),
-    TELEMETRY: (*SHARED, "headlight.pb", CONFIG, CORE, f"{GRPC}.grpc_status", TELEMETRY),
+    CORE: (*SHARED, "headlight.runtime", CORE, *(f"{TELEMETRY}.{name}" for name in CORE_TELEMETRY)),
+    f"{CORE}.requests": ("headlight.errors", "headlight.spec", "headlight.runtime", f"{CORE}.requests"),
+    f"{CORE}.admission": (
+        *("headlight.errors", "headlight.spec", "headlight.runtime"),
+        *(f"{CORE}.admission", f"{CORE}.requests", f"{CONFIG}.options"),
+    ),
+    f"{CORE}.scheduler": (
+        *("headlight.errors", "headlight.spec", "headlight.runtime", f"{CORE}.scheduler"),
+        *(f"{CORE}.{name}" for name in ("timers", "watchdog", "worker_threads")),
+        *(f"{TELEMETRY}.{name}" for name in ("json_logs", "request_trace", "spans")),
+    ),
+    FRONTENDS: (f"{CORE}.handle",),
+    GRPC: (*SHARED, *CODECS, "headlight.runtime", CORE, f"{FRONTENDS}.await_answer", GRPC, SECURITY, TELEMETRY),
+    f"{GRPC}.transport": (f"{GRPC}.transport", f"{GRPC}.grpc_status", TELEMETRY),
+    SECURITY: ("headlight.errors", "headlight.tls", CONFIG, SECURITY, TELEMETRY, f"{GRPC}.transport.grpc_call"),
+    TELEMETRY: (
+        *(*SHARED, f"{CONFIG}.command_line", TELEMETRY),
+        *(f"{CORE}.admission.shedding", f"{CORE}.requests", f"{CORE}.scheduler"),
+    ),
     "headlight_model": ("headlight_model",),
     "headlight_model.layers": (
         *("headlight_model.config", "headlight_model.masking"),
@@ -100,7 +115,7 @@ ALLOWED = {
     ),
     "bench": (*PACKAGES,),
     # Manifests, rules and dashboard are compared with what the service takes and tells.
-    "deploy": ("deploy", "headlight_service", "headlight.runtime", "headlight.wire.priority"),
+    "deploy": ("deploy", "headlight_service", "headlight.runtime", "headlight.spec"),
 }
 
 # Imports every module of a package except entry points, which would run; prints those and all that is loaded then.
@@ -139,8 +154,8 @@ def module_name(package: str, path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def own_imports(path: Path) -> set[str]:
-    """The modules of this repository that a file imports, at any depth of its code."""
+def imports(path: Path) -> set[str]:
+    """What a file imports, at any depth of its code."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -148,7 +163,12 @@ def own_imports(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return {name for name in found if name.split(".")[0] in (*PACKAGES, "service", "export", "model", "tests")}
+    return found
+
+
+def own_imports(path: Path) -> set[str]:
+    """Those of them that are of this repository."""
+    return {name for name in imports(path) if name.split(".")[0] in (*PACKAGES, "service", "export", "model", "tests")}
 
 
 def under(name: str, prefix: str) -> bool:
@@ -184,6 +204,22 @@ def test_imports_follow_the_arrows(package: str) -> None:
     assert wrong == set()
 
 
+def test_the_core_knows_no_protocol() -> None:
+    """Neither by name, at any depth of its code and for types alone, nor by what it loads."""
+    files = [path for path in python_files("headlight_service") if under(module_name("headlight_service", path), CORE)]
+    assert len({path.parent for path in files}) == 4
+    named = {f"{path.name} -> {name}" for path in files for name in imports(path) if of_a_protocol(name)}
+    assert named == set()
+    walked, loaded = loaded_by(WALK, CORE)
+    assert len(walked) == len(files)
+    # ONNX Runtime brings libraries of Google's.
+    assert {name for name in loaded if of_a_protocol(name) and not under(name, "google")} == set()
+
+
+def of_a_protocol(module: str) -> bool:
+    return any(under(module, prefix) for prefix in PROTOCOLS)
+
+
 def test_the_contract_holds_no_python() -> None:
     """An importable `proto` would shadow the library of that name."""
     assert (ROOT / "proto/headlight/v1/headlight.proto").is_file()
@@ -204,7 +240,7 @@ def test_every_room_has_a_row() -> None:
         if path.name == "__init__.py"
     }
     shared = {"headlight.cli.embed"}  # may import all of the library
-    shared |= {"headlight_service.app", "headlight_service.frontends"}  # and all of the service
+    shared |= {"headlight_service.app"}  # and all of the service
     assert rooms - set(ALLOWED) == shared
 
 

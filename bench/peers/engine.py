@@ -7,13 +7,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from importlib.metadata import version
+from queue import SimpleQueue
 from typing import Any
 
 from bench.peers.bare import listen
@@ -27,10 +28,10 @@ from headlight.runtime.providers.session import Outputs
 from headlight_service.app.allocator import settle_allocator
 from headlight_service.app.assembly import assemble, load
 from headlight_service.config.options import Config
-from headlight_service.core.served_model import ServedModel
+from headlight_service.core.admission.request_budget import RequestBudget
+from headlight_service.core.models import ServedModel
+from headlight_service.core.scheduler.pending_requests import Computed, PendingRequest
 from headlight_service.telemetry.metrics import Metrics
-
-NO_THREADS: Any = None  # to tokenise on: that goes on in the callers
 
 
 class Timed:
@@ -64,28 +65,45 @@ def _timed(native: Callable[..., AbstractContextManager[Outputs]], seconds: list
     return run
 
 
-async def queued(
+def compute(model: ServedModel, items: Sequence[EncodeItem]) -> None:
+    """Queue items as the service does when they are tokenised, and wait for their results. Raises as the engine does."""
+    ended: Future[Computed | Exception] = Future()
+    budget = RequestBudget(model.admission, "interactive")
+    budget.queue(sum(len(item.ids) for item in items), math.inf)
+    pending = PendingRequest(model.ref.name, items, math.inf, "interactive", budget, ended.set_result)
+    model.scheduler.submit(pending, here=True)
+    outcome = ended.result()
+    budget.computed()
+    budget.close()
+    if isinstance(outcome, Exception):
+        raise outcome
+
+
+def queued(
     runtime: Runtime, config: Config, texts: Sequence[str], order: Sequence[int], callers: int, group: int
 ) -> dict[str, Any]:
-    """Callers that each queue their next request when the last is answered."""
+    """Callers, each a thread as in the service, that queue their next request when the last is answered."""
     tokenizer, selection = runtime.tokenizer, runtime.select()
     assert tokenizer is not None
-    model, batcher = assemble(runtime, config, Metrics(), NO_THREADS)
-    left, latencies = iter(groups(order, group)), []
+    model = assemble(runtime, config, Metrics())
+    left: SimpleQueue[Sequence[int] | None] = SimpleQueue()
+    for part in (*groups(order, group), *[None] * callers):
+        left.put(part)
+    latencies: list[float] = []
 
-    async def caller(model: ServedModel) -> None:
-        for part in left:
+    def caller() -> None:
+        while (part := left.get()) is not None:
             begin = time.perf_counter()
             read = [tokenizer.encode(texts[i], truncation="cut_end", with_info=False) for i in part]
-            await model.run([runtime.item(one, selection) for one in read], math.inf)
+            compute(model, [runtime.item(one, selection) for one in read])
             latencies.append(time.perf_counter() - begin)
 
-    working = asyncio.create_task(batcher.run())
     begin, cpu = time.perf_counter(), time.process_time()
-    await asyncio.gather(*(caller(model) for _ in range(callers)))
+    with ThreadPoolExecutor(callers) as threads:
+        for ended in [threads.submit(caller) for _ in range(callers)]:
+            ended.result()
     found = {"seconds": time.perf_counter() - begin, "cpu": time.process_time() - cpu, "latencies": latencies}
-    working.cancel()
-    await asyncio.gather(working, return_exceptions=True)
+    model.scheduler.close()
     return found
 
 
@@ -102,7 +120,7 @@ def main() -> None:
         return {"versions": {package: version(package) for package in packages}, "precision_told": told}
 
     def online(order: list[int], callers: int, group: int) -> dict[str, Any]:
-        return asyncio.run(queued(runtime, config, texts, order, callers, group))
+        return queued(runtime, config, texts, order, callers, group)
 
     def offline(order: list[int]) -> dict[str, Any]:
         return timed([lambda: runtime.encode([texts[i] for i in order], truncation="cut_end")])

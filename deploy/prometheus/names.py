@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry
 
-from headlight.wire.priority import PRIORITIES
+from headlight.spec import PRIORITIES
 from headlight_service.telemetry.metrics import CANCEL_STAGES, OUTPUTS, REASONS, STAGES, Metrics
 
 # Of kube-state-metrics, with a series as it has them for a replica that is well.

@@ -11,9 +11,8 @@ from typing import Any
 from headlight.cli.files import STANDARD_INPUT, UsageError, check_writable, is_same_file, source
 from headlight.cli.signals import undisturbed
 from headlight.client.sync_client import Client
-from headlight.spec import SPECIAL_TOKENS, VECTOR_BITS, PooledSpec
+from headlight.spec import PRIORITIES, SPECIAL_TOKENS, VECTOR_BITS, PooledSpec, Priority
 from headlight.wire.client_codec import Reading
-from headlight.wire.priority import PRIORITIES, Priority
 
 DEFAULT_TARGET = "127.0.0.1:50051"
 WRITTEN = ("--out", "--png", "--html")

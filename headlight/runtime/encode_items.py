@@ -6,7 +6,7 @@ What there is of every text is a tuple: a frozen dataclass takes four times as l
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,6 +112,17 @@ class EncodeItem(NamedTuple):
             "attention": 0 if selection.attention is None else attention_bytes(selection.attention, self.where),
             "hidden": held,
         }
+
+
+def output_bytes(items: Sequence[EncodeItem], architecture: Architecture) -> dict[str, int]:
+    """Return the bytes of data of all items of one selection, by output."""
+    first = items[0].output_bytes(architecture)
+    if len(items) == 1:
+        return first
+    if items[0].selection.vectors_alone:  # all are of one size
+        return {name: len(items) * size for name, size in first.items()}
+    sizes = [first, *(item.output_bytes(architecture) for item in items[1:])]
+    return {name: sum(size[name] for size in sizes) for name in first}
 
 
 def item_of(tokenized: Tokenized, selection: Selection, pooling: str, head_mask: Floats | None = None) -> EncodeItem:

@@ -119,6 +119,14 @@ class Runtime:
             gpu=gpu,
         )
         self.roles: frozenset[str] = self.engine.roles
+        self._open_files()
+        self.bundle.release()
+        self.self_test = SelfTest(self.bundle, self.engine, self.provider, precision)
+        alive = weakref.WeakMethod(self.probe)  # else the memory of both would wait for the garbage collector
+        self.engine.faults.probe = lambda: _probe(alive())
+
+    def _open_files(self) -> None:
+        """Open what a bundle has beside its graphs: prompts, ranges of int8, the tokenizer."""
         manifest = self.bundle.manifest
         self.prompts = Prompts(manifest.prompts, manifest.default_prompt)
         width, ranges = manifest.architecture.pooled_dim, dict[int, Floats]()
@@ -135,10 +143,6 @@ class Runtime:
                 pairs="pair" in manifest.accepts,
                 include_prompt=manifest.include_prompt,
             )
-        self.bundle.release()
-        self.self_test = SelfTest(self.bundle, self.engine, self.provider, precision)
-        alive = weakref.WeakMethod(self.probe)  # else the memory of both would wait for the garbage collector
-        self.engine.faults.probe = lambda: _probe(alive())
 
     def check_golden(self) -> None:
         """See SelfTest.run. Raises BundleError where this machine's numbers are not PyTorch's."""

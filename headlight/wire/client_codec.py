@@ -13,10 +13,10 @@ from headlight.description import Limits, ModelDescription, Parity, Quality
 from headlight.errors import BadAnswer, InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef, TokenList
-from headlight.spec import SpecialTokens
+from headlight.spec import Priority, SpecialTokens
 from headlight.wire.attention_codec import choice_number
 from headlight.wire.printable import escaped, shortened
-from headlight.wire.priority import Priority, to_priority
+from headlight.wire.priority import to_priority
 from headlight.wire.vector_codec import VECTOR_NAMES, PromptWish, set_prompt, to_special_tokens
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.

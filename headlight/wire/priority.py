@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
+from headlight.spec import Priority
 from headlight.wire.attention_codec import choice_number
 
-# Interactive goes first wherever both wait; see `Priority` in the contract.
-Priority = Literal["interactive", "bulk"]
-PRIORITIES: tuple[Priority, ...] = ("interactive", "bulk")
 NUMBERS: dict[str | None, pb.Priority] = {
     None: pb.PRIORITY_UNSPECIFIED,
     "interactive": pb.PRIORITY_INTERACTIVE,

@@ -12,7 +12,7 @@ import pytest
 
 import headlight_service.app.lifecycle  # noqa: F401  # brings every module of the service, and its errors
 from headlight.errors import HeadlightError, InvalidInput
-from headlight_service.core.admission.admission_control import Shortage
+from headlight_service.core.admission.shedding import Shortage
 
 # By how it is annotated: a value for an argument of an error. An error that takes something else adds it here.
 VALUES: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""A batcher over a fake engine, whose clock and whose batches are in a test's hands."""
+"""A scheduler over a fake engine, whose clock and whose batches are in a test's hands."""
 
 from __future__ import annotations
 
@@ -11,15 +11,30 @@ from typing import Any
 from headlight.runtime.encode_items import EncodeItem
 from headlight.runtime.engine.batches import AS_LONG, Rounding
 from headlight.runtime.values import Role
-from headlight.wire.priority import Priority
+from headlight.spec import Priority
 from headlight_service.core.admission.admission_control import Admission
-from headlight_service.core.scheduler.batcher import Batcher, BatchReport
-from headlight_service.core.scheduler.engine_pool import Engine
+from headlight_service.core.admission.request_budget import RequestBudget
+from headlight_service.core.scheduler.batch_policy import ExecutionSlots
+from headlight_service.core.scheduler.engine_health import Engine, EngineLost
 from headlight_service.core.scheduler.lanes import Budget, LaneKey
-from headlight_service.core.scheduler.pending_requests import Answer
+from headlight_service.core.scheduler.pending_requests import Computed, PendingRequest
+from headlight_service.core.scheduler.running_batch import BatchReport
+from headlight_service.core.scheduler.scheduler import Scheduler
 from tests.service.fakes import FakeEngine
 
 BYTES_PER_TOKEN = 10
+
+
+class Slots(ExecutionSlots):
+    """Slots of which so many are idle, of each priority."""
+
+    def __init__(self, interactive: int, bulk: int | None = None, *, hold_bulk: bool = False) -> None:
+        super().__init__(interactive)
+        self._idle = {"interactive": interactive, "bulk": interactive if bulk is None else bulk}
+        self.hold_bulk = hold_bulk
+
+    def idle(self, priority: Priority) -> int:
+        return self._idle[priority]
 
 
 class Clock:
@@ -33,11 +48,16 @@ class Clock:
 
 
 class Setup:
-    """A batcher over a fake engine, with its task running."""
+    """A scheduler over a fake engine.
+
+    Attributes:
+        lost: what it said of an engine that does not recover.
+        left: the stages at which callers left.
+    """
 
     def __init__(
         self,
-        streams: int = 1,
+        slots: int = 1,
         tokens: int = 64,
         rounding: Rounding = AS_LONG,
         bulk_seconds: float = math.inf,
@@ -45,32 +65,58 @@ class Setup:
     ) -> None:
         self.engine, self.clock, self.reports = FakeEngine(), Clock(), list[BatchReport]()
         self.worked = Clock()  # of the processors
-        self.admission = Admission(max_tokens=10**6, max_request_bytes=0, max_output_bytes=10**9)
         self.left: list[str] = []
+        self.lost: list[EngineLost] = []
         budgets = {LaneKey("m", "embed"): Budget(tokens), LaneKey("m", "attend"): Budget(tokens, 10**4)}
-        self.batcher = Batcher(
+        self.scheduler = Scheduler(
             {"m": Engine(self.engine.run, self.engine.probe, wide_roles)},
             budgets,
-            streams=streams,
+            slots=slots,
             rounding=rounding,
             bulk_seconds=bulk_seconds,
             observe=self.reports.append,
-            on_cancel=lambda lane, stage: self.left.append(stage),
+            on_lost=self.lost.append,
             clock=self.clock,
             worked=self.worked,
         )
-        self.task = asyncio.create_task(self.batcher.run())
+        self.admission = Admission(
+            max_tokens=10**6, max_request_bytes=0, max_output_bytes=10**9, lock=self.scheduler.lock
+        )
 
     async def submit(
         self, *items: EncodeItem, deadline: float = math.inf, priority: Priority = "interactive"
-    ) -> Answer:
-        """As ServedModel does it; each token has BYTES_PER_TOKEN of results."""
+    ) -> Computed:
+        """As the pipeline does it; each token has BYTES_PER_TOKEN of results."""
         tokens = sum(len(each.ids) for each in items)
-        with (
-            self.admission.hold_output(tokens * BYTES_PER_TOKEN, "outputs.pooled", "") as held,
-            self.admission.admit(tokens) as permit,
-        ):
-            return await self.batcher.submit(permit, "m", items, deadline, held, priority)
+        budget = RequestBudget(self.admission, priority)
+        budget.reserve(tokens * BYTES_PER_TOKEN)
+        budget.queue(tokens, math.inf)
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[Computed] = loop.create_future()
+
+        def settle(outcome: Computed | Exception) -> None:
+            if ended.cancelled():
+                return
+            if isinstance(outcome, Exception):
+                ended.set_exception(outcome)
+            else:
+                ended.set_result(outcome)
+
+        def then(outcome: Computed | Exception) -> None:
+            if isinstance(outcome, Exception):
+                outcome = outcome.with_traceback(None)  # its frames hold the batch
+            loop.call_soon_threadsafe(settle, outcome)
+
+        pending = PendingRequest("m", items, deadline, priority, budget, then)
+        try:
+            self.scheduler.submit(pending)
+            return await ended
+        except asyncio.CancelledError:
+            self.left.append("queue" if self.scheduler.withdraw(pending) else "infer")
+            raise
+        finally:
+            budget.close()
+            del items, pending  # an error would hold this frame
 
     @property
     def held(self) -> tuple[int, int]:
@@ -90,8 +136,7 @@ async def running(**options: Any) -> AsyncIterator[Setup]:
         yield setup
     finally:
         setup.engine.gate.set()
-        setup.task.cancel()
-        await asyncio.wait([setup.task])
+        setup.scheduler.close()
 
 
 def lengths(engine: FakeEngine) -> list[list[int]]:

@@ -23,8 +23,10 @@ from headlight_service.app.listen_addresses import bind
 from headlight_service.app.server_setup import build_server
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
-from headlight_service.core.model_registry import Models
-from headlight_service.core.worker_threads import Threads
+from headlight_service.core.admission.rate_limit import Quotas
+from headlight_service.core.models import Models, ServedModel
+from headlight_service.core.pipeline import Pipeline
+from headlight_service.core.tokenizer_threads import TokenizerThreads
 from headlight_service.frontends.grpc.in_flight_calls import InFlight
 from headlight_service.frontends.grpc.servicer import HeadlightServicer
 from headlight_service.frontends.grpc.transport.grpc_server import GrpcServer
@@ -50,8 +52,13 @@ class Service:
     readiness: Readiness
     in_flight: InFlight
     servicer: HeadlightServicer
-    models: Models
+    pipeline: Pipeline
     server: GrpcServer
+
+    @property
+    def model(self) -> ServedModel:
+        """The only one."""
+        return self.pipeline.models.get()
 
     def sample(self, name: str, **labels: str) -> float | None:
         """The value of a metric."""
@@ -71,6 +78,7 @@ async def serving(
     *,
     loaded: bool = True,
     gate: Gate | None = None,
+    quotas: Quotas | None = None,
     tracing: Any = None,
     **options: Any,
 ) -> AsyncIterator[Service]:
@@ -78,25 +86,33 @@ async def serving(
     runtime = runtime or FakeRuntime()
     runtime.workers = Workers(config.streams or runtime.workers.streams)
     metrics, readiness, in_flight, models = Metrics(), Readiness(), InFlight(), Models()
-    tokenizers = Threads(1, "tokenize")
-    servicer = HeadlightServicer(models, config.stall_seconds)
+    tokenizers = TokenizerThreads(1)
+    pipeline = Pipeline(models, tokenizers, quotas)
+    servicer = HeadlightServicer(pipeline, config.stall_seconds)
     server = build_server(config, servicer, readiness, metrics, in_flight, gate, tracing)
     port = bind(server, config.grpc)
     await server.start()
     readiness.set(serving=loaded)
-    model, batcher = assemble(cast(Runtime, runtime), config, metrics, tokenizers, tracing)
-    running = asyncio.create_task(batcher.run())
+    model = assemble(cast(Runtime, runtime), config, metrics, tracing)
     if loaded:
         models.add(model)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=NARROW) as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)
         yield Service(
-            f"127.0.0.1:{port}", channel, stub, runtime.engine, metrics, readiness, in_flight, servicer, models, server
+            f"127.0.0.1:{port}",
+            channel,
+            stub,
+            runtime.engine,
+            metrics,
+            readiness,
+            in_flight,
+            servicer,
+            pipeline,
+            server,
         )
     runtime.engine.gate.set()
     await server.stop(None)
-    running.cancel()
-    await asyncio.wait([running])
+    model.scheduler.close()
     tokenizers.close()
 
 

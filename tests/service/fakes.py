@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from headlight.description import Parity
 from headlight.errors import BundleError, DeviceFull, EngineError, InvalidInput, NotFinite
 from headlight.results import TokenList
+from headlight.runtime import Runtime
 from headlight.runtime.attention.token_units import attention_shape
 from headlight.runtime.bundle.manifest import Architecture, Manifest
 from headlight.runtime.bundle.prompts import Prompts
@@ -184,6 +185,9 @@ class FakeRuntime:
         self.engine, self.workers = FakeEngine(), Workers(streams=2)
         self.prompts = Prompts(self.bundle.manifest.prompts, self.bundle.manifest.default_prompt)
         self.offer = Offer(DIM, self.bundle.manifest.normalize)
+
+    select = Runtime.select
+    _check_attends = Runtime._check_attends
 
     def check_ids(self, ids: Sequence[int], segments: Sequence[int] = (), *, with_info: bool = False) -> Tokenized:
         found, _ = checked_ids(self.bundle.manifest, ids, ())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -18,12 +19,14 @@ TICK, MOST = 0.02, 0.05  # seconds: between two readings at most; that may pass 
 def steadied(clock: Callable[[], float]) -> Callable[[], float]:
     """The same clock, on which no more than MOST passes between two readings."""
     last, lost = clock(), 0.0
+    lock = threading.Lock()  # the threads of calls read it, too
 
     def now() -> float:
         nonlocal last, lost
-        at = clock()
-        lost, last = lost + max(0.0, at - last - MOST), at
-        return at - lost
+        with lock:
+            at = clock()
+            lost, last = lost + max(0.0, at - last - MOST), at
+            return at - lost
 
     return now
 

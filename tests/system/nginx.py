@@ -41,8 +41,12 @@ http {{
 
 
 def of_addresses(addresses: Collection[str]) -> tuple[str, str]:
-    """Replicas that stay where they are: connections to them are kept."""
-    servers = " ".join(f"server {address} max_fails=1 fail_timeout=1s;" for address in addresses)
+    """Replicas that stay where they are: connections to them are kept.
+
+    One that refuses a connection is asked again by the next call: a replica that restarts in less
+    than the time for which nginx would leave it out would else be missed while the next one is down.
+    """
+    servers = " ".join(f"server {address} max_fails=0;" for address in addresses)
     return f"upstream replicas {{ {servers} keepalive 16; }}", "grpc_pass grpc://replicas;"
 
 

@@ -13,7 +13,8 @@ import pytest
 from headlight import Client
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
-from headlight.wire.priority import Priority, to_priority
+from headlight.spec import Priority
+from headlight.wire.priority import to_priority
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 

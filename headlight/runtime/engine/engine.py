@@ -111,7 +111,8 @@ class Engine:
             DeviceFull: a GPU has not the memory for so large a batch; it can go on with smaller ones.
             HostFull: nor has the process.
         """
-        self.faults.check()
+        if self.faults.gpu:
+            self.faults.check()
         try:
             results = self._run(items, wide=wide)
         except NotFinite:
@@ -125,7 +126,8 @@ class Engine:
                 with contextlib.suppress(Exception):
                     self.shrink()
             raise failure from error
-        self.faults.check()  # another batch may have found out meanwhile
+        if self.faults.gpu:
+            self.faults.check()  # another batch may have found out meanwhile
         return results
 
     def run_in_batches(self, items: Sequence[EncodeItem]) -> list[ItemResult]:
@@ -155,7 +157,8 @@ class Engine:
         if wanted is not None:
             names += wanted.outputs
             buffers = wanted.buffers()
-        self.faults.check_feeds(feeds)
+        if self.faults.gpu:
+            self.faults.check_feeds(feeds)
         with self._sessions[role].run(names, feeds, buffers, wide=wide) as outputs:
             return self._results(items, outputs, wanted)
 

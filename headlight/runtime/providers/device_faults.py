@@ -71,6 +71,7 @@ class Faults:
     Of what may be the fault of an input, or of the GPU, a probe decides. Until it has, no thread gets past `check`.
 
     Attributes:
+        gpu: whether it computes on one. On a CPU a failure concerns its batch alone.
         probe: raises unless the GPU computes what it should; None: a GPU that is suspected is lost.
     """
 
@@ -78,13 +79,13 @@ class Faults:
         """Nothing has failed.
 
         Args:
-            gpu: whether it computes on one. On a CPU a failure concerns its batch alone.
+            gpu: whether it computes on one.
             vocabulary: ids that the model knows.
             segments: that the model knows; 0: none.
             longest: tokens that the model takes.
         """
         self.probe: Callable[[], None] | None = None
-        self._gpu, self._lost = gpu, False
+        self.gpu, self._lost = gpu, False
         self._suspicions, self._settled = 0, threading.Condition()  # those that are being looked into
         self._own = threading.local()
         self._vocabulary, self._segments, self._longest = vocabulary, segments, longest
@@ -99,8 +100,6 @@ class Faults:
 
     def check_feeds(self, feeds: Outputs) -> None:
         """A CPU checks what it looks up by; a GPU reads whatever is there. Raises EngineError, before anything is computed."""
-        if not self._gpu:
-            return
         limits = {"ids": self._vocabulary, "segments": max(1, self._segments)}
         wrong = [
             name
@@ -131,7 +130,7 @@ class Faults:
         Returns:
             What to raise where it is, and is lost; None where the input is at fault, or there is no GPU.
         """
-        if not self._gpu:
+        if not self.gpu:
             return None
         with self._settled:
             self._suspicions += 1
@@ -164,13 +163,13 @@ class Faults:
     def of(self, error: Exception) -> HeadlightError:
         """What to raise for what a library raised. The details are logged."""
         kind, details = fault(error), " ".join(str(error).split())
-        if kind == "host" or (kind == "full" and not self._gpu):
+        if kind == "host" or (kind == "full" and not self.gpu):
             log.warning("memory is short for a batch", extra={"event": "batch_memory_short", "details": details})
             return HostFull()
         if kind == "full":
             log.warning("the GPU's memory is full", extra={"event": "gpu_memory_full", "details": details})
             return DeviceFull(FULL_MESSAGE)
-        if kind == "lost" and self._gpu:
+        if kind == "lost" and self.gpu:
             self._lost = True
             return DeviceLost(told("the GPU failed", str(error)))
         # Without a GPU nobody is at fault but the batch.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -11,24 +12,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headlight.errors import BundleError, DeviceFull, EngineError, HostFull
-from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import EncodeItem, Manifest, Runtime, Selection
 from headlight.runtime.encode_items import everything
 from headlight.runtime.engine.batches import Rounding
 from headlight.runtime.engine.engine import Engine as RuntimeEngine
 from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.onnx_session import gpu_installed
-from headlight.wire.priority import Priority
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
 from headlight_service.core.admission.admission_control import RESERVE, Admission, largest_output, outputs_for
-from headlight_service.core.scheduler.batcher import Batcher, BatchReport
+from headlight_service.core.admission.estimates import WaitEstimate
+from headlight_service.core.models import Limits, ServedModel, ref_of
 from headlight_service.core.scheduler.cpu_time import processors
-from headlight_service.core.scheduler.engine_pool import Engine
+from headlight_service.core.scheduler.engine_health import Engine, EngineLost
 from headlight_service.core.scheduler.lanes import Budget, LaneKey
-from headlight_service.core.served_model import ServedModel
-from headlight_service.core.worker_threads import Threads
-from headlight_service.frontends.grpc.answer_encoding import model_ref
+from headlight_service.core.scheduler.running_batch import BatchReport
+from headlight_service.core.scheduler.scheduler import Scheduler
 from headlight_service.telemetry.metrics import Metrics, ModelMetrics
 
 if TYPE_CHECKING:
@@ -129,7 +128,7 @@ def fitting() -> Iterator[None]:
         raise BundleError(f"the first batches failed: {error.message}; {remedy}") from error
 
 
-def limits(config: Config, manifest: Manifest) -> pb.Limits:
+def limits(config: Config, manifest: Manifest) -> Limits:
     """What GetModel tells of the limits.
 
     Unless told otherwise, a stream may hold everything the model can say about one text of the maximum length, up to a GiB: of
@@ -142,7 +141,7 @@ def limits(config: Config, manifest: Manifest) -> pb.Limits:
     needed = sum(longest.output_bytes(architecture).values())
     usual = min(max(needed, LEAST_STREAM_OUTPUT_BYTES), MOST_STREAM_OUTPUT_BYTES)
     of_stream = config.max_stream_output_bytes or usual
-    return pb.Limits(
+    return Limits(
         max_items=config.max_items,
         max_request_bytes=config.max_request_bytes,
         max_unary_response_bytes=config.max_unary_response_bytes,
@@ -159,32 +158,36 @@ def _of_all(config: Config, of_stream: int) -> int:
 
 
 def assemble(
-    runtime: Runtime, config: Config, metrics: Metrics, tokenizers: Threads, tracing: Tracing | None = None
-) -> tuple[ServedModel, Batcher]:
-    """A served model and its batcher, whose `run` is to be started.
+    runtime: Runtime,
+    config: Config,
+    metrics: Metrics,
+    tracing: Tracing | None = None,
+    on_lost: Callable[[EngineLost], None] = lambda error: None,
+) -> ServedModel:
+    """Return a model that can be served, whose scheduler runs.
 
     Args:
         runtime: loaded.
         config: as given.
         metrics: gets the model's series.
-        tokenizers: threads to tokenise on.
         tracing: makes spans of the batches.
+        on_lost: called on any thread if its engine does not recover.
     """
-    manifest = runtime.bundle.manifest
-    own = metrics.of(manifest.name)
-    told = limits(config, manifest)
-    batcher = Batcher(
+    manifest, slots = runtime.bundle.manifest, runtime.workers.streams
+    own, told = metrics.of(manifest.name), limits(config, manifest)
+    estimate = WaitEstimate(slots)
+    scheduler = Scheduler(
         {manifest.name: Engine(runtime.engine.run, runtime.probe, runtime.engine.wide_roles)},
         budgets(manifest.name, runtime.roles, config),
-        streams=runtime.workers.streams,
+        slots=slots,
         bulk_seconds=config.bulk_batch_ms / 1000,
         rounding=Rounding(config.round_lengths, manifest.max_length),
-        observe=lambda report: _observe(report, runtime.engine, own, admission),
-        on_cancel=lambda lane, stage: own.cancelled[stage].inc(),
-        tracing=None if tracing is None else tracing.batches(model_ref(runtime)),
+        observe=functools.partial(_observe, runtime.engine, own, estimate),
+        on_lost=on_lost,
+        tracing=None if tracing is None else tracing.batches(ref_of(runtime)),
         worked=None if runtime.provider == "cuda" else processors,
     )
-    admission = make_admission(config, told, runtime.workers.streams, batcher.begins_at_once)
+    admission = make_admission(config, told, estimate, scheduler)
     metrics.serve(
         model=manifest.name,
         version=manifest.version,
@@ -194,32 +197,31 @@ def assemble(
         positions=manifest.architecture.positions,
         gauges=_gauges(admission, fell_back=fell_back(config, runtime)),
     )
-    model = ServedModel(
+    return ServedModel(
         runtime,
         told,
-        batcher=batcher,
-        admission=admission,
-        tokenizers=tokenizers,
-        metrics=own,
-        max_characters=max_characters(config, manifest),
-        special_tokens=config.special_tokens,
+        scheduler,
+        admission,
+        own,
+        max_characters(config, manifest),
+        config.special_tokens,
     )
-    return model, batcher
 
 
 def make_admission(
-    config: Config, told: pb.Limits, streams: int, begins_at_once: Callable[[Priority], bool] = lambda _: False
+    config: Config, told: Limits, estimate: WaitEstimate, scheduler: Scheduler | None = None
 ) -> Admission:
-    """The permits that the options allow."""
-    # Bulk may fill the queue but for a part; one request of the largest size must be served where the queue is empty.
+    """Return the pools that the options allow."""
+    # Bulk may fill the queue but for a part; one request of the largest size must be served if the queue is empty.
     bulk = max(config.max_queue_tokens - config.max_queue_tokens // RESERVE, config.max_request_tokens)
     return Admission(
         max_tokens=config.max_queue_tokens,
         max_bulk_tokens=bulk,
         max_request_bytes=config.max_queue_bytes,
         max_output_bytes=_of_all(config, told.max_stream_output_bytes),
-        streams=streams,
-        begins_at_once=begins_at_once,
+        estimate=estimate,
+        queue=scheduler,
+        lock=None if scheduler is None else scheduler.lock,
     )
 
 
@@ -243,8 +245,8 @@ def budgets(model: str, roles: frozenset[str], config: Config) -> dict[LaneKey, 
     return found
 
 
-def _observe(report: BatchReport, engine: RuntimeEngine, metrics: ModelMetrics, admission: Admission) -> None:
-    admission.outlook.worked_off(report.tokens, report.seconds, report.wide)
+def _observe(engine: RuntimeEngine, metrics: ModelMetrics, estimate: WaitEstimate, report: BatchReport) -> None:
+    estimate.worked_off(report.tokens, report.seconds, report.wide)
     metrics.batch_items.observe(report.items)
     metrics.batch_tokens.observe(report.tokens)
     metrics.batch_seconds[report.priority].observe(report.seconds)

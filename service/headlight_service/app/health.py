@@ -36,13 +36,13 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its packa
         for changed in self._watchers:
             changed.set()
 
-    async def Check(self, request: health_pb2.HealthCheckRequest, call: Call) -> health_pb2.HealthCheckResponse:
+    def Check(self, request: health_pb2.HealthCheckRequest, call: Call) -> health_pb2.HealthCheckResponse:
         if request.service not in self._told:
             known = ", ".join(name for name in self._told if name)
             raise NotFound(f"no such service; there are {known}, or leave the name out")
         return STATUS(status=self._status(request.service))
 
-    async def List(self, request: health_pb2.HealthListRequest, call: Call) -> health_pb2.HealthListResponse:
+    def List(self, request: health_pb2.HealthListRequest, call: Call) -> health_pb2.HealthListResponse:
         return health_pb2.HealthListResponse(statuses={name: STATUS(status=self._status(name)) for name in self._told})
 
     async def Watch(self, request: health_pb2.HealthCheckRequest, call: Call) -> None:

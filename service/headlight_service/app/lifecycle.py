@@ -25,9 +25,14 @@ from headlight_service.app.operational_http import Router, routes, serve_http
 from headlight_service.app.server_setup import GRPC, build_health_server, build_server
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
+from headlight_service.core.admission.rate_limit import quotas_of
 from headlight_service.core.admission.working_memory import memory_limit, warn_if_short
-from headlight_service.core.model_registry import Models
-from headlight_service.core.worker_threads import Threads, stand_behind
+from headlight_service.core.models import Models
+from headlight_service.core.pipeline import Pipeline
+from headlight_service.core.scheduler.engine_health import EngineLost
+from headlight_service.core.scheduler.scheduler import Scheduler
+from headlight_service.core.tokenizer_threads import TokenizerThreads
+from headlight_service.core.worker_threads import stand_behind
 from headlight_service.frontends.grpc.in_flight_calls import InFlight
 from headlight_service.frontends.grpc.servicer import HeadlightServicer
 from headlight_service.frontends.grpc.transport.grpc_server import GrpcServer
@@ -69,15 +74,16 @@ class Server:
         self._metrics.stuck.set_function(lambda: self._liveness.stuck)
         self._in_flight = InFlight()
         self._models = Models()
-        self._servicer = HeadlightServicer(self._models, config.stall_seconds)
+        self._tokenizers = TokenizerThreads(TOKENIZER_THREADS)
+        pipeline = Pipeline(self._models, self._tokenizers, quotas_of(config))
+        self._servicer = HeadlightServicer(pipeline, config.stall_seconds)
         self._grpc: GrpcServer  # from `_listen` on
-        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._lost: asyncio.Future[EngineLost | None] = asyncio.get_running_loop().create_future()
         self._reserved: Reserved | None = None
         self._probes = build_health_server(self._readiness)
         # The library reads it at each batch. Requests are tokenised side by side already: more threads for one were no faster on two
         # cores, and took 15 to 45 % more CPU.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        self._tokenizers = Threads(TOKENIZER_THREADS, "tokenize")
         self._liveness.add("tokenizer", lambda: self._tokenizers.heart.still_seconds)
         self._stop = asyncio.Event()
 
@@ -105,8 +111,13 @@ class Server:
         if runtime is None:
             log.info("stopped while loading", extra={"event": "stopped"})
             return EXIT_OK
-        model, batcher = assemble(runtime, self._config, self._metrics, self._tokenizers, self._tracing)
-        self._liveness.add("batches", lambda: batcher.heart.still_seconds)
+        loop = asyncio.get_running_loop()
+
+        def on_lost(error: EngineLost) -> None:
+            loop.call_soon_threadsafe(self._lose, error)
+
+        model = assemble(runtime, self._config, self._metrics, self._tracing, on_lost)
+        self._liveness.add("batches", lambda: model.scheduler.heart.still_seconds)
         self._models.add(model)
         try:
             await self._open(credentials)
@@ -115,11 +126,10 @@ class Server:
             ConfigError,
         ) as error:  # meanwhile, by another who had only reserved it; a name that is no longer found
             return told(error)
-        running = asyncio.create_task(batcher.run(), name="batcher")
         ref = model.ref
         about = {"model_name": ref.name, "version": ref.version, "sha256": ref.bundle_sha256}
         log.info("serving", extra={"event": "serving", "provider": ref.provider, "precision": ref.precision, **about})
-        return await self._until_stopped(running)
+        return await self._until_stopped(model.scheduler)
 
     def _handle_signals(self) -> None:
         def on_signal() -> None:
@@ -187,29 +197,32 @@ class Server:
         warn_if_short(runtime, memory_limit())
         return runtime
 
-    async def _until_stopped(self, batcher: asyncio.Task[None]) -> int:
+    async def _until_stopped(self, scheduler: Scheduler) -> int:
         stopped = asyncio.create_task(self._stop.wait())
-        ended: set[asyncio.Future[Any]] = {batcher, stopped, self._lost}
-        await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
-        if batcher.done() or self._lost.done():
-            if batcher.done():
-                told_dead(batcher)
+        ending: set[asyncio.Future[Any]] = {stopped, self._lost}
+        await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
+        if self._lost.done():
+            tell_lost(self._lost.result())
             self._readiness.set(serving=False)
             await asyncio.sleep(TOLD_SECONDS)  # or who watches our health hears nothing but that the connection ends
             await self._grpc.stop(None)
             await self._flush(LOST_FLUSH_SECONDS)
             return EXIT_FAILED
         left = await self._drain()
-        if batcher.done():  # whoever waited for it has been told
-            told_dead(batcher)
+        if self._lost.done():  # callers that waited for it have been told
+            tell_lost(self._lost.result())
             return EXIT_FAILED
-        batcher.cancel()
+        scheduler.close()
         self._tokenizers.close()
         if left:
             log.critical("calls outlasted the grace time", extra={"event": "grace_exceeded", "calls": left})
             return EXIT_FAILED
         log.info("stopped", extra={"event": "stopped"})
         return EXIT_OK
+
+    def _lose(self, error: EngineLost | None) -> None:
+        if not self._lost.done():
+            self._lost.set_result(error)
 
     def lost(self, name: str) -> None:
         """A gRPC server ended by itself: health fails until another takes its place."""
@@ -224,8 +237,7 @@ class Server:
 
     def given_up(self, name: str) -> None:
         """It ended too often: so does the process."""
-        if not self._lost.done():
-            self._lost.set_result(None)
+        self._lose(None)
 
     async def _drain(self) -> int:
         """Stop taking calls and finish those in flight; returns how many outlasted the grace time."""
@@ -243,7 +255,7 @@ class Server:
         last = time.monotonic() + self._config.grace_seconds
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._config.grace_seconds):
-                await self._in_flight.idle.wait()
+                await self._in_flight.idle()
         left = self._in_flight.count
         # Calls that have come, and their message not yet, are refused within this time; to stop at once would break them off.
         await asyncio.wait([stopping], timeout=REFUSE_SECONDS)
@@ -264,11 +276,10 @@ def told(error: Exception) -> int:
     return EXIT_CONFIG if wrong else EXIT_FAILED
 
 
-def told_dead(batcher: asyncio.Task[None]) -> None:
-    """Log why no batch will run any more."""
-    error = batcher.exception()
-    what = describe(error) if error else {}
-    log.critical("the batcher died; ending", extra={"event": "batcher_died", **what})
+def tell_lost(error: EngineLost | None) -> None:
+    """Log why no batch will run any more; None: the gRPC server ended, which is logged already."""
+    if error is not None:
+        log.critical("the scheduler ended", extra={"event": "batcher_died", **describe(error)})
 
 
 def end_at_once(code: int) -> NoReturn:

@@ -13,7 +13,7 @@ from headlight_service.app.health import SERVICE, Readiness
 from headlight_service.config.options import Config
 from headlight_service.frontends.grpc.in_flight_calls import InFlight
 from headlight_service.frontends.grpc.interceptor import PROBE_BYTES, PROBE_SECONDS, Interceptor
-from headlight_service.frontends.grpc.request_timeout import Arrivals
+from headlight_service.frontends.grpc.peer_timeouts import Arrivals
 from headlight_service.frontends.grpc.servicer import HeadlightServicer
 from headlight_service.frontends.grpc.transport.call_bridge import Bridge
 from headlight_service.frontends.grpc.transport.grpc_server import GrpcServer

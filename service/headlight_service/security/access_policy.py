@@ -10,7 +10,6 @@ import grpc
 
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
-from headlight_service.core.admission.rate_limit import quotas_of
 from headlight_service.security.auth_tokens import AuthTokens
 from headlight_service.security.authentication import Gate, gate_of
 from headlight_service.security.certificates import Certificates
@@ -52,7 +51,7 @@ def security_of(config: Config, metrics: Metrics) -> Security:
         if credentials is None and not is_loopback(config.grpc):
             text = "tokens are taken in plaintext: whoever sees the traffic has them; use --tls-cert, or a mesh that encrypts"
             log.warning(text, extra={"event": "tokens_in_plaintext"})
-    return Security(credentials, gate_of(tokens, quotas_of(config)))
+    return Security(credentials, gate_of(tokens, quotas=config.quota_tokens_per_second is not None))
 
 
 def check(config: Config) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headlight_service.core.admission.rate_limit import Quotas, on_account_of
-from headlight_service.frontends.grpc.transport.grpc_call import Call
 from headlight_service.security.auth_tokens import AuthTokens
+
+if TYPE_CHECKING:
+    from headlight_service.frontends.grpc.transport.grpc_call import Call
 
 EXEMPT = "/grpc.health.v1.Health/"  # probes have no tokens
 ANONYMOUS = ""  # all callers together whose certificate names nobody
@@ -15,10 +16,9 @@ ANONYMOUS = ""  # all callers together whose certificate names nobody
 class Gate:
     """What calls have to pass. Made only where some are to be stopped: without it a call costs nothing more."""
 
-    def __init__(self, tokens: AuthTokens | None, quotas: Quotas | None) -> None:
-        """Stop who has no token, where there are tokens; note whose quota is used, where there are quotas."""
+    def __init__(self, tokens: AuthTokens | None) -> None:
+        """Stop calls without a token, if there are tokens; name the client of each."""
         self._tokens = tokens
-        self._quotas = quotas
 
     def identify(self, call: Call) -> None:
         """Let a call in, before anything of it is read. From any thread.
@@ -29,16 +29,14 @@ class Gate:
         if self._tokens is not None:
             call.caller = self._tokens.caller(call.invocation_metadata())
 
-    def account(self, call: Call) -> None:
-        """Note whose quota a call uses, from within its own task."""
-        if self._quotas is not None:
-            name = named_by_certificate(call) if call.caller is None else call.caller
-            on_account_of(self._quotas.of(name))
+    def client(self, call: Call) -> str:
+        """Return the name under which a call uses its quota."""
+        return named_by_certificate(call) if call.caller is None else call.caller
 
 
-def gate_of(tokens: AuthTokens | None, quotas: Quotas | None) -> Gate | None:
-    """A gate, where anything is asked of callers."""
-    return None if tokens is None and quotas is None else Gate(tokens, quotas)
+def gate_of(tokens: AuthTokens | None, *, quotas: bool) -> Gate | None:
+    """Return a gate, if anything is asked of callers, or their quotas are counted."""
+    return Gate(tokens) if quotas or tokens is not None else None
 
 
 def named_by_certificate(call: Call) -> str:

@@ -17,8 +17,8 @@ from prometheus_client import (
 )
 
 from headlight.errors import Code
-from headlight.wire.priority import PRIORITIES, Priority
-from headlight_service.core.admission.admission_control import Shortage
+from headlight.spec import PRIORITIES, Priority
+from headlight_service.core.admission.shedding import Shortage
 from headlight_service.telemetry.log_writer import DROPPED
 
 STAGES = ("tokenize", "queue", "infer", "total")

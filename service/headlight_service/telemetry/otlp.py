@@ -15,9 +15,8 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from headlight.pb import headlight_pb2 as pb
+from headlight.results import ModelRef
 from headlight_service.telemetry.request_id import given_id
-from headlight_service.telemetry.request_trace import CURRENT
 from headlight_service.telemetry.spans import BatchTracing, RequestSpans
 
 Metadata = Iterable[tuple[str, str | bytes]]
@@ -50,7 +49,7 @@ class Tracing:
         self._requests, self._batches = requests.get_tracer(NAME), batches.get_tracer(NAME)
 
     def call(self, service: str, method: str, metadata: Metadata | None) -> RequestSpans:
-        """A call begins: the request at hand, from here on, of the task that this is called in.
+        """Return the spans of a call that begins.
 
         Args:
             service: full name of the service.
@@ -67,11 +66,9 @@ class Tracing:
                 carrier.setdefault(key, []).append(value)
         parent = W3C.extract(carrier, Context()) if carrier else Context()
         span = self._requests.start_span(f"{service}/{method}", parent, SpanKind.SERVER, attributes)
-        spans = RequestSpans(self._requests, span)
-        CURRENT.set(spans)
-        return spans
+        return RequestSpans(self._requests, span)
 
-    def batches(self, ref: pb.ModelRef) -> BatchTracing:
+    def batches(self, ref: ModelRef) -> BatchTracing:
         """For the batches of a model."""
         return BatchTracing(self._batches, ref)
 

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
-from headlight_service.telemetry.request_trace import CURRENT
+from headlight_service.telemetry.request_trace import RequestTrace
 
 REQUEST_ID = "x-request-id"  # in metadata, both ways
 # What common proxies and libraries make up, and nothing that could pass for anything else in a log.
@@ -22,15 +22,15 @@ def given_id(metadata: Iterable[tuple[str, str | bytes]] | None) -> str | None:
     return None
 
 
-def about(context: Any) -> dict[str, str]:
+def about(context: Any, trace: RequestTrace | None = None) -> dict[str, str]:
     """For the log: `request_id`, made up where the caller gave none, and `trace_id` where there is tracing.
 
     Args:
         context: of the call; None outside of one.
+        trace: its spans.
     """
     known = {"request_id": (context and given_id(context.invocation_metadata())) or uuid.uuid4().hex}
-    spans = CURRENT.get()
-    if spans is not None:
-        known["trace_id"] = spans.trace_id
-        spans.describe({"headlight.request_id": known["request_id"]})
+    if trace is not None:
+        known["trace_id"] = trace.trace_id
+        trace.describe({"headlight.request_id": known["request_id"]})
     return known

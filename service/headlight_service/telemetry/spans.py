@@ -11,10 +11,9 @@ Of a stream each message is a span in between. Nothing here sees a text, a token
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import grpc
 from opentelemetry.context import Context
@@ -30,13 +29,10 @@ from opentelemetry.trace import (
 )
 from opentelemetry.util.types import AttributeValue
 
-from headlight.errors import HeadlightError
-from headlight.pb import headlight_pb2 as pb
-from headlight_service.core.prepared_request import Prepared
+from headlight.results import ModelRef
+from headlight_service.core.requests.answer import Prepared
 from headlight_service.core.scheduler.lanes import Batch
-from headlight_service.core.scheduler.pending_requests import Slot
-from headlight_service.frontends.grpc.grpc_status import STATUS_BY_CODE, reason_of
-from headlight_service.telemetry.request_trace import CURRENT
+from headlight_service.core.scheduler.pending_requests import Member
 
 # The caller's doing: told by attributes, and no error of the service.
 CALLERS = {
@@ -56,7 +52,18 @@ class RequestSpans:
         trace_id: 32 hexadecimal digits.
     """
 
-    __slots__ = ("_code", "_inside", "_reason", "_span", "_stage", "_stage_name", "_tracer", "recording", "trace_id")
+    __slots__ = (
+        "_code",
+        "_inside",
+        "_lock",
+        "_reason",
+        "_span",
+        "_stage",
+        "_stage_name",
+        "_tracer",
+        "recording",
+        "trace_id",
+    )
 
     def __init__(self, tracer: Tracer, span: Span) -> None:
         self._tracer = tracer
@@ -66,25 +73,27 @@ class RequestSpans:
         self._stage_name = ""
         self._code: grpc.StatusCode | None = None
         self._reason = ""
+        self._lock = threading.RLock()  # a call may end while its batch is running
         self.recording = span.is_recording()
         self.trace_id = format_trace_id(span.get_span_context().trace_id)
 
     def stage(self, name: str) -> None:
         """The stage at hand, if there is one, ends, and this one begins; an empty name: none does."""
-        if not self.recording or name == self._stage_name:
-            return
-        now = time.time_ns()
-        if self._stage is not None:
-            self._stage.end(now)
-        self._stage = self._tracer.start_span(name, self._inside, start_time=now) if name else None
-        self._stage_name = name
+        with self._lock:
+            if not self.recording or name == self._stage_name:
+                return
+            now = time.time_ns()
+            if self._stage is not None:
+                self._stage.end(now)
+            self._stage = self._tracer.start_span(name, self._inside, start_time=now) if name else None
+            self._stage_name = name
 
     def describe(self, attributes: Mapping[str, AttributeValue]) -> None:
         """Add to what is told of the request."""
         if self.recording:
             self._span.set_attributes(attributes)
 
-    def prepared(self, ref: pb.ModelRef, prepared: Prepared) -> None:
+    def prepared(self, ref: ModelRef, prepared: Prepared) -> None:
         """Tell what was asked for, in numbers."""
         if not self.recording:
             return
@@ -92,7 +101,7 @@ class RequestSpans:
         attributes: dict[str, AttributeValue] = {
             "gen_ai.operation.name": "embeddings",
             "gen_ai.request.model": ref.name,
-            "gen_ai.usage.input_tokens": prepared.header.usage.token_count,
+            "gen_ai.usage.input_tokens": prepared.tokens,
             "headlight.inputs": len(prepared.items),
             "headlight.outputs": outputs or ["token_info"],
             "headlight.priority": prepared.priority,
@@ -103,9 +112,10 @@ class RequestSpans:
 
     def infer(self, batch: Span) -> None:
         """Some items are in a batch from now on."""
-        self.stage("infer")
-        if self._stage is not None:
-            self._stage.add_link(batch.get_span_context())
+        with self._lock:
+            self.stage("infer")
+            if self._stage is not None:
+                self._stage.add_link(batch.get_span_context())
 
     @property
     def place(self) -> SpanContext:
@@ -116,34 +126,21 @@ class RequestSpans:
         """It will end so; `reason` is one of a closed set."""
         self._code, self._reason = code, reason
 
-    @contextlib.contextmanager
-    def message(self) -> Iterator[None]:
-        """Around the task of one message of a stream, of which these are the spans."""
+    def message(self) -> RequestSpans:
+        """Return the spans of one message of a stream, of which these are the spans."""
         if not self.recording:
-            yield
-            return
-        one = RequestSpans(self._tracer, self._tracer.start_span("message", self._inside))
-        CURRENT.set(one)
-        code = grpc.StatusCode.CANCELLED
-        try:
-            yield
-            code = one._code or grpc.StatusCode.OK
-        except asyncio.CancelledError:
-            raise
-        except HeadlightError as error:  # ends the whole stream
-            code = STATUS_BY_CODE[error.code]
-            one.refused(code, reason_of(error))
-            raise
-        finally:
-            one.end(code)
+            return self
+        return RequestSpans(self._tracer, self._tracer.start_span("message", self._inside))
 
     def end(self, code: grpc.StatusCode) -> None:
         """It is over, with this status; so is the stage that it was in."""
-        if not self.recording:
-            return
-        self.recording, now = False, time.time_ns()
+        with self._lock:
+            if not self.recording:
+                return
+            self.recording, now = False, time.time_ns()
+            stage, self._stage = self._stage, None
         self._span.set_attribute("rpc.grpc.status_code", code.value[0])
-        for span in (self._stage, self._span):
+        for span in (stage, self._span):
             if span is None:
                 continue
             if code is not grpc.StatusCode.OK:
@@ -152,7 +149,6 @@ class RequestSpans:
                 if code not in CALLERS:
                     span.set_status(Status(StatusCode.ERROR, f"{code.name}: {reason}"))
             span.end(now)
-        self._stage = None
 
 
 class BatchSpan:
@@ -172,7 +168,7 @@ class BatchSpan:
 class BatchTracing:
     """Makes spans of the batches of one model, where a request in them has spans too."""
 
-    def __init__(self, tracer: Tracer, ref: pb.ModelRef) -> None:
+    def __init__(self, tracer: Tracer, ref: ModelRef) -> None:
         self._tracer = tracer
         self._of_model: dict[str, AttributeValue] = {
             "gen_ai.request.model": ref.name,
@@ -180,10 +176,11 @@ class BatchTracing:
             "headlight.precision": ref.precision,
         }
 
-    def begin(self, batch: Batch[Slot], *, wide: bool) -> BatchSpan | None:
+    def begin(self, batch: Batch[Member], *, wide: bool) -> BatchSpan | None:
         """A batch begins, and with it the inference of those that have waited for it."""
-        groups = {entry.value.group: None for entry in batch.entries}
-        members = [group.spans for group in groups if group.spans is not None and group.spans.recording]
+        pending = {entry.value.pending: None for entry in batch.entries}
+        traces = [each.trace for each in pending]
+        members = [trace for trace in traces if trace is not None and trace.recording]
         if not members:
             return None
         for member in members:
@@ -193,7 +190,7 @@ class BatchTracing:
             **self._of_model,
             "headlight.graph": first.lane.role,
             "headlight.priority": first.priority,
-            "headlight.batch.requests": len(groups),
+            "headlight.batch.requests": len(pending),
             "headlight.batch.items": len(batch.entries),
             "headlight.batch.tokens": batch.total,
             "headlight.batch.padding": round(1 - batch.total / batch.padded, 6),

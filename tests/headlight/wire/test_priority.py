@@ -14,8 +14,8 @@ from headlight import AsyncClient, Client, InvalidInput
 from headlight.cli.commands import main, parser
 from headlight.client.calls.single_call import occlusion_request
 from headlight.pb import headlight_pb2 as pb
-from headlight.spec import AttentionSpec
-from headlight.wire.priority import NUMBERS, PRIORITIES, priority_of
+from headlight.spec import PRIORITIES, AttentionSpec
+from headlight.wire.priority import NUMBERS, priority_of
 from tests.headlight.fake_server import FakeServicer
 
 CALLS: list[Callable[..., Any]] = [

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import json
 import logging
-import math
 import shutil
 from pathlib import Path
 
 import pytest
 
 from headlight.errors import BundleError
-from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import Runtime
 from headlight.runtime.bundle.manifest import TokenizerLimit
 from headlight.runtime.providers import provider_choice
@@ -21,8 +18,14 @@ from headlight_service.app import assembly
 from headlight_service.app.assembly import assemble, limits, make_admission, max_characters
 from headlight_service.config.options import Config
 from headlight_service.core.admission.admission_control import largest_output
+from headlight_service.core.admission.estimates import WaitEstimate
+from headlight_service.core.admission.request_budget import RequestBudget
+from headlight_service.core.models import Models
+from headlight_service.core.pipeline import Pipeline
+from headlight_service.core.requests.request import Request
 from headlight_service.core.scheduler.cpu_time import processors
-from headlight_service.core.worker_threads import Threads
+from headlight_service.core.tokenizer_threads import TokenizerThreads
+from headlight_service.frontends.grpc.answer_forms import UnaryForm
 from headlight_service.telemetry.metrics import Metrics
 from tests.service.fakes import ARCHITECTURE, manifest
 from tests.service.logged import logged
@@ -58,11 +61,16 @@ def test_an_answer_is_no_larger_than_a_process_can_hold(
 def test_an_idle_service_has_room_for_the_largest_unary_answer(told: dict[str, int]) -> None:
     config = Config(bundle=Path("b"), **told)  # type: ignore[arg-type]  # all of these are numbers
     allowed = limits(config, manifest())
-    admission = make_admission(config, allowed, streams=1)
-    with admission.hold_output(allowed.max_unary_response_bytes, "inputs", ""):
-        assert admission.outputs.held == config.max_unary_response_bytes
-    with admission.hold_output(allowed.max_stream_output_bytes, "inputs", ""):
-        pass
+    admission = make_admission(config, allowed, WaitEstimate(1))
+    unary = RequestBudget(admission, "interactive")
+    unary.reserve(allowed.max_unary_response_bytes)
+    assert admission.outputs.held == config.max_unary_response_bytes
+    unary.close()
+    stream = RequestBudget(admission, "interactive")
+    stream.reserve(allowed.max_stream_output_bytes)
+    assert admission.outputs.held == allowed.max_stream_output_bytes
+    stream.close()
+    assert admission.outputs.held == 0
 
 
 @pytest.mark.parametrize(("provider", "gpu", "warned"), [("auto", True, 1), ("auto", False, 0), ("cpu", True, 0)])
@@ -81,16 +89,17 @@ def test_a_cpu_in_the_place_of_a_gpu_is_warned_of_once(
     assert [vars(record)["event"] for record in logged(caplog)] == ["provider_fallback"] * warned
 
 
-async def test_a_lone_text_that_borrows_the_graph_of_attention_is_counted_there(bundle_path: Path) -> None:
+def test_a_lone_text_that_borrows_the_graph_of_attention_is_counted_there(bundle_path: Path) -> None:
     runtime = Runtime(bundle_path, provider="cpu", threads=1, streams=2)
     assert runtime.workers.lent
     metrics = Metrics()
-    model, batcher = assemble(runtime, Config(bundle=bundle_path), metrics, Threads(1, "tokenize"))
-    running = asyncio.create_task(batcher.run())
-    prepared = await model.prepare(pb.EncodeRequest(inputs=[pb.Input(text="abc")]))
-    with model.hold_output(prepared) as held:
-        await model.compute(prepared, math.inf, held)
-    running.cancel()
+    model, models, tokenizers = assemble(runtime, Config(bundle=bundle_path), metrics), Models(), TokenizerThreads(1)
+    models.add(model)
+    handle = Pipeline(models, tokenizers).submit(Request(["abc"]), UnaryForm(model.limits))
+    handle.result()
+    handle.close()
+    model.scheduler.close()
+    tokenizers.close()
     labels = {"model": runtime.bundle.manifest.name}
     assert metrics.registry.get_sample_value("headlight_attend_runs_total", labels) == 1
     sent = metrics.registry.get_sample_value("headlight_output_bytes_total", labels | {"output": "attention"})
@@ -98,19 +107,30 @@ async def test_a_lone_text_that_borrows_the_graph_of_attention_is_counted_there(
 
 
 @pytest.mark.parametrize(("provider", "worked"), [("cpu", processors), ("openvino", processors), ("cuda", None)])
-async def test_bulk_is_measured_by_what_processors_do_where_they_compute(
+def test_bulk_is_measured_by_what_processors_do_where_they_compute(
     provider: str, worked: object, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runtime, "provider", provider)
-    _, batcher = assemble(runtime, Config(bundle=Path("b")), Metrics(), Threads(1, "tokenize"))
-    assert batcher._stopwatch._worked is worked
+    scheduler = assemble(runtime, Config(bundle=Path("b")), Metrics()).scheduler
+    scheduler.close()
+    assert scheduler._stopwatch._worked is worked
 
 
-async def test_what_a_dry_run_tells_is_never_too_large_to_be_held(runtime: Runtime) -> None:
-    model, _ = assemble(runtime, Config(bundle=Path("b")), Metrics(), Threads(1, "tokenize"))
-    pool = model._admission.outputs
-    with model.hold_info(1 << 40):
-        assert pool.held == largest_output(pool.limit)
+def test_what_a_dry_run_tells_is_never_too_large_to_be_held(runtime: Runtime) -> None:
+    class Huge:
+        def overhead_bytes(self, *_: object) -> int:
+            return 1 << 40
+
+    model, models, tokenizers = assemble(runtime, Config(bundle=Path("b")), Metrics()), Models(), TokenizerThreads(1)
+    models.add(model)
+    pool = model.admission.outputs
+    handle = Pipeline(models, tokenizers).submit(Request(["abc"], dry_run=True), Huge())
+    assert handle.result().results == []
+    assert pool.held == handle.answer_bytes == largest_output(pool.limit)
+    handle.close()
+    assert pool.held == 0
+    model.scheduler.close()
+    tokenizers.close()
 
 
 LIMIT = TokenizerLimit(max_characters=50_000, worst="tabs", worst_ms_per_1000_characters=4.0)

@@ -23,13 +23,13 @@ from headlight_service.app.health import SERVICE
 from headlight_service.app.lifecycle import EXIT_BUNDLE, EXIT_FAILED, Server
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
-from headlight_service.core.admission.admission_control import Shortage
-from headlight_service.core.scheduler.batch_halving import run_halved
-from headlight_service.core.scheduler.engine_pool import EngineLost
-from headlight_service.core.scheduler.pending_requests import Answer
+from headlight_service.core.admission.shedding import Shortage
+from headlight_service.core.scheduler.engine_health import EngineLost
+from headlight_service.core.scheduler.pending_requests import Computed
+from headlight_service.core.scheduler.running_batch import compute
 from headlight_service.frontends.grpc.grpc_status import refusal
 from tests.service.batching import Setup, lengths, running
-from tests.service.calls import details_of
+from tests.service.calls import details_of, until
 from tests.service.conftest import Serve
 from tests.service.fakes import FULL, FakeEngine, FakeRuntime, item, result
 
@@ -42,7 +42,8 @@ def test_each_item_of_a_batch_has_its_own_result_or_is_refused(sizes: list[int],
     engine = FakeEngine()
     engine.most_tokens = most
     items = [item(size, first=place) for place, size in enumerate(sizes, 1)]
-    found = run_halved(engine.run, items)
+    found = compute(engine.run, items)
+    assert isinstance(found, list)
     assert len(found) == len(items)
     for each, outcome in zip(items, found, strict=True):
         if isinstance(outcome, DeviceFull):
@@ -62,11 +63,11 @@ def test_each_item_of_a_batch_has_its_own_result_or_is_refused(sizes: list[int],
 def test_what_else_goes_wrong_in_a_half_is_told() -> None:
     engine = FakeEngine()
     engine.most_tokens, engine.poison = 4, 66
-    with pytest.raises(EngineError):
-        run_halved(engine.run, [item(2), item(2), item(2, first=66), item(2)])
+    found = compute(engine.run, [item(2), item(2), item(2, first=66), item(2)])
+    assert isinstance(found, EngineError)
 
 
-async def behind(setup: Setup, first: EncodeItem, *calls: Sequence[EncodeItem]) -> list[asyncio.Task[Answer]]:
+async def behind(setup: Setup, first: EncodeItem, *calls: Sequence[EncodeItem]) -> list[asyncio.Task[Computed]]:
     """Submit calls while the engine is busy with another, so that they become one batch."""
     setup.engine.gate.clear()
     busy = asyncio.create_task(setup.submit(first))
@@ -99,7 +100,7 @@ async def test_callers_of_the_half_that_does_not_fit_are_refused_and_the_service
         assert len((await small).results) == 2
         assert len((await setup.submit(item(3))).results) == 1
         assert setup.held == (0, 0)
-        assert not setup.task.done()
+        assert setup.lost == []
     assert [report.tokens for report in setup.reports] == [1, 3], "what ran in halves says nothing of the rate"
 
 
@@ -131,7 +132,7 @@ async def test_a_device_that_gives_no_memory_because_it_is_ill_is_found_out_at_o
         setup.engine.most_tokens, setup.engine.probe_fails = 0, True
         with pytest.raises(DeviceFull):
             await setup.submit(item(1))
-        await asyncio.wait([setup.task])
+        await until(lambda: len(setup.lost) > 0)
         with pytest.raises(Unavailable):
             await setup.submit(item(1))
 
@@ -158,7 +159,7 @@ def test_a_full_memory_is_resource_exhausted_and_not_to_be_tried_again_as_it_is(
     assert refusal(DeviceLost(LOST)).status is grpc.StatusCode.INTERNAL
 
 
-async def test_a_lost_device_ends_the_batcher_at_its_first_failure() -> None:
+async def test_a_lost_device_ends_the_scheduler_at_its_first_failure() -> None:
     async with running() as setup:
         setup.engine.broken = DeviceLost(LOST)
         setup.engine.gate.clear()
@@ -171,20 +172,19 @@ async def test_a_lost_device_ends_the_batcher_at_its_first_failure() -> None:
             await first
         with pytest.raises(Unavailable):
             await waiting
-        await asyncio.wait([setup.task])
-        error = setup.task.exception()
-        assert isinstance(error, ExceptionGroup)
-        assert error.subgroup(EngineLost) is not None
+        await until(lambda: len(setup.lost) > 0)
+        [error] = setup.lost
+        assert isinstance(error, EngineLost)
         assert setup.engine.probes == 0, "it would have to be asked for that"
         assert len(setup.engine.batches) == 1
 
 
 async def test_what_comes_back_once_the_device_is_known_to_be_lost_is_no_answer() -> None:
-    async with running(streams=2, tokens=8) as setup:
+    async with running(slots=2, tokens=8) as setup:
         setup.engine.gate.clear()
         beside = asyncio.create_task(setup.submit(item(4)))
         await setup.started()
-        setup.batcher._engines.lost = True  # another batch's failure, seen in the same turn of the event loop
+        setup.scheduler._health.lost = EngineLost("another batch's failure, seen just before")
         setup.engine.gate.set()
         with pytest.raises(Unavailable):
             await beside

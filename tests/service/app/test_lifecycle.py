@@ -24,7 +24,7 @@ from headlight_service.app.health import LIVENESS, READY_NAMES, STARTUP
 from headlight_service.app.lifecycle import EXIT_BUNDLE, EXIT_FAILED, EXIT_OK, Server
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
-from headlight_service.core.scheduler.engine_pool import FAILURES_BEFORE_PROBE
+from headlight_service.core.scheduler.engine_health import FAILURES_BEFORE_PROBE
 from tests.service.fakes import FakeRuntime
 
 ANY = Address("127.0.0.1", 0)

@@ -14,9 +14,10 @@ from headlight.errors import DeadlineExceeded
 from headlight_service.app.health import LIVENESS, READY_NAMES, STARTUP, Readiness
 from headlight_service.app.liveness import LOOK_SECONDS, Liveness
 from headlight_service.app.server_setup import build_health_server
+from headlight_service.core.tokenizer_threads import TokenizerThreads
 from headlight_service.core.watchdog import Heartbeat
-from headlight_service.core.worker_threads import Threads
 from tests.service.batching import Clock, Setup, running
+from tests.service.calls import until
 from tests.service.conftest import Serve
 from tests.service.fakes import item
 from tests.service.raw import closed_window
@@ -26,9 +27,9 @@ NAMES = (*READY_NAMES, STARTUP, LIVENESS)
 
 
 def watched(setup: Setup) -> Liveness:
-    """By a clock that stands still, so that the event loop seems well; the batcher's is in the test's hands."""
+    """By a clock that stands still, so that the event loop seems well; the scheduler's is in the test's hands."""
     liveness = Liveness(STUCK, Clock())
-    liveness.add("batches", lambda: setup.batcher.heart.still_seconds)
+    liveness.add("batches", lambda: setup.scheduler.heart.still_seconds)
     return liveness
 
 
@@ -94,7 +95,7 @@ async def test_a_saturated_service_is_alive() -> None:
             setup.clock.now += STUCK - 1
             assert where(liveness) is None
             setup.engine.gate.set()
-            while setup.batcher.heart.still_seconds:
+            while setup.scheduler.heart.still_seconds:
                 await asyncio.sleep(0)
             setup.engine.gate.clear()
         setup.engine.gate.set()
@@ -125,20 +126,24 @@ async def test_expired_requests_leave_nothing_behind() -> None:
         setup.engine.gate.set()
         await first
         setup.clock.now += 100 * STUCK
-        assert setup.batcher.heart.still_seconds == 0
+        assert setup.scheduler.heart.still_seconds == 0
 
 
 async def test_a_tokenizer_that_hangs_is_found() -> None:
-    threads, clock, gate = Threads(1, "tokenize"), Clock(), threading.Event()
+    threads, clock, gate = TokenizerThreads(1), Clock(), threading.Event()
     threads.heart = Heartbeat(clock)
     liveness = Liveness(STUCK, Clock())
     liveness.add("tokenizer", lambda: threads.heart.still_seconds)
-    work = [asyncio.create_task(threads.run(lambda left: gate.wait(30))) for _ in range(2)]
-    await asyncio.sleep(0)
+
+    def hang() -> None:
+        gate.wait(30)
+
+    for _ in range(2):
+        threads.submit(hang, "interactive")
     clock.now += STUCK + 1
     assert where(liveness) == "tokenizer"
     gate.set()
-    await asyncio.gather(*work)
+    await until(lambda: threads.heart.work == 0)
     clock.now += STUCK + 1
     assert where(liveness) is None
     threads.close()

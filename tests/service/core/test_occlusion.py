@@ -17,10 +17,14 @@ from headlight.errors import DeadlineExceeded, InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight.runtime.values import Floats
-from headlight_service.core.admission.admission_control import Admission, Shed, Shortage
-from headlight_service.core.admission.permits import Permit
-from headlight_service.core.occlusion import compute, prepare
+from headlight.spec import Priority
+from headlight_service.core.admission.admission_control import Admission
+from headlight_service.core.admission.shedding import Shed, Shortage
+from headlight_service.core.occlusion import occlude
+from headlight_service.core.requests.request import OcclusionRequest
+from headlight_service.frontends.grpc.answer_forms import OccludedForm
 from headlight_service.frontends.grpc.grpc_status import PUSHBACK
+from headlight_service.frontends.grpc.request_decoding import OCCLUSION, decode_occlude
 from tests.service.calls import details_of, refused, request, text_of, until
 from tests.service.conftest import Serve, Service
 from tests.service.fakes import MAX_LENGTH, FakeEngine, FakeRuntime
@@ -33,7 +37,7 @@ def of(length: int) -> pb.OccludeRequest:
 
 
 def admission_of(service: Service) -> Admission:
-    return service.models.get("")._admission
+    return service.model.admission
 
 
 def holes(engine: FakeEngine) -> list[int]:
@@ -57,7 +61,7 @@ def naming(count: int) -> pb.OccludeRequest:
 async def test_ids_longer_than_any_input_are_refused_uncopied(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, ids: pb.TokenIds, field: str
 ) -> None:
-    monkeypatch.setattr("headlight_service.core.occlusion.has_unknown", None)  # it copies
+    monkeypatch.setattr("headlight_service.frontends.grpc.request_decoding.has_unknown", None)  # it copies
     async with serve(max_request_tokens=10_000) as service:
         request = pb.OccludeRequest(input=pb.Input(ids=ids))
         error = await refused(service.stub.Occlude(request), grpc.StatusCode.INVALID_ARGUMENT)
@@ -84,11 +88,11 @@ async def test_more_tokens_than_an_input_can_have_are_refused_by_their_number(se
 
 async def test_millions_of_tokens_are_refused_without_becoming_objects(serve: Serve) -> None:
     async with serve() as service:
-        many, model = naming(1_000_000), service.models.get("")
+        many, model = naming(1_000_000), service.model
         tracemalloc.start()
         try:
             with pytest.raises(InvalidInput):
-                await prepare(model, many, math.inf)
+                decode_occlude(many, model, math.inf, None)
             assert tracemalloc.get_traced_memory()[1] < 1 << 20
         finally:
             tracemalloc.stop()
@@ -130,8 +134,10 @@ async def test_distances_are_those_of_all_vectors_and_few_vectors_are_held_at_on
 async def test_its_answer_is_held_before_anything_runs(serve: Serve) -> None:
     async with serve() as service:
         outputs = admission_of(service).outputs
-        with outputs.take(outputs.free):
-            error = await refused(service.stub.Occlude(of(5)), EXHAUSTED)
+        taken = outputs.free
+        outputs.take(taken)
+        error = await refused(service.stub.Occlude(of(5)), EXHAUSTED)
+        outputs.take(-taken)
         assert details_of(error)["ErrorInfo"].reason == "OUTPUT_BYTES"
         assert (error.details() or "").startswith("input: the answer would have ")
         assert service.engine.batches == []
@@ -141,7 +147,7 @@ async def test_its_answer_is_held_before_anything_runs(serve: Serve) -> None:
         held = outputs.held
         service.engine.gate.set()
         assert held == (await call).ByteSize()
-        await service.in_flight.idle.wait()
+        await service.in_flight.idle()
         assert outputs.held == 0
 
 
@@ -150,17 +156,18 @@ class Full:
 
     def __init__(self, admission: Admission, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sheds: list[Shortage] = []
-        self._others = admission.tokens.take(admission.tokens.free)
-        self._admit = admission.admit
-        admission.outlook.worked_off(tokens=10**9, seconds=1e-3)  # so it is tried again soon
-        monkeypatch.setattr(admission, "admit", self.admit)
+        self._tokens, self._others = admission.tokens, admission.tokens.free
+        self._tokens.take(self._others)
+        self._take_tokens = admission.take_tokens
+        admission.estimate.worked_off(tokens=10**9, seconds=1e-3)  # so it is tried again soon
+        monkeypatch.setattr(admission, "take_tokens", self.take_tokens)
 
-    def admit(self, *request: float) -> Permit:
+    def take_tokens(self, tokens: int, priority: Priority) -> None:
         try:
-            return self._admit(*request)  # type: ignore[arg-type]  # as it came
+            self._take_tokens(tokens, priority)
         except Shed as shed:
             self.sheds.append(shed.shortage)
-            self._others.give_back()
+            self._tokens.take(-self._others)
             raise
 
 
@@ -178,15 +185,17 @@ async def test_what_is_begun_waits_where_the_queue_is_full(serve: Serve, monkeyp
 
 async def test_it_waits_no_longer_than_until_the_deadline(serve: Serve) -> None:
     async with serve() as service:
-        model, admission = service.models.get(""), admission_of(service)
-        wanted = await prepare(model, of(5), math.inf)
+        admission = admission_of(service)
         service.engine.gate.clear()
-        call = asyncio.ensure_future(compute(model, wanted, time.monotonic() + 1))
+        wanted = OcclusionRequest(["a b c d e"], OCCLUSION, deadline=time.monotonic() + 1)
+        handle = occlude(service.pipeline, wanted, OccludedForm())
         await service.started()
-        admission.tokens.take(admission.tokens.free)
+        others = admission.tokens.free
+        admission.tokens.take(others)
         service.engine.gate.set()
         with pytest.raises(DeadlineExceeded):
-            await call
+            await asyncio.to_thread(handle.result)
+        assert (admission.tokens.held, admission.outputs.held) == (others, 0)
         assert holes(service.engine) == [-1]
 
 
@@ -196,13 +205,14 @@ async def test_who_leaves_while_it_waits_is_counted_and_leaves_nothing_held(serv
         service.engine.gate.clear()
         call = service.stub.Occlude(of(5))
         await service.started()
-        others = admission.tokens.take(admission.tokens.free)
+        others = admission.tokens.free
+        admission.tokens.take(others)
         service.engine.gate.set()
-        await until(lambda: admission.tokens.held == others.amount)  # the first encoding has ended
+        await until(lambda: admission.tokens.held == others)  # the first encoding has ended
         call.cancel()
-        await service.in_flight.idle.wait()
+        await service.in_flight.idle()
         assert service.sample("headlight_cancelled_total", model="fake", stage="queue") == 1
-        assert (admission.tokens.held, admission.outputs.held, admission.requests.held) == (others.amount, 0, 0)
+        assert (admission.tokens.held, admission.outputs.held, admission.requests.held) == (others, 0, 0)
         assert holes(service.engine) == [-1]
 
 
@@ -219,7 +229,7 @@ async def test_all_of_it_is_compared_with_the_deadline_before_it_is_begun(serve:
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request()))
         await service.started()
-        admission_of(service).outlook.worked_off(tokens=1000, seconds=60.0)
+        admission_of(service).estimate.worked_off(tokens=1000, seconds=60.0)
         # A wave of it takes 2 minutes, it 10.
         error = await refused(service.stub.Occlude(of(100), timeout=300), EXHAUSTED)
         assert details_of(error)["ErrorInfo"].reason == "WAIT_BEYOND_DEADLINE"
@@ -230,7 +240,7 @@ async def test_all_of_it_is_compared_with_the_deadline_before_it_is_begun(serve:
 
 async def test_one_that_would_take_far_too_long_alone_ends_with_its_first_encoding(serve: Serve) -> None:
     async with serve(streams=1) as service:
-        admission_of(service).outlook.worked_off(tokens=1, seconds=1e3)
+        admission_of(service).estimate.worked_off(tokens=1, seconds=1e3)
         error = await refused(service.stub.Occlude(of(10), timeout=60), EXHAUSTED)
         assert "; allow more time, or ask for less" in (error.details() or "")
         metadata: Any = error.trailing_metadata()
@@ -241,7 +251,7 @@ async def test_one_that_would_take_far_too_long_alone_ends_with_its_first_encodi
 def test_only_what_is_far_too_long_is_refused_though_it_were_alone() -> None:
     admission = Admission(max_tokens=10**6, max_request_bytes=0, max_output_bytes=0)
     admission.check_alone(10**9, 0.1)  # nothing is known
-    admission.outlook.worked_off(tokens=100, seconds=1.0)
+    admission.estimate.worked_off(tokens=100, seconds=1.0)
     admission.check_alone(1999, 10.0)
     with pytest.raises(Shed) as error:
         admission.check_alone(2001, 10.0)

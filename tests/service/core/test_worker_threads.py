@@ -1,97 +1,63 @@
-"""Callers of threads who leave: while they wait for one, and while one works for them."""
+"""Threads that compute: one piece of work each at a time, let go when it is done, and behind all others."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
+import queue
 import threading
 import weakref
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
-from headlight.wire.priority import PRIORITIES
-from headlight_service.core.scheduler.engine_pool import Engine, Engines
-from headlight_service.core.worker_threads import COMPUTING, COMPUTING_BULK, Threads, WorkerThreads
+from headlight.spec import PRIORITIES, Priority
+from headlight_service.core.scheduler.engine_health import Engine
+from headlight_service.core.scheduler.lanes import Budget, LaneKey
+from headlight_service.core.scheduler.pending_requests import Computed, PendingRequest
+from headlight_service.core.scheduler.scheduler import Scheduler
+from headlight_service.core.worker_threads import COMPUTING, COMPUTING_BULK, WorkerThreads
 
 
 class Payload:
-    """What a caller wants to have worked on, and what becomes of it."""
+    """What is to be worked on, and what becomes of it."""
 
     def __init__(self) -> None:
-        self.begun, self.may_end, self.told = threading.Event(), threading.Event(), False
+        self.begun, self.may_end, self.done = threading.Event(), threading.Event(), threading.Event()
 
-    def work(self, left: threading.Event) -> str:
+    def work(self) -> None:
         self.begun.set()
         assert self.may_end.wait(30)
-        self.told = left.is_set()
-        return "done"
+        self.done.set()
 
 
-@pytest.fixture
-async def threads() -> AsyncIterator[Threads]:
-    made = Threads(1, "test")
-    yield made
-    made.close()
+def nice() -> int:
+    """Of the thread that asks."""
+    return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
 
-async def test_who_leaves_while_waiting_takes_the_payload_along_at_once(threads: Threads) -> None:
-    first = Payload()
-    running = asyncio.create_task(threads.run(first.work))
-    await asyncio.to_thread(first.begun.wait, 30)
-    waiting = Payload()
-    held = weakref.ref(waiting)
-    task = asyncio.create_task(threads.run(waiting.work))
-    await asyncio.sleep(0)
-    task.cancel()
-    await asyncio.wait([task])
-    del waiting, task
-    assert held() is None
-    first.may_end.set()
-    assert await running == "done"
-    assert not first.told
-
-
-async def test_who_leaves_during_the_work_is_let_go_when_the_thread_is_and_the_work_learns_of_it(
-    threads: Threads,
-) -> None:
-    first, second = Payload(), Payload()
-    gone = asyncio.create_task(threads.run(first.work))
-    await asyncio.to_thread(first.begun.wait, 30)
-    stays = asyncio.create_task(threads.run(second.work))
-    gone.cancel()
-    await asyncio.sleep(0)
-    assert not gone.done()
-    assert not second.begun.is_set()
-    first.may_end.set()
-    second.may_end.set()
-    with pytest.raises(asyncio.CancelledError):
-        await gone
-    assert first.told
-    assert await stays == "done"
-
-
-async def test_a_failure_reaches_the_caller(threads: Threads) -> None:
-    def fail(left: threading.Event) -> None:
-        raise ValueError("why")
-
-    with pytest.raises(ValueError, match="why"):
-        await threads.run(fail)
-
-
-async def test_two_work_at_a_time() -> None:
+def test_two_work_at_a_time() -> None:
     workers, payloads = WorkerThreads(2, "test"), [Payload() for _ in range(3)]
-    running = [workers.start(functools.partial(each.work, threading.Event())) for each in payloads]
+    for each in payloads:
+        workers.put(each.work)
     for each in payloads[:2]:
-        assert await asyncio.to_thread(each.begun.wait, 30)
+        assert each.begun.wait(30)
     assert not payloads[2].begun.is_set()
     for each in payloads:
         each.may_end.set()
-    assert await asyncio.gather(*running) == ["done"] * 3
+    for each in payloads:
+        assert each.done.wait(30)
+    workers.close()
+
+
+def test_work_is_begun_in_the_order_in_which_it_came() -> None:
+    workers, order = WorkerThreads(1, "test"), queue.SimpleQueue[int]()
+    for number in range(9):
+        workers.put(lambda number=number: order.put(number))  # type: ignore[misc]
+    assert [order.get(timeout=30) for _ in range(9)] == list(range(9))
     workers.close()
 
 
@@ -99,55 +65,78 @@ async def test_what_was_worked_on_is_let_go_at_once() -> None:
     workers, payload = WorkerThreads(1, "test"), Payload()
     payload.may_end.set()
     held = weakref.ref(payload)
-    work = functools.partial(payload.work, threading.Event())
-    assert await workers.start(work) == "done"
-    del payload, work
+    workers.put(payload.work)
+    assert await asyncio.to_thread(payload.done.wait, 30)
+    del payload
     async with asyncio.timeout(30):  # the thread may still be about to
         while held() is not None:
             await asyncio.sleep(0.001)
     workers.close()
 
 
-async def test_threads_that_compute_stand_behind_all_others() -> None:
-    here = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+def test_threads_end_once_they_have_nothing_to_do() -> None:
+    before = set(threading.enumerate())
+    workers, payload = WorkerThreads(2, "some"), Payload()
+    own = set(threading.enumerate()) - before
+    assert sorted(thread.name for thread in own) == ["some_0", "some_1"]
+    assert all(thread.daemon for thread in own)
+    workers.put(payload.work)
+    workers.close()
+    payload.may_end.set()
+    for thread in own:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert payload.done.is_set(), "what was handed over is done"
 
-    def priorities() -> tuple[int, int]:
+
+@pytest.mark.parametrize("behind", [0, COMPUTING, COMPUTING_BULK])
+def test_threads_that_compute_stand_behind_all_others(behind: int) -> None:
+    here, told = nice(), queue.SimpleQueue[tuple[int, int]]()
+
+    def priorities() -> None:
         """Of the thread, and of one that it starts, as the libraries do."""
-        started = ThreadPoolExecutor(1).submit(lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
-        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id()), started.result()
+        with ThreadPoolExecutor(1) as started:
+            told.put((nice(), started.submit(nice).result()))
 
-    for behind in (0, COMPUTING, COMPUTING_BULK):
-        workers = WorkerThreads(1, "test", behind=behind)
-        assert await workers.start(priorities) == (min(here + behind, 19),) * 2
-        workers.close()
-    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == here
+    workers = WorkerThreads(1, "test", behind=behind)
+    workers.put(priorities)
+    assert told.get(timeout=30) == (min(here + behind, 19),) * 2
+    workers.close()
+    assert nice() == here
 
 
-async def test_bulk_is_computed_behind_what_is_waited_for() -> None:
-    here, seen = os.getpriority(os.PRIO_PROCESS, threading.get_native_id()), list[int]()
+class Unwatched:
+    """Told of what is computed, and forgets it."""
+
+    def began(self, tokens: int) -> None:
+        pass
+
+    def ended(self, tokens: int) -> None:
+        pass
+
+
+def test_bulk_is_computed_behind_what_is_waited_for() -> None:
+    here, seen = nice(), list[int]()
 
     def run(items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
-        seen.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        seen.append(nice())
         return [ItemResult()] * len(items)
 
-    engines = Engines({"m": Engine(run, lambda: None)}, 1)
+    scheduler = Scheduler({"m": Engine(run, lambda: None)}, {LaneKey("m", "embed"): Budget(8)})
     items = [EncodeItem(np.zeros(1, dtype=np.int64), Selection())]
+    told = queue.SimpleQueue[Computed | Exception]()
+
+    def ask(priority: Priority, then: Callable[[Computed | Exception], None], *, here: bool = False) -> None:
+        pending = PendingRequest("m", items, 1e9, priority, Unwatched(), then)
+        scheduler.submit(pending, here=here)
+
     for priority in PRIORITIES:
-        assert await engines.run("m", items, priority, wide=False) == [ItemResult()]
-    engines.close()
-    expected = {"interactive": COMPUTING, "bulk": COMPUTING_BULK}
-    assert seen == [min(here + expected[priority], 19) for priority in PRIORITIES]
-
-
-async def test_what_is_waited_for_is_worked_on_beside_a_flood_of_bulk() -> None:
-    threads = Threads(2, "test")
-    flood, wanted = [Payload() for _ in range(4)], Payload()
-    running = [asyncio.create_task(threads.run(each.work, "bulk")) for each in flood]
-    await asyncio.to_thread(flood[0].begun.wait, 30)
-    wanted.may_end.set()
-    assert await asyncio.wait_for(threads.run(wanted.work), 30) == "done"
-    assert not flood[1].begun.is_set()
-    for each in flood:
-        each.may_end.set()
-    assert await asyncio.gather(*running) == ["done"] * 4
-    threads.close()
+        ask(priority, told.put)
+        answer = told.get(timeout=30)
+        assert isinstance(answer, Computed)
+        assert answer.results == [ItemResult()]
+    ask("interactive", told.put, here=True)
+    assert isinstance(told.get(timeout=30), Computed)
+    scheduler.close()
+    expected = [COMPUTING, COMPUTING_BULK, 0]  # the last on a thread that answers its caller
+    assert seen == [min(here + steps, 19) for steps in expected]

@@ -3,9 +3,9 @@ from __future__ import annotations
 from prometheus_client import Metric
 
 from headlight.errors import Code
-from headlight.wire.priority import PRIORITIES
+from headlight.spec import PRIORITIES
 from headlight_service.config.options import Config
-from headlight_service.core.admission.admission_control import Shortage
+from headlight_service.core.admission.shedding import Shortage
 from headlight_service.telemetry import metrics as module
 from headlight_service.telemetry.metrics import CANCEL_STAGES, GAUGES, OUTPUTS, REASONS, STAGES, Metrics
 

@@ -142,7 +142,9 @@ async def test_unless_somebody_looks_closely(serve: Serve, log: Log) -> None:
         left = service.stub.Encode(request(), metadata=GIVEN)
         await service.started()
         left.cancel()
-        await asyncio.wait_for(service.in_flight.idle.wait(), 30)
+        await until(lambda: service.sample("headlight_cancelled_total", model="fake", stage="infer") == 1)
+        service.engine.gate.set()  # the thread of the call computes
+        await asyncio.wait_for(service.in_flight.idle(), 30)
     [entry], [gone] = log.events("request_failed"), log.events("caller_left")
     assert (entry["level"], entry["request_id"], entry["reason"]) == ("debug", "ticket-7/a", "invalid_input")
     assert (gone["request_id"], gone["status"]) == ("ticket-7/a", "CANCELLED")

@@ -1,77 +1,90 @@
-"""Admission: nothing is read into memory, queued or computed without a permit, and there are only so many.
+"""Admission control of one model: request bytes, queued tokens and answer bytes are bounded.
 
-Three things run out, each with permits of its own: bytes of requests from before tokenising, tokens from before the queue,
-bytes of results from before anything runs. A permit is held until the answer has left or, where the caller has, until no
-engine works for it any more, so memory and waiting stay bounded.
+Request bytes are taken before tokenising, tokens before the queue, answer bytes before anything
+runs. `headlight_service.core.admission.request_budget` holds what one request has taken.
 """
 
 from __future__ import annotations
 
-import enum
-import math
+import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
 
-from headlight.errors import DeadlineExceeded, Overloaded
-from headlight.wire.priority import Priority
-from headlight_service.core.admission.permits import Permit, Pool
-from headlight_service.core.admission.wait_time import Expected, Outlook
-from headlight_service.frontends.grpc.answer_frames import CHUNK_BYTES
+from headlight.errors import DeadlineExceeded
+from headlight.spec import Priority
+from headlight_service.core.admission.estimates import Expected, WaitEstimate
+from headlight_service.core.admission.shedding import Shed, Shortage
 
 SHORTEST_RETRY_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 30.0
 FIRST_RETRY_SECONDS = 1.0  # before any batch has shown a rate
-FAR = 2.0  # times the patience: rates are guesses, and what may yet be done in time is tried
-# One part in so many is kept: of the bytes of results for answers of at most CHUNK_BYTES, of the queue for what is not bulk.
+FAR = 2.0  # times the caller's patience: rates are guesses
+# One part in so many is kept: of the answer bytes for small answers, of the queue for interactive.
 RESERVE = 8
+SMALL_ANSWER_BYTES = 1 << 20
 
 
-class Shortage(enum.StrEnum):
-    """Why a request that is right in itself was refused: what there was too little of. A closed set, for metrics."""
-
-    REQUEST_BYTES = "request_bytes"
-    QUEUE_TOKENS = "queue_tokens"
-    OUTPUT_BYTES = "output_bytes"
-    DEADLINE = "wait_beyond_deadline"
-    STALLED_READER = "stalled_reader"
-    QUOTA = "quota"
-    DEVICE_MEMORY = "device_memory"  # of a GPU, found out only by asking for it
-    MEMORY = "memory"  # of the process, in the same way
-
-
-class Shed(Overloaded):
-    """Refused for want of something.
+class Pool:
+    """An amount of something that runs out.
 
     Attributes:
-        shortage: of what.
+        limit: how much there is.
+        held: how much of it is given out.
     """
 
-    def __init__(self, message: str, shortage: Shortage, retry_after_seconds: float | None = None) -> None:
-        super().__init__(message, retry_after_seconds)
-        self.shortage = shortage
+    __slots__ = ("_whole", "held", "limit")
+
+    def __init__(self, limit: int, whole: Pool | None = None) -> None:
+        """Nothing is given out; what will be counts for `whole` too, of which this is a part."""
+        self.held = 0
+        self.limit = limit
+        self._whole = whole
+
+    @property
+    def free(self) -> int:
+        """How much can still be given out."""
+        free = self.limit - self.held
+        return free if self._whole is None else min(free, self._whole.free)
+
+    def take(self, amount: int) -> None:
+        """Count so much more as given out; less, if negative."""
+        self.held += amount
+        if self._whole is not None:
+            self._whole.held += amount
+
+
+class WorkQueue(Protocol):
+    """The queue that requests are admitted to."""
+
+    def begins_at_once(self, priority: Priority) -> bool:
+        """Return whether a request that came now would wait for nothing."""
 
 
 def largest_output(limit: int) -> int:
-    """How large an answer may be where all results may have `limit` bytes; the rest is kept for small ones.
+    """Return how large an answer may be if all results may have `limit` bytes.
 
-    Else a few slow readers of large answers would have everyone refused, those who ask for a vector included.
+    The rest is kept for small answers. Else a few slow readers of large ones would have everyone
+    refused.
     """
-    return max(limit - limit // RESERVE, min(limit, CHUNK_BYTES))
+    return max(limit - limit // RESERVE, min(limit, SMALL_ANSWER_BYTES))
 
 
 def outputs_for(answer: int) -> int:
-    """How many bytes all results need for an answer of so many: see `largest_output`."""
+    """Return how many bytes all results need for an answer of so many: see `largest_output`."""
     return -(-answer * RESERVE // (RESERVE - 1))
 
 
 class Admission:
-    """The permits of one model. For the event loop's thread alone.
+    """The pools of one model. Every method is called with `lock` held.
 
     Attributes:
+        lock: that of the queue; it can be taken again by the thread that has it.
         requests: bytes of the messages being dealt with.
         tokens: queued or running.
         bulk: those of them that are bulk's.
         outputs: bytes of results computed or about to be, and of answers not yet sent.
-        outlook: how long the queue takes.
+        estimate: how long the queue takes.
     """
 
     def __init__(
@@ -81,8 +94,9 @@ class Admission:
         max_request_bytes: int,
         max_output_bytes: int,
         max_bulk_tokens: int | None = None,
-        streams: int = 1,
-        begins_at_once: Callable[[Priority], bool] = lambda _: False,
+        estimate: WaitEstimate | None = None,
+        queue: WorkQueue | None = None,
+        lock: AbstractContextManager[object] | None = None,
     ) -> None:
         """Nothing is admitted yet.
 
@@ -91,66 +105,76 @@ class Admission:
             max_request_bytes: bytes of all requests at once.
             max_output_bytes: bytes of all results at once.
             max_bulk_tokens: of `max_tokens`, how many bulk may have; None: all.
-            streams: batches that share the CPUs without slowing one another.
-            begins_at_once: whether a request of this priority would wait for nothing, though others may be running beside it.
+            estimate: learns from the queue's batches; None: nothing is ever known.
+            queue: that requests are admitted to; None: they always wait.
+            lock: see the attribute.
         """
-        self._begins_at_once = begins_at_once
-        self.requests, self.tokens, self.outputs = Pool(max_request_bytes), Pool(max_tokens), Pool(max_output_bytes)
+        self.lock = lock or threading.RLock()
+        self.requests, self.tokens = Pool(max_request_bytes), Pool(max_tokens)
+        self.outputs = Pool(max_output_bytes)
         self.bulk = Pool(max_tokens if max_bulk_tokens is None else max_bulk_tokens, self.tokens)
-        self.outlook = Outlook(streams)
+        self.estimate = estimate or WaitEstimate(1)
+        self._queue = queue
 
     @property
     def backlog_seconds(self) -> float:
-        """How long what is admitted now will take; 0 before any batch has shown a rate."""
-        return self.outlook.seconds(self.tokens.held)
+        """How long what is admitted will take; 0 before any batch has shown a rate."""
+        return self.estimate.seconds(self.tokens.held)
 
     @property
     def room(self) -> int:
         """How large an answer would be taken now."""
-        return max(self.outputs.free - self.outputs.limit // RESERVE, min(self.outputs.free, CHUNK_BYTES))
+        free = self.outputs.limit - self.outputs.held
+        return max(free - self.outputs.limit // RESERVE, min(free, SMALL_ANSWER_BYTES))
 
-    def receive(self, size: int) -> Permit:
-        """A permit for the bytes of a request, before it is tokenised.
+    def take_request(self, size: int) -> None:
+        """Take the bytes of a request, before it is tokenised. Raises Shed: too many are held."""
+        if size > self.requests.limit - self.requests.held:
+            held = f"requests of {self.requests.held} bytes are waiting"
+            used = f"{held}, over {self.requests.limit} with these {size}"
+            raise _shed(used, Shortage.REQUEST_BYTES, self._retry_seconds(0))
+        self.requests.held += size
 
-        Raises:
-            Shed: too many bytes are being dealt with.
-        """
-        if size > self.requests.free:
-            used = f"requests of {self.requests.held} bytes are waiting, over {self.requests.limit} with these {size}"
-            raise self._shed(used, Shortage.REQUEST_BYTES, self._retry_seconds(0))
-        return self.requests.take(size)
-
-    def admit(self, tokens: int, patience_seconds: float = math.inf, priority: Priority = "interactive") -> Permit:
-        """A permit to queue so many tokens.
-
-        Args:
-            tokens: of the request.
-            patience_seconds: until its caller's deadline.
-            priority: what is interactive does not wait for bulk, and finds room where bulk has all that it may have.
-
-        Raises:
-            Shed: the queue is full, or would not come to these tokens in time. With the time after which half the queue,
-                or so much of it, should be worked off.
-            DeadlineExceeded: it has passed already: no replica can meet it.
-        """
-        self.look_ahead(patience_seconds, priority, tokens)
+    def take_tokens(self, tokens: int, priority: Priority) -> None:
+        """Take the tokens of a request, before it is queued. Raises Shed: the queue is full."""
         pool = self.bulk if priority == "bulk" else self.tokens
         if tokens > pool.free:
             # Either may be what is short: the queue, or bulk's part of it.
-            full, of = (
-                (pool, " for bulk") if tokens > pool.limit - pool.held and pool is self.bulk else (self.tokens, "")
-            )
-            used = f"the queue is full{of} ({full.held} of {full.limit} tokens, {tokens} asked for)"
-            raise self._shed(used, Shortage.QUEUE_TOKENS, self._retry_seconds(tokens))
-        return pool.take(tokens)
+            of_bulk = pool is self.bulk and tokens > pool.limit - pool.held
+            full, of = (pool, " for bulk") if of_bulk else (self.tokens, "")
+            have = f"{full.held} of {full.limit} tokens, {tokens} asked for"
+            used = f"the queue is full{of} ({have})"
+            raise _shed(used, Shortage.QUEUE_TOKENS, self._retry_seconds(tokens))
+        pool.take(tokens)
 
-    def look_ahead(self, patience_seconds: float, priority: Priority = "interactive", tokens: int = 0) -> None:
-        """Refuse what the queue would not come to in time: also before it is tokenised, which is most of what a refusal costs.
+    def take_output(self, size: int, smaller: Callable[[int], tuple[str, str]] = lambda room: ("inputs", "")) -> None:
+        """Take the bytes of an answer, before it is computed.
 
         Args:
+            size: of the answer.
+            smaller: given how many bytes there is room for, returns the field of the request that
+                asks for most of them, and what could be asked for instead, as a clause; or nothing.
+
+        Raises:
+            Shed: other callers' results take too much.
+        """
+        room = self.room
+        if size > room:
+            field, remedy = smaller(room)
+            held = f"{self.outputs.held} of {self.outputs.limit} are in use"
+            used = f"{field}: the answer would have {size} bytes; {held}{remedy}"
+            # How fast others read is not known; a moment later is as good a guess as any.
+            seconds = _bounded(max(self.backlog_seconds, FIRST_RETRY_SECONDS))
+            raise _shed(used, Shortage.OUTPUT_BYTES, seconds)
+        self.outputs.held += size
+
+    def check_wait(self, tokens: int, patience_seconds: float, priority: Priority) -> None:
+        """Refuse a request that the queue would not come to in time.
+
+        Args:
+            tokens: of the request; 0 if they are not known yet.
             patience_seconds: until its caller's deadline.
-            priority: what is interactive does not wait for bulk.
-            tokens: of the request; 0 where they are not known yet.
+            priority: its own; interactive does not wait for bulk.
 
         Raises:
             Shed: with the time after which it should be soon enough.
@@ -158,64 +182,48 @@ class Admission:
         """
         if patience_seconds <= 0:
             raise DeadlineExceeded("the deadline has passed before the work was queued")
-        # What runs at once is not refused, but tried, and the rate learnt, whatever was thought of it before. What runs already may be
-        # for callers who have left, and half done: nothing here knows.
-        if self._begins_at_once(priority):
+        # What begins at once is tried, and the rate learnt, whatever was estimated before.
+        if self._queue is not None and self._queue.begins_at_once(priority):
             return
-        wait = self.outlook.latest(self.expect(tokens, priority), priority)
+        wait = self.estimate.latest(self.expect(tokens, priority), priority)
         if wait > patience_seconds:
-            late = f"behind what is queued and running this may take {wait:.2f} s, and the deadline is in {patience_seconds:.2f} s"
-            raise self._shed(late, Shortage.DEADLINE, _bounded(wait - patience_seconds))
+            behind = f"behind what is queued and running this may take {wait:.2f} s"
+            late = f"{behind}, and the deadline is in {patience_seconds:.2f} s"
+            raise _shed(late, Shortage.DEADLINE, _bounded(wait - patience_seconds))
 
     def check_alone(self, tokens: int, patience_seconds: float) -> None:
-        """Refuse what even alone would take far longer than its caller waits: also where it would begin at once.
+        """Refuse what even alone would take far longer than its caller waits.
 
         Args:
-            tokens: of work that takes many batches one after the other, after the first of them, which has shown a rate.
+            tokens: of work in many batches, after the first of them, which has shown a rate.
             patience_seconds: until its caller's deadline.
 
         Raises:
             Shed: no waiting helps.
         """
-        alone = self.outlook.seconds(tokens)
+        alone = self.estimate.seconds(tokens)
         if 0 < FAR * patience_seconds < alone:
-            late = f"alone this may take {alone:.2f} s, and the deadline is in {patience_seconds:.2f} s"
-            raise Shed(f"{late}; allow more time, or ask for less", Shortage.DEADLINE)
+            late = f"alone this may take {alone:.2f} s, and the deadline is in"
+            problem = f"{late} {patience_seconds:.2f} s; allow more time, or ask for less"
+            raise Shed(problem, Shortage.DEADLINE)
 
     def expect(self, tokens: int, priority: Priority = "interactive") -> Expected:
-        """What lies before a request of so many tokens."""
-        return self.outlook.expect(self.tokens.held - (0 if priority == "bulk" else self.bulk.held), tokens)
-
-    def hold_output(self, size: int, field: str, remedy: str) -> Permit:
-        """A permit for the bytes of a request's results, before they are computed.
-
-        Args:
-            size: of the answer.
-            field: of the request, that asks for most of them.
-            remedy: what could be asked for instead now, as a clause; may be empty.
-
-        Raises:
-            Shed: other callers' results take too much.
-        """
-        if size > self.room:
-            used = (
-                f"{field}: the answer would have {size} bytes; {self.outputs.held} of {self.outputs.limit} are in use"
-            )
-            # How fast others read their answers is not known; a moment later is as good a guess as any.
-            raise self._shed(
-                used + remedy, Shortage.OUTPUT_BYTES, _bounded(max(self.backlog_seconds, FIRST_RETRY_SECONDS))
-            )
-        return self.outputs.take(size)
+        """Return what lies before a request of so many tokens."""
+        before = self.tokens.held - (0 if priority == "bulk" else self.bulk.held)
+        return self.estimate.expect(before, tokens)
 
     def _retry_seconds(self, tokens: int) -> float:
-        """Until half the queue is worked off: sooner, all who were refused would meet before a full one; later, it could run dry."""
-        if not self.outlook.known:
-            return FIRST_RETRY_SECONDS
-        return _bounded(self.outlook.seconds(self.tokens.held + tokens - self.tokens.limit / 2))
+        """Until half the queue is worked off.
 
-    @staticmethod
-    def _shed(problem: str, shortage: Shortage, retry_seconds: float) -> Shed:
-        return Shed(f"{problem}; wait, or ask another replica", shortage, retry_seconds)
+        Sooner, all who were refused would meet before a full one; later, it could run dry.
+        """
+        if not self.estimate.known:
+            return FIRST_RETRY_SECONDS
+        return _bounded(self.estimate.seconds(self.tokens.held + tokens - self.tokens.limit / 2))
+
+
+def _shed(problem: str, shortage: Shortage, retry_seconds: float) -> Shed:
+    return Shed(f"{problem}; wait, or ask another replica", shortage, retry_seconds)
 
 
 def _bounded(seconds: float) -> float:

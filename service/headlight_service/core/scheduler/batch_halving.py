@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from headlight.errors import DeviceFull, EngineError, HostFull, NotFinite
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 
-log = logging.getLogger("headlight_service.core.scheduler.batcher")
+log = logging.getLogger("headlight_service.core.scheduler.batch_halving")
 Outcome = ItemResult | DeviceFull | EngineError
 
 
-def run_halved(run: Callable[[Sequence[EncodeItem]], list[ItemResult]], items: Sequence[EncodeItem]) -> list[Outcome]:
-    """Run a batch; if memory is short, each half of it.
+class Run(Protocol):
+    """Encodes one batch, on all threads if it is `wide` and they can be had.
 
-    A half of a GPU's is not divided again. If the process is short of memory, a half that fails beside one that does not is: an item
-    that is too large is found, and no neighbour fails with it. If both halves fail, all their items do.
+    Raises EngineError, or DeviceFull.
+    """
+
+    def __call__(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]: ...
+
+
+def rescued(
+    error: DeviceFull | NotFinite, run: Callable[[Sequence[EncodeItem]], list[ItemResult]], items: Sequence[EncodeItem]
+) -> list[Outcome]:
+    """Return what a batch has although it failed; if memory is short, each half of it is run.
+
+    A half of a GPU's is not divided again. If the process is short of memory, a half that fails
+    beside one that does not is: an item that is too large is found, and no neighbour fails with it.
+    If both halves fail, all their items do.
 
     Args:
+        error: of the batch.
         run: encodes one batch.
-        items: at least one.
+        items: of the batch, at least one.
 
     Returns:
         For each item its result, or why it has none: the half that it was in, or its own numbers.
@@ -28,11 +42,10 @@ def run_halved(run: Callable[[Sequence[EncodeItem]], list[ItemResult]], items: S
     Raises:
         Exception: whatever else `run` raises; of a half, it concerns the whole batch.
     """
-    try:
-        return _outcomes(run, items)
-    except DeviceFull as error:
-        if len(items) == 1:
-            return [_bare(error)]
+    if isinstance(error, NotFinite):
+        return _finite(error)
+    if len(items) == 1:
+        return [_bare(error)]
     log.warning(
         "a batch is too large for the memory; running its halves",
         extra={"event": "batch_halved", "items": len(items)},
@@ -71,5 +84,10 @@ def _outcomes(run: Callable[[Sequence[EncodeItem]], list[ItemResult]], items: Se
     try:
         return list(run(items))
     except NotFinite as error:
-        alone = EngineError(error.message)  # without the results of others
-        return [alone if result is None else result for result in error.results]
+        return _finite(error)
+
+
+def _finite(error: NotFinite) -> list[Outcome]:
+    """What a batch has beside the items whose numbers are not finite."""
+    alone = EngineError(error.message)  # without the results of others
+    return [alone if result is None else result for result in error.results]

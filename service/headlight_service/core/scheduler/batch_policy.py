@@ -1,4 +1,6 @@
-"""The batch policy: which lane gives the next batch, and how large it may be. Plain data: no event loop, no clock.
+"""The batch policy: which lane gives the next batch, how large it may be, and which slot it gets.
+
+Plain data: no threads, no clock (`now` is passed in).
 
     interactive  embed  attend    oldest head first                 whole budget
     bulk         embed  attend    where nothing interactive waits,  about `bulk_seconds` of work
@@ -12,10 +14,10 @@ and costs no less there than in a batch of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-from headlight.wire.priority import PRIORITIES, Priority
+from headlight.spec import PRIORITIES, Priority
 from headlight_service.core.scheduler.bulk_batch_size import Pace
 from headlight_service.core.scheduler.lanes import Batch, Budget, Entry, Lane, LaneKey
 
@@ -27,15 +29,68 @@ BULK_TURN = 8
 LEAST_SPLIT_TOKENS = 128
 
 
-class Candidate(NamedTuple, Generic[T]):
-    """A lane that could give the next batch."""
+class Started(NamedTuple):
+    """A batch that was given a slot."""
 
-    key: LaneKey
-    lane: Lane[T]
+    priority: Priority
+    wide: bool  # on all threads; until it is done no bulk is begun
+
+
+class ExecutionSlots:
+    """Which execution slots are busy, and with what.
+
+    Interactive has all slots, bulk those that it leaves: an interactive batch does not wait for one
+    of bulk, which ends beside it. The only interactive batch gets all threads, and no bulk is begun
+    until it is done: else a long text would take twice as long beside a flood of bulk.
+
+    Attributes:
+        hold_bulk: whether no batch of bulk should be begun now. No two batches are wide at once.
+        running: how many batches run.
+    """
+
+    def __init__(self, count: int) -> None:
+        """All are idle; so many batches of a priority may run at once."""
+        self._count = count
+        self._running: dict[Priority, int] = {"interactive": 0, "bulk": 0}
+        self.running = 0
+        self.hold_bulk = False
+
+    def idle(self, priority: Priority) -> int:
+        """Return how many batches of a priority could be begun."""
+        free = self._count - self._running["interactive"]
+        return free if priority == "interactive" else max(0, free - self._running["bulk"])
+
+    def begin(self, priority: Priority, interactive: int, can_be_wide: bool) -> Started:
+        """Give a slot to a batch.
+
+        Args:
+            priority: its own.
+            interactive: interactive items that are left in the queue.
+            can_be_wide: whether there is a session that gives it all threads.
+        """
+        others = self._running["interactive"] or interactive
+        started = Started(priority, can_be_wide and priority == "interactive" and not others)
+        self._running[priority] += 1
+        self.running += 1
+        self.hold_bulk = self.hold_bulk or started.wide
+        return started
+
+    def end(self, started: Started) -> None:
+        """Take the slot back."""
+        self._running[started.priority] -= 1
+        self.running -= 1
+        self.hold_bulk = self.hold_bulk and not started.wide
+
+
+IDLE = ExecutionSlots(1)  # which nothing ever takes
 
 
 class Lanes(Generic[T]):
-    """All lanes of a process."""
+    """All lanes of a process.
+
+    Attributes:
+        waiting: items of each priority.
+    """
 
     def __init__(self, budgets: Mapping[LaneKey, Budget], *, bulk_seconds: float = math.inf) -> None:
         """Nothing waits.
@@ -51,61 +106,64 @@ class Lanes(Generic[T]):
         }
         self._paces = {key: Pace() for key in budgets}
         self._overtaken = 0  # interactive batches in a row while bulk waited
+        self.waiting: dict[Priority, int] = dict.fromkeys(PRIORITIES, 0)
 
     def __len__(self) -> int:
-        return sum(map(self.waiting, PRIORITIES))
+        return sum(self.waiting.values())
 
     def add(self, *entries: Entry[T]) -> None:
         """Queue an item in its lane, or all of one request, from the longest."""
-        self._lanes[entries[0].priority][entries[0].lane].add(*entries)
+        first = entries[0]
+        self._lanes[first.priority][first.lane].add(*entries)
+        self.waiting[first.priority] += len(entries)
 
     def discard(self, entry: Entry[T]) -> bool:
-        """Remove an item; False where it is not waiting (any more)."""
-        return self._lanes[entry.priority][entry.lane].discard(entry)
+        """Remove an item; False: it is not waiting (any more)."""
+        found = self._lanes[entry.priority][entry.lane].discard(entry)
+        self.waiting[entry.priority] -= found
+        return found
 
     def ran(self, batch: Batch[T], seconds: float) -> None:
-        """Learn how long processors worked on a batch."""
+        """Learn how long processors worked on a batch of bulk.
+
+        A lone interactive text would say that the engine is slow.
+        """
         first = batch.entries[0]
-        if first.priority == "bulk":  # a lone interactive text would say that the engine is slow
+        if first.priority == "bulk":
             self._paces[first.lane].learn(len(batch.entries), batch.longest, seconds)
 
-    def waiting(self, priority: Priority) -> int:
-        """Items of a priority."""
-        return sum(map(len, self._lanes[priority].values()))
-
-    def take(self, now: float, idle: Callable[[Priority], int] = lambda _: 1, *, hold_bulk: bool = False) -> Batch[T]:
-        """Remove and return the next batch; empty where nothing waits, or where all that was looked at had expired.
+    def take(self, now: float, slots: ExecutionSlots = IDLE) -> Batch[T]:
+        """Remove and return the next batch; empty: nothing can be begun, or all that was looked at had expired.
 
         Args:
             now: seconds, on the clock of the entries.
-            idle: how many batches of a priority could be begun, this one included.
-            hold_bulk: leave bulk where it is, unless it is its turn.
+            slots: which are idle, and whether bulk is held back unless it is its turn.
         """
-        interactive, bulk = self._next("interactive"), self._next("bulk")
+        interactive, unused = self.waiting["interactive"], slots.idle("bulk")
         its_turn = self._overtaken >= BULK_TURN - 1
-        unused = idle("bulk")
-        if bulk is not None and unused and (its_turn or (interactive is None and not hold_bulk)):
-            budget = self._paces[bulk.key].limit(self._budgets[bulk.key], self._bulk_seconds)
-            return self._taken(bulk, budget, now, unused, overtaken=0)
-        if interactive is None or not idle("interactive"):
+        if self.waiting["bulk"] and unused and (its_turn or not (interactive or slots.hold_bulk)):
+            key, lane = self._next("bulk")
+            budget = self._paces[key].limit(self._budgets[key], self._bulk_seconds)
+            return self._taken("bulk", lane, budget, now, unused, overtaken=0)
+        if not interactive or not slots.idle("interactive"):
             return Batch()
-        overtaken = 0 if bulk is None else self._overtaken + 1
-        return self._taken(interactive, self._budgets[interactive.key], now, unused, overtaken)
+        key, lane = self._next("interactive")
+        overtaken = self._overtaken + 1 if self.waiting["bulk"] else 0
+        return self._taken("interactive", lane, self._budgets[key], now, unused, overtaken)
 
-    def _next(self, priority: Priority) -> Candidate[T] | None:
-        """The lane whose head has waited longest."""
-        heads = [
-            (head.arrived, Candidate(key, lane))
-            for key, lane in self._lanes[priority].items()
-            if (head := lane.oldest) is not None
-        ]
-        return min(heads, key=lambda pair: pair[0])[1] if heads else None
+    def _next(self, priority: Priority) -> tuple[LaneKey, Lane[T]]:
+        """The lane of those with items whose first has waited longest."""
+        found = [each for each in self._lanes[priority].items() if each[1].count]
+        return found[0] if len(found) == 1 else min(found, key=lambda each: each[1].oldest.arrived)
 
-    def _taken(self, chosen: Candidate[T], budget: Budget, now: float, unused: int, overtaken: int) -> Batch[T]:
+    def _taken(
+        self, priority: Priority, lane: Lane[T], budget: Budget, now: float, unused: int, overtaken: int
+    ) -> Batch[T]:
         if unused > 1:
-            share = math.ceil(chosen.lane.waiting / unused)
+            share = math.ceil(lane.waiting / unused)
             budget = budget.within(max(share, LEAST_SPLIT_TOKENS))
-        batch = chosen.lane.take(now, budget)
+        batch = lane.take(now, budget)
+        self.waiting[priority] -= len(batch.entries) + len(batch.expired)
         if batch.entries:
             self._overtaken = overtaken
         return batch

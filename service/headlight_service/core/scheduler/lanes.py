@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import Generic, NamedTuple, TypeVar
 
 from headlight.runtime.values import Role
-from headlight.wire.priority import Priority
+from headlight.spec import Priority
 
 T = TypeVar("T")
 
@@ -142,28 +142,21 @@ class Lane(Generic[T]):
     Ordered dictionaries rather than deques, so that an item whose caller has gone leaves at once, wherever it stands.
 
     Attributes:
-        waiting: tokens that the items would take alone.
+        count: items.
+        waiting: tokens that they would take alone.
     """
 
     def __init__(self) -> None:
         self.waiting = 0
-        self._count = 0
+        self.count = 0
         self._by_age: OrderedDict[Bunch[T], None] = OrderedDict()
         self._by_size: dict[int, OrderedDict[Bunch[T], None]] = {}
         self._sizes: list[int] = []  # the keys of _by_size, sorted
 
-    def __len__(self) -> int:
-        return self._count
-
     @property
-    def oldest(self) -> Entry[T] | None:
-        """The item that has waited longest."""
-        bunch = self._head
-        return None if bunch is None else bunch.first
-
-    @property
-    def _head(self) -> Bunch[T] | None:
-        return next(iter(self._by_age), None)
+    def oldest(self) -> Entry[T]:
+        """The item that has waited longest, of one or more."""
+        return next(iter(self._by_age)).first
 
     def add(self, *entries: Entry[T]) -> None:
         """Queue items behind all others; several are of one request and have one deadline."""
@@ -188,7 +181,7 @@ class Lane(Generic[T]):
 
     def _changed(self, bunch: Bunch[T], count: int) -> None:
         """So many of a bunch have come or, where negative, have left; where none is left, so does the bunch."""
-        self._count += count
+        self.count += count
         self.waiting += count * bunch.size
         if bunch.waiting:
             return
@@ -202,9 +195,9 @@ class Lane(Generic[T]):
     def take(self, now: float, budget: Budget) -> Batch[T]:
         """Remove and return the next batch: the oldest item and what goes well with it. Empty where nothing waits."""
         batch: Batch[T] = Batch()
-        while (head := self._head) is not None and not batch.entries:
-            self._move(head, 1, batch, now)
-        if batch.entries:
+        while self._by_age and not batch.entries:
+            self._move(next(iter(self._by_age)), 1, batch, now)
+        if batch.entries and self.count:
             self._grow(batch, now, budget)
         return batch
 

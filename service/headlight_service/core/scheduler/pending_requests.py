@@ -1,122 +1,175 @@
-"""The items of one request in the batcher: answered together, and what they hold once nobody waits for them."""
+"""The items of one request in the scheduler: answered together."""
 
 from __future__ import annotations
 
-import asyncio
-import dataclasses
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headlight.runtime.encode_items import EncodeItem, ItemResult
-from headlight_service.core.admission.permits import Permit
+from headlight.spec import Priority
 from headlight_service.core.scheduler.batch_halving import Outcome
-from headlight_service.core.scheduler.lanes import Entry
+from headlight_service.core.scheduler.lanes import Entry, LaneKey
 
 if TYPE_CHECKING:
+    from headlight_service.core.timers import Timer
     from headlight_service.telemetry.request_trace import RequestTrace
 
 
-class Answer(NamedTuple):
-    """A group's results in the order of its items, and where its time went."""
+class Computed(NamedTuple):
+    """A request's results in the order of its items, and where its time went."""
 
     results: list[ItemResult]
     queue_ns: int  # from arrival to the start of the first of its batches
     infer_ns: int  # from then until the last of them was done
 
 
-@dataclasses.dataclass(slots=True, eq=False)
-class Group:
-    """A request's items, answered together: one future, however many items. Times are seconds on the batcher's clock."""
+class Computing(Protocol):
+    """What is told of the tokens of a request that an engine has, with the scheduler's lock held."""
 
-    future: asyncio.Future[Answer]
-    results: list[ItemResult | None]
-    missing: int
-    arrived: float
-    first_begun: float = math.inf  # of its batches that have run
-    last_done: float = 0.0
-    entries: list[Entry[Slot]] = dataclasses.field(default_factory=list)
-    computing: int = 0  # tokens in an engine now
-    kept: list[Permit] = dataclasses.field(default_factory=list)
-    spans: RequestTrace | None = None
-
-    def delivered(self, count: int, begun: float, done: float) -> None:
-        """So many more items have run, and `results` has what came of them, unless the group has failed."""
-        self.missing -= count
-        self.first_begun, self.last_done = min(self.first_begun, begun), max(self.last_done, done)
-        if self.missing == 0 and not self.future.done():
-            results = [result for result in self.results if result is not None]
-            queued, inferred = self.first_begun - self.arrived, self.last_done - self.first_begun
-            self.future.set_result(Answer(results, int(queued * 1e9), int(inferred * 1e9)))
-
-    def fail(self, error: BaseException) -> None:
-        if not self.future.done():
-            self.future.set_exception(error)
-
-    def abandon(self, tokens: Permit, outputs: Permit | None) -> None:
-        """Nobody waits any more. An engine cannot be stopped, so what is in one holds its place and memory until it is done."""
-        if self.computing:
-            self.kept.append(tokens.split(self.computing))
-            if outputs is not None:
-                self.kept.append(outputs.split(outputs.amount))
-
-    def begun(self, tokens: int) -> None:
-        self.computing += tokens
+    def began(self, tokens: int) -> None:
+        """An engine has so many more."""
 
     def ended(self, tokens: int) -> None:
-        self.computing -= tokens
-        if not self.computing:
-            for permit in self.kept:
-                permit.give_back()
-            self.kept.clear()
+        """It has so many less."""
 
 
-class Slot(NamedTuple):
-    """An item's place in its group."""
+class PendingRequest:
+    """A request's items, answered together. Times are seconds on the scheduler's clock.
 
-    group: Group
+    Everything but `tell` is called with the scheduler's lock held.
+
+    Attributes:
+        missing: how many items have no result yet.
+        over: whether it is decided how it ends.
+        entries: its items in the queue.
+        timer: ends it at its deadline.
+    """
+
+    __slots__ = (
+        "_answer",
+        "_first_begun",
+        "_last_done",
+        "_then",
+        "arrived",
+        "computing",
+        "deadline",
+        "entries",
+        "items",
+        "lane",
+        "missing",
+        "over",
+        "priority",
+        "results",
+        "timer",
+        "trace",
+    )
+
+    def __init__(
+        self,
+        model: str,
+        items: Sequence[EncodeItem],
+        deadline: float,
+        priority: Priority,
+        computing: Computing,
+        then: Callable[[Computed | Exception], None],
+        trace: RequestTrace | None = None,
+    ) -> None:
+        """Nothing is queued yet.
+
+        Args:
+            model: whose engine.
+            items: at least one, all of one role.
+            deadline: on the clock; what has not started by then never will.
+            priority: how soon they are wanted.
+            computing: told of what an engine has.
+            then: called once, without the lock, with the results or with why there are none.
+            trace: spans of the request.
+        """
+        self.items = items
+        self.lane = LaneKey(model, items[0].role)
+        self.deadline = deadline
+        self.priority: Priority = priority
+        self.trace = trace
+        self.arrived = 0.0
+        self.entries: list[Entry[Member]] = []
+        self.results: list[ItemResult | None] = [None] * len(items)
+        self.timer: Timer | None = None
+        self.over = False
+        self.computing = computing
+        self._then = then
+        self.missing = len(items)
+        self._first_begun, self._last_done = math.inf, 0.0
+        self._answer: Computed | Exception | None = None
+
+    def delivered(self, begun: float, done: float) -> bool:
+        """Note a batch that had a part of it; True: that was the last part."""
+        self._first_begun, self._last_done = min(self._first_begun, begun), max(self._last_done, done)
+        if self.missing or self.over:
+            return False
+        results = [result for result in self.results if result is not None]
+        queued, inferred = self._first_begun - self.arrived, self._last_done - self._first_begun
+        self.entries = []  # none waits
+        return self.decide(Computed(results, int(queued * 1e9), int(inferred * 1e9)))
+
+    def decide(self, answer: Computed | Exception | None) -> bool:
+        """Note how it ends; None: nobody waits. False: that is decided already."""
+        if self.over:
+            return False
+        self.over = True
+        self._answer = answer
+        return True
+
+    def tell(self) -> None:
+        """Hand over the answer. Without the lock."""
+        answer, self._answer = self._answer, None
+        self.results = []
+        if answer is not None:
+            self._then(answer)
+
+
+class Member(NamedTuple):
+    """An item's place in its request."""
+
+    pending: PendingRequest
     place: int
     item: EncodeItem
 
 
 class Members:
-    """The requests that have a part in a batch. What is done once for each is not done again for each of its items."""
+    """The requests that have a part in a batch. With the scheduler's lock held."""
 
-    def __init__(self, entries: Sequence[Entry[Slot]]) -> None:
+    def __init__(self, entries: Sequence[Entry[Member]]) -> None:
         """Those of a batch, in its order."""
         self._entries = entries
-        self._own: dict[Group, list[int]] = {}  # the lengths of what each has in it
+        self._own = own = dict[PendingRequest, int]()  # the tokens of what each has in it
         for entry in entries:
-            self._own.setdefault(entry.value.group, []).append(entry.length)
-
-    @property
-    def items(self) -> list[EncodeItem]:
-        return [entry.value.item for entry in self._entries]
+            pending = entry.value.pending
+            own[pending] = own.get(pending, 0) + entry.length
 
     def begun(self) -> None:
         """An engine has the batch."""
-        for group, lengths in self._own.items():
-            group.begun(sum(lengths))
+        for pending, tokens in self._own.items():
+            pending.computing.began(tokens)
 
     def ended(self) -> None:
         """It no longer has."""
-        for group, lengths in self._own.items():
-            group.ended(sum(lengths))
+        for pending, tokens in self._own.items():
+            pending.computing.ended(tokens)
 
-    def fail(self, error: Exception) -> None:
-        for group in self._own:
-            group.fail(error)
+    def fail(self, error: Exception) -> list[PendingRequest]:
+        """Let all of them fail; returns those to be told."""
+        return [pending for pending in self._own if pending.decide(error)]
 
-    def deliver(self, outcomes: Sequence[Outcome], begun: float, done: float) -> bool:
-        """Deliver what there is, and tell why those for whom there is nothing; False where it came to that."""
-        complete = True
+    def deliver(self, outcomes: Sequence[Outcome], begun: float, done: float) -> list[PendingRequest]:
+        """Deliver results, and errors if there are none; returns those to be told."""
+        over = []
         for entry, outcome in zip(self._entries, outcomes, strict=True):
-            group, place, _ = entry.value
-            if isinstance(outcome, ItemResult):
-                group.results[place] = outcome
-            else:
-                group.fail(outcome)
-                complete = False
-        for group, lengths in self._own.items():
-            group.delivered(len(lengths), begun, done)
-        return complete
+            pending, place, _ = entry.value
+            if not isinstance(outcome, ItemResult):
+                if pending.decide(outcome):
+                    over.append(pending)
+            elif not pending.over:
+                pending.results[place] = outcome
+                pending.missing -= 1
+        return over + [pending for pending in self._own if pending.delivered(begun, done)]

@@ -15,106 +15,35 @@ from numpy.typing import NDArray
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
-from headlight.results import TokenList
-from headlight.runtime import Runtime
+from headlight.results import ModelRef, TokenList
 from headlight.runtime.attention.resolved_spec import Choice
 from headlight.runtime.attention.token_units import Places, Units, attention_shape
-from headlight.runtime.bundle.manifest import Architecture
-from headlight.runtime.encode_items import EncodeItem, ItemResult
-from headlight.runtime.values import Tokenized
-from headlight.runtime.vectors.vector_forms import AS_THEY_ARE, Vector, as_types, packed
+from headlight.runtime.encode_items import EncodeItem
+from headlight.runtime.values import Ids, Tokenized
+from headlight.runtime.vectors.vector_forms import packed
 from headlight.spec import STATISTICS
 from headlight.wire.attention_codec import NUMBERS, REDUCTIONS
-from headlight.wire.vector_codec import ROW_TYPES, VECTOR_TYPES, to_special_tokens
-from headlight_service.core.model_interface import Interface
+from headlight.wire.vector_codec import ROW_TYPES, VECTOR_TYPES
+from headlight_service.core.requests.answer import RAGGED, Answer, Prepared, Timings
 
 LITTLE_ENDIAN = sys.byteorder == "little"
 FLOAT = pb.DATA_TYPE_FLOAT32
 TAG_BYTES = 1  # of a field numbered below 16
 FRAMING_BYTES = 256  # at most: Timings, and the tags and lengths that adding data to ten tensors brings
-# Outputs with ragged data, in the order in which chunks carry them behind pooled ones, and what each is in ItemResult.
-RESULTS = {
-    "tokens": "tokens",
-    "attention": "attention",
-    "hidden": "hidden",
-    "attention_indices": "indices",
-    "attention_scales": "scales",
-}
 
 
-def model_ref(runtime: Runtime) -> pb.ModelRef:
-    """Which weights answer, on what."""
-    manifest = runtime.bundle.manifest
-    return pb.ModelRef(
-        name=manifest.name,
-        version=manifest.version,
-        bundle_sha256=runtime.bundle.sha256,
-        provider=runtime.provider,
-        precision=runtime.precision,
-    )
+@functools.lru_cache(maxsize=16)
+def _model(ref: ModelRef) -> pb.ModelRef:
+    return pb.ModelRef(**dataclasses.asdict(ref))
 
 
-def describe(runtime: Runtime, ref: pb.ModelRef, interface: Interface, limits: pb.Limits) -> pb.GetModelResponse:
-    """The answer of GetModel."""
-    manifest = runtime.bundle.manifest
-    architecture = manifest.architecture
-    offer, prompts = interface.offer, interface.prompts
-    info = pb.ModelInfo(
-        positions=architecture.positions,
-        layers=architecture.layers,
-        heads=architecture.heads,
-        dim=architecture.dim,
-        vocab_size=architecture.vocab_size,
-        trained_length=manifest.trained_length,
-        max_length=manifest.max_length,
-        pooling=manifest.pooling,
-        normalized=manifest.normalize,
-        accepts=interface.accepts,
-        outputs=["pooled", "tokens", *(["attention", "hidden"] if interface.attend else []), "token_info"],
-        pooled_dim=architecture.pooled_dim,
-        prompts=[pb.NamedPrompt(name=name, text=text) for name, text in prompts.by_name.items()],
-        default_prompt=prompts.default,
-        include_prompt=manifest.include_prompt,
-        trained_dimensions=manifest.dimensions,
-        similarity=manifest.similarity,
-        pooled_dtypes=[VECTOR_TYPES[dtype] for dtype in offer.dtypes],
-        int8_dimensions=sorted(offer.ranges),
-        special_tokens=to_special_tokens(interface.special_tokens),
-    )
-    parity = [
-        pb.Parity(
-            output=entry.output,
-            provider=entry.provider,
-            precision=entry.precision,
-            max_error=entry.max_error,
-            tolerance=entry.tolerance,
-        )
-        for entry in manifest.parity
-    ]
-    variants = [pb.Variant(provider=provider, precision=precision) for provider, precision in manifest.variants]
-    quality = [pb.Quality(**dataclasses.asdict(entry)) for entry in manifest.quality]
-    return pb.GetModelResponse(model=ref, info=info, limits=limits, variants=variants, parity=parity, quality=quality)
-
-
-def header(
-    ref: pb.ModelRef,
-    inputs: Sequence[Tokenized],
-    items: Sequence[EncodeItem],
-    with_info: bool,
-    architecture: Architecture,
-) -> pb.EncodeResponse:
-    """An answer without data and timings: what became of the inputs, and of every output its type, layers, shapes and offsets.
-
-    Args:
-        ref: which weights answer.
-        inputs: as tokenised.
-        items: as they are to run, of one selection.
-        with_info: whether to say what the tokens are.
-        architecture: of the model.
-    """
+def header(ref: ModelRef, prepared: Prepared) -> pb.EncodeResponse:
+    """Return an answer without data and timings: what became of the inputs, and each output's type, layers, shapes and offsets."""
+    inputs, items, architecture = prepared.inputs, prepared.items, prepared.architecture
     dim = architecture.dim
-    response = pb.EncodeResponse(model=ref, usage=_usage(inputs))
-    if with_info:
+    response = pb.EncodeResponse(model=_model(ref), usage=_usage(inputs))
+    response.data_bytes = prepared.data_bytes
+    if prepared.with_info:
         response.items.extend([_item(tokenized) for tokenized in inputs])
     else:  # protobuf merges what is concatenated: ten times as fast as to make each anew
         told = [_told(len(each.ids), each.original_length, each.prompt_length) for each in inputs]
@@ -167,36 +96,37 @@ def _units(units: Units | None) -> pb.Units | None:
     return None if units is None else pb.Units(tokens=units.tokens, starts=() if units.starts is None else units.starts)
 
 
-def fill(response: pb.EncodeResponse, results: Sequence[ItemResult], vector: Vector = AS_THEY_ARE) -> None:
-    """Put the data into a header, which is the whole answer then.
-
-    Args:
-        response: to be filled.
-        results: in the order of the items.
-        vector: the form in which pooled vectors were asked for.
-    """
-    if LITTLE_ENDIAN and vector.dtypes == ("float32",):  # mostly: rows as they are, copied once
+def fill(response: pb.EncodeResponse, answer: Answer) -> pb.EncodeResponse:
+    """Put timings and data into a header, which is the whole answer then."""
+    set_timings(response, answer.timings)
+    results = answer.results
+    if LITTLE_ENDIAN and answer.prepared.selection.vector.dtypes == ("float32",):  # mostly: rows as they are
         for tensor in response.pooled:
             tensor.data = b"".join([result.pooled.data for result in results if result.pooled is not None])
     else:
-        for tensor, array in zip(response.pooled, pooled_tensors(response, results, vector), strict=True):
+        for tensor, array in zip(response.pooled, answer.pooled(), strict=True):
             tensor.data = raw(array).tobytes()
-    for name, attribute in RESULTS.items():
+    for name, attribute in RAGGED.items():
         if response.HasField(name):
             getattr(response, name).data = b"".join([raw(getattr(result, attribute)).data for result in results])
+    return response
 
 
-def pooled_tensors(response: pb.EncodeResponse, results: Sequence[ItemResult], vector: Vector) -> list[NDArray[Any]]:
-    """The pooled vectors [N, ...] in each type that a header announces."""
-    if not response.pooled:
-        return []
-    vectors = np.concatenate([result.pooled for result in results if result.pooled is not None])
-    return list(as_types(vectors.reshape(len(results), -1), vector).values())
+def set_timings(response: pb.EncodeResponse, timings: Timings) -> None:
+    """Say where the time went."""
+    told = response.timings
+    told.tokenize_ns, told.queue_ns, told.infer_ns, told.total_ns = timings
 
 
 def raw(array: NDArray[Any]) -> NDArray[Any]:
-    """The array with the bytes that travel: little-endian, row-major. No copy on machines that count that way."""
+    """Return the array with the bytes that travel: little-endian, row-major. No copy if it has them."""
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+
+
+def occlusion(ref: ModelRef, prepared: Prepared, hidden: Ids) -> pb.OccludeResponse:
+    """Return the answer of Occlude with zeros for the distances, as large as it will be."""
+    moved = pb.Tensor(dtype=FLOAT, shape=[len(hidden)], data=bytes(4 * len(hidden)))
+    return pb.OccludeResponse(model=_model(ref), item=_item(prepared.inputs[0]), tokens=hidden, moved=moved)
 
 
 def token_info(info: TokenList) -> pb.TokenInfo:
@@ -212,15 +142,16 @@ def token_info(info: TokenList) -> pb.TokenInfo:
     )
 
 
-def tokenize_answer(ref: pb.ModelRef, infos: Iterable[pb.TokenInfo], inputs: int, limit_bytes: int) -> bytes:
+def tokenize_answer(ref: ModelRef, infos: Iterable[TokenList], inputs: int, limit_bytes: int) -> bytes:
     """The answer of Tokenize, serialised. Stops drawing `infos`, one of each input, once they are over the limit.
 
     Raises:
         InvalidInput: with the size reached.
     """
-    response = pb.TokenizeResponse(model=ref)
+    response = pb.TokenizeResponse(model=_model(ref))
     size = response.ByteSize()
-    for done, info in enumerate(infos, 1):
+    for done, tokens in enumerate(infos, 1):
+        info = token_info(tokens)
         own = info.ByteSize()
         size += own + TAG_BYTES + _varint_bytes(own)
         if size > limit_bytes:

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from headlight.pb import headlight_pb2 as pb
-from headlight.runtime.encode_items import ItemResult
-from headlight.runtime.vectors.vector_forms import AS_THEY_ARE, Vector
-from headlight.wire.attention_codec import OUTPUT_KINDS, axes_of, grid
-from headlight_service.frontends.grpc.answer_encoding import RESULTS, fill, pooled_tensors, raw
+from headlight.wire.attention_codec import OUTPUT_KINDS, grid
+from headlight_service.core.admission.admission_control import SMALL_ANSWER_BYTES
+from headlight_service.core.requests.answer import Answer
+from headlight_service.frontends.grpc.answer_encoding import fill, raw, set_timings
 
 FRAME_LIMIT_BYTES = 4 << 20  # what gRPC clients receive unless told otherwise
-CHUNK_BYTES = 1 << 20  # data per chunk; larger ones are no faster and would hold up the stream's other answers
+CHUNK_BYTES = SMALL_ANSWER_BYTES  # data per chunk; larger ones are no faster and would hold up other answers
 HEADER_LIMIT_BYTES = FRAME_LIMIT_BYTES - CHUNK_BYTES - 4096  # so that a header and a chunk's worth of data fit into one
 
 
@@ -27,67 +27,50 @@ class Place(NamedTuple):
     rows: range
 
 
-def frames(
-    request_id: str,
-    header: pb.EncodeResponse,
-    results: Sequence[ItemResult],
-    data_bytes: int,
-    vector: Vector = AS_THEY_ARE,
-) -> Iterator[pb.EncodeStreamResponse]:
-    """The frames that answer one request of a stream.
+def frames(request_id: str, header: pb.EncodeResponse, answer: Answer) -> Iterator[pb.EncodeStreamResponse]:
+    """Yield the frames that answer one request of a stream.
 
     Args:
         request_id: the caller's.
-        header: the answer without data, timings included; at most HEADER_LIMIT_BYTES.
-        results: in the order of the items.
-        data_bytes: of all results together.
-        vector: the form in which pooled vectors were asked for.
+        header: the answer without data and timings; at most HEADER_LIMIT_BYTES.
+        answer: to be sent.
 
     Yields:
-        One `response` where the data fits into a chunk; else `header`, chunks of whole rows, `end`. Each stays below
-        FRAME_LIMIT_BYTES.
+        One `response` if the data fits into a chunk; else `header`, chunks of whole rows, `end`. Each
+        stays below FRAME_LIMIT_BYTES.
     """
-    if data_bytes <= CHUNK_BYTES:
-        fill(header, results, vector)
-        yield pb.EncodeStreamResponse(id=request_id, response=header)
+    size = answer.prepared.data_bytes
+    if size <= CHUNK_BYTES:
+        yield pb.EncodeStreamResponse(id=request_id, response=fill(header, answer))
         return
+    set_timings(header, answer.timings)
     yield pb.EncodeStreamResponse(id=request_id, header=header)
     count = 0
-    for chunk in _chunks(header, results, vector):
+    for chunk in _chunks(answer):
         count += 1
         yield pb.EncodeStreamResponse(id=request_id, chunk=chunk)
-    yield pb.EncodeStreamResponse(id=request_id, end=pb.StreamEnd(chunks=count, data_bytes=data_bytes))
+    yield pb.EncodeStreamResponse(id=request_id, end=pb.StreamEnd(chunks=count, data_bytes=size))
 
 
-def _chunks(header: pb.EncodeResponse, results: Sequence[ItemResult], vector: Vector) -> Iterator[pb.Chunk]:
+def _chunks(answer: Answer) -> Iterator[pb.Chunk]:
     """In the order of the bytes in each output's `data`, so an offset is the sum of what went before."""
-    for at, array in enumerate(pooled_tensors(header, results, vector)):
-        yield from _pieces("pooled", at, array, axes_of("pooled", header), 0)
-    for name, attribute in RESULTS.items():
-        if not header.HasField(name):
-            continue
-        offset, axes = 0, axes_of(name, header)
-        for item, result in enumerate(results):
-            part = getattr(result, attribute)
-            yield from _pieces(name, item, part, axes, offset)
-            offset += part.nbytes
-
-
-def _pieces(name: str, item: int, part: NDArray[Any], axes: Sequence[str], offset: int) -> Iterator[pb.Chunk]:
-    """The chunks of one tensor, whose first byte has an offset."""
-    for place, data in cut(part, axes):
-        yield pb.Chunk(
-            output=OUTPUT_KINDS[name],
-            item=item,
-            layer=place.layer,
-            head_begin=place.heads.start,
-            head_end=place.heads.stop,
-            row_begin=place.rows.start,
-            row_end=place.rows.stop,
-            offset_bytes=offset,
-            data=data,
-        )
-        offset += len(data)
+    offset, output = 0, ""
+    for part in answer.parts():
+        if part.output != output or part.output == "pooled":  # each type of pooled vectors has data of its own
+            offset, output = 0, part.output
+        for place, data in cut(part.array, part.axes):
+            yield pb.Chunk(
+                output=OUTPUT_KINDS[part.output],
+                item=part.item,
+                layer=place.layer,
+                head_begin=place.heads.start,
+                head_end=place.heads.stop,
+                row_begin=place.rows.start,
+                row_end=place.rows.stop,
+                offset_bytes=offset,
+                data=data,
+            )
+            offset += len(data)
 
 
 def cut(part: NDArray[Any], axes: Sequence[str]) -> Iterator[tuple[Place, bytes]]:

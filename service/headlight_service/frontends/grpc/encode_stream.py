@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 import grpc
 
 from headlight.errors import HeadlightError, InvalidInput, Unavailable
 from headlight.pb import headlight_pb2 as pb
-from headlight_service.core.admission.admission_control import Shed, Shortage
-from headlight_service.core.admission.permits import Permit
-from headlight_service.core.cancellation import can_be_cut
-from headlight_service.core.model_registry import Models
-from headlight_service.core.prepared_request import Prepared, check_header, check_max_bytes, check_stream
-from headlight_service.core.served_model import ServedModel
-from headlight_service.frontends.grpc.answer_frames import CHUNK_BYTES, HEADER_LIMIT_BYTES, frames
+from headlight_service.core.admission.admission_control import SMALL_ANSWER_BYTES
+from headlight_service.core.admission.answer_gate import AnswerGate
+from headlight_service.core.admission.shedding import Shed, Shortage
+from headlight_service.core.pipeline import Pipeline
+from headlight_service.core.requests.answer import Answer
+from headlight_service.frontends.await_answer import done
+from headlight_service.frontends.grpc.answer_forms import StreamForm
+from headlight_service.frontends.grpc.answer_frames import frames
 from headlight_service.frontends.grpc.grpc_status import refusal
-from headlight_service.frontends.grpc.reply_timeout import Patience, Sending
-from headlight_service.frontends.grpc.request_timeout import no_more
+from headlight_service.frontends.grpc.peer_timeouts import Patience, no_more
+from headlight_service.frontends.grpc.request_decoding import OutputSpecs, counted, decode_encode
 from headlight_service.frontends.grpc.transport.grpc_call import Call, CallerGone
-from headlight_service.telemetry.request_trace import CURRENT
 
 if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
@@ -42,65 +42,28 @@ class ReaderStalled(Shed):
         self.unread_bytes = unread_bytes  # which the transport keeps until the call is over
 
 
-class ByteBudget:
-    """Bytes that may be held at once; more than that only by a lone holder. First come, first served."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._held = 0
-        self._turn = asyncio.Lock()
-        self._freed = asyncio.Event()
-
-    def hold(self, amount: int, waiting: AbstractContextManager[None]) -> AbstractAsyncContextManager[None]:
-        """Wait until so many bytes are free, with `waiting` around that, and hold them."""
-        return self._holding(amount, waiting) if amount else contextlib.nullcontext()
-
-    @contextlib.asynccontextmanager
-    async def _holding(self, amount: int, waiting: AbstractContextManager[None]) -> AsyncIterator[None]:
-        with waiting:
-            await self._take(amount)
-        try:
-            yield
-        finally:
-            self._held -= amount
-            self._freed.set()
-
-    async def _take(self, amount: int) -> None:
-        async with self._turn:
-            while self._held and self._held + amount > self._limit:
-                self._freed.clear()
-                await self._freed.wait()
-            self._held += amount
-
-
 class StreamCall:
     """The server's side of one stream."""
 
-    def __init__(
-        self,
-        models: Models,
-        limits: pb.Limits,
-        call: Call,
-        stall_seconds: float,
-        sending: Sending,
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, specs: OutputSpecs, call: Call, stall_seconds: float) -> None:
         """Nothing is read before `serve`. To be made in the call's own task.
 
         Args:
-            models: those served.
-            limits: on requests read and not yet answered, and on bytes of results held, computed or being sent.
+            pipeline: takes the requests.
+            specs: of requested outputs.
             call: answered by the stream; this object alone writes to it.
             stall_seconds: how long one frame may wait for its reader, and again for each PACE_BYTES of an answer.
-            sending: holds what a reader who was cut leaves in the transport.
+
+        Raises:
+            Unavailable: the first model, whose limits a stream has, is still being loaded.
         """
-        self._models = models
+        self._pipeline, self._specs = pipeline, specs
         self._call = call
-        self._deadline = call.deadline
         self._stall_seconds = stall_seconds
-        self._sending = sending
+        limits = pipeline.models.first.limits
         self._slots = asyncio.Semaphore(limits.max_stream_in_flight)
-        self._results = ByteBudget(limits.max_stream_output_bytes)
-        self._cut = can_be_cut()
+        self._gate = AnswerGate(limits.max_stream_output_bytes, SMALL_ANSWER_BYTES)
+        self._cut = False  # we have ended the call, and its caller may well be there still
         self._writing = asyncio.Lock()
         self._live: set[str] = set()
         self._open = 0  # requests that are not yet answered, to the last frame
@@ -165,8 +128,7 @@ class StreamCall:
                 return
             self._live.add(request.id)
             self._open += 1
-            spans = CURRENT.get()
-            start(self._answer(request) if spans is None else self._traced(request, spans))
+            start(self._answer(request))
             del request  # an idle stream holds none
 
     def _check_id(self, request_id: str) -> None:
@@ -176,62 +138,73 @@ class StreamCall:
         if request_id in self._live:
             raise InvalidInput("id", "is that of a request still unanswered; use each id once at a time")
 
-    async def _traced(self, request: pb.EncodeStreamRequest, spans: RequestTrace) -> None:
-        with spans.message():
-            await self._answer(request)
-
     async def _answer(self, request: pb.EncodeStreamRequest) -> None:
         """All frames of one request."""
+        trace = None if self._call.trace is None else self._call.trace.message()
+        code = grpc.StatusCode.CANCELLED
         try:
-            await self._encode(request)
+            await self._encode(request, trace)
+            code = grpc.StatusCode.OK
         except CallerGone as error:  # the call is cancelled, now or a moment after it has ended
             self._ending = self._ending or error.with_traceback(None)
-            if (spans := CURRENT.get()) is not None:
-                spans.refused(grpc.StatusCode.CANCELLED, "cancelled")
-        except ReaderStalled:
+        except ReaderStalled as error:
+            code = refusal(error, self._call, trace).status
             raise  # ends the stream, and with it whatever else waits for this reader
         except Exception as error:
-            refused = refusal(error, self._call)
+            refused = refusal(error, self._call, trace)
+            code = refused.status
             with contextlib.suppress(CallerGone):
                 frame = pb.EncodeStreamResponse(id=request.id, error=refused.frame)
                 await self._write(frame, Patience(self._stall_seconds))
         finally:
+            if trace is not None:
+                trace.end(code)
             self._open -= 1
             self._slots.release()
 
-    async def _encode(self, request: pb.EncodeStreamRequest) -> None:
-        model = self._models.get(request.encode.model)
-        with model.receive(request.ByteSize()):
-            prepared = await model.prepare(request.encode, self._deadline)
-            if request.encode.dry_run:
-                check_header(prepared, HEADER_LIMIT_BYTES)
-                frame = pb.EncodeStreamResponse(id=request.id, response=prepared.header)
-                with model.hold_info(prepared.header.ByteSize()) as permit:
-                    return await self._sent(self._write(frame, Patience(self._stall_seconds)), permit)
-            check_max_bytes(prepared)
-            check_stream(prepared, model.limits.max_stream_output_bytes)
-            # Small answers need not wait for a large one to be read: there are never more of them than requests in flight.
-            held = prepared.data_bytes if prepared.data_bytes > CHUNK_BYTES else 0
-            async with self._results.hold(held, model.stage("queue")):
-                with model.hold_output(prepared) as permit:
-                    await self._sent(self._respond(request.id, model, prepared, permit), permit)
-
-    async def _sent(self, sending: Awaitable[None], permit: Permit) -> None:
-        """Send an answer. Where its reader is cut, the transport keeps what was not taken, and the permit for it stays."""
+    async def _encode(self, request: pb.EncodeStreamRequest, trace: RequestTrace | None) -> None:
+        model = self._pipeline.models.get(request.encode.model)
+        with counted(model):
+            wanted = decode_encode(request.encode, model, self._specs, self._call.deadline, self._call.client)
+        wanted.size_bytes = request.ByteSize()
+        form = StreamForm(model.limits, dry_run=request.encode.dry_run)
+        handle = self._pipeline.submit(wanted, form, trace=trace, gate=self._gate)
+        error: Exception | None = None
         try:
-            await sending
-        except ReaderStalled as stalled:
-            self._sending.hold(permit.split(min(stalled.unread_bytes, permit.amount)))
+            await done(handle)
+            answer = handle.result()
+        except asyncio.CancelledError:
+            self._gate.close()  # else the next answer would be computed as soon as this one lets go
+            handle.cancel(by_caller=not self._cut)
+            handle.close()  # it may have been answered at the same moment
             raise
+        unread = 0
+        try:
+            await self._respond(request.id, form, answer)
+        except (asyncio.CancelledError, CallerGone):
+            self._gate.close()
+            if not self._cut:  # what waits for its turn finds a writer that has given up
+                handle.count_cancelled("send")
+            raise
+        except Exception as failed:
+            error = failed.with_traceback(None)
+            # What was not taken the transport keeps, and so its bytes stay held.
+            unread = failed.unread_bytes if isinstance(failed, ReaderStalled) else 0
+            raise
+        finally:
+            kept = handle.close(error, unread)
+            if kept:
+                self._call.acts.append(functools.partial(handle.release, kept))
+            del error
 
-    async def _respond(self, request_id: str, model: ServedModel, prepared: Prepared, held: Permit) -> None:
-        results = await model.compute(prepared, self._deadline, held)
-        model.finish(prepared)
+    async def _respond(self, request_id: str, form: StreamForm, answer: Answer) -> None:
         patience = Patience(self._stall_seconds)
-        with model.stage("send"):
-            vector = prepared.selection.vector
-            for frame in frames(request_id, prepared.header, results, prepared.data_bytes, vector):
+        if answer.prepared.data_bytes and answer.results:
+            for frame in frames(request_id, form.header, answer):
                 await self._write(frame, patience)
+        else:
+            response = pb.EncodeStreamResponse(id=request_id, response=form.response(answer))
+            await self._write(response, patience)
 
     async def _write(self, frame: pb.EncodeStreamResponse, patience: Patience) -> None:
         """Send one frame; returns when the transport has taken it, so a slow reader slows us down.
@@ -251,5 +224,6 @@ class StreamCall:
                 return
             # Out here it has no context, whose frames would hold the results.
             self._ending = ReaderStalled(self._stall_seconds, frame.ByteSize())
-            self._cut.by_us = True  # the stream's other requests are about to be cancelled
+            self._cut = True  # the stream's other requests are about to be cancelled
+            self._gate.close()
             raise self._ending

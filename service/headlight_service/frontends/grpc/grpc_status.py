@@ -14,12 +14,12 @@ from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RequestInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from headlight.errors import Code, DeviceFull, HeadlightError, HostFull, InvalidInput, Overloaded
+from headlight.errors import Code, HeadlightError, HostFull, InvalidInput, Overloaded
 from headlight.pb import headlight_pb2 as pb
-from headlight_service.core.admission.admission_control import Shed, Shortage
+from headlight_service.core.admission.shedding import reason_of
 from headlight_service.telemetry.json_logs import describe
 from headlight_service.telemetry.request_id import REQUEST_ID, about
-from headlight_service.telemetry.request_trace import CURRENT
+from headlight_service.telemetry.request_trace import RequestTrace
 
 log = logging.getLogger("headlight_service.frontends.grpc.grpc_status")
 
@@ -97,38 +97,27 @@ class Refusal(NamedTuple):
         return tuple(more)
 
 
-def reason_of(error: Exception) -> str:
-    """Why a request failed: one of a closed set of names, for metrics and ErrorInfo."""
-    if isinstance(error, Shed):
-        return error.shortage.value
-    if isinstance(error, MemoryError | HostFull):
-        return Shortage.MEMORY.value
-    if isinstance(error, DeviceFull):
-        return Shortage.DEVICE_MEMORY.value
-    return (error.code if isinstance(error, HeadlightError) else Code.INTERNAL).value
-
-
-def refusal(error: Exception, context: Any = None) -> Refusal:
+def refusal(error: Exception, context: Any = None, trace: RequestTrace | None = None) -> Refusal:
     """The answer to a failure. One that is not Headlight's own is logged under an id, which is all the caller gets.
 
     Args:
         error: what went wrong.
         context: of the call, whose id stands in the log; None outside of one.
+        trace: spans of the request.
     """
-    refused = _refusal(error, context)
-    spans = CURRENT.get()
-    if spans is not None:
-        spans.refused(refused.status, refused.reason)
+    refused = _refusal(error, context, trace)
+    if trace is not None:
+        trace.refused(refused.status, refused.reason)
     return refused
 
 
-def gone(code: grpc.StatusCode, context: Any) -> None:
+def gone(code: grpc.StatusCode, context: Any, trace: RequestTrace | None) -> None:
     """Note, for whoever looks closely, that a caller did not wait for the end."""
     if log.isEnabledFor(logging.DEBUG):
-        log.debug("a caller has left", extra={"event": "caller_left", "status": code.name, **about(context)})
+        log.debug("a caller has left", extra={"event": "caller_left", "status": code.name, **about(context, trace)})
 
 
-def _refusal(error: Exception, context: Any) -> Refusal:
+def _refusal(error: Exception, context: Any, trace: RequestTrace | None) -> Refusal:
     if (
         isinstance(error, NotImplementedError)
         and context is not None
@@ -137,10 +126,10 @@ def _refusal(error: Exception, context: Any) -> Refusal:
         # How the code that gRPC generates answers for a method that nobody has written.
         return Refusal(grpc.StatusCode.UNIMPLEMENTED, NOT_IMPLEMENTED, None, "unimplemented", "")
     if isinstance(error, MemoryError):  # outside of the engine, as where an answer is put together
-        log.warning("memory is short for an answer", extra={"event": "batch_memory_short", **about(context)})
+        log.warning("memory is short for an answer", extra={"event": "batch_memory_short", **about(context, trace)})
         error = HostFull()
     if not isinstance(error, HeadlightError):
-        error_id, known = uuid.uuid4().hex[:12], about(context)
+        error_id, known = uuid.uuid4().hex[:12], about(context, trace)
         extra = {"event": "unexpected_failure", "error_id": error_id, **known, **describe(error)}
         log.error("unexpected failure", extra=extra)
         message = f"internal error; see error id {error_id} in the server's log"
@@ -149,7 +138,7 @@ def _refusal(error: Exception, context: Any) -> Refusal:
     field = error.field if isinstance(error, InvalidInput) else ""
     serious = status is grpc.StatusCode.INTERNAL
     if serious or log.isEnabledFor(logging.DEBUG):
-        known = about(context)
+        known = about(context, trace)
         told = {"event": "request_failed", "status": status.name, "reason": reason, "problem": error.message, **known}
         log.log(logging.ERROR if serious else logging.DEBUG, "a request failed", extra=told)
         request_id = known["request_id"]

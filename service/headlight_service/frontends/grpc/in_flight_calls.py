@@ -3,89 +3,86 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import math
+import threading
 import time
 
 from headlight.errors import Unavailable
 from headlight_service.frontends.grpc.transport.grpc_call import Call
 
+REFUSED_SECONDS = 1.0  # a caller that does not read its refusal holds up the end no longer
+LOOK_SECONDS = 0.01
+ENDING = "this replica is shutting down; try another, or this one later"
+
 
 class InFlight:
-    """The calls of our own service whose answers are not yet sent.
+    """The calls of our own service whose answers are not yet sent. From any thread.
 
     Health watches and reflection streams do not count: they last as long as their client likes.
 
     Attributes:
-        count: how many.
-        idle: set while there are none.
         closed: no further ones are let in.
         told: set once clients have been told to use other connections.
     """
 
     def __init__(self) -> None:
-        self._touched = time.monotonic()
-        self.count = 0
-        self.idle = asyncio.Event()
-        self.idle.set()
         self.closed = False
-        self.told = asyncio.Event()
+        self.told = threading.Event()
+        self._touched = time.monotonic()
+        self._calls: dict[Call, float] = {}  # when each is waited for no longer
 
-    async def admit(self) -> None:
-        """Let a call in, or refuse it, but not before its client knows better than to come here again.
+    @property
+    def count(self) -> int:
+        """How many are waited for."""
+        now = time.monotonic()
+        return sum(until > now for until in list(self._calls.values()))
 
-        A refusal takes no time, and so a replica that refuses is the one that is free: clients would send most of their calls to it,
-        again and again, until they have no more tries.
+    def enter(self, call: Call) -> None:
+        """Count in a call until it is over.
 
-        Raises:
-            Unavailable: closed.
+        A refusal takes no time, and so clients would send most of their calls to a replica that
+        refuses: `wait_told` comes before.
         """
         self._touched = time.monotonic()
-        if self.closed:
-            self.enter()
-            try:
-                await self.told.wait()
-            finally:
-                self.leave()
-            raise Unavailable("this replica is shutting down; try another, or this one later")
+        self._calls[call] = math.inf
+        call.acts.append(functools.partial(self._leave, call))
 
-    def enter(self) -> None:
-        """Count in a call that was let in."""
-        self.count += 1
-        self.idle.clear()
+    def refused(self, call: Call) -> None:
+        """Note that a call has only its refusal to take."""
+        if call in self._calls:
+            self._calls[call] = time.monotonic() + REFUSED_SECONDS
 
-    def leave(self) -> None:
-        """Count a call out, once its answer has been sent."""
+    def wait_told(self) -> None:
+        """If no call is let in any more, wait until clients know, and refuse. Raises Unavailable."""
         self._touched = time.monotonic()
-        self.count -= 1
-        if self.count == 0:
-            self.idle.set()
+        if self.closed:
+            self.told.wait()
+            raise Unavailable(ENDING)
+
+    async def wait_told_async(self) -> None:
+        """The same on an event loop."""
+        self._touched = time.monotonic()
+        if self.closed:
+            while not self.told.is_set():
+                await asyncio.sleep(LOOK_SECONDS)
+            raise Unavailable(ENDING)
+
+    async def idle(self) -> None:
+        """Wait until there are none."""
+        while self.count:
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def quiet(self, seconds: float, limit: float) -> None:
-        """Wait until for so long no call has come, been refused or left; at most until `limit` seconds have passed.
+        """Wait until for so long no call has come, been refused or left; at most `limit` seconds.
 
-        Callers tend to send the next call when one is answered: where nothing happens, hardly a call is on its way.
+        Callers tend to send the next call when one is answered: if nothing happens, hardly a call is
+        on its way.
         """
         start = self._touched = time.monotonic()
         while (left := min(self._touched + seconds, start + limit) - time.monotonic()) > 0:
             await asyncio.sleep(left)
 
-
-class Stay:
-    """That one call is in flight: from its message until its answer is out, or earlier where nobody takes that."""
-
-    def __init__(self, in_flight: InFlight, call: Call) -> None:
-        self._in_flight = in_flight
-        self._call = call
-        self._inside = False
-
-    async def enter(self) -> None:
-        """Count the call in. Raises Unavailable as `InFlight.admit` does."""
-        await self._in_flight.admit()
-        self._in_flight.enter()
-        self._inside = True
-        self._call.when_over(self.leave)  # only then, not when the handler has returned, may the server stop
-
-    def leave(self) -> None:
-        """Count it out, once."""
-        if self._inside:
-            self._inside = False
-            self._in_flight.leave()
+    def _leave(self, call: Call) -> None:
+        self._touched = time.monotonic()
+        self._calls.pop(call, None)

@@ -10,8 +10,9 @@ import contextlib
 import functools
 import inspect
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import CancelledError
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -19,8 +20,8 @@ from prometheus_client import Counter
 
 from headlight.errors import InvalidInput, Overloaded
 from headlight_service.frontends.grpc.grpc_status import Refusal, gone, refusal
-from headlight_service.frontends.grpc.in_flight_calls import InFlight, Stay
-from headlight_service.frontends.grpc.request_timeout import Arrivals, no_more
+from headlight_service.frontends.grpc.in_flight_calls import InFlight
+from headlight_service.frontends.grpc.peer_timeouts import Arrivals, has_hung_up, no_more
 from headlight_service.frontends.grpc.transport.call_bridge import Bridge, Handler
 from headlight_service.frontends.grpc.transport.call_threads import CallThreads
 from headlight_service.frontends.grpc.transport.grpc_call import Call, CallerGone
@@ -32,14 +33,12 @@ if TYPE_CHECKING:
     from headlight_service.telemetry.otlp import Tracing
     from headlight_service.telemetry.request_trace import RequestTrace
 
-T = TypeVar("T")
 UNDECODABLE = "the message cannot be decoded; is the client built from this server's .proto?"
 NO_MESSAGE = "the call ended without a message; send one"
 BUSY = "too many calls are open on this replica; close idle streams, or try another replica"
 BUSY_SECONDS = 1.0
 PROBE_SECONDS, PROBE_BYTES = 2.0, 1024  # for the message of a call to the health service, and of its size
 OURS = "/headlight."
-ABORT_SECONDS = 1.0
 SENDING_SECONDS = 0.01  # for a message on its way: a client of grpc.aio takes a refusal meanwhile for INTERNAL
 TRANSIT_SECONDS = 0.05  # that a call may have been on its way; of a short one less
 
@@ -167,28 +166,50 @@ class _Guard:
         if self._probe:
             self._threads.remove_probe()
 
-    async def unary(self, call: Call, message: bytes | Missing) -> bytes | Refusal:
-        """Answer a call of one message with one."""
-
-        async def respond(stay: Stay) -> bytes:
-            response = await self._handler.unary_unary(await self._message(call, message, stay), call)
-            # Large answers come serialised, by whoever could do it off the event loop.
-            return response if isinstance(response, bytes) else bytes(self._handler.response_serializer(response))
-
-        return await self._answer(respond, call)
+    def unary(self, call: Call, message: bytes | Missing) -> bytes | Refusal | Missing:
+        """Answer a call of one message with one. On the call's thread."""
+        try:
+            self._let_in(call)
+            self._in_flight.wait_told()  # nothing is read of a call that is not let in
+            if message is Missing.EMPTY and has_hung_up(call):
+                raise CallerGone
+            response = self._handler.unary_unary(self._message(call, message), call)
+            # Ours come serialised.
+            answer = response if isinstance(response, bytes) else self._handler.response_serializer(response)
+            call.acts.append(functools.partial(self._answered, call))
+            return bytes(answer)
+        except (CancelledError, CallerGone):
+            self._gone(call)
+            return Missing.GONE
+        except Exception as error:
+            return self._refused(call, error)
+        finally:
+            self._series.seconds.observe(time.perf_counter() - call.begun)
 
     async def stream(self, call: Call, messages: bytes | Missing | Messages) -> Refusal | None:
         """Answer a call of one message, or of many, with writes; return how it failed."""
-
-        async def respond(stay: Stay) -> None:
-            if not isinstance(messages, Messages):
-                await self._send(await self._message(call, messages, stay), call)
-                return
-            await stay.enter()
-            await self._send(self._decoded(messages), call)
-
-        refused = await self._answer(respond, call)
-        if refused is not None and self._handler.request_streaming:
+        try:
+            self._let_in(call)
+            await self._in_flight.wait_told_async()
+            if isinstance(messages, Messages):
+                self._in_flight.enter(call)
+                await self._send(self._decoded(messages), call)
+            else:
+                if messages is Missing.EMPTY:
+                    await no_more()
+                await self._send(self._message(call, messages), call)
+            call.acts.append(functools.partial(self._answered, call))
+            return None
+        except (asyncio.CancelledError, CallerGone) as error:
+            self._gone(call)
+            call.acts.append(functools.partial(_forget, error))
+            raise
+        except Exception as error:
+            refused = self._refused(call, error)
+        finally:
+            self._series.seconds.observe(time.perf_counter() - call.begun)
+        # Here the exception is gone, and with it the request, to which its frames refer.
+        if self._handler.request_streaming:
             await asyncio.sleep(SENDING_SECONDS)
         return refused
 
@@ -197,17 +218,25 @@ class _Guard:
             while True:  # without a name for the message, which an idle stream would keep
                 yield self._decode(await anext(messages))
 
-    async def _message(self, call: Call, message: bytes | Missing, stay: Stay) -> Any:
-        """The message of a call that has one. Who never sends it must not hold up the end, and so is not yet counted in."""
-        await self._in_flight.admit()  # nothing is read of one that is not
+    def _let_in(self, call: Call) -> None:
+        """Say whose call it is. Raises why it is refused."""
+        if call.refused is not None:
+            refusing, call.refused = call.refused, None
+            raise refusing
+        if self._gate is not None:
+            call.client = self._gate.client(call)
+        if self._trace is not None:  # of callers that were let in: others choose neither what is traced nor how much
+            call.trace = self._trace(call.invocation_metadata())
+
+    def _message(self, call: Call, message: bytes | Missing) -> Any:
+        """The message of a call that has one. A caller that never sends it holds up no end: it is not counted in."""
         if message is Missing.LATE:
             raise self.waiting.late(call)
         if message is Missing.EMPTY:
-            await no_more()
             raise InvalidInput("", NO_MESSAGE)
         if isinstance(message, Missing):
             raise CallerGone
-        await stay.enter()
+        self._in_flight.enter(call)
         return self._decode(message)
 
     def _decode(self, request: bytes) -> Any:
@@ -226,47 +255,27 @@ class _Guard:
         async for response in behaviour(request, call):
             await call.write(response)
 
-    async def _answer(self, respond: Callable[[Stay], Awaitable[T]], call: Call) -> T | Refusal:
-        code: grpc.StatusCode | None = None
-        spans: RequestTrace | None = None
-        stay = Stay(self._in_flight, call)
-        try:
-            if call.refused is not None:
-                refusing, call.refused = call.refused, None
-                raise refusing
-            if self._gate is not None:
-                self._gate.account(call)
-            if self._trace is not None:  # of whom was let in: others choose neither what is traced nor how much
-                spans = self._trace(call.invocation_metadata())
-            answer = await respond(stay)
-            call.when_over(functools.partial(self._answered, call, spans))
-            return answer
-        except (asyncio.CancelledError, CallerGone) as error:
-            code = _cancelled(call.deadline - time.monotonic(), time.perf_counter() - call.begun)
-            gone(code, call)
-            call.when_over(functools.partial(_forget, error))
-            raise
-        except Exception as error:
-            refused = refusal(error, call)
-            code = refused.status
-        finally:
-            if code is not None:
-                self._ended(code, spans)
-            self._series.seconds.observe(time.perf_counter() - call.begun)
-        # Here the exception is gone, and with it the request, to which its frames refer. One who does
-        # not read its status does not hold up the end.
-        late = asyncio.get_running_loop().call_later(ABORT_SECONDS, stay.leave)
-        call.when_over(late.cancel)
+    def _gone(self, call: Call) -> None:
+        """Count a call whose caller has left."""
+        code = _cancelled(call.deadline - time.monotonic(), time.perf_counter() - call.begun)
+        gone(code, call, call.trace)
+        self._ended(call, code)
+
+    def _refused(self, call: Call, error: Exception) -> Refusal:
+        """Count a call that failed; returns its status."""
+        refused = refusal(error, call, call.trace)
+        self._in_flight.refused(call)
+        self._ended(call, refused.status)
         return refused
 
-    def _answered(self, call: Call, spans: RequestTrace | None) -> None:
+    def _answered(self, call: Call) -> None:
         """All was sent, or the caller was cut for taking too long; then the call has a code."""
-        self._ended(call.code() or grpc.StatusCode.OK, spans)
+        self._ended(call, call.code() or grpc.StatusCode.OK)
 
-    def _ended(self, code: grpc.StatusCode, spans: RequestTrace | None) -> None:
+    def _ended(self, call: Call, code: grpc.StatusCode) -> None:
         self._series.handled(code)
-        if spans is not None:
-            spans.end(code)
+        if call.trace is not None:
+            call.trace.end(code)
 
 
 def _forget(error: BaseException) -> None:

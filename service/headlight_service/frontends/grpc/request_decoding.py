@@ -1,23 +1,43 @@
-"""From protobuf to values: what a request asks for, checked as far as that goes without tokenising it."""
+"""From protobuf to requests of the core. Lists that no model could take are refused by their length.
+
+A message holds millions of entries, each of which becomes an object here.
+"""
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 from array import array
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NoReturn
+
+import numpy as np
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
-from headlight.runtime.bundle.prompts import Prompt
-from headlight.runtime.encode_items import Selection
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.values import Floats
-from headlight.spec import SpecialTokens
-from headlight.wire.priority import Priority, priority_of
-from headlight.wire.vector_codec import prompt_wish, special_tokens_of
-from headlight_service.core.model_interface import Interface
-from headlight_service.core.requested_outputs import head_masks, selection
+from headlight.wire.attention_codec import REDUCTIONS, attention_spec, has_unknown, hidden_spec, token_choice
+from headlight.wire.priority import priority_of
+from headlight.wire.vector_codec import (
+    VECTOR_TYPES,
+    PromptWish,
+    pooled_spec,
+    prompt_wish,
+    special_tokens_of,
+    tokens_spec,
+)
+from headlight_service.core.admission.shedding import reason_of
+from headlight_service.core.models import ATTENTION_OFF, ServedModel
+from headlight_service.core.occlusion import of_one_input
+from headlight_service.core.requests.request import (
+    Input,
+    OcclusionRequest,
+    OutputSpec,
+    Pair,
+    Request,
+    TokenIds,
+)
+from headlight_service.core.tokenization import too_many_tokens
 
 TRUNCATIONS: Mapping[int, Truncation] = {
     pb.TRUNCATION_UNSPECIFIED: "refuse",
@@ -25,137 +45,229 @@ TRUNCATIONS: Mapping[int, Truncation] = {
     pb.TRUNCATION_CUT_END: "cut_end",
     pb.TRUNCATION_CUT_START: "cut_start",
 }
+NO_PROMPT = PromptWish()
+NEWER = "asks for something that this server does not know; it is older than the client"
+# Requests mostly ask for outputs that others before them asked for. So many are kept, of so many bytes.
+REMEMBERED, REMEMBERED_BYTES = 256, 256
 
 
-class Pair(NamedTuple):
-    """Two texts that the model sees as one sequence."""
+class OutputSpecs:
+    """Requested outputs, decoded once for each spelling. From any thread."""
 
-    first: str
-    second: str
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, bytes], OutputSpec] = {}
 
-
-class TokenIds(NamedTuple):
-    """Token ids, and a segment of each or none at all: 8 bytes each, where a tuple takes 40."""
-
-    ids: array[int]
-    segments: array[int]
-
-
-EncodeInput = str | Pair | TokenIds
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class TokenizeJob:
-    """Inputs to tokenise: texts and pairs of texts, or ids to check."""
-
-    inputs: list[EncodeInput]
-    with_info: bool
-    max_tokens: int  # of all inputs together
-    truncation: Truncation = "refuse"
-    limit: bool = True  # False: any number of tokens
-    prompt: str = ""  # put before each single text
-    special_tokens: SpecialTokens = "parse"
+    def decode(self, outputs: pb.Outputs, model: ServedModel) -> OutputSpec:
+        """Return the requested outputs. Raises InvalidInput, naming the field."""
+        asked = outputs.SerializeToString()
+        key = (model.ref.name, asked)
+        found = self._known.get(key)
+        if found is None:
+            found = _outputs(outputs, model)
+            if len(asked) <= REMEMBERED_BYTES:
+                if len(self._known) >= REMEMBERED:
+                    self._known.clear()
+                self._known[key] = found
+        return found
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class EncodeJob:
-    """A request as plain values."""
+def decode_encode(
+    message: pb.EncodeRequest, model: ServedModel, specs: OutputSpecs, deadline: float, client: str | None
+) -> Request:
+    """Return the request of a message to Encode.
 
-    tokenize: TokenizeJob
-    selection: Selection
-    head_masks: list[Floats | None]  # of each input
-    priority: Priority
-
-
-def encode_job(request: pb.EncodeRequest, interface: Interface) -> EncodeJob:
-    """The job that a request asks for.
+    Args:
+        message: as it came.
+        model: that it names.
+        specs: those decoded before.
+        deadline: on time.monotonic; infinity for none.
+        client: whose quota is used; None: nobody's.
 
     Raises:
         InvalidInput: naming the field and what it may hold.
     """
-    truncation = TRUNCATIONS.get(request.truncation)
-    if truncation is None:
-        raise InvalidInput("truncation", f"{request.truncation} is none that this server knows; see enum Truncation")
-    priority, outputs = priority_of(request.priority), request.outputs
-    most, prompt = interface.max_tokens, interface.prompts.choose(*prompt_wish(request))
-    inputs = _inputs(request.inputs, interface, most, prompt)
-    wanted = selection(outputs, interface)
-    with_info = outputs.HasField("token_info") or wanted.needs_tokens
-    special = special_tokens_of(request.special_tokens, interface.special_tokens)
-    job = TokenizeJob(inputs, with_info, most, truncation, prompt=prompt.text, special_tokens=special)
-    return EncodeJob(job, wanted, head_masks(request.inputs, interface), priority)
+    truncation = TRUNCATIONS.get(message.truncation) or _no_truncation(message.truncation)
+    priority = priority_of(message.priority) if message.priority else "interactive"
+    inputs = decode_inputs(message.inputs, model, model.limits.max_request_tokens)
+    prompt = prompt_wish(message) if message.WhichOneof("prompt") else NO_PROMPT
+    special = message.special_tokens
+    return Request(
+        inputs,
+        specs.decode(message.outputs, model),
+        message.model,
+        message.ByteSize(),
+        deadline,
+        priority,
+        client,
+        prompt.name,
+        prompt.text,
+        truncation,
+        special_tokens_of(special, model.special_tokens) if special else None,
+        _head_masks(message.inputs, model),
+        message.dry_run,
+    )
 
 
-def tokenize_job(request: pb.TokenizeRequest, interface: Interface) -> TokenizeJob:
-    """The job that a request asks for.
-
-    Raises:
-        InvalidInput: naming the field and what it may hold.
-    """
-    most, prompt = interface.max_tokenized, interface.prompts.choose(*prompt_wish(request))
-    inputs = _inputs(request.inputs, interface, most, prompt)
-    special = special_tokens_of(request.special_tokens, interface.special_tokens)
-    return TokenizeJob(inputs, with_info=True, max_tokens=most, limit=False, prompt=prompt.text, special_tokens=special)
-
-
-def check_tokens(tokens: int, most: int) -> None:
-    """Raises InvalidInput where the inputs of a request have more than so many tokens."""
-    if tokens > most:
-        raise InvalidInput("inputs", f"have more than {most} tokens together; split the request")
+def decode_tokenize(message: pb.TokenizeRequest, model: ServedModel, client: str | None) -> Request:
+    """Return the request of a message to Tokenize. Raises InvalidInput as `decode_encode`."""
+    prompt = prompt_wish(message)
+    return Request(
+        decode_inputs(message.inputs, model, model.max_tokenized),
+        model=message.model,
+        size_bytes=message.ByteSize(),
+        client=client,
+        prompt_name=prompt.name,
+        prompt_text=prompt.text,
+        special_tokens=special_tokens_of(message.special_tokens, model.special_tokens),
+    )
 
 
-def _inputs(inputs: Sequence[pb.Input], interface: Interface, max_tokens: int, prompt: Prompt) -> list[EncodeInput]:
-    if not 1 <= len(inputs) <= interface.max_items:
-        raise InvalidInput("inputs", f"has {len(inputs)} entries; send 1 to {interface.max_items}")
-    converted, ids = list[EncodeInput](), 0
-    room = interface.max_characters - len(prompt.text) if "text" in interface.accepts else -1
+def decode_occlude(
+    message: pb.OccludeRequest, model: ServedModel, deadline: float, client: str | None
+) -> OcclusionRequest:
+    """Return the request of a message to Occlude. Raises InvalidInput as `decode_encode`."""
+    check_count("tokens", len(message.tokens.indices.indices), model.max_length)
+    ids, most = message.input.ids, model.limits.max_request_tokens
+    for field, numbers in (("input.ids", ids.ids), ("input.ids.segments", ids.segments)):
+        if len(numbers) > most:
+            raise InvalidInput(field, f"has {len(numbers)} entries; send at most {most}")
+    if has_unknown(message):
+        raise InvalidInput("tokens", NEWER)
+    prompt = prompt_wish(message)
+    try:
+        inputs = decode_inputs([message.input], model, most)
+        masks = _head_masks([message.input], model)
+    except InvalidInput as error:
+        raise of_one_input(error) from None
+    return OcclusionRequest(
+        inputs,
+        OCCLUSION,
+        message.model,
+        message.ByteSize(),
+        deadline,
+        priority_of(message.priority),
+        client,
+        prompt.name,
+        prompt.text,
+        TRUNCATIONS.get(message.truncation) or _no_truncation(message.truncation),
+        special_tokens_of(message.special_tokens, model.special_tokens),
+        masks,
+        hidden=token_choice("tokens", message.tokens) if message.HasField("tokens") else None,
+    )
+
+
+OCCLUSION = OutputSpec(token_info=True)
+
+
+def decode_inputs(inputs: Sequence[pb.Input], model: ServedModel, max_tokens: int) -> list[Input]:
+    """Return texts, pairs and ids. Raises InvalidInput for lists that are longer than the model takes."""
+    if len(inputs) > model.limits.max_items:
+        problem = f"has {len(inputs)} entries; send 1 to {model.limits.max_items}"
+        raise InvalidInput("inputs", problem)
+    decoded, ids = list[Input](), 0
     for place, value in enumerate(inputs):
         kind = value.WhichOneof("content")
-        if kind == "text" and len(text := value.text) <= room:  # mostly
-            converted.append(text)
-            continue
-        one = _input(place, kind, value, interface, prompt)
-        converted.append(one)
-        if isinstance(one, TokenIds):
+        if kind == "text":  # mostly
+            decoded.append(value.text)
+        elif kind == "pair":
+            decoded.append(Pair(value.pair.first, value.pair.second))
+        elif kind == "ids" and "ids" in model.accepts:
+            one = _ids(f"inputs[{place}].ids", value.ids, model.max_length)
             ids += len(one.ids)
-            check_tokens(ids, max_tokens)
-    return converted
+            if ids > max_tokens:
+                raise too_many_tokens(max_tokens)
+            decoded.append(one)
+        else:
+            accepted = " or ".join(model.accepts)
+            if kind is None:
+                raise InvalidInput(f"inputs[{place}]", f"is empty; set {accepted}")
+            raise InvalidInput(f"inputs[{place}].{kind}", f"this model takes {accepted}")
+    return decoded
 
 
-def _input(place: int, kind: str | None, value: pb.Input, interface: Interface, prompt: Prompt) -> EncodeInput:
-    if kind is None or kind not in interface.accepts:
-        accepted = " or ".join(interface.accepts)
-        if kind is None:
-            raise InvalidInput(f"inputs[{place}]", f"is empty; set {accepted}")
-        raise InvalidInput(f"inputs[{place}].{kind}", f"this model takes {accepted}")
-    if kind != "text":
-        _check_prompt(f"inputs[{place}].{kind}", prompt, kind)
-    if kind == "ids":
-        return _ids(f"inputs[{place}].ids", value.ids, interface.max_length)
-    texts = Pair(value.pair.first, value.pair.second) if kind == "pair" else (value.text,)
-    # Tokenising takes some 350 bytes and 2 µs a character: what cannot fit is refused unread.
-    characters = sum(map(len, texts)) + (len(prompt.text) if kind == "text" else 0)
-    if characters > interface.max_characters:
-        own = f", {len(prompt.text)} of them its prompt" if kind == "text" and prompt.text else ""
-        remedy = "shorten it, or split it into several texts"
-        problem = f"has {characters} characters{own}; at most {interface.max_characters} are read; {remedy}"
-        raise InvalidInput(f"inputs[{place}].{kind}", problem)
-    return texts if isinstance(texts, Pair) else value.text
-
-
-def _check_prompt(field: str, prompt: Prompt, kind: str) -> None:
+@contextlib.contextmanager
+def counted(model: ServedModel) -> Iterator[None]:
+    """Count a message that cannot be decoded as a request that got no answer."""
     try:
-        prompt.check_kind("pairs" if kind == "pair" else kind)
-    except InvalidInput as error:
-        raise InvalidInput(field, error.problem) from None
+        yield
+    except Exception as error:
+        model.metrics.rejected[reason_of(error)].inc()
+        raise
+
+
+def check_count(field: str, count: int, most: int) -> None:
+    """Raise InvalidInput if a list has more entries than there are to be named."""
+    if count > most:
+        problem = f"has {count} entries, of which there are at most {most}; name each once"
+        raise InvalidInput(field, problem)
 
 
 def _ids(field: str, value: pb.TokenIds, max_length: int) -> TokenIds:
-    # By their number alone: a message holds millions where the model takes thousands, and each becomes an object here.
     ids, types = value.ids, value.segments
     count, segments = len(ids), len(types)
     if not 1 <= count <= max_length:
         raise InvalidInput(field, f"has {count} ids; send 1 to {max_length}")
     if segments not in (0, count):
-        raise InvalidInput(f"{field}.segments", f"has {segments} entries for {count} ids; send one of each, or none")
+        problem = f"has {segments} entries for {count} ids; send one of each, or none"
+        raise InvalidInput(f"{field}.segments", problem)
     return TokenIds(array("q", ids[:]), array("q", types[:] if segments else ()))
+
+
+def _no_truncation(number: int) -> NoReturn:
+    raise InvalidInput("truncation", f"{number} is none that this server knows; see enum Truncation")
+
+
+def _outputs(outputs: pb.Outputs, model: ServedModel) -> OutputSpec:
+    architecture, tokens = model.runtime.bundle.manifest.architecture, model.max_length
+    layers, heads = architecture.layers, architecture.heads
+    asked, states = outputs.attention, outputs.hidden
+    counts = {
+        "pooled.dtypes": (len(outputs.pooled.dtypes), len(VECTOR_TYPES)),
+        "attention.layers": (len(asked.layers) + len(asked.layer_runs), layers),
+        "attention.heads": (len(asked.heads) + len(asked.head_runs), heads),
+        "attention.pairs": (len(asked.pairs), layers * heads),
+        "attention.reduce": (len(asked.reduce), len(REDUCTIONS)),
+        "attention.spans": (len(asked.spans), tokens),
+        "attention.queries": (len(asked.queries.indices.indices), tokens),
+        "attention.keys": (len(asked.keys.indices.indices), tokens),
+        "hidden.layers": (len(states.layers) + len(states.layer_runs), layers + 1),
+        "hidden.tokens": (len(states.tokens.indices.indices), tokens),
+    }
+    for name, (count, most) in counts.items():
+        check_count(f"outputs.{name}", count, most)
+    if has_unknown(outputs):
+        raise InvalidInput("outputs", NEWER)
+    wanted = {field.name for field, _ in outputs.ListFields()} or {"pooled"}
+    return OutputSpec(
+        pooled=pooled_spec(outputs.pooled) if "pooled" in wanted else False,
+        tokens=tokens_spec(outputs.tokens) if "tokens" in wanted else False,
+        attention=attention_spec(asked) if "attention" in wanted else None,
+        hidden=hidden_spec(states) if "hidden" in wanted else None,
+        token_info="token_info" in wanted,
+    )
+
+
+def _head_masks(inputs: Sequence[pb.Input], model: ServedModel) -> list[Floats | None] | None:
+    """Of each input, float32 [L, H]; None: all heads of all inputs are whole."""
+    if True not in [value.HasField("head_mask") for value in inputs]:
+        return None
+    architecture = model.runtime.bundle.manifest.architecture
+    layers, heads = architecture.layers, architecture.heads
+    whole, masks = np.ones((layers, heads), dtype=np.float32), list[Floats | None]()
+    for at, value in enumerate(inputs):
+        if not value.HasField("head_mask"):
+            masks.append(whole)  # items of one request run on one graph, and a mask needs `attend`
+            continue
+        field = f"inputs[{at}].head_mask"
+        if not model.attends:
+            raise InvalidInput(field, ATTENTION_OFF)
+        if len(value.head_mask.values) != layers * heads:
+            have = f"has {len(value.head_mask.values)} values"
+            raise InvalidInput(field, f"{have}; send {layers} x {heads}, heads within layers")
+        mask = np.array(value.head_mask.values, dtype=np.float32).reshape(layers, heads)
+        # Beyond, numbers could overflow, and with them those of other items of the batch.
+        if not ((mask >= 0) & (mask <= 1)).all():
+            problem = "holds something that is not from 0 to 1; 1 keeps a head, 0 removes it"
+            raise InvalidInput(field, problem)
+        masks.append(mask)
+    return masks

@@ -16,9 +16,9 @@ from headlight.errors import BundleError, EngineError, HostFull
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight_service.app.assembly import fitting
-from headlight_service.core.scheduler.batch_halving import run_halved
+from headlight_service.core.scheduler.running_batch import compute
+from headlight_service.frontends.grpc import answer_forms, encode_stream
 from headlight_service.frontends.grpc import answer_frames as framing
-from headlight_service.frontends.grpc import encode_stream, servicer
 from headlight_service.frontends.grpc.grpc_status import PUSHBACK, refusal
 from tests.service.batching import running
 from tests.service.calls import details_of, refused, request
@@ -48,7 +48,8 @@ def test_no_neighbour_fails_with_one_that_is_too_large(sizes: list[int], data: s
     engine, items = Short(), [item(size, first=place) for place, size in enumerate(sizes, 1)]
     place = data.draw(st.integers(0, len(items)))
     items.insert(place, item(TOO_LARGE))
-    found = run_halved(engine.run, items)
+    found = compute(engine.run, items)
+    assert isinstance(found, list)
     assert [type(outcome) for outcome in found].count(HostFull) == 1
     for at, (each, outcome) in enumerate(zip(items, found, strict=True)):
         assert isinstance(outcome, HostFull if at == place else ItemResult)
@@ -62,7 +63,8 @@ def test_no_neighbour_fails_with_one_that_is_too_large(sizes: list[int], data: s
 def test_where_there_is_no_memory_at_all_few_batches_are_tried() -> None:
     engine = Short()
     engine.most_items = 0
-    found = run_halved(engine.run, [item(2)] * 64)
+    found = compute(engine.run, [item(2)] * 64)
+    assert isinstance(found, list)
     assert [type(outcome) for outcome in found] == [HostFull] * 64
     assert len(engine.batches) == 3
 
@@ -131,7 +133,7 @@ async def test_an_answer_that_cannot_be_put_together_is_refused_alike(
 
     async with serve(FakeRuntime()) as service:
         with monkeypatch.context() as patch:
-            patch.setattr(servicer, "fill", fill)
+            patch.setattr(answer_forms, "fill", fill)
             error = await refused(service.stub.Encode(request()), grpc.StatusCode.RESOURCE_EXHAUSTED)
         assert (error.details() or "").startswith(MESSAGE)
         await service.stub.Encode(request())

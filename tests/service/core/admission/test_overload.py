@@ -11,11 +11,12 @@ from collections.abc import Callable
 
 import pytest
 
-from headlight_service.core.admission.admission_control import Admission, Shed
-from headlight_service.core.admission.permits import Permit
-from headlight_service.core.admission.wait_time import Expected
+from headlight_service.core.admission.admission_control import Admission
+from headlight_service.core.admission.estimates import Expected, WaitEstimate
+from headlight_service.core.admission.shedding import Shed
 from headlight_service.core.scheduler.batch_policy import Lanes
 from headlight_service.core.scheduler.lanes import Batch, Budget, Entry, LaneKey
+from tests.service.batching import Slots
 
 LANE = LaneKey("m", "embed")
 STREAMS, RATE = 2, 4500.0  # batches at once; padded tokens a second of each
@@ -29,11 +30,11 @@ def length(rng: random.Random) -> int:
 
 @dataclasses.dataclass(eq=False)
 class Request:
-    permit: Permit
     expected: Expected
     came: float
     tokens: int
     missing: int
+    over: bool = False
     entries: list[Entry[Request]] = dataclasses.field(default_factory=list)
 
 
@@ -45,7 +46,7 @@ class Overloaded:
         self._group = group
         self._lanes: Lanes[Request] = Lanes({LANE: Budget(512)})
         self._admission = Admission(
-            max_tokens=10**7, max_request_bytes=10**12, max_output_bytes=10**12, streams=STREAMS
+            max_tokens=10**7, max_request_bytes=10**12, max_output_bytes=10**12, estimate=WaitEstimate(STREAMS)
         )
         self._coming: list[tuple[float, int, Callable[[float], None]]] = []
         self._order, self._idle = itertools.count(), STREAMS
@@ -68,11 +69,12 @@ class Overloaded:
         lengths = sorted((length(self._rng) for _ in range(self._group)), reverse=True)
         expected = self._admission.expect(sum(lengths))
         try:
-            permit = self._admission.admit(sum(lengths), DEADLINE)
+            self._admission.check_wait(sum(lengths), DEADLINE, "interactive")
+            self._admission.take_tokens(sum(lengths), "interactive")
         except Shed:
             self.refused += 1
             return
-        request = Request(permit, expected, now, sum(lengths), len(lengths))
+        request = Request(expected, now, sum(lengths), len(lengths))
         for size in lengths:
             request.entries.append(Entry(LANE, request, size, size, now, now + DEADLINE))
             self._lanes.add(request.entries[-1])
@@ -84,14 +86,15 @@ class Overloaded:
             self._give_up(request)
 
     def _give_up(self, request: Request) -> None:
-        if request.permit.amount:
+        if not request.over:
             self._end(request, math.inf)
             for entry in request.entries:
                 self._lanes.discard(entry)
 
     def _end(self, request: Request, seconds: float) -> None:
-        request.permit.give_back()
-        self._admission.outlook.waited(request.expected, "interactive", DEADLINE, seconds)
+        request.over = True
+        self._admission.tokens.take(-request.tokens)
+        self._admission.estimate.waited(request.expected, "interactive", DEADLINE, seconds)
         if seconds <= DEADLINE:
             self.answered += 1
             self.useful += request.tokens
@@ -100,7 +103,7 @@ class Overloaded:
 
     def _start(self, now: float) -> None:
         while self._idle and len(self._lanes):
-            batch = self._lanes.take(now, lambda _: self._idle)
+            batch = self._lanes.take(now, Slots(self._idle))
             for entry in batch.expired:
                 self._give_up(entry.value)
             if batch.entries:
@@ -111,12 +114,12 @@ class Overloaded:
     def _finish(self, batch: Batch[Request], seconds: float, now: float) -> None:
         self._idle += 1
         self._lanes.ran(batch, seconds)
-        self._admission.outlook.worked_off(batch.total, seconds)
+        self._admission.estimate.worked_off(batch.total, seconds)
         self.computed += batch.total
         for entry in batch.entries:
             request = entry.value
             request.missing -= 1
-            if request.missing or not request.permit.amount:
+            if request.missing or request.over:
                 continue
             self._end(request, now - request.came)
 

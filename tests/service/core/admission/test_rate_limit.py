@@ -3,91 +3,106 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import math
+import threading
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headlight.errors import DeadlineExceeded, EngineError
+from headlight.errors import DeadlineExceeded, EngineError, InvalidInput
 from headlight_service.core.admission import rate_limit as module
-from headlight_service.core.admission.admission_control import Shed, Shortage
-from headlight_service.core.admission.rate_limit import (
-    READING,
-    Bucket,
-    Quotas,
-    charge,
-    has_read,
-    look_ahead,
-    on_account_of,
-)
+from headlight_service.core.admission.admission_control import Admission
+from headlight_service.core.admission.rate_limit import READ_CHARACTERS, READING, Bucket, Quotas
+from headlight_service.core.admission.request_budget import RequestBudget
+from headlight_service.core.admission.shedding import Shed, Shortage
 from tests.service.batching import Clock
+
+FAILURE = EngineError("the model failed")
 
 
 def refusal(bucket: Bucket, tokens: float) -> Shed:
-    with pytest.raises(Shed) as error, bucket.charge(tokens):
-        pass
+    with pytest.raises(Shed) as error:
+        bucket.charge(tokens)
     return error.value
+
+
+def request_of(bucket: Bucket | None) -> RequestBudget:
+    """What a request of a client holds."""
+    admission = Admission(max_tokens=100, max_request_bytes=1, max_output_bytes=1)
+    return RequestBudget(admission, "interactive", bucket)
+
+
+def charged(bucket: Bucket | None, tokens: int, read: int = 0) -> RequestBudget:
+    """What a request holds that was charged for so many tokens, of which so many were read."""
+    request = request_of(bucket)
+    request.will_read(read * READ_CHARACTERS)
+    request.charge(tokens)
+    return request
 
 
 def test_a_request_that_finds_too_little_is_told_when_it_will_be_enough() -> None:
     clock = Clock()
     bucket = Bucket(100, 1000, clock)
-    with bucket.charge(900):
-        pass
+    bucket.charge(900)
     error = refusal(bucket, 300)
     assert (error.shortage, error.retry_after_seconds) == (Shortage.QUOTA, 2.0)
     assert "quota of 100 tokens a second" in error.message
     clock.now += 2.0
-    with bucket.charge(300):
-        pass
+    bucket.charge(300)
     assert bucket.level == pytest.approx(0)
 
 
 def test_what_fails_is_paid_back_and_what_nobody_waits_for_is_not() -> None:
     bucket = Bucket(1, 100, Clock())
-    with pytest.raises(EngineError), bucket.charge(60):
-        raise EngineError("the model failed")
-    with pytest.raises(Shed), bucket.charge(60):
-        raise Shed("the queue is full", Shortage.QUEUE_TOKENS, 1.0)
+    charged(bucket, 60).close(FAILURE)
+    charged(bucket, 60).close(Shed("the queue is full", Shortage.QUEUE_TOKENS, 1.0))
     assert bucket.level == 100
-    with pytest.raises(asyncio.CancelledError), bucket.charge(60):
-        raise asyncio.CancelledError
+    charged(bucket, 60).close(asyncio.CancelledError())
     assert bucket.level == 40
+    charged(bucket, 30).close()
+    assert bucket.level == 10
 
 
 def test_what_was_computed_of_a_failed_request_is_paid_and_so_is_all_that_a_deadline_cut_short() -> None:
     bucket = Bucket(1, 100, Clock())
-    with contextlib.suppress(EngineError), bucket.charge(80) as charge:
-        charge.done += 30
-        raise EngineError("the model failed")
+    request = charged(bucket, 80)
+    request.queue(30, math.inf)
+    request.computed()
+    request.close(FAILURE)
     assert bucket.level == 70
-    with contextlib.suppress(DeadlineExceeded), bucket.charge(50):
-        raise DeadlineExceeded("the caller's own")
+    charged(bucket, 50).close(DeadlineExceeded("the caller's own"))
     assert bucket.level == 20
 
 
 def test_what_was_read_is_a_part_of_the_price_and_never_put_back() -> None:
     bucket = Bucket(1, 100, Clock())
-    bucket.spend(5)
-    with bucket.charge(80, paid=5):
-        assert bucket.level == 20
+    charged(bucket, 80, read=5 * READING)
+    assert bucket.level == 20
     bucket = Bucket(1, 100, Clock())
-    bucket.spend(5)
-    with contextlib.suppress(EngineError), bucket.charge(80, paid=5):
-        raise EngineError("the model failed")
+    charged(bucket, 80, read=5 * READING).close(FAILURE)
     assert bucket.level == 95
-    with contextlib.suppress(EngineError), bucket.charge(80, paid=5) as charge:
-        charge.done += 30
-        raise EngineError("the model failed")
+    bucket = Bucket(1, 100, Clock())
+    request = charged(bucket, 80, read=5 * READING)
+    request.queue(30, math.inf)
+    request.computed()
+    request.close(FAILURE)
     assert bucket.level == 95 - 25
+
+
+def test_what_fails_before_it_is_charged_has_paid_for_reading_once() -> None:
+    for error in (InvalidInput("inputs", "is empty"), Shed("full", Shortage.OUTPUT_BYTES, 1.0), None):
+        bucket = Bucket(1, 100, Clock())
+        request = request_of(bucket)
+        request.will_read(5 * READING * READ_CHARACTERS)
+        request.close(error)
+        assert bucket.level == 95, error
 
 
 def test_a_request_larger_than_the_bucket_needs_a_full_one_and_owes_the_rest() -> None:
     clock = Clock()
     bucket = Bucket(10, 100, clock)
-    with bucket.charge(250):
-        pass
+    bucket.charge(250)
     assert bucket.level == -150
     assert refusal(bucket, 10).retry_after_seconds == 16
     assert refusal(bucket, 1000).retry_after_seconds == 25
@@ -95,8 +110,20 @@ def test_a_request_larger_than_the_bucket_needs_a_full_one_and_owes_the_rest() -
 
 def test_while_work_runs_its_tokens_are_gone() -> None:
     bucket = Bucket(1, 100, Clock())
-    with bucket.charge(80):
-        refusal(bucket, 30)
+    request = charged(bucket, 80)
+    refusal(bucket, 30)
+    request.close(FAILURE)
+    bucket.charge(30)
+
+
+def test_no_more_is_put_back_than_the_bucket_holds() -> None:
+    clock = Clock()
+    bucket = Bucket(10, 100, clock)
+    request = charged(bucket, 80)
+    clock.now += 5
+    request.close(FAILURE)
+    request.close(FAILURE)  # a second time: nothing
+    assert bucket.level == 100
 
 
 # Steps of time in eighths, so that their sums are exact.
@@ -113,9 +140,14 @@ def test_no_client_ever_has_more_than_its_rate_and_what_it_saved(
     paid: list[tuple[float, int]] = []
     for pause, tokens, end in steps:
         clock.now += pause / 8
-        with contextlib.suppress(Shed, EngineError), bucket.charge(tokens):
-            if end == "failed":
-                raise EngineError("the model failed")
+        request = request_of(bucket)
+        try:
+            request.charge(tokens)
+        except Shed as error:
+            request.close(error)
+            continue
+        request.close(FAILURE if end == "failed" else None)
+        if end == "done":
             paid.append((clock.now, tokens))
     for first, (begin, _) in enumerate(paid):
         total = 0
@@ -131,12 +163,10 @@ def test_whoever_waits_as_told_is_let_in(steps: list[tuple[int, int, str]], rate
     for pause, tokens, _ in steps:
         clock.now += pause / 8
         try:
-            with bucket.charge(tokens):
-                continue
+            bucket.charge(tokens)
         except Shed as error:
             clock.now += error.retry_after_seconds or 0.0
-        with bucket.charge(tokens):
-            pass
+            bucket.charge(tokens)
 
 
 @given(steps=STEPS, rate=st.floats(0.5, 1e6), capacity=st.floats(1, 1e7))
@@ -147,16 +177,11 @@ def test_whoever_waits_as_told_is_let_in_though_each_try_is_read(
     bucket = Bucket(rate, capacity, clock)
     for pause, tokens, _ in steps:
         clock.now += pause / 8
-        read = tokens / READING
-        bucket.spend(read)
         try:
-            with bucket.charge(tokens, read):
-                continue
+            charged(bucket, tokens, read=tokens)
         except Shed as error:
             clock.now += error.retry_after_seconds or 0.0
-        bucket.spend(read)
-        with bucket.charge(tokens, read):
-            pass
+            charged(bucket, tokens, read=tokens)
 
 
 def test_clients_do_not_share_and_of_those_that_are_idle_the_fullest_is_forgotten(
@@ -196,23 +221,62 @@ def test_a_client_with_a_call_under_way_has_one_bucket(monkeypatch: pytest.Monke
     assert len(quotas) == 2
 
 
-async def test_a_task_and_those_that_it_starts_have_one_account_and_others_none() -> None:
+def test_requests_of_a_client_have_one_account_and_others_none() -> None:
     bucket = Bucket(1, 100, Clock())
-
-    async def part() -> None:
-        has_read(160)
-        with charge(20, read=160):
-            pass
-
-    async def call() -> None:
-        on_account_of(bucket)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(part())
-        with pytest.raises(Shed):
-            look_ahead(161)
-        look_ahead(160)
-
-    await asyncio.create_task(call())
+    request = request_of(bucket)
+    request.has_read(160)
+    assert bucket.level == 90
+    request.charge(20)
+    another = request_of(bucket)
+    with pytest.raises(Shed):
+        another.look_ahead(161, 1.0)
+    another.look_ahead(160, 1.0)
     assert bucket.level == 80
-    await part()
+    free = request_of(None)
+    free.look_ahead(10**9, 1.0)
+    free.will_read(10**9)
+    free.has_read(160)
+    free.charge(20)
+    free.close(FAILURE)
     assert bucket.level == 80
+
+
+def test_what_is_only_read_may_be_owed_but_no_more_while_it_is() -> None:
+    bucket = Bucket(1, 100, Clock())
+    request = request_of(bucket)
+    request.look_ahead(10**6, -1.0, computes=False)
+    request.will_read(101 * READING * READ_CHARACTERS)
+    assert bucket.level == -1
+    with pytest.raises(Shed) as error:
+        request_of(bucket).look_ahead(0, 1.0, computes=False)
+    assert (error.value.shortage, error.value.retry_after_seconds) == (Shortage.QUOTA, 1.0)
+
+
+def test_tokens_are_charged_beyond_the_characters_that_were() -> None:
+    for characters, tokens, price in ((0, 32, 2), (256, 32, 2), (128, 32, 2), (512, 32, 4)):
+        bucket = Bucket(1, 100, Clock())
+        request = request_of(bucket)
+        request.will_read(characters)
+        request.has_read(tokens)
+        assert bucket.level == 100 - price, (characters, tokens)
+        request.charge(1)
+        assert bucket.level == 100 - price, "reading may have cost more"
+
+
+def test_threads_take_from_a_bucket_what_they_take_alone() -> None:
+    bucket = Bucket(1, 10**6, Clock())
+    begin = threading.Barrier(4)
+
+    def spend() -> None:
+        begin.wait(30)
+        for _ in range(2000):
+            bucket.charge(3)
+            bucket.spend(1)
+            bucket.refund(2)
+
+    threads = [threading.Thread(target=spend) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert bucket.level == 10**6 - 4 * 2000 * 2

@@ -3,9 +3,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from headlight.wire.priority import Priority
+from headlight.spec import Priority
 from headlight_service.core.scheduler.batch_policy import BULK_TURN, LEAST_SPLIT_TOKENS, Lanes
 from headlight_service.core.scheduler.lanes import Batch, Budget, Entry, LaneKey
+from tests.service.batching import Slots
 
 EMBED, ATTEND = LaneKey("m", "embed"), LaneKey("m", "attend")
 RATE = 1000  # padded tokens a second
@@ -125,37 +126,36 @@ def test_the_time_of_bulk_limits_nothing_interactive() -> None:
 
 def test_what_waits_is_split_evenly_over_idle_streams() -> None:
     lanes = lanes_of(Budget(1024), [entry(53) for _ in range(32)])
-    assert len(lanes.take(0, lambda _: 2).entries) == 16
-    assert len(lanes.take(0, lambda _: 1).entries) == 16
+    assert len(lanes.take(0, Slots(2)).entries) == 16
+    assert len(lanes.take(0, Slots(1)).entries) == 16
 
 
 def test_a_busy_service_splits_nothing_and_small_work_stays_together() -> None:
     entries = [entry(32) for _ in range(16)]
-    assert len(lanes_of(Budget(1024), entries).take(0, lambda _: 1).entries) == 16
+    assert len(lanes_of(Budget(1024), entries).take(0, Slots(1)).entries) == 16
     few = [entry(LEAST_SPLIT_TOKENS // 4) for _ in range(4)]
-    assert len(lanes_of(Budget(1024), few).take(0, lambda _: 2).entries) == 4
+    assert len(lanes_of(Budget(1024), few).take(0, Slots(2)).entries) == 4
 
 
 def test_bulk_that_is_held_back_waits_unless_it_is_its_turn() -> None:
     lanes = lanes_of(Budget(10), [bulk(10), bulk(10)])
-    assert not lanes.take(0, hold_bulk=True).entries
+    assert not lanes.take(0, Slots(1, hold_bulk=True)).entries
     for _ in range(BULK_TURN):
         lanes.add(entry(10, arrived=1))
-    took = [lanes.take(1, hold_bulk=True).entries[0].priority for _ in range(BULK_TURN)]
+    took = [lanes.take(1, Slots(1, hold_bulk=True)).entries[0].priority for _ in range(BULK_TURN)]
     assert took == ["interactive"] * (BULK_TURN - 1) + ["bulk"]
 
 
 def test_each_priority_has_its_own_streams() -> None:
     lanes = lanes_of(Budget(10), [bulk(10), entry(10)])
-    assert not lanes.take(0, {"interactive": 0, "bulk": 0}.__getitem__).entries
+    assert not lanes.take(0, Slots(0, 0)).entries
     only_bulk = lanes_of(Budget(10), [bulk(10)])
-    assert not only_bulk.take(0, {"interactive": 1, "bulk": 0}.__getitem__).entries
-    assert lanes.take(0, {"interactive": 1, "bulk": 0}.__getitem__).entries[0].priority == "interactive"
+    assert not only_bulk.take(0, Slots(1, 0)).entries
+    assert lanes.take(0, Slots(1, 0)).entries[0].priority == "interactive"
 
 
 def test_what_is_interactive_is_split_over_streams_that_do_nothing_alone() -> None:
     entries = [entry(53) for _ in range(32)]
-    beside = {"interactive": 2, "bulk": 0}.__getitem__
+    beside = Slots(2, 0)
     assert len(lanes_of(Budget(2048), entries).take(0, beside).entries) == 32, "bulk has both, and ends beside it"
-    idle = {"interactive": 2, "bulk": 2}.__getitem__
-    assert len(lanes_of(Budget(2048), entries).take(0, idle).entries) == 16
+    assert len(lanes_of(Budget(2048), entries).take(0, Slots(2)).entries) == 16

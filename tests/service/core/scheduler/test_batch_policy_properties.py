@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headlight.wire.priority import Priority
+from headlight.spec import Priority
 from headlight_service.core.scheduler.batch_policy import BULK_TURN, Lanes
 from headlight_service.core.scheduler.lanes import Batch, Budget, Entry, LaneKey
+from tests.service.batching import Slots
 from tests.service.core.scheduler.test_batch_policy import ATTEND, EMBED, RATE, bulk, entry, lanes_of
 
 budgets = st.builds(
@@ -47,7 +48,7 @@ class Model:
             self.gone.append(victim)
 
     def take(self, now: float, idle_streams: int) -> None:
-        batch = self.lanes.take(now, lambda _: idle_streams)
+        batch = self.lanes.take(now, Slots(idle_streams))
         assert all(each.deadline <= now for each in batch.expired)
         assert all(each.deadline > now for each in batch.entries)
         assert bool(batch.entries or batch.expired) == bool(self.waiting)

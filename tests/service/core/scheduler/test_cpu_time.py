@@ -56,3 +56,16 @@ def test_the_event_loops_own_work_is_left_out() -> None:
         end = processors()
     assert between - begin >= 0.09
     assert end - between < 0.05
+
+
+def test_a_thread_that_computes_counts_its_own_work_and_not_the_event_loops() -> None:
+    def measured() -> float:
+        begin = processors()
+        burn(0.1)
+        return processors() - begin
+
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(measured).result() >= 0.09
+        begin = other.submit(processors).result()
+        burn(0.1)
+        assert other.submit(processors).result() - begin < 0.05

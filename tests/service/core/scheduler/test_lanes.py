@@ -87,7 +87,7 @@ def test_a_lane_of_expired_entries_yields_them_all() -> None:
     for each in entries:
         lane.add(each)
     batch = lane.take(2, Budget(tokens=20))
-    assert (batch.entries, batch.expired, len(lane)) == ([], entries, 0)
+    assert (batch.entries, batch.expired, lane.count) == ([], entries, 0)
 
 
 budgets = st.builds(
@@ -130,7 +130,7 @@ def test_nothing_is_lost_run_twice_or_over_budget(budget: Budget, story: list[tu
             waiting.remove(each)  # fails where it was cancelled or taken before
         ran.extend(batch.entries)
         dropped.extend(batch.expired)
-        assert len(lane) == len(waiting)
+        assert lane.count == len(waiting)
 
     for now, (event, number, ttl) in enumerate(story):
         if event == "add":
@@ -174,14 +174,14 @@ def test_what_comes_together_is_taken_as_if_it_had_come_one_by_one(
         if at < len(pairs):
             assert together.discard(pairs[at][0]) == apart.discard(pairs[at][1])
     now = 3
-    while len(apart):
+    while apart.count:
         got, expected = together.take(now, budget), apart.take(now, budget)
         assert [place[id(each)] for each in got.entries] == [place[id(each)] for each in expected.entries]
         assert [place[id(each)] for each in got.expired] == [place[id(each)] for each in expected.expired]
         assert (got.longest, got.total, got.padded) == (expected.longest, expected.total, expected.padded)
-        assert (len(together), together.waiting) == (len(apart), apart.waiting)
+        assert (together.count, together.waiting) == (apart.count, apart.waiting)
         now += 3
-    assert not len(together)
+    assert not together.count
 
 
 @given(budgets, st.integers(1, 20), st.integers(1, 40), st.integers(1, 40), st.integers(1, 60))

@@ -11,8 +11,8 @@ import pytest
 from headlight.errors import DeviceFull, EngineError, NotFinite
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.encode_items import ItemResult
-from headlight_service.core.scheduler.batch_halving import run_halved
-from headlight_service.core.scheduler.engine_pool import FAILURES_BEFORE_PROBE
+from headlight_service.core.scheduler.engine_health import FAILURES_BEFORE_PROBE
+from headlight_service.core.scheduler.running_batch import compute
 from tests.service.batching import lengths, running
 from tests.service.conftest import Serve
 from tests.service.fakes import NO_NUMBER, FakeEngine, FakeRuntime, item, result
@@ -38,7 +38,7 @@ async def test_its_sender_alone_is_told_and_those_beside_it_are_answered() -> No
             np.testing.assert_array_equal(got.pooled, result(item(4, first=number)).pooled)
         assert lengths(setup.engine) == [[4], [4, 4, 4, 4]]
         assert setup.held == (0, 0)
-        assert not setup.task.done()
+        assert setup.lost == []
     assert len(setup.reports) == 1, "what ran for nothing says nothing of the rate"
 
 
@@ -57,7 +57,9 @@ def test_halves_of_a_batch_have_their_own() -> None:
     engine = FakeEngine()
     engine.most_tokens, engine.overflows = 4, BAD
     items = [item(2, first=2), item(2, first=BAD), item(2), item(3)]
-    good, bad, *full = run_halved(engine.run, items)
+    found = compute(engine.run, items)
+    assert isinstance(found, list)
+    good, bad, *full = found
     assert isinstance(good, ItemResult)
     np.testing.assert_array_equal(good.pooled, result(items[0]).pooled)
     assert isinstance(bad, EngineError)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -9,28 +9,41 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headlight.pb import headlight_pb2 as pb
+from headlight.results import ModelRef
 from headlight.runtime.attention.resolved_spec import resolve_attention, states, whole
-from headlight.runtime.encode_items import EncodeItem, Selection
+from headlight.runtime.encode_items import EncodeItem, Selection, output_bytes
 from headlight.runtime.values import Tokenized
 from headlight.runtime.vectors.vector_forms import Vector
 from headlight.spec import AttentionSpec, Number, Reduction
 from headlight.wire.attention_codec import OUTPUT_KINDS
 from headlight.wire.reassembly import Assembly, whole_answer
+from headlight_service.core.requests.answer import Answer, Prepared, Timings
 from headlight_service.frontends.grpc import answer_frames as module
 from headlight_service.frontends.grpc.answer_encoding import fill, header
 from headlight_service.frontends.grpc.answer_frames import CHUNK_BYTES, FRAME_LIMIT_BYTES, HEADER_LIMIT_BYTES, frames
 from tests.service.fakes import ARCHITECTURE, DIM, HEADS, LAYERS, info, result
 
+REF = ModelRef("m", "1", "ab" * 32, "cpu", "fp32")
+TIMINGS = Timings(1, 2, 3, 4)
 FIELDS: dict[int, str] = {number: name for name, number in OUTPUT_KINDS.items()}
 
 
-def answer(lengths: list[int], selection: Selection) -> tuple[pb.EncodeResponse, list[Any], int]:
-    """Header, results and bytes of data."""
-    items = [EncodeItem(np.full(n, 1 + n % 7, dtype=np.int64), selection) for n in lengths]
-    inputs = [Tokenized(each.ids, len(each.ids), None) for each in items]
-    response = header(pb.ModelRef(name="m"), inputs, items, False, ARCHITECTURE)
-    sizes = [sum(each.output_bytes(ARCHITECTURE).values()) for each in items]
-    return response, [result(each) for each in items], sum(sizes)
+def prepared(inputs: list[Tokenized], selection: Selection, *, with_info: bool = False) -> Prepared:
+    """A request of these inputs, as it is after they were tokenised."""
+    items = [EncodeItem(each.ids, selection) for each in inputs]
+    sizes = output_bytes(items, ARCHITECTURE)
+    tokens = sum(len(each.ids) for each in inputs)
+    return Prepared(
+        inputs, items, selection, ARCHITECTURE, with_info, "interactive", sizes, sum(sizes.values()), tokens
+    )
+
+
+def answer(lengths: list[int], selection: Selection) -> tuple[pb.EncodeResponse, Answer]:
+    """Header and answer."""
+    ids = [np.full(n, 1 + n % 7, dtype=np.int64) for n in lengths]
+    ready = prepared([Tokenized(each, len(each), None) for each in ids], selection)
+    assert ready.data_bytes == sum(sum(each.output_bytes(ARCHITECTURE).values()) for each in ready.items)
+    return header(REF, ready), Answer(ready, [result(each) for each in ready.items], TIMINGS)
 
 
 def reassemble(sent: list[pb.EncodeStreamResponse]) -> pb.EncodeResponse:
@@ -92,8 +105,7 @@ def test_what_became_of_each_input_is_told_in_their_order(with_info: bool) -> No
         Tokenized(np.ones(length, dtype=np.int64), before, info([5] * length), prompt_length=prompt)
         for length, before, prompt in told
     ]
-    items = [EncodeItem(each.ids, Selection()) for each in inputs]
-    response = header(pb.ModelRef(name="m"), inputs, items, with_info, ARCHITECTURE)
+    response = header(REF, prepared(inputs, Selection(), with_info=with_info))
     assert [
         (each.token_count, each.original_token_count, each.prompt_token_count, each.truncated)
         for each in response.items
@@ -105,15 +117,18 @@ def test_what_became_of_each_input_is_told_in_their_order(with_info: bool) -> No
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=5), selections, st.integers(1, 3000))
 def test_frames_reassemble_exactly(lengths: list[int], selection: Selection, chunk_bytes: int) -> None:
-    response, results, size = answer(lengths, selection)
+    response, answered = answer(lengths, selection)
     expected = pb.EncodeResponse()
     expected.CopyFrom(response)
-    fill(expected, results, selection.vector)
+    fill(expected, answered)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "CHUNK_BYTES", chunk_bytes)
-        sent = list(frames("id", response, results, size, selection.vector))
+        sent = list(frames("id", response, answered))
     assert {frame.id for frame in sent} == {"id"}
-    if size <= chunk_bytes:
+    assert sent[0].WhichOneof("frame") in ("response", "header")
+    told = sent[0].response.timings if sent[0].HasField("response") else sent[0].header.timings
+    assert (told.tokenize_ns, told.queue_ns, told.infer_ns, told.total_ns) == TIMINGS
+    if answered.prepared.data_bytes <= chunk_bytes:
         assert [frame.response for frame in sent] == [expected]
         return
     longest_row = 4 * max(DIM, 7, *lengths)
@@ -122,9 +137,10 @@ def test_frames_reassemble_exactly(lengths: list[int], selection: Selection, chu
 
 
 def test_chunks_say_what_they_hold() -> None:
-    response, results, size = answer([300, 2], Selection(attention=whole((2, 0), HEADS), hidden=states((3,))))
-    sent = list(frames("id", response, results, size))
-    attention = results[0].attention
+    response, answered = answer([300, 2], Selection(attention=whole((2, 0), HEADS), hidden=states((3,))))
+    sent = list(frames("id", response, answered))
+    attention = answered.results[0].attention
+    assert attention is not None
     for frame in sent[1:-1]:
         chunk = frame.chunk
         if chunk.output == pb.OUTPUT_KIND_ATTENTION and chunk.item == 0:
@@ -137,11 +153,13 @@ def test_chunks_say_what_they_hold() -> None:
 
 
 def test_every_frame_of_a_large_answer_is_one_that_any_client_receives() -> None:
-    response, results, size = answer([1500], Selection(tokens=True, attention=whole((0,), HEADS), hidden=states((0,))))
-    assert size > 16 << 20
-    sent = list(frames("id", response, results, size))
+    response, answered = answer([1500], Selection(tokens=True, attention=whole((0,), HEADS), hidden=states((0,))))
+    attention = answered.results[0].attention
+    assert attention is not None
+    assert answered.prepared.data_bytes > 16 << 20
+    sent = list(frames("id", response, answered))
     assert max(frame.ByteSize() for frame in sent) < FRAME_LIMIT_BYTES
-    assert reassemble(sent).attention.data == results[0].attention.tobytes()
+    assert reassemble(sent).attention.data == attention.tobytes()
 
 
 def test_the_largest_header_and_a_chunk_of_data_fit_into_one_frame() -> None:
@@ -149,10 +167,10 @@ def test_the_largest_header_and_a_chunk_of_data_fit_into_one_frame() -> None:
 
 
 def test_frames_are_made_as_they_are_taken() -> None:
-    response, results, size = answer([1000], Selection(pooled=False, attention=whole((0, 1, 2), HEADS)))
-    taken = frames("id", response, results, size)
+    response, answered = answer([1000], Selection(pooled=False, attention=whole((0, 1, 2), HEADS)))
+    taken = frames("id", response, answered)
     assert next(taken).WhichOneof("frame") == "header"
-    results.clear()  # what is not yet cut is not yet copied
+    answered.results.clear()  # what is not yet cut is not yet copied
     assert [frame.WhichOneof("frame") for frame in taken] == ["end"]
 
 
@@ -175,12 +193,12 @@ def test_any_form_of_attention_is_put_together_by_the_client(monkeypatch: pytest
     monkeypatch.setattr(module, "CHUNK_BYTES", chunk_bytes)
     for spec in FORMS:
         selection = Selection(pooled=False, attention=resolve_attention(spec, ARCHITECTURE, "mean"))
-        response, results, size = answer([9, 5], selection)
+        response, answered = answer([9, 5], selection)
         expected = pb.EncodeResponse()
         expected.CopyFrom(response)
-        fill(expected, results, selection.vector)
+        fill(expected, answered)
         assembly = Assembly(2)
-        *_, found = map(assembly.receive, frames("id", response, results, size))
+        *_, found = map(assembly.receive, frames("id", response, answered))
         assert found is not None
         assert {name: each.tolist() for name, each in found.data.items()} == {
             name: each.tolist() for name, each in whole_answer(expected, 2).data.items()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
+from collections.abc import Callable
 
 import pytest
 
 from headlight.errors import DeadlineExceeded
 from headlight_service.core.admission.admission_control import Admission
-from headlight_service.core.scheduler.pending_requests import Group
+from headlight_service.core.admission.request_budget import RequestBudget
 from tests.service.batching import lengths, running
 from tests.service.calls import until
 from tests.service.fakes import item
@@ -34,14 +37,20 @@ async def test_cancelled_items_leave_the_queue_and_never_run() -> None:
 async def test_batch_mates_of_a_caller_who_left_are_answered() -> None:
     async with running() as setup:
         setup.engine.gate.clear()
+        first = asyncio.create_task(setup.submit(item(1)))
+        await setup.started()
         gone, stays = (asyncio.create_task(setup.submit(item(2))) for _ in range(2))
+        await asyncio.sleep(0)
+        setup.engine.takes = lambda tokens: setup.engine.gate.clear()  # so the next batch stops, too
+        setup.engine.gate.set()
+        await first
         await setup.started()
         gone.cancel()
         await asyncio.wait([gone])
         assert setup.left == ["infer"]
         setup.engine.gate.set()
         assert len((await stays).results) == 1
-    assert lengths(setup.engine) == [[2, 2]]
+    assert lengths(setup.engine) == [[1], [2, 2]]
 
 
 async def test_what_is_computed_for_nobody_holds_its_permits_until_it_is_done() -> None:
@@ -64,16 +73,21 @@ async def test_what_is_computed_for_nobody_holds_its_permits_until_it_is_done() 
     assert lengths(setup.engine) == [[4], [1]]
 
 
-async def test_of_two_batches_for_nobody_the_last_gives_back() -> None:
+def test_of_two_batches_for_nobody_the_last_gives_back() -> None:
     admission = Admission(max_tokens=10, max_request_bytes=0, max_output_bytes=100)
-    group = Group(asyncio.get_running_loop().create_future(), [None, None], 2, arrived=0.0)
-    group.begun(4)
-    group.begun(3)
-    with admission.admit(10) as permit, admission.hold_output(100, "outputs.pooled", "") as held:
-        group.abandon(permit, held)
-    group.ended(4)
-    assert (admission.tokens.held, admission.outputs.held) == (7, 100)
-    group.ended(3)
+    budget = RequestBudget(admission, "interactive")
+    budget.reserve(100)
+    budget.queue(10, math.inf)
+    with admission.lock:
+        budget.began(4)
+        budget.began(3)
+    budget.close()
+    assert (admission.tokens.held, admission.outputs.held) == (7, 100), "three tokens never ran"
+    with admission.lock:
+        budget.ended(4)
+    assert (admission.tokens.held, admission.outputs.held) == (7, 100), "of the tokens all, as of the results"
+    with admission.lock:
+        budget.ended(3)
     assert (admission.tokens.held, admission.outputs.held) == (0, 0)
 
 
@@ -106,25 +120,60 @@ async def test_what_expired_in_the_queue_is_never_run() -> None:
     assert lengths(setup.engine) == [[1], [3]]
 
 
-async def test_what_expires_leaves_at_once_though_no_batch_is_taken() -> None:
+class Alarm:
+    """Timers that ring when a test says so."""
+
+    def __init__(self) -> None:
+        self.set: list[tuple[float, Callable[[], None]]] = []
+
+    def call_at(self, when: float, act: Callable[[], None]) -> Alarm:
+        self.set.append((when, act))
+        return self
+
+    def cancel(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+async def test_what_expires_leaves_at_once_though_no_batch_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Told by the turns of the event loop: how far behind its timers the machine may run is not the queue's doing."""
     async with running() as setup:
+        alarm = Alarm()
+        monkeypatch.setattr(setup.scheduler, "timers", alarm)
         setup.engine.gate.clear()
         first = asyncio.create_task(setup.submit(item(1)))
         await setup.started()
-        for _ in range(5):
+        for count in range(1, 6):
+            before = time.monotonic()
             late = asyncio.create_task(setup.submit(item(2), item(2), deadline=setup.clock.now + 0.01))
             await asyncio.sleep(0)
             assert setup.held == (5, 50), "it waits, and its timer is set"
-            due = asyncio.Event()
-            asyncio.get_running_loop().call_later(0.01, due.set)  # behind its own
-            await due.wait()
+            assert len(alarm.set) == count
+            when, ring = alarm.set[-1]
+            assert before + 0.01 <= when + 1e-6 <= time.monotonic() + 0.02
+            ring()
             for _ in range(3):
                 await asyncio.sleep(0)
             assert late.done()
             with pytest.raises(DeadlineExceeded):
                 await late
             assert setup.held == (1, 10)
+        setup.engine.gate.set()
+        await first
+    assert lengths(setup.engine) == [[1]]
+
+
+async def test_what_expires_is_ended_by_a_timer() -> None:
+    async with running() as setup:
+        setup.engine.gate.clear()
+        first = asyncio.create_task(setup.submit(item(1)))
+        await setup.started()
+        late = asyncio.create_task(setup.submit(item(2), deadline=setup.clock.now + 0.01))
+        with pytest.raises(DeadlineExceeded):
+            await asyncio.wait_for(late, 30)
+        assert setup.held == (1, 10)
         setup.engine.gate.set()
         await first
     assert lengths(setup.engine) == [[1]]

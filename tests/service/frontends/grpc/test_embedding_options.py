@@ -7,21 +7,24 @@ import pytest
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
-from headlight.runtime.bundle.prompts import LONGEST_PROMPT, Prompts
+from headlight.runtime.bundle.prompts import LONGEST_PROMPT
 from headlight.runtime.vectors.vector_forms import Offer, Rows, Vector
-from headlight_service.core.requested_outputs import REMEMBERED, selection
-from headlight_service.frontends.grpc.request_decoding import encode_job, tokenize_job
+from headlight_service.core.models import ServedModel
+from headlight_service.frontends.grpc.request_decoding import REMEMBERED, REMEMBERED_BYTES, OutputSpecs
 from tests.service.conftest import Serve
 from tests.service.fakes import DIM, FakeRuntime
-from tests.service.frontends.grpc.test_request_decoding import interface
+from tests.service.frontends.grpc.test_request_decoding import encode_job, selection, served, tokenize_job
 
 RANGES = np.stack([np.zeros(8), np.ones(8)]).astype(np.float32)
-INTERFACE = interface(
-    offer=Offer(16, True, {8: RANGES}),
-    prompts=Prompts({"query": "q: ", "none": ""}, "query"),
-    accepts=("text", "pair", "ids"),
-    max_characters=LONGEST_PROMPT,
-)
+
+
+def embedding_model() -> ServedModel:
+    runtime = FakeRuntime(accepts=("text", "pair", "ids"), prompts={"query": "q: ", "none": ""}, default_prompt="query")
+    runtime.offer = Offer(16, True, {8: RANGES})
+    return served(runtime, max_characters=LONGEST_PROMPT)
+
+
+MODEL = embedding_model()
 TEXT = pb.Input(text="a")
 PAIR = pb.Input(pair=pb.TextPair(first="a", second="b"))
 IDS = pb.Input(ids=pb.TokenIds(ids=[3]))
@@ -37,15 +40,15 @@ INT8, BINARY, FLOAT16 = pb.DATA_TYPE_INT8, pb.DATA_TYPE_BINARY, pb.DATA_TYPE_FLO
     ],
 )
 def test_pooled_is_resolved(message: pb.PooledOutput, expected: Vector) -> None:
-    assert selection(pb.Outputs(pooled=message), INTERFACE).vector == expected
+    assert selection(pb.Outputs(pooled=message), MODEL).vector == expected
 
 
 def test_tokens_are_resolved() -> None:
     message = pb.TokensOutput(skip_special=True, normalize=True, dtype=FLOAT16)
-    found = selection(pb.Outputs(tokens=message), INTERFACE)
+    found = selection(pb.Outputs(tokens=message), MODEL)
     assert found.rows == Rows(skip_special=True, unit=True, dtype="float16")
     assert found.needs_tokens
-    assert not selection(pb.Outputs(tokens=pb.TokensOutput(normalize=True)), INTERFACE).needs_tokens
+    assert not selection(pb.Outputs(tokens=pb.TokensOutput(normalize=True)), MODEL).needs_tokens
 
 
 @pytest.mark.parametrize(
@@ -65,7 +68,7 @@ def test_tokens_are_resolved() -> None:
 )
 def test_bad_wishes_name_their_field(outputs: pb.Outputs, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        selection(outputs, INTERFACE)
+        selection(outputs, MODEL)
 
 
 @pytest.mark.parametrize(
@@ -73,22 +76,23 @@ def test_bad_wishes_name_their_field(outputs: pb.Outputs, message: str) -> None:
     [({}, "q: "), ({"prompt_name": "none"}, ""), ({"prompt_text": "x "}, "x "), ({"prompt_text": ""}, "")],
 )
 def test_the_prompt_of_a_request(asked: dict[str, str], expected: str) -> None:
-    assert encode_job(pb.EncodeRequest(inputs=[TEXT], **asked), INTERFACE).tokenize.prompt == expected  # type: ignore[arg-type]
-    assert tokenize_job(pb.TokenizeRequest(inputs=[TEXT], **asked), INTERFACE).prompt == expected
+    encode, _ = encode_job(pb.EncodeRequest(inputs=[TEXT], **asked), MODEL)  # type: ignore[arg-type]
+    assert encode.prompt == expected
+    assert tokenize_job(pb.TokenizeRequest(inputs=[TEXT], **asked), MODEL).prompt == expected
 
 
 @pytest.mark.parametrize(("value", "kind"), [(PAIR, "pair"), (IDS, "ids")])
 def test_pairs_and_ids_are_taken_as_they_are(value: pb.Input, kind: str) -> None:
     for asked in ({}, {"prompt_text": ""}, {"prompt_name": "none"}):
-        encode_job(pb.EncodeRequest(inputs=[TEXT, value], **asked), INTERFACE)  # type: ignore[arg-type]
+        encode_job(pb.EncodeRequest(inputs=[TEXT, value], **asked), MODEL)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match=rf"inputs\[1\]\.{kind}: a prompt goes before a text"):
-        encode_job(pb.EncodeRequest(inputs=[TEXT, value], prompt_name="query"), INTERFACE)
+        encode_job(pb.EncodeRequest(inputs=[TEXT, value], prompt_name="query"), MODEL)
 
 
 def test_a_prompt_counts_among_the_characters_of_a_text() -> None:
     request = pb.EncodeRequest(inputs=[TEXT], prompt_text="x" * LONGEST_PROMPT)
     with pytest.raises(InvalidInput, match=r"inputs\[0\]\.text: has 4097 characters") as caught:
-        encode_job(request, INTERFACE)
+        encode_job(request, MODEL)
     assert "4096 of them its prompt; at most 4096 are read; shorten it" in caught.value.problem
 
 
@@ -117,19 +121,30 @@ async def test_prompts_usage_and_types_over_the_wire(serve: Serve) -> None:
 
 
 def test_what_was_asked_for_before_is_not_resolved_again() -> None:
-    known = interface()
+    model, specs = served(), OutputSpecs()
     outputs = pb.Outputs(pooled=pb.PooledOutput(dimensions=2))
-    first = selection(outputs, known)
-    assert selection(pb.Outputs.FromString(outputs.SerializeToString()), known) is first
-    assert selection(pb.Outputs(pooled=pb.PooledOutput(dimensions=3)), known).vector.width == 3
+    first = selection(outputs, model, specs)
+    assert selection(pb.Outputs.FromString(outputs.SerializeToString()), model, specs) is first
+    assert selection(pb.Outputs(pooled=pb.PooledOutput(dimensions=3)), model, specs).vector.width == 3
 
 
 def test_a_wish_that_is_refused_is_refused_again_and_few_are_kept() -> None:
-    known = interface()
+    model, specs = served(), OutputSpecs()
     for _ in range(2):
         with pytest.raises(InvalidInput, match="dimensions"):
-            selection(pb.Outputs(pooled=pb.PooledOutput(dimensions=9)), known)
-    assert known.selections == {}
+            selection(pb.Outputs(pooled=pb.PooledOutput(dimensions=9)), model, specs)
+    assert len(model._selections) == 0
     for size in range(2 * REMEMBERED):
-        selection(pb.Outputs(attention=pb.AttentionOutput(max_bytes=size)), known)
-        assert 0 < len(known.selections) <= REMEMBERED
+        selection(pb.Outputs(attention=pb.AttentionOutput(max_bytes=size)), model, specs)
+        assert 0 < len(specs._known) <= REMEMBERED
+        assert 0 < len(model._selections) <= REMEMBERED
+
+
+def test_a_long_wish_is_not_kept() -> None:
+    model, specs = served(FakeRuntime()), OutputSpecs()
+    outputs = pb.Outputs()
+    outputs.attention.queries.indices.indices.extend(range(REMEMBERED_BYTES))
+    first = selection(outputs, model, specs)
+    assert specs._known == {}
+    assert selection(outputs, model, specs) == first
+    assert len(model._selections) == 0

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
+from concurrent.futures import CancelledError
 from typing import Any
 
 import grpc
 import pytest
 
 from headlight.pb import headlight_pb2 as pb
-from headlight_service.frontends.grpc.encode_stream import ByteBudget
+from headlight_service.core.admission.answer_gate import AnswerGate
 from tests.service.calls import until
 from tests.service.conftest import Serve, Service
 
@@ -176,7 +177,7 @@ async def test_a_caller_who_leaves_frees_everything(serve: Serve) -> None:
         await service.started()
         await call.write(ask("2"))
         call.cancel()
-        await service.in_flight.idle.wait()
+        await service.in_flight.idle()
         assert service.sample("headlight_queue_tokens", model="fake") == 2, "what is being computed for nobody"
         service.engine.gate.set()
         await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 0)
@@ -196,23 +197,53 @@ async def test_a_failure_concerns_its_request_alone(serve: Serve) -> None:
         call.cancel()
 
 
-async def test_the_byte_budget_is_first_come_first_served() -> None:
-    budget, order = ByteBudget(10), list[int]()
-
-    async def hold(amount: int, release: asyncio.Event) -> None:
-        async with budget.hold(amount, contextlib.nullcontext()):
-            order.append(amount)
-            await release.wait()
-
-    first, rest = asyncio.Event(), asyncio.Event()
-    rest.set()
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(hold(6, first))
-        tasks.create_task(hold(20, rest))  # more than there is: waits until it is alone
-        tasks.create_task(hold(1, rest))  # would fit, but came later
-        tasks.create_task(hold(0, rest))  # nothing to hold
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert order == [6, 0]
-        first.set()
+def test_answers_enter_first_come_first_served() -> None:
+    gate, order = AnswerGate(10, free_bytes=0), list[int]()
+    for size in (
+        6,
+        20,
+        1,
+        0,
+    ):  # 20: more than there is, waits until it is alone; 1 would fit, but came later; 0 holds nothing
+        if gate.enter(size, functools.partial(order.append, size)):
+            order.append(size)
+    assert order == [6, 0]
+    gate.leave(6)
+    assert order == [6, 0, 20]
+    gate.leave(20)
     assert order == [6, 0, 20, 1]
+
+
+def test_an_answer_that_waits_no_longer_lets_the_next_one_in() -> None:
+    gate, order = AnswerGate(10, free_bytes=0), list[int]()
+    first, second = functools.partial(order.append, 1), functools.partial(order.append, 2)
+    assert gate.enter(10, functools.partial(order.append, 0))
+    assert not gate.enter(5, first)
+    assert not gate.enter(5, second)
+    assert gate.withdraw(first)
+    assert not gate.withdraw(first), "it does not wait any more"
+    gate.leave(10)
+    assert order == [2]
+    assert not gate.withdraw(second), "it was let in"
+
+
+def test_small_answers_are_not_counted() -> None:
+    gate, order = AnswerGate(10, free_bytes=3), list[int]()
+    assert gate.enter(10, functools.partial(order.append, 0))
+    assert gate.enter(3, functools.partial(order.append, 1)), "though there is no room"
+    assert not gate.enter(4, functools.partial(order.append, 2))
+    gate.leave(3)
+    assert order == []
+    gate.leave(10)
+    assert order == [2]
+
+
+def test_nothing_enters_once_the_stream_ends() -> None:
+    gate, order = AnswerGate(10, free_bytes=0), list[int]()
+    assert gate.enter(10, functools.partial(order.append, 0))
+    assert not gate.enter(5, functools.partial(order.append, 1))
+    gate.close()
+    gate.leave(10)
+    with pytest.raises(CancelledError):
+        gate.enter(5, functools.partial(order.append, 2))
+    assert order == []

@@ -9,10 +9,10 @@ from google.rpc.status_pb2 import Status
 
 import headlight_service.app.lifecycle  # noqa: F401  # brings every module of the service: its errors belong to the tree too
 from headlight.errors import Code, HeadlightError, InvalidInput, Overloaded
-from headlight_service.core.admission.admission_control import Shed, Shortage
-from headlight_service.core.scheduler.engine_pool import EngineLost
+from headlight_service.core.admission.shedding import Shed, Shortage, reason_of
+from headlight_service.core.scheduler.engine_health import EngineLost
 from headlight_service.frontends.grpc.encode_stream import ReaderStalled
-from headlight_service.frontends.grpc.grpc_status import DETAILS, PUSHBACK, STATUS_BY_CODE, Refusal, reason_of, refusal
+from headlight_service.frontends.grpc.grpc_status import DETAILS, PUSHBACK, STATUS_BY_CODE, Refusal, refusal
 from tests.service.calls import unpacked
 from tests.service.logged import logged
 

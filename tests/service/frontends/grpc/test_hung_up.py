@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import CancelledError
 from typing import Any
 
 import grpc
@@ -10,9 +13,14 @@ import pytest
 
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.app.health import SERVICE
-from headlight_service.frontends.grpc import request_timeout
+from headlight_service.core.handle import Handle
+from headlight_service.core.requests.answer import Answer
+from headlight_service.core.requests.request import Request
+from headlight_service.frontends.await_answer import done
+from headlight_service.frontends.grpc import peer_timeouts
+from headlight_service.frontends.grpc.answer_forms import UnaryForm
 from tests.service.calls import request, until
-from tests.service.conftest import Serve
+from tests.service.conftest import Serve, Service
 
 ENCODE = {"grpc_type": "unary", "grpc_service": SERVICE, "grpc_method": "Encode"}
 
@@ -21,9 +29,7 @@ ENCODE = {"grpc_type": "unary", "grpc_service": SERVICE, "grpc_method": "Encode"
 async def test_how_a_call_ended_whose_message_never_came(
     serve: Serve, seconds: float | None, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        request_timeout, "HUNG_UP_SECONDS", 30.0
-    )  # by far more than is needed: what comes interrupts it
+    monkeypatch.setattr(peer_timeouts, "HUNG_UP_SECONDS", 30.0)  # by far more than is needed: what comes interrupts it
     async with serve() as service:
         channel: Any = service.channel
         call = channel.stream_unary(f"/{SERVICE}/Encode")(timeout=seconds)
@@ -38,7 +44,7 @@ async def test_a_stream_that_ends_while_it_is_answered_ends_with_its_answer(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is to be found out that the answer would not tell: whoever waits for the end, as clients do, is not kept."""
-    monkeypatch.setattr(request_timeout, "HUNG_UP_SECONDS", 3600.0)
+    monkeypatch.setattr(peer_timeouts, "HUNG_UP_SECONDS", 3600.0)
     async with serve() as service:
         service.engine.gate.clear()
         call = service.stub.EncodeStream()
@@ -88,3 +94,78 @@ async def test_a_stream_that_its_caller_ended_wrongly_is_told_so_while_draining(
         service.engine.gate.set()
         assert (await call.read()).id == "a"
         assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def holds_nothing(service: Service) -> bool:
+    names = ("held_request_bytes", "held_output_bytes", "queue_tokens")
+    return all(service.sample(f"headlight_{name}", model="fake") == 0 for name in names)
+
+
+async def test_one_who_leaves_as_its_answer_comes_holds_nothing(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed, told = threading.Event(), threading.Event()
+    encode, cancel = UnaryForm.encode, Handle.cancel
+
+    def encode_late(self: UnaryForm, answer: Answer) -> bytes:
+        computed.set()
+        assert told.wait(30)
+        return encode(self, answer)
+
+    def cancel_noted(self: Handle[Any], *, by_caller: bool = True) -> None:
+        cancel(self, by_caller=by_caller)
+        told.set()
+
+    monkeypatch.setattr(UnaryForm, "encode", encode_late)
+    monkeypatch.setattr(Handle, "cancel", cancel_noted)
+    async with serve() as service:
+        call = service.stub.Encode(request())
+        await until(computed.is_set)
+        call.cancel()
+        await until(told.is_set)
+        await until(lambda: service.in_flight.count == 0)
+        assert holds_nothing(service)
+        assert len(service.servicer._replies._waiting) == 0
+
+
+async def test_a_stream_that_ends_as_an_answer_comes_holds_nothing(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cancelled(handle: Handle[Any]) -> None:
+        await done(handle)
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr("headlight_service.frontends.grpc.encode_stream.done", cancelled)
+    async with serve() as service:
+        call = service.stub.EncodeStream(iter([pb.EncodeStreamRequest(id="a", encode=request())]))
+        await call.code()
+        await until(lambda: service.in_flight.count == 0)
+        assert len(service.engine.batches) == 1
+        assert holds_nothing(service)
+
+
+async def test_of_one_who_left_before_it_was_begun_nothing_is_done(serve: Serve) -> None:
+    async with serve() as service:
+
+        def leave(cancel: Callable[[], object]) -> None:
+            cancel()
+
+        wanted = Request(["a b"], size_bytes=10)
+        handle = service.pipeline.submit(wanted, UnaryForm(service.model.limits), here=True, when_gone=leave)
+        with pytest.raises(CancelledError):
+            handle.result()
+        assert service.engine.batches == []
+        assert holds_nothing(service)
+
+
+async def test_one_who_leaves_while_its_thread_computes_is_noticed_at_once(serve: Serve) -> None:
+    async with serve(streams=1) as service:
+        service.engine.gate.clear()
+        call = service.stub.Encode(request())
+        await service.started()
+        call.cancel()
+        infer = {"model": "fake", "stage": "infer"}
+        await until(lambda: service.sample("headlight_cancelled_total", **infer) == 1)
+        await until(lambda: service.sample("headlight_held_request_bytes", model="fake") == 0)
+        assert service.sample("headlight_queue_tokens", model="fake") == 2, "they are being computed"
+        service.engine.gate.set()
+        await service.in_flight.idle()
+        assert holds_nothing(service)

@@ -4,9 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
 
 from headlight.errors import Unavailable
 from headlight_service.frontends.grpc.in_flight_calls import InFlight
+from headlight_service.frontends.grpc.transport.grpc_call import Call
+from tests.service.calls import until
+
+
+class FakeCall:
+    """A call that is over when a test says so."""
+
+    def __init__(self) -> None:
+        self.acts: list[Callable[[], object]] = []
+
+    def end(self) -> None:
+        for act in self.acts:
+            act()
+
+
+def entered(in_flight: InFlight) -> FakeCall:
+    """A call that is let in."""
+    call = FakeCall()
+    in_flight.enter(cast(Call, call))
+    return call
 
 
 async def test_it_is_quiet_only_when_for_so_long_nothing_has_come() -> None:
@@ -17,18 +41,33 @@ async def test_it_is_quiet_only_when_for_so_long_nothing_has_come() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
         last = time.monotonic()
-        coming = in_flight.admit()  # what is not let in counts, too: who is refused often sends again
+        coming: Any = in_flight.wait_told_async()  # a refused call counts, too: its client often sends again
         coming.send(None)
         coming.close()
     await asyncio.wait_for(quiet, 30)
     assert time.monotonic() - last >= 0.05
 
 
+async def test_a_call_that_is_refused_on_its_thread_is_no_quiet() -> None:
+    in_flight = InFlight()
+    in_flight.closed = True
+    in_flight.told.set()
+    quiet = asyncio.create_task(in_flight.quiet(0.05, limit=60))
+    await asyncio.sleep(0)
+    last = time.monotonic()
+    with pytest.raises(Unavailable):
+        in_flight.wait_told()
+    await asyncio.wait_for(quiet, 30)
+    assert time.monotonic() - last >= 0.05
+
+
 async def test_nobody_is_refused_before_clients_know_better_than_to_come_again() -> None:
     in_flight = InFlight()
-    await in_flight.admit()
+    in_flight.wait_told()
+    await in_flight.wait_told_async()
     in_flight.closed = True
-    coming = [asyncio.create_task(in_flight.admit()) for _ in range(3)]
+    coming = [asyncio.create_task(in_flight.wait_told_async()) for _ in range(3)]
+    coming += [asyncio.create_task(asyncio.to_thread(in_flight.wait_told)) for _ in range(3)]
     for _ in range(5):
         await asyncio.sleep(0)
     assert not any(each.done() for each in coming)
@@ -40,21 +79,48 @@ async def test_nobody_is_refused_before_clients_know_better_than_to_come_again()
 
 async def test_one_that_leaves_is_no_quiet() -> None:
     in_flight = InFlight()
-    in_flight.enter()
+    call = entered(in_flight)
     quiet = asyncio.create_task(in_flight.quiet(0.05, limit=60))
     await asyncio.sleep(0)
     last = time.monotonic()
-    in_flight.leave()
+    call.end()
     await asyncio.wait_for(quiet, 30)
     assert time.monotonic() - last >= 0.05
+
+
+async def test_the_end_waits_for_calls_until_they_are_over() -> None:
+    in_flight = InFlight()
+    call = entered(in_flight)
+    idle = asyncio.create_task(in_flight.idle())
+    await asyncio.sleep(0)
+    assert in_flight.count == 1
+    assert not idle.done()
+    call.end()
+    await asyncio.wait_for(idle, 30)
+    assert in_flight.count == 0
+
+
+async def test_a_caller_that_does_not_read_its_refusal_holds_up_the_end_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headlight_service.frontends.grpc.in_flight_calls.REFUSED_SECONDS", 0.05)
+    in_flight = InFlight()
+    call = entered(in_flight)
+    begun = time.monotonic()
+    in_flight.refused(cast(Call, call))
+    await asyncio.wait_for(in_flight.idle(), 30)
+    assert time.monotonic() - begun >= 0.05
+    call.end()
+    assert in_flight.count == 0
 
 
 async def test_under_load_without_end_the_wait_for_quiet_ends() -> None:
     in_flight = InFlight()
     quiet = asyncio.create_task(in_flight.quiet(3600, limit=0.1))
-    async with asyncio.timeout(30):
-        while not quiet.done():
-            in_flight.enter()
-            in_flight.leave()
-            await asyncio.sleep(0)
+
+    def load() -> bool:
+        entered(in_flight).end()
+        return quiet.done()
+
+    await until(load)
     await quiet

@@ -15,6 +15,7 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.values import Tokenized
 from headlight_service.app.assembly import limits, make_admission
 from headlight_service.config.options import Config
+from headlight_service.core.admission.estimates import WaitEstimate
 from tests.service.calls import details_of, refused, request, text_of, until
 from tests.service.conftest import Serve, Service
 from tests.service.fakes import FakeRuntime, manifest
@@ -89,12 +90,12 @@ async def test_an_interactive_text_does_not_wait_for_bulk_to_be_tokenised(serve:
 
     runtime.tokenizer.encode_each = slowly  # type: ignore[method-assign]  # as slow as long documents
     async with serve(runtime) as service:
-        heart = service.models.get("fake")._tokenizers.heart
+        heart = service.pipeline.tokenizers.heart
         calls = []
         for place, length in enumerate((301, 302, 303, 300, 299)):
             message = request(text_of(length), priority=BULK if length > 300 else pb.PRIORITY_UNSPECIFIED)
             calls.append(asyncio.create_task(_answer(service, message)))
-            await until(lambda count=place + 1: heart._work == count)  # type: ignore[misc]  # mypy infers none of its parameter
+            await until(lambda count=place + 1: heart.work == count)  # type: ignore[misc]  # mypy infers none of its parameter
         assert await asyncio.to_thread(begun.acquire, True, 30)
         may_end.set()
         await asyncio.gather(*calls)
@@ -127,7 +128,7 @@ async def test_the_options_reach_the_batches(serve: Serve) -> None:
 @pytest.mark.parametrize(("queue", "request_tokens", "bulk"), [(131072, 16384, 114688), (16384, 16384, 16384)])
 def test_what_bulk_may_have_of_the_queue(queue: int, request_tokens: int, bulk: int) -> None:
     config = Config(bundle=Path("b"), max_queue_tokens=queue, max_request_tokens=request_tokens)
-    admission = make_admission(config, limits(config, manifest()), 1)
+    admission = make_admission(config, limits(config, manifest()), WaitEstimate(1))
     assert (admission.bulk.limit, admission.tokens.limit) == (bulk, queue)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headlight.pb import headlight_pb2 as pb
+from headlight.spec import Priority
 from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.rate_limit import READ_CHARACTERS, READING, Quotas
 from headlight_service.security.auth_tokens import AuthTokens
@@ -37,7 +38,7 @@ def blank(price: int, words: str = "x") -> pb.Input:
 
 async def test_a_prompt_is_paid_for_with_each_text(serve: Serve, tokens: AuthTokens) -> None:
     quotas = Quotas(10, 1000, Clock())
-    async with serve(gate=Gate(tokens, quotas)) as service:
+    async with serve(gate=Gate(tokens), quotas=quotas) as service:
         many = pb.TokenizeRequest(inputs=[pb.Input(text="x")] * 256, prompt_text="\n" * 4096)
         await service.stub.Tokenize(many, **GOOD)
     assert quotas.of("search").level == 10_000 - 256 * 4097 / PER_TOKEN
@@ -48,7 +49,7 @@ async def test_requests_that_are_only_read_pay_for_their_characters(
     serve: Serve, tokens: AuthTokens, fields: dict[str, Any]
 ) -> None:
     quotas = Quotas(10, 100, Clock())
-    async with serve(gate=Gate(tokens, quotas)) as service:
+    async with serve(gate=Gate(tokens), quotas=quotas) as service:
         await service.stub.Encode(request(blank(50), **fields), **GOOD)
     assert quotas.of("search").level == 1000 - 50
 
@@ -66,7 +67,7 @@ async def test_what_is_read_is_paid_before_so_that_a_second_call_finds_it_spent(
 
     runtime, quotas = FakeRuntime(), Quotas(10, 10, Clock())
     runtime.tokenizer = tokenizer = SlowTokenizer()
-    async with serve(runtime, gate=Gate(tokens, quotas)) as service:
+    async with serve(runtime, gate=Gate(tokens), quotas=quotas) as service:
         slow = pb.TokenizeRequest(inputs=[blank(101)])
         first = asyncio.ensure_future(service.stub.Tokenize(slow, **GOOD))
         try:
@@ -84,7 +85,7 @@ async def test_a_text_that_costs_far_more_than_is_left_is_refused_unread(serve: 
     quotas, runtime = Quotas(10, 100, Clock()), FakeRuntime()
     bucket = quotas.of("search")
     bucket.spend(900)
-    async with serve(runtime, gate=Gate(tokens, quotas)) as service:
+    async with serve(runtime, gate=Gate(tokens), quotas=quotas) as service:
         await refused(service.stub.Encode(request(blank(300)), **GOOD), EXHAUSTED)
     assert runtime.tokenizer is not None
     assert runtime.tokenizer.texts == []
@@ -100,7 +101,7 @@ async def test_a_text_of_few_tokens_and_many_characters_is_let_in_after_the_time
     bucket = quotas.of("search")
     bucket.spend(70)
     requests = {"Encode": request(blank(40)), "Occlude": pb.OccludeRequest(input=blank(40, "x y"))}
-    async with serve(gate=Gate(tokens, quotas)) as service:
+    async with serve(gate=Gate(tokens), quotas=quotas) as service:
         error = await refused(getattr(service.stub, method)(requests[method], **GOOD), EXHAUSTED)
         clock.now += details_of(error)["RetryInfo"].retry_delay.ToMilliseconds() / 1000
         assert bucket.level == pytest.approx(40)
@@ -110,13 +111,13 @@ async def test_a_text_of_few_tokens_and_many_characters_is_let_in_after_the_time
 
 async def test_the_estimate_for_a_deadline_counts_characters(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     estimates = list[int]()
-    look_ahead = Admission.look_ahead
+    check_wait = Admission.check_wait
 
-    def noted(self: Admission, patience: float, priority: Any = "interactive", tokens: int = 0) -> None:
+    def noted(self: Admission, tokens: int, patience_seconds: float, priority: Priority) -> None:
         estimates.append(tokens)
-        look_ahead(self, patience, priority, tokens)
+        check_wait(self, tokens, patience_seconds, priority)
 
-    monkeypatch.setattr(Admission, "look_ahead", noted)
+    monkeypatch.setattr(Admission, "check_wait", noted)
     async with serve() as service:
         await service.stub.Encode(request(blank(60), blank(40)), timeout=60)
     assert estimates[0] == 100, "before it is tokenised"

@@ -13,15 +13,19 @@ import grpc
 import pytest
 from google.protobuf.message import Message
 
+from headlight.errors import EngineError
 from headlight.pb import headlight_pb2 as pb
-from headlight_service.core.prepared_request import Prepared
-from headlight_service.core.scheduler.pending_requests import Group
-from headlight_service.frontends.grpc import reply_timeout
-from tests.service.calls import request, text_of
+from headlight_service.core.handle import Handle
+from headlight_service.core.requests.answer import Answer, Prepared
+from headlight_service.core.requests.request import Request
+from headlight_service.core.scheduler.pending_requests import PendingRequest
+from headlight_service.frontends.grpc import peer_timeouts
+from tests.service.calls import request, text_of, until
 from tests.service.conftest import Serve
 from tests.service.tracing import Kept
 
-HEAVY = (Message, Prepared, Group, grpc.aio.AbortError)
+HELD = (Request, Prepared, Answer, PendingRequest, Handle)
+HEAVY = (Message, *HELD, grpc.aio.AbortError)
 EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # unknown to the stubs
 CALLS = 8  # gRPC itself remembers the last one
 LARGE = pb.Outputs(attention=pb.AttentionOutput())
@@ -95,6 +99,8 @@ async def test_an_answered_request(serve: Serve, kept: Kept, traced: bool) -> No
                 await service.stub.Encode(request())
         # Among them gRPC's record of the call, with its buffers.
         assert [each for each in found if type(each).__name__ in ("RPCState", "_ServicerContext")] == []
+        assert heavy(found) == []
+        assert own_frames(found) == []
 
 
 @pytest.mark.parametrize("traced", [False, True])
@@ -111,14 +117,46 @@ async def test_a_request_that_expired_in_the_queue(serve: Serve, kept: Kept, tra
         assert own_frames(found) == []
 
 
+async def test_a_unary_request_that_expired_in_the_queue(serve: Serve) -> None:
+    async with serve(streams=1) as service:
+        service.engine.gate.clear()
+        running = service.stub.Encode(request())
+        await service.started()
+        async with uncollected() as found:
+            for _ in range(CALLS):
+                await expired(service.stub.Encode(request(), timeout=0.05))
+            await until(lambda: service.in_flight.count == 1)
+            service.engine.gate.set()
+            await running
+        assert heavy(found) == []
+        assert own_frames(found) == []
+
+
+async def expired(call: Any) -> None:
+    """Wait for a call; the traceback with what was sent is not kept."""
+    with contextlib.suppress(grpc.aio.AioRpcError):
+        await call
+
+
+@pytest.mark.parametrize("error", [EngineError("the model failed"), RuntimeError("a bug")], ids=["known", "unexpected"])
+async def test_requests_that_failed_in_the_engine(serve: Serve, error: Exception) -> None:
+    async with serve(streams=1) as service:
+        service.engine.broken = error
+        async with uncollected() as found:
+            for _ in range(CALLS):
+                await expired(service.stub.Encode(request()))
+                await ended(service.stub.EncodeStream(iter([streamed()])))
+        assert heavy(found) == []
+
+
 @pytest.mark.usefixtures("steady")
 async def test_the_results_of_a_stalled_reader(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reply_timeout, "LEAST_LINGER_SECONDS", 60)  # time to come and read its status
+    monkeypatch.setattr(peer_timeouts, "LEAST_LINGER_SECONDS", 60)  # time to come and read its status
     async with serve(stall_seconds=0.2) as service:
         async with uncollected() as found:
             call = service.stub.EncodeStream(iter([streamed(length=1500, outputs=LARGE)]))
             await call.read()
-            await asyncio.wait_for(service.in_flight.idle.wait(), 30)  # meanwhile nothing is read
+            await asyncio.wait_for(service.in_flight.idle(), 30)  # meanwhile nothing is read
             await ended(call)
             assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert [each for each in found if isinstance(each, (Prepared, Group))] == []
+        assert [each for each in found if isinstance(each, HELD)] == []

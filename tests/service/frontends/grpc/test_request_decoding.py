@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import math
 import tracemalloc
 from array import array
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -10,35 +11,63 @@ from hypothesis import strategies as st
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
+from headlight.runtime import Runtime
 from headlight.runtime.attention.resolved_spec import resolve_indices
-from headlight.runtime.bundle.prompts import Prompts
 from headlight.runtime.encode_items import Selection
-from headlight.runtime.vectors.vector_forms import Offer
-from headlight_service.core.model_interface import Interface
-from headlight_service.core.requested_outputs import selection
-from headlight_service.frontends.grpc.request_decoding import TRUNCATIONS, Pair, TokenIds, encode_job, tokenize_job
-from tests.service.fakes import ARCHITECTURE
+from headlight.spec import SpecialTokens
+from headlight_service.core.models import LEAST_TOKEN_INFO_BYTES, Limits, ServedModel
+from headlight_service.core.requests.request import Pair, TokenIds
+from headlight_service.core.tokenization import TokenizationJob, encoding_job, tokenizing_job
+from headlight_service.frontends.grpc.request_decoding import (
+    TRUNCATIONS,
+    OutputSpecs,
+    decode_encode,
+    decode_tokenize,
+)
+from tests.service.fakes import FakeRuntime
 
 
-def interface(**changes: Any) -> Interface:
-    values: dict[str, Any] = {
-        "architecture": ARCHITECTURE,
-        "pooling": "mean",
-        "accepts": ("text", "ids"),
-        "attend": True,
-        "offer": Offer(4, True),
-        "prompts": Prompts({"query": "q: "}),
-        "max_items": 4,
-    }
-    values |= {"max_characters": 9, "max_length": 6, "max_tokens": 10, "max_tokenized": 15}
-    return Interface(**values | changes)
+def served(
+    runtime: FakeRuntime | None = None, *, max_characters: int = 9, special_tokens: SpecialTokens = "parse"
+) -> ServedModel:
+    """A model that takes requests and runs none: 4 inputs of 6 tokens, 10 together, or 15 to tokenise alone."""
+    limits = Limits(
+        max_items=4,
+        max_request_bytes=1 << 20,
+        max_unary_response_bytes=15 * LEAST_TOKEN_INFO_BYTES,
+        max_stream_output_bytes=1 << 20,
+        max_stream_in_flight=4,
+        max_request_tokens=10,
+    )
+    runtime = runtime or FakeRuntime(max_length=6, prompts={"query": "q: "})
+    nothing = cast(Any, None)  # runs: of scheduler, admission and metrics none is asked
+    return ServedModel(
+        cast(Runtime, runtime), limits, nothing, nothing, nothing, max_characters, special_tokens=special_tokens
+    )
+
+
+def selection(outputs: pb.Outputs, model: ServedModel, specs: OutputSpecs | None = None) -> Selection:
+    """The requested outputs, resolved as the pipeline does it."""
+    return model.select((specs or OutputSpecs()).decode(outputs, model))
+
+
+def encode_job(message: pb.EncodeRequest, model: ServedModel) -> tuple[TokenizationJob, Selection]:
+    """What is to tokenise, and what is wanted of it, as the pipeline has it of a message."""
+    request = decode_encode(message, model, OutputSpecs(), math.inf, None)
+    wanted = model.select(request.outputs)
+    return encoding_job(request, model, wanted), wanted
+
+
+def tokenize_job(message: pb.TokenizeRequest, model: ServedModel) -> TokenizationJob:
+    """What is to tokenise, as the pipeline has it of a message."""
+    return tokenizing_job(decode_tokenize(message, model, None), model)
 
 
 def ids(count: int, segments: int = 0) -> pb.Input:
     return pb.Input(ids=pb.TokenIds(ids=[300] * count, segments=[0] * segments))
 
 
-INTERFACE = interface()
+MODEL = served()
 TEXT = pb.Input(text="a")
 
 
@@ -48,23 +77,23 @@ def test_texts_and_ids_become_plain_values() -> None:
         outputs=pb.Outputs(token_info=pb.TokenInfoOutput(), tokens=pb.TokensOutput()),
         truncation=pb.TRUNCATION_CUT_START,
     )
-    job = encode_job(request, INTERFACE)
-    assert job.tokenize.inputs == ["a", TokenIds(array("q", [1, 2]), array("q"))]
-    assert (job.tokenize.truncation, job.tokenize.with_info, job.tokenize.limit) == ("cut_start", True, True)
-    assert job.selection == Selection(pooled=False, tokens=True)
+    job, wanted = encode_job(request, MODEL)
+    assert job.inputs == ["a", TokenIds(array("q", [1, 2]), array("q"))]
+    assert (job.truncation, job.with_info, job.limit) == ("cut_start", True, True)
+    assert wanted == Selection(pooled=False, tokens=True)
 
 
 def test_pairs_and_segments_of_ids_become_plain_values() -> None:
     inputs = [pb.Input(pair=pb.TextPair(first="a", second="b")), pb.Input(ids=pb.TokenIds(ids=[1, 2], segments=[0, 1]))]
-    paired = interface(accepts=("text", "pair", "ids"))
-    job = encode_job(pb.EncodeRequest(inputs=inputs), paired)
-    assert job.tokenize.inputs == [Pair("a", "b"), TokenIds(array("q", [1, 2]), array("q", [0, 1]))]
+    paired = served(FakeRuntime(accepts=("text", "pair", "ids")))
+    job, _ = encode_job(pb.EncodeRequest(inputs=inputs), paired)
+    assert job.inputs == [Pair("a", "b"), TokenIds(array("q", [1, 2]), array("q", [0, 1]))]
 
 
 @pytest.mark.parametrize("outputs", [None, pb.Outputs()])
 def test_without_outputs_pooled_is_meant(outputs: pb.Outputs | None) -> None:
-    job = encode_job(pb.EncodeRequest(inputs=[TEXT], outputs=outputs), INTERFACE)
-    assert job.selection == Selection(pooled=True)
+    _, wanted = encode_job(pb.EncodeRequest(inputs=[TEXT], outputs=outputs), MODEL)
+    assert wanted == Selection(pooled=True)
 
 
 def test_every_truncation_is_understood() -> None:
@@ -72,22 +101,23 @@ def test_every_truncation_is_understood() -> None:
 
 
 def test_special_tokens_are_read_as_the_request_says_else_as_the_service_does() -> None:
-    for asked, of_service, expected in (
+    cases: tuple[tuple[Any, SpecialTokens, SpecialTokens], ...] = (
         (pb.SPECIAL_TOKENS_UNSPECIFIED, "parse", "parse"),
         (pb.SPECIAL_TOKENS_UNSPECIFIED, "text", "text"),
         (pb.SPECIAL_TOKENS_PARSE, "text", "parse"),
         (pb.SPECIAL_TOKENS_TEXT, "parse", "text"),
-    ):
-        served = interface(special_tokens=of_service)
-        encode = encode_job(pb.EncodeRequest(inputs=[TEXT], special_tokens=asked), served).tokenize
-        tokenize = tokenize_job(pb.TokenizeRequest(inputs=[TEXT], special_tokens=asked), served)
+    )
+    for asked, of_service, expected in cases:
+        model = served(special_tokens=of_service)
+        encode, _ = encode_job(pb.EncodeRequest(inputs=[TEXT], special_tokens=asked), model)
+        tokenize = tokenize_job(pb.TokenizeRequest(inputs=[TEXT], special_tokens=asked), model)
         assert (encode.special_tokens, tokenize.special_tokens) == (expected, expected)
     with pytest.raises(InvalidInput, match=r"^special_tokens: 9 is none that this server knows"):
-        encode_job(pb.EncodeRequest(inputs=[TEXT], special_tokens=9), INTERFACE)  # type: ignore[arg-type]
+        encode_job(pb.EncodeRequest(inputs=[TEXT], special_tokens=9), MODEL)  # type: ignore[arg-type]
 
 
 def test_tokenising_has_no_limit_on_the_length_of_a_text() -> None:
-    job = tokenize_job(pb.TokenizeRequest(inputs=[TEXT]), INTERFACE)
+    job = tokenize_job(pb.TokenizeRequest(inputs=[TEXT]), MODEL)
     assert (job.with_info, job.limit, job.max_tokens) == (True, False, 15)
 
 
@@ -108,7 +138,7 @@ def test_tokenising_has_no_limit_on_the_length_of_a_text() -> None:
 )
 def test_what_is_wrong_is_named(request_: pb.EncodeRequest, field: str, problem: str) -> None:
     with pytest.raises(InvalidInput) as error:
-        encode_job(request_, INTERFACE)
+        encode_job(request_, MODEL)
     assert error.value.field == field
     assert problem in error.value.message
 
@@ -118,17 +148,17 @@ def test_a_server_without_attention_says_so(name: str) -> None:
     outputs = pb.Outputs()
     getattr(outputs, name).SetInParent()
     with pytest.raises(InvalidInput, match=f"outputs.{name}: this server"):
-        selection(outputs, interface(accepts=("text",), attend=False))
+        selection(outputs, served(FakeRuntime(attend=False, accepts=("text",))))
 
 
 def test_layers_of_hidden_states_count_the_embeddings() -> None:
     outputs = pb.Outputs(hidden=pb.HiddenOutput(layers=[-1, 0]), attention=pb.AttentionOutput(layers=[-1]))
-    found = selection(outputs, INTERFACE)
+    found = selection(outputs, MODEL)
     assert not found.pooled
     assert found.attention is not None
     assert found.hidden is not None
     assert (found.attention.layers, found.hidden.layers) == ((2,), (3, 0))
-    every = selection(pb.Outputs(hidden=pb.HiddenOutput()), INTERFACE).hidden
+    every = selection(pb.Outputs(hidden=pb.HiddenOutput()), MODEL).hidden
     assert every is not None
     assert every.layers == (0, 1, 2, 3)
 
@@ -154,19 +184,19 @@ def test_layers(count: int, layers: list[int]) -> None:
 )  # field 7 of Outputs; field 15 of Outputs.attention
 def test_what_a_newer_client_wants_is_refused_rather_than_answered_with_something_else(unknown: bytes) -> None:
     with pytest.raises(InvalidInput, match="outputs: asks for something that this server does not know"):
-        selection(pb.Outputs.FromString(unknown), INTERFACE)
+        selection(pb.Outputs.FromString(unknown), MODEL)
 
 
 def test_a_text_too_long_to_be_read_is_refused_untokenised() -> None:
-    encode_job(pb.EncodeRequest(inputs=[pb.Input(text="é" * 9)]), INTERFACE)
+    encode_job(pb.EncodeRequest(inputs=[pb.Input(text="é" * 9)]), MODEL)
     with pytest.raises(InvalidInput, match=r"inputs\[1\]\.text: has 10 characters; at most 9 are read"):
-        encode_job(pb.EncodeRequest(inputs=[TEXT, pb.Input(text="é" * 10)]), INTERFACE)
+        encode_job(pb.EncodeRequest(inputs=[TEXT, pb.Input(text="é" * 10)]), MODEL)
 
 
 def test_ids_to_tokenise_have_the_limits_of_that_method() -> None:
-    tokenize_job(pb.TokenizeRequest(inputs=[ids(6), ids(6), ids(3)]), INTERFACE)
+    tokenize_job(pb.TokenizeRequest(inputs=[ids(6), ids(6), ids(3)]), MODEL)
     with pytest.raises(InvalidInput, match="have more than 15 tokens together"):
-        tokenize_job(pb.TokenizeRequest(inputs=[ids(6), ids(6), ids(4)]), INTERFACE)
+        tokenize_job(pb.TokenizeRequest(inputs=[ids(6), ids(6), ids(4)]), MODEL)
 
 
 @pytest.mark.parametrize(("count", "segments"), [(1_000_000, 0), (2, 1_000_000)])
@@ -175,7 +205,7 @@ def test_ids_and_segments_over_the_limit_are_refused_without_becoming_objects(co
     tracemalloc.start()
     try:
         with pytest.raises(InvalidInput):
-            encode_job(request, INTERFACE)
+            encode_job(request, MODEL)
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()

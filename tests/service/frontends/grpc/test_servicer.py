@@ -148,7 +148,7 @@ async def test_what_the_queue_would_not_come_to_in_time_is_refused_before_it_is_
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request(pb.Input(text="one"))))
         await service.started()
-        service.models.get("")._admission.outlook.worked_off(tokens=1, seconds=1e3)
+        service.model.admission.estimate.worked_off(tokens=1, seconds=1e3)
         late = request(pb.Input(text="late"))
         await refused(service.stub.Encode(late, timeout=60), grpc.StatusCode.RESOURCE_EXHAUSTED)
         stream = service.stub.EncodeStream(iter([pb.EncodeStreamRequest(id="1", encode=late)]), timeout=60)
@@ -171,7 +171,7 @@ async def test_of_a_long_text_it_is_known_before_it_is_tokenised_that_it_would_b
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request(pb.Input(text="one"))))
         await service.started()
-        outlook = service.models.get("")._admission.outlook
+        outlook = service.model.admission.estimate
         outlook.worked_off(tokens=10**6, seconds=10**6)
         long = request(pb.Input(text="a word " * 30), truncation=pb.TRUNCATION_CUT_END)
         error = await refused(service.stub.Encode(long, timeout=30), grpc.StatusCode.RESOURCE_EXHAUSTED)
@@ -193,7 +193,7 @@ async def test_calls_that_expire_or_are_cancelled_in_the_queue_never_run(serve: 
         gone.cancel()
         service.engine.gate.set()
         await first
-        await service.in_flight.idle.wait()
+        await service.in_flight.idle()
         await service.stub.Encode(request(text_of(7)))
         assert [len(batch) for batch in service.engine.batches] == [1, 1]
         assert service.sample("headlight_queue_tokens", model="fake") == 0
@@ -239,7 +239,7 @@ async def test_calls_are_counted_by_status(serve: Serve) -> None:
     async with serve() as service:
         await service.stub.Encode(request())
         await refused(service.stub.Encode(pb.EncodeRequest()), grpc.StatusCode.INVALID_ARGUMENT)
-        await service.in_flight.idle.wait()
+        await service.in_flight.idle()
         assert service.sample("grpc_server_started_total", **labels) == 2
         assert service.sample("grpc_server_handled_total", **labels, grpc_code="OK") == 1
         assert service.sample("grpc_server_handled_total", **labels, grpc_code="INVALID_ARGUMENT") == 1

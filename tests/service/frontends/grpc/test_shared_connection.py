@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import cast
 
 import pytest
 
-from headlight_service.frontends.grpc import reply_timeout
+from headlight_service.frontends.grpc import peer_timeouts
+from headlight_service.frontends.grpc.peer_timeouts import Replies
+from headlight_service.frontends.grpc.transport.grpc_call import Call
 from tests.service.calls import request, text_of, until
 from tests.service.conftest import Serve
 from tests.service.frontends.grpc.test_encode_stream import LARGE
@@ -20,12 +24,12 @@ async def test_each_answer_of_a_connection_that_is_cut_is_counted_once(serve: Se
     async with serve(stall_seconds=1) as service, closed_window(service.target) as client:
         for _ in range(16):
             client.ask("GetModel", b"")
-        await until(lambda: len(service.servicer._sending) == 16 or client.hung_up.is_set())
+        await until(lambda: len(service.servicer._replies._waiting) == 16 or client.hung_up.is_set())
         await client.hung_up.wait()
-        await service.in_flight.idle.wait()
+        await service.in_flight.idle()
         assert rejected(service, "stalled_reader") == 16
         assert handled(service, "GetModel", "RESOURCE_EXHAUSTED") == 16
-        assert not service.servicer._sending
+        assert not service.servicer._replies._waiting
 
 
 async def take(client: ClosedWindow, size: int, times: int) -> None:
@@ -41,14 +45,14 @@ async def test_answers_that_come_together_may_each_take_as_long_as_all(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten of 200 kB over a link of 1 MB/s: all have arrived after two seconds, and one alone may take 1.5."""
-    monkeypatch.setattr(reply_timeout, "PACE_BYTES", 1 << 17)
+    monkeypatch.setattr(peer_timeouts, "PACE_BYTES", 1 << 17)
     message = request(text_of(160), outputs=LARGE).SerializeToString()
     async with serve(stall_seconds=0.6) as service, closed_window(service.target) as client:
         for _ in range(10):
             client.ask("Encode", message)
-        await until(lambda: len(service.servicer._sending) == 10 or client.hung_up.is_set())
+        await until(lambda: len(service.servicer._replies._waiting) == 10 or client.hung_up.is_set())
         await take(client, 10_000, 21)
-        await service.in_flight.idle.wait()
+        await service.in_flight.idle()
         assert not client.hung_up.is_set()
         assert rejected(service, "stalled_reader") == 0
         assert handled(service, "Encode", "OK") == 10
@@ -56,24 +60,24 @@ async def test_answers_that_come_together_may_each_take_as_long_as_all(
 
 async def test_what_joins_later_makes_those_before_it_late(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two answers most is taken when twenty more share the link: their last bytes come after the time that was for two."""
-    monkeypatch.setattr(reply_timeout, "PACE_BYTES", 1 << 17)
+    monkeypatch.setattr(peer_timeouts, "PACE_BYTES", 1 << 17)
     message = request(text_of(160), outputs=LARGE).SerializeToString()
     async with serve(stall_seconds=0.6) as service, closed_window(service.target) as client:
         for _ in range(2):
             client.ask("Encode", message)
-        await until(lambda: len(service.servicer._sending) == 2 or client.hung_up.is_set())
+        await until(lambda: len(service.servicer._replies._waiting) == 2 or client.hung_up.is_set())
         await take(client, 30_000, 5)
         for _ in range(20):
             client.ask("Encode", message)
         await take(client, 2_000, 28)
         await take(client, 10_000, 20)
-        await service.in_flight.idle.wait()
+        await service.in_flight.idle()
         assert not client.hung_up.is_set()
         assert handled(service, "Encode", "OK") == 22
 
 
 async def test_who_stops_taking_is_cut_though_more_is_under_way(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reply_timeout, "PACE_BYTES", 1 << 17)
+    monkeypatch.setattr(peer_timeouts, "PACE_BYTES", 1 << 17)
     message = request(text_of(160), outputs=LARGE).SerializeToString()
     async with serve(stall_seconds=0.6) as service, closed_window(service.target) as client:
         begun = asyncio.get_running_loop().time()
@@ -83,5 +87,25 @@ async def test_who_stops_taking_is_cut_though_more_is_under_way(serve: Serve, mo
         assert asyncio.get_running_loop().time() - begun < 0.6 * (1 + 10 * 200 / 131) / 2, (
             "all ten might take twice that"
         )
-        await service.in_flight.idle.wait()
+        await service.in_flight.idle()
         assert rejected(service, "stalled_reader") == 10
+
+
+class Reader:
+    """A call, as far as its answer is watched."""
+
+    def __init__(self, peer: str) -> None:
+        self.peer = lambda: peer
+        self.acts = list[Callable[[], object]]()
+
+
+async def test_an_answer_is_looked_at_in_its_own_time_whatever_others_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour is the first one's, once it was looked at; the second begins after that."""
+    looked = list[str]()
+    monkeypatch.setattr(peer_timeouts, "bytes_taken", looked.append)
+    replies = Replies(0.1)
+    replies.add(cast(Call, Reader("first")), 36_000 * peer_timeouts.PACE_BYTES)
+    await until(lambda: looked == ["first"])
+    replies.add(cast(Call, Reader("second")), 36_000 * peer_timeouts.PACE_BYTES)
+    await until(lambda: looked == ["first", "second"])
+    assert len(replies._waiting) == 2

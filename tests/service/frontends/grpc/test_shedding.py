@@ -10,6 +10,7 @@ import pytest
 
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.frontends.grpc.grpc_status import PUSHBACK
+from headlight_service.telemetry.metrics import CANCEL_STAGES
 from tests.service.calls import details_of, refused, request, text_of, until
 from tests.service.conftest import Serve
 from tests.service.fakes import HEADS
@@ -57,7 +58,7 @@ async def test_bytes_of_requests_are_bounded_before_anything_is_tokenised(serve:
         await first
         await service.stub.Encode(request(text_of(1500)))
         assert service.sample("headlight_rejected_total", model="fake", reason="request_bytes") == 1
-        await service.in_flight.idle.wait()
+        await service.in_flight.idle()
         assert service.sample("headlight_held_request_bytes", model="fake") == 0
 
 
@@ -82,12 +83,30 @@ async def test_a_wait_beyond_the_deadline_is_refused_at_once_and_never_queued(se
         assert len(service.engine.batches) == 2
 
 
+async def test_a_wait_beyond_the_deadline_is_noticed_once_the_tokens_are_counted(serve: Serve) -> None:
+    """Before, a text is taken to have no more tokens than its characters cost: nothing is known of any."""
+    async with serve(streams=1) as service:
+        service.engine.gate.clear()
+        ids = pb.Input(ids=pb.TokenIds(ids=[1] * 10))
+        first = asyncio.ensure_future(service.stub.Encode(request(ids)))
+        await service.started()
+        service.model.admission.estimate.worked_off(tokens=1, seconds=1)
+        error = await refused(
+            service.stub.Encode(request(text_of(100)), timeout=60), grpc.StatusCode.RESOURCE_EXHAUSTED
+        )
+        assert details_of(error)["ErrorInfo"].reason == "WAIT_BEYOND_DEADLINE"
+        assert "this may take 110.00 s" in (error.details() or "")
+        assert service.sample("headlight_queue_tokens", model="fake") == 10
+        service.engine.gate.set()
+        await first
+
+
 async def test_what_would_run_at_once_is_tried_whatever_is_thought_of_the_rate(serve: Serve) -> None:
     async with serve(streams=2) as service:
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request(text_of(300))))
         await service.started()
-        service.models.get("")._admission.outlook.worked_off(tokens=1, seconds=1e3)  # under a load that is gone
+        service.model.admission.estimate.worked_off(tokens=1, seconds=1e3)  # under a load that is gone
         second = asyncio.ensure_future(service.stub.Encode(request(), timeout=60))
         await service.started()
         error = await refused(service.stub.Encode(request(), timeout=60), grpc.StatusCode.RESOURCE_EXHAUSTED)
@@ -121,7 +140,7 @@ async def test_results_of_all_callers_together_are_bounded_and_what_fits_is_told
         await service.started()
         service.engine.gate.set()
         await asyncio.gather(first, second)
-        await service.in_flight.idle.wait()
+        await service.in_flight.idle()
         assert service.sample("headlight_held_output_bytes", model="fake") == 0
         assert len(service.engine.batches) == 2
 
@@ -160,6 +179,10 @@ async def test_an_answer_too_large_is_refused_with_what_would_fit(
 
 async def test_callers_who_leave_are_counted_by_stage(serve: Serve) -> None:
     async with serve(streams=1) as service:
+
+        def cancelled(stage: str) -> float | None:
+            return service.sample("headlight_cancelled_total", model="fake", stage=stage)
+
         service.engine.gate.clear()
         running = service.stub.Encode(request())
         await service.started()
@@ -167,9 +190,13 @@ async def test_callers_who_leave_are_counted_by_stage(serve: Serve) -> None:
         await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 4)
         waiting.cancel()
         running.cancel()
-        await service.in_flight.idle.wait()
-        assert service.sample("headlight_queue_tokens", model="fake") == 2, "those that are being computed"
         for stage in ("queue", "infer"):
-            assert service.sample("headlight_cancelled_total", model="fake", stage=stage) == 1
+            await until(lambda stage=stage: cancelled(stage) == 1)  # type: ignore[misc]  # mypy infers none of its parameter
+        # Those that are being computed.
+        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 2)
+        assert service.in_flight.count == 1, "whose thread computes them"
         service.engine.gate.set()
-        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 0)
+        await service.in_flight.idle()
+        assert service.sample("headlight_queue_tokens", model="fake") == 0
+        assert [cancelled(stage) for stage in CANCEL_STAGES] == [0, 1, 1, 0]
+        assert len(service.engine.batches) == 1

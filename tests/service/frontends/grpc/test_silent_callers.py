@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from headlight_service.app.health import SERVICE
-from headlight_service.frontends.grpc import request_timeout
+from headlight_service.frontends.grpc import peer_timeouts
 from tests.service.calls import refused, request
 from tests.service.conftest import Serve
 from tests.service.raw import closed_window
@@ -38,7 +38,7 @@ async def test_who_calls_and_sends_nothing_is_not_waited_for_at_the_end(serve: S
         silent = channel.stream_unary(f"/{SERVICE}/Encode")()
         while service.sample("grpc_server_started_total", **ENCODE) != 1:
             await asyncio.sleep(0)
-        assert service.in_flight.idle.is_set()
+        assert service.in_flight.count == 0
         silent.cancel()
         while service.sample("grpc_server_handling_seconds_count", **ENCODE) != 1:
             await asyncio.sleep(0)
@@ -51,7 +51,7 @@ async def test_who_sends_half_a_message_and_no_more_is_waited_for_only_so_long(s
             client.begin("Encode", 2000, sent)
         while service.sample("grpc_server_handled_total", **ENCODE, grpc_code="DEADLINE_EXCEEDED") != 3:
             await asyncio.sleep(0)
-        assert service.in_flight.idle.is_set()
+        assert service.in_flight.count == 0
         assert not client.hung_up.is_set(), "other calls on the connection go on"
 
 
@@ -70,12 +70,13 @@ async def test_while_its_connection_brings_enough_a_message_may_be_late(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     came, enough = iter((0, 10, 20, 30, 35)), 10
-    monkeypatch.setattr(request_timeout, "PACE_BYTES", enough)
     monkeypatch.setattr(
-        request_timeout, "TOGETHER", 10**6
+        peer_timeouts, "AT_ONCE", 10**6
     )  # so that it is for what it brings alone, however late one looks
-    monkeypatch.setattr(request_timeout, "bytes_received", lambda peer: next(came))
+    monkeypatch.setattr(peer_timeouts, "bytes_received", lambda peer: next(came))
     async with serve(stall_seconds=0.1) as service, closed_window(service.target) as client:
+        # Only now: the time for the largest message, in which it may come alone, is known.
+        monkeypatch.setattr(peer_timeouts, "PACE_BYTES", enough)
         client.begin("Encode", 2000, 1)
         while service.sample("grpc_server_handled_total", **ENCODE, grpc_code="DEADLINE_EXCEEDED") != 1:
             await asyncio.sleep(0)

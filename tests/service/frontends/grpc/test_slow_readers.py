@@ -11,10 +11,10 @@ import pytest
 
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.app.health import SERVICE
-from headlight_service.frontends.grpc import reply_timeout
+from headlight_service.frontends.grpc import peer_timeouts
 from headlight_service.frontends.grpc.answer_frames import CHUNK_BYTES
-from headlight_service.frontends.grpc.reply_timeout import PACE_BYTES, Patience
-from headlight_service.frontends.grpc.transport.grpc_call import CallerGone
+from headlight_service.frontends.grpc.peer_timeouts import PACE_BYTES, Patience
+from headlight_service.frontends.grpc.transport.grpc_call import Call, CallerGone
 from headlight_service.telemetry.metrics import CANCEL_STAGES
 from tests.service.calls import details_of, refused, request, text_of, until
 from tests.service.conftest import Serve, Service
@@ -58,12 +58,12 @@ def test_patience_is_for_an_answer_and_not_for_each_frame() -> None:
 
 
 async def test_a_stalled_reader_is_cut_and_its_memory_returned(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reply_timeout, "LEAST_LINGER_SECONDS", 60)  # time to come and read its status
+    monkeypatch.setattr(peer_timeouts, "LEAST_LINGER_SECONDS", 60)  # time to come and read its status
     async with serve(stall_seconds=0.2) as service:
         call = service.stub.EncodeStream(iter([ask(str(place), LARGE_TOKENS, LARGE) for place in range(3)]))
         assert (await call.read()).WhichOneof("frame") == "header"
         assert held(service) > LARGE_BYTES
-        await asyncio.wait_for(service.in_flight.idle.wait(), 30)  # meanwhile nothing is read
+        await asyncio.wait_for(service.in_flight.idle(), 30)  # meanwhile nothing is read
         assert held(service) <= CHUNK_BYTES + 4096, "the frame that is in the transport still"
         assert rejected(service, "stalled_reader") == 1
         assert handled(service, "EncodeStream", "RESOURCE_EXHAUSTED", "bidi_stream") == 1
@@ -85,7 +85,7 @@ async def test_what_a_cut_ends_is_not_taken_for_a_caller_who_left(serve: Serve) 
         service.engine.gate.clear()
         await call.write(ask("is computed"))
         await service.started()
-        await service.in_flight.idle.wait()  # meanwhile nothing is read
+        await service.in_flight.idle()  # meanwhile nothing is read
         assert rejected(service, "stalled_reader") == 1
         stages = {
             stage: service.sample("headlight_cancelled_total", model="fake", stage=stage) for stage in CANCEL_STAGES
@@ -97,7 +97,7 @@ async def test_what_a_cut_ends_is_not_taken_for_a_caller_who_left(serve: Serve) 
 async def test_one_who_does_not_even_read_that_it_was_cut_loses_its_connection(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reply_timeout, "LEAST_LINGER_SECONDS", 0.2)
+    monkeypatch.setattr(peer_timeouts, "LEAST_LINGER_SECONDS", 0.2)
     async with serve(stall_seconds=0.2) as service:
         call = service.stub.EncodeStream(iter([ask("1", LARGE_TOKENS, LARGE)]))
         assert (await call.read()).WhichOneof("frame") == "header"
@@ -110,8 +110,8 @@ async def test_one_who_does_not_even_read_that_it_was_cut_loses_its_connection(
 
 async def test_a_frame_now_and_then_is_not_reading(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each frame is taken in time; all 18 would take ten times as long as the answer may."""
-    monkeypatch.setattr(reply_timeout, "PACE_BYTES", 1 << 40)
-    monkeypatch.setattr(reply_timeout, "LEAST_LINGER_SECONDS", 60)  # as above
+    monkeypatch.setattr(peer_timeouts, "PACE_BYTES", 1 << 40)
+    monkeypatch.setattr(peer_timeouts, "LEAST_LINGER_SECONDS", 60)  # as above
     loop, frames = asyncio.get_running_loop(), 0
 
     async def read_slowly(call: Any) -> None:
@@ -134,11 +134,11 @@ async def test_a_unary_answer_keeps_its_permits_until_it_is_sent_and_is_cut(serv
         client.ask(method, STUCK[method].SerializeToString())
         await until(lambda: service.in_flight.count == 1)
         if method != "GetModel":  # which is small, and holds nothing
-            await until(lambda: bool(service.servicer._sending))
+            await until(lambda: bool(service.servicer._replies._waiting))
             assert held(service) > 20_000
             assert service.sample("headlight_held_request_bytes", model="fake")
         await client.hung_up.wait()
-        await service.in_flight.idle.wait()
+        await service.in_flight.idle()
         assert held(service) == service.sample("headlight_held_request_bytes", model="fake") == 0
         assert rejected(service, "stalled_reader") == 1
         assert handled(service, method, "RESOURCE_EXHAUSTED") == 1
@@ -163,7 +163,7 @@ async def test_answers_that_nobody_takes_are_bounded_and_small_ones_served_meanw
     async with serve(max_output_bytes=16 << 20) as service, closed_window(service.target) as client:
         for _ in range(40):  # 50 MB
             client.ask("Encode", large.SerializeToString())
-        await until(lambda: (rejected(service, "output_bytes") or 0) + len(service.servicer._sending) == 40)
+        await until(lambda: (rejected(service, "output_bytes") or 0) + len(service.servicer._replies._waiting) == 40)
         assert 12 << 20 < held(service) <= 14 << 20, "an eighth is kept"
         assert (await service.stub.Encode(request())).items
         error = await refused(service.stub.Encode(large), grpc.StatusCode.RESOURCE_EXHAUSTED)
@@ -176,10 +176,10 @@ async def test_one_who_hangs_up_while_being_sent_to_holds_nothing(serve: Serve) 
     async with serve() as service:
         async with closed_window(service.target) as client:
             client.ask("Encode", STUCK["Encode"].SerializeToString())
-            await until(lambda: bool(service.servicer._sending))
-        await service.in_flight.idle.wait()
+            await until(lambda: bool(service.servicer._replies._waiting))
+        await service.in_flight.idle()
         assert held(service) == 0
-        assert not service.servicer._sending
+        assert not service.servicer._replies._waiting
         assert rejected(service, "stalled_reader") == 0
 
 
@@ -197,7 +197,7 @@ async def test_stalled_streams_do_not_refuse_a_neighbour_its_vectors(serve: Serv
         assert rejected(service, "output_bytes") == 1
         for call in calls:
             call.cancel()
-        await service.in_flight.idle.wait()
+        await service.in_flight.idle()
         assert held(service) == 0
 
 
@@ -208,7 +208,7 @@ async def test_a_reader_who_leaves_while_being_sent_to_is_counted(serve: Serve, 
         for _ in range(frames):
             await call.read()
         call.cancel()
-        await service.in_flight.idle.wait()
+        await service.in_flight.idle()
         assert held(service) == 0
         assert service.sample("headlight_cancelled_total", model="fake", stage="send") == 1
         assert rejected(service, "internal") == 0
@@ -221,20 +221,30 @@ async def test_who_leaves_while_a_request_waits_for_room_on_its_stream_is_counte
         call = service.stub.EncodeStream(iter([ask(str(place), LARGE_TOKENS, LARGE) for place in range(2)]))
         await service.started()
         [stream] = service.servicer._streams
-        await until(stream._results._turn.locked)
+        await until(lambda: bool(stream._gate._waiting))
         call.cancel()
-        await service.in_flight.idle.wait()
+        await service.in_flight.idle()
         counted = [service.sample("headlight_cancelled_total", model="fake", stage=stage) for stage in CANCEL_STAGES]
         assert dict(zip(CANCEL_STAGES, counted, strict=True)) == {"tokenize": 0, "queue": 1, "infer": 1, "send": 0}
+        assert len(service.engine.batches) == 1, "the other is not computed for nobody"
 
 
-async def test_however_grpc_tells_of_one_who_left_it_is_no_failure_of_ours(serve: Serve) -> None:
+async def test_however_grpc_tells_of_one_who_left_it_is_no_failure_of_ours(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A cancelled task, or a write that fails: which comes first is chance."""
-    errors = (asyncio.CancelledError(), CallerGone())
     async with serve() as service:
-        model = service.models.get("fake")
-        for error in errors:
-            with pytest.raises(type(error)), model.receive(1), model.stage("send"):
-                raise error
+        for count, kind in enumerate((asyncio.CancelledError, CallerGone), 1):
+
+            async def write(call: Call, response: Any, kind: type[BaseException] = kind) -> None:
+                raise kind
+
+            with monkeypatch.context() as patch:
+                patch.setattr(Call, "write", write)
+                stream = service.stub.EncodeStream(iter([ask("1")]))
+                await stream.code()
+            assert service.sample("headlight_cancelled_total", model="fake", stage="send") == count
+            await service.in_flight.idle()
+            assert held(service) == service.sample("headlight_held_request_bytes", model="fake") == 0
         assert service.sample("headlight_cancelled_total", model="fake", stage="send") == 2
         assert rejected(service, "internal") == 0

@@ -10,8 +10,8 @@ import grpc
 import pytest
 
 from headlight.pb import headlight_pb2 as pb
-from headlight_service.core import served_model
-from tests.service.calls import refused, request, text_of
+from headlight_service.frontends.grpc import answer_encoding, answer_forms
+from tests.service.calls import refused, request, text_of, until
 from tests.service.conftest import Serve
 from tests.service.fakes import FakeRuntime, FakeTokenizer
 
@@ -36,22 +36,29 @@ async def test_tokenize(serve: Serve) -> None:
 async def test_answers_that_describe_many_tokens_are_built_off_the_event_loop(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    builders = set[int]()
+    builders, built = set[int](), set[str]()
 
     def noting(build: Any) -> Any:
         def noted(*args: Any) -> Any:
             builders.add(threading.get_ident())
+            built.add(build.__name__)
             return build(*args)
 
         return noted
 
-    for name in ("token_info", "tokenize_answer", "header"):
-        monkeypatch.setattr(served_model, name, noting(getattr(served_model, name)))
+    places: dict[str, Any] = {
+        "token_info": answer_encoding,
+        "tokenize_answer": answer_forms,
+        "header": answer_forms,
+    }
+    for name, module in places.items():
+        monkeypatch.setattr(module, name, noting(getattr(module, name)))
     outputs = pb.Outputs(token_info=pb.TokenInfoOutput())
     requests = {"Tokenize": tokenize_request(text_of(1500)), "Encode": request(text_of(1500), outputs=outputs)}
     async with serve() as service:
         response = await getattr(service.stub, method)(requests[method])
     assert len(response.items) == 1
+    assert built == {"token_info", "tokenize_answer" if method == "Tokenize" else "header"}
     assert len(builders) == 1
     assert threading.get_ident() not in builders
 
@@ -88,19 +95,17 @@ async def test_callers_who_leave_while_others_texts_are_tokenised_hold_nothing(s
         assert await asyncio.to_thread(begun.wait, 30)
         held = service.sample("headlight_held_request_bytes", model="fake") or 0
         waiting = [service.stub.Encode(request(text_of(1500))) for _ in range(20)]
-        while service.in_flight.count < 21:
-            await asyncio.sleep(0)
+        await until(lambda: service.in_flight.count == 21)
         for call in waiting:
             call.cancel()
-        while service.in_flight.count > 1:
-            await asyncio.sleep(0)
+        await until(lambda: service.in_flight.count == 1)
         assert service.sample("headlight_held_request_bytes", model="fake") == held
         assert service.sample("headlight_cancelled_total", model="fake", stage="tokenize") == 20
         first.cancel()
-        await service.stub.GetModel(pb.GetModelRequest())  # by when the server has heard of it
+        await until(lambda: service.in_flight.count == 0)
+        assert service.sample("headlight_cancelled_total", model="fake", stage="tokenize") == 21
         assert service.sample("headlight_held_request_bytes", model="fake") == held, "a thread still works on it"
         may_end.set()
-        await service.in_flight.idle.wait()
-        assert service.sample("headlight_held_request_bytes", model="fake") == 0
+        await until(lambda: service.sample("headlight_held_request_bytes", model="fake") == 0)
         assert service.sample("headlight_cancelled_total", model="fake", stage="tokenize") == 21
     assert len(runtime.tokenizer.texts) == 1, "the second text was left alone"

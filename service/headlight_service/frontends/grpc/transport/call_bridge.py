@@ -1,15 +1,14 @@
-"""Calls of the thread-based gRPC server as coroutines of the event loop.
+"""Calls of the thread-based gRPC server: unary ones on their threads, streams on the event loop.
 
-A thread of the server takes a call, reads its message and hands it to the loop; the thread of a
-unary call then waits for the answer, that of a stream reads on. grpc.aio would need no threads, and
-ends with the first path that is not UTF-8 (docs/decisions/0001-grpc-transport.md).
+A thread of the server takes a call and reads its message. That of a unary call answers it; that of
+a stream hands messages to a coroutine and reads on. grpc.aio would need no threads, and ends with
+the first path that is not UTF-8 (docs/decisions/0001-grpc-transport.md).
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import queue
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Protocol, TypeAlias
@@ -26,7 +25,7 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic in the stubs a
 
 
 class Method(Protocol):
-    """A method of a service, served by coroutines."""
+    """A method of a service."""
 
     def check(self, call: Call) -> bool:
         """Return whether the message of a call is to be read. On the call's thread; never raises."""
@@ -34,8 +33,8 @@ class Method(Protocol):
     def leave(self) -> None:
         """Note that the thread of a call has ended."""
 
-    async def unary(self, call: Call, message: bytes | Missing) -> bytes | Refusal:
-        """Answer a call of one message with one."""
+    def unary(self, call: Call, message: bytes | Missing) -> bytes | Refusal | Missing:
+        """Answer a call of one message with one. On the call's thread; never raises."""
 
     async def stream(self, call: Call, messages: bytes | Missing | Messages) -> Refusal | None:
         """Answer a call of one message, or of many, with writes; return how it failed."""
@@ -94,15 +93,20 @@ class Bridge:
             call.abandon()
 
     def unary(self, method: Method) -> Handler:
-        """A handler of one message for one; its thread waits for the answer."""
+        """A handler of one message for one; its thread answers it."""
 
         def answer(requests: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
             call = Call(context, self)
             try:
-                message = self._receive(call, method, requests)
-                found: queue.SimpleQueue[bytes | Refusal | Missing] = queue.SimpleQueue()
-                self.post(lambda: self._start(call, lambda: method.unary(call, message), found.put))
-                return call.give(found.get())
+                message = self._receive(call, method, requests, call.end)
+                self.live.add(call)
+                if self._abandoned:
+                    call.abandon()
+                try:
+                    answer = method.unary(call, message)
+                finally:
+                    call.handled()
+                return call.give(answer)
             finally:
                 method.leave()
 
@@ -114,7 +118,7 @@ class Bridge:
         """A handler of one message for many; it holds no thread once the message has come."""
 
         def take(call: Call, requests: Iterator[bytes]) -> None:
-            message = self._receive(call, method, requests)
+            message = self._receive(call, method, requests, lambda: self.post(call.end))
             self.post(lambda: self._start(call, lambda: method.stream(call, message), call.finish))
 
         return self._streaming(method, take)
@@ -130,7 +134,7 @@ class Bridge:
                 call.finish(ending)
 
             given = messages if method.check(call) else Missing.UNREAD
-            self._attach(call)
+            self._attach(call, lambda: self.post(call.end))
             self.post(lambda: self._start(call, lambda: method.stream(call, given), then))
             self._read(call, requests, messages)
 
@@ -162,10 +166,12 @@ class Bridge:
                 return
             del message, came  # an idle stream holds none
 
-    def _receive(self, call: Call, method: Method, requests: Iterator[bytes]) -> bytes | Missing:
+    def _receive(
+        self, call: Call, method: Method, requests: Iterator[bytes], end: Callable[[], None]
+    ) -> bytes | Missing:
         """The message of a call that has one. On the call's thread."""
         wanted = method.check(call)
-        if not self._attach(call):
+        if not self._attach(call, end):
             return Missing.GONE
         if not wanted:
             return Missing.UNREAD
@@ -175,10 +181,10 @@ class Bridge:
         finally:
             method.waiting.discard(call)
 
-    def _attach(self, call: Call) -> bool:
-        if call.attach():
+    def _attach(self, call: Call, end: Callable[[], None]) -> bool:
+        if call.attach(end):
             return True
-        self.post(call.end)
+        end()
         return False
 
     def _start(

@@ -66,7 +66,9 @@ class _Traffic:
     def of(self, peer: str) -> int | None:
         begun = time.monotonic()
         if begun >= self._stale:
-            self._known, now = dict(self._each()), time.monotonic()
+            with contextlib.suppress(OSError):  # no more files can be opened
+                self._known = dict(self._each())
+            now = time.monotonic()
             self._stale = now + SPARED * (now - begun)
         address = _address(peer)
         return None if address is None else self._known.get(address)

@@ -1,9 +1,10 @@
-"""One call of the thread-based gRPC server, as its coroutine on the event loop sees it."""
+"""One call of the thread-based gRPC server."""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import grpc
 
 from headlight_service.frontends.grpc.grpc_status import Refusal
-from headlight_service.frontends.grpc.transport.isolated_steps import attempt
+from headlight_service.frontends.grpc.transport.isolated_steps import failed
 from headlight_service.frontends.grpc.transport.message_queue import Missing
 
 if TYPE_CHECKING:
     from headlight_service.frontends.grpc.transport.call_threads import CallThreads
+    from headlight_service.telemetry.request_trace import RequestTrace
 
-NO_DEADLINE_SECONDS = 1e9  # gRPC has a number of that order where a call has no deadline
+NO_DEADLINE_SECONDS = 1e9  # gRPC has a number of that order if a call has no deadline
 
 
 class CallHost(Protocol):
@@ -40,14 +42,19 @@ class CallerGone(Exception):
 
 
 class Call:
-    """One call, as its coroutine sees it.
+    """One call. Its handler runs on the call's thread or, of a stream, in a task of the event loop.
 
     Attributes:
         begun: when it came, on time.perf_counter.
         deadline: on time.monotonic; infinity without one.
         caller: the name of the client that a token proves; None without tokens.
+        client: whose quota it uses; None: nobody's.
         refused: why nothing of it is read.
+        trace: its spans.
         serialize: from what is written to bytes.
+        acts: called once the handler has ended and the answer is out, or never will be, the last
+            first: a call is in flight until all else is done. On any thread; of a stream on the
+            event loop.
     """
 
     def __init__(self, context: grpc.ServicerContext, bridge: CallHost) -> None:
@@ -56,13 +63,17 @@ class Call:
         unlimited = remaining is None or remaining > NO_DEADLINE_SECONDS
         self.deadline = math.inf if unlimited else time.monotonic() + (remaining or 0.0)
         self.caller: str | None = None
+        self.client: str | None = None
         self.refused: Exception | None = None
+        self.trace: RequestTrace | None = None
         self.serialize: Callable[[Any], bytes] = bytes
         self._context = context
         self._bridge = bridge
-        self._task: asyncio.Task[Any] | None = None
-        self._acts: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+        self.acts: list[Callable[[], object]] = []
+        self._cancel: Callable[[], object] | None = None
         self._over = False  # gRPC has nothing more to do for it
+        self._handled = False  # nor has its handler
         self._unsent = False  # a message is with the transport, though its writer may have given up
         self._send: Callable[[bytes | None], None] = _nothing
 
@@ -94,9 +105,11 @@ class Call:
         """End the call without a status, and drop what is not sent."""
         self._context.cancel()  # type: ignore[no-untyped-call]
 
-    def when_over(self, act: Callable[[], None]) -> None:
-        """Call `act` on the loop once the coroutine has ended and the answer is out, or never will be."""
-        self._acts.append(act)
+    def when_gone(self, cancel: Callable[[], object]) -> None:
+        """Call `cancel` if the call ends before its handler does; at once if it has. On any thread."""
+        self._cancel = cancel
+        if self._over:
+            cancel()
 
     async def write(self, response: Any) -> None:
         """Send one message of a stream; return when the transport has taken it.
@@ -129,37 +142,46 @@ class Call:
 
     # The rest is for the bridge.
 
-    def attach(self) -> bool:
-        """Ask gRPC to tell of the end of the call; False: it has ended."""
-        return self._context.add_callback(lambda: self._bridge.post(self.end))
+    def attach(self, end: Callable[[], None]) -> bool:
+        """Ask gRPC to call `end` when the call is over; False: it is."""
+        return self._context.add_callback(end)
 
     def start(self, coroutine: Coroutine[Any, Any, Any], then: Callable[[Any], None]) -> None:
-        """Run the coroutine in a task; `then` is given its result, or Missing.GONE."""
+        """Run the handler in a task; `then` is given its result, or Missing.GONE."""
         loop = asyncio.get_running_loop()
-        task = self._task = loop.create_task(coroutine)
+        task = loop.create_task(coroutine)
 
         def done(task: asyncio.Task[Any]) -> None:
             ended = task.cancelled() or task.exception() is not None
-            then(Missing.GONE if ended else task.result())
-            if self._over:
-                self._settle()
+            try:
+                then(Missing.GONE if ended else task.result())
+            finally:
+                self.handled()
 
         task.add_done_callback(done)
-        if self._over:
-            loop.call_soon(task.cancel)  # as in `end`
+        # Not before its first step, or it would not count the call.
+        self.when_gone(lambda: loop.call_soon(task.cancel))
+
+    def handled(self) -> None:
+        """Note that the handler has ended."""
+        with self._lock:
+            self._handled = True
+            settled = self._over
+        self._cancel = None
+        if settled:
+            self._settle()
 
     def end(self) -> None:
         """Note that the call is over, for gRPC or because its server is lost."""
-        if self._over:
-            return
-        self._over = True
-        if self._task is None:  # its thread has not come to it; it is told when it does
-            return
-        if not self._task.done():
-            # Not before its first step, or it would not count the call.
-            asyncio.get_running_loop().call_soon(self._task.cancel)
-        else:
+        with self._lock:
+            if self._over:
+                return
+            self._over = True
+            settled, cancel = self._handled, self._cancel
+        if settled:
             self._settle()
+        elif cancel is not None:
+            cancel()
 
     def abandon(self) -> None:
         """End the call of a server that will not tell of its end; its thread is let go."""
@@ -170,9 +192,12 @@ class Call:
 
     def _settle(self) -> None:
         self._bridge.live.discard(self)
-        acts, self._acts = self._acts, []
-        for act in acts:
-            attempt(act)
+        acts, self.acts = self.acts, []
+        for act in reversed(acts):
+            try:  # a bug in one keeps none of the others from being done
+                act()
+            except Exception as error:
+                failed(error)
 
     def _write(self, message: bytes, sent: asyncio.Future[bool]) -> None:
         taken = False

@@ -131,7 +131,7 @@ class GrpcServer:
         if self._observer is not None:
             self._observer.lost(self._name)
         self._kept.append(self._server)
-        self._server.stop(0)
+        await self._loop.run_in_executor(None, _cancel_all, self._server)
         self._bridge.abandon()
         often = len(self._losses) == MOST_LOSSES and self._losses[-1] - self._losses[0] < LOSS_SECONDS
         if often or not await self._listen_again():
@@ -158,3 +158,12 @@ class GrpcServer:
             await asyncio.sleep(RETRY_SECONDS)
         log.critical("gRPC cannot listen again", extra={"event": "grpc_gone", **describe(problem)})
         return False
+
+
+def _cancel_all(server: grpc.Server) -> None:
+    """Cancel the calls of a lost server, which does so on a thread: none is to send a status first."""
+    before = {*threading.enumerate()}
+    server.stop(0)
+    for thread in {*threading.enumerate()} - before:
+        if thread.name.endswith("(cancel_all_calls_after_grace)"):
+            thread.join(STOP_SECONDS)

@@ -15,4 +15,9 @@ def attempt(act: Callable[[], object]) -> None:
     try:
         act()
     except Exception as error:
-        log.error("a step of a call failed", extra={"event": "call_failed", **describe(error)})
+        failed(error)
+
+
+def failed(error: Exception) -> None:
+    """Log what a step raised."""
+    log.error("a step of a call failed", extra={"event": "call_failed", **describe(error)})

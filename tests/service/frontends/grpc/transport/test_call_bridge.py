@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from typing import Any
 
@@ -67,7 +68,8 @@ async def test_a_call_that_is_over_before_its_first_step_still_takes_it(late: bo
     context, steps = Context(), list[str]()
     bridge = Bridge()
     gone = call(bridge, context)
-    assert gone.attach()
+    assert gone.attach(gone.end)
+    assert context.ended == gone.end
 
     async def answer() -> None:
         steps.append("begun")
@@ -77,12 +79,23 @@ async def test_a_call_that_is_over_before_its_first_step_still_takes_it(late: bo
         gone.end()
     results: list[Any] = []
     gone.start(answer(), results.append)
-    gone.when_over(lambda: steps.append("over"))
+    gone.acts.append(lambda: steps.append("over"))
     if late:
         gone.end()
     await until(lambda: len(steps) == 2)
     assert steps == ["begun", "over"]
     assert results == [Missing.GONE]
+
+
+async def test_what_a_call_took_is_given_back_in_reverse() -> None:
+    """So that it is in flight until all else is done: the end of the service waits for that."""
+    answered, steps = call(Bridge(), Context()), list[str]()
+    for step in ("in flight", "held", "traced"):
+        answered.acts.append(functools.partial(steps.append, step))
+    answered.handled()
+    assert steps == []
+    answered.end()
+    assert steps == ["traced", "held", "in flight"]
 
 
 async def test_what_is_posted_from_threads_is_run_in_order() -> None:

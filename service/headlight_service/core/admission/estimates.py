@@ -1,22 +1,24 @@
-"""How long a request will wait: the rate of the last batches, and how far waits outlast what that rate says.
+"""Estimates that admission goes by: how long a request will wait, and how many tokens it has.
 
-Batches are made of near lengths, so items are overtaken by younger ones, those of rare lengths most of all: the slowest wait twice as
-long as the tokens before them take. Who would not be served in time had better hear so at once than after his deadline, and for a
-request of many items all that was computed until then is lost. How far waits outlast the estimate depends on what is asked for, so it
-is learnt: a quantile, by stochastic approximation (Robbins and Monro, 1951), a step up for each wait that was longer and one of a
-hundredth of that down for each that was not.
+The wait follows from the rate of the last batches. Items are overtaken by younger ones of nearer
+lengths: the slowest wait twice as long as the tokens before them take. How far waits outlast the
+rate is learnt as a quantile, by stochastic approximation (Robbins and Monro, 1951): a step up for
+each wait that was longer, and a hundredth of that down for each that was not.
 
-Plain data: no event loop, no clock.
+Plain data: no threads, no clock.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from headlight.wire.priority import PRIORITIES, Priority
+from headlight.runtime.values import Tokenized
+from headlight.spec import PRIORITIES, Priority
+from headlight_service.core.requests.request import Input, TokenIds
 
-MEMORY = 0.9  # weight of the past at each batch in the estimate of the token rate: some ten batches count
+RATE_MEMORY = 0.9  # weight of the past at each batch in the estimate of the token rate: some ten batches count
 LATE = 0.01  # of the requests admitted may wait longer than is reckoned with
 STEP = 0.02
 LONGEST = 3.0  # times the estimate
@@ -24,6 +26,9 @@ LONGEST = 3.0  # times the estimate
 # no harm comes of it.
 WORTH = 0.25
 BATCHES = 2  # and as long as so many take: who comes late for the batch that was running says nothing of the queue
+# Tokens that most tokenizers put around a text: most of a short one, next to nothing of a long one.
+SPECIAL = 2
+TEXT_MEMORY = 0.95  # weight of the past at each request in what is known of texts
 
 
 class Expected(NamedTuple):
@@ -37,7 +42,7 @@ class Expected(NamedTuple):
         return self.before * overrun + self.own if self.before else 0.0
 
 
-class Outlook:
+class WaitEstimate:
     """What is expected of the queue of one model."""
 
     def __init__(self, streams: int) -> None:
@@ -63,9 +68,9 @@ class Outlook:
 
     def worked_off(self, tokens: int, seconds: float, wide: bool = False) -> None:
         """Learn that a batch of so many tokens took so long, on the threads of all streams where it was wide."""
-        self._recent_tokens = MEMORY * self._recent_tokens + tokens
-        self._recent_seconds = MEMORY * self._recent_seconds + seconds * (self._streams if wide else 1)
-        self._recent_batches = MEMORY * self._recent_batches + 1
+        self._recent_tokens = RATE_MEMORY * self._recent_tokens + tokens
+        self._recent_seconds = RATE_MEMORY * self._recent_seconds + seconds * (self._streams if wide else 1)
+        self._recent_batches = RATE_MEMORY * self._recent_batches + 1
 
     def expect(self, before: int, tokens: int) -> Expected:
         """For a request of so many tokens, behind so many."""
@@ -90,3 +95,33 @@ class Outlook:
         overrun = self._overrun[priority]
         step = STEP * (1 - LATE) if seconds > expected.latest(overrun) else -STEP * LATE
         self._overrun[priority] = min(max(1.0, overrun + step), LONGEST)
+
+
+class Density:
+    """Tokens in a character of recent texts: a request's tokens are known roughly before it is read."""
+
+    def __init__(self) -> None:
+        """Nothing is known: texts seem to have no tokens."""
+        self._tokens = 0.0
+        self._characters = 0.0
+
+    def learn(self, inputs: Sequence[Input], sizes: Sequence[int], found: Sequence[Tokenized]) -> None:
+        """Note what came of inputs of so many characters or ids. Two at once may lose one of them."""
+        tokens = characters = 0
+        for value, size, one in zip(inputs, sizes, found, strict=False):
+            if not isinstance(value, TokenIds):
+                tokens += max(0, one.original_length - SPECIAL)
+                characters += size
+        if characters:
+            self._tokens = TEXT_MEMORY * self._tokens + tokens
+            self._characters = TEXT_MEMORY * self._characters + characters
+
+    def tokens(self, inputs: Sequence[Input], sizes: Sequence[int], longest: int) -> int:
+        """Estimate the tokens of inputs, each at most `longest`: exact for ids."""
+        ratio, tokens = self._tokens / self._characters if self._characters else 0.0, 0
+        for value, size in zip(inputs, sizes, strict=True):
+            if isinstance(value, TokenIds):
+                tokens += size
+            elif ratio:
+                tokens += min(longest, SPECIAL + int(size * ratio))
+        return tokens

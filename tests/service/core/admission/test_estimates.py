@@ -6,25 +6,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headlight_service.core.admission.wait_time import LONGEST, WORTH, Expected, Outlook
+from headlight_service.core.admission.estimates import LONGEST, WORTH, Expected, WaitEstimate
 
 PATIENCE = 2.0
 
 
-def outlook_of(waits: list[float], before: float = 1.0, patience: float = PATIENCE) -> Outlook:
+def outlook_of(waits: list[float], before: float = 1.0, patience: float = PATIENCE) -> WaitEstimate:
     """After waits of so many seconds where `before` and .1 of its own were expected."""
-    outlook = Outlook(streams=1)
+    outlook = WaitEstimate(streams=1)
     for seconds in waits:
         outlook.waited(Expected(before, 0.1), "interactive", patience, seconds)
     return outlook
 
 
-def latest(outlook: Outlook) -> float:
+def latest(outlook: WaitEstimate) -> float:
     return outlook.latest(Expected(1.0, 0.1), "interactive")
 
 
 def test_the_rate_is_that_of_all_streams() -> None:
-    outlook = Outlook(streams=2)
+    outlook = WaitEstimate(streams=2)
     assert outlook.seconds(100) == 0.0, "none is known yet"
     outlook.worked_off(tokens=100, seconds=1.0)
     assert outlook.seconds(100) == pytest.approx(0.5)
@@ -35,13 +35,13 @@ def test_at_first_waits_are_taken_to_be_as_expected() -> None:
 
 
 def test_a_wide_batch_has_the_threads_of_all_streams() -> None:
-    outlook = Outlook(streams=4)
+    outlook = WaitEstimate(streams=4)
     outlook.worked_off(tokens=100, seconds=1.0, wide=True)
     assert outlook.seconds(100) == pytest.approx(1.0)
 
 
 def test_who_came_late_for_the_batch_that_was_running_says_nothing_of_the_queue() -> None:
-    outlook = Outlook(streams=1)
+    outlook = WaitEstimate(streams=1)
     outlook.worked_off(tokens=100, seconds=0.6)
     for _ in range(100):
         outlook.waited(Expected(1.0, 0.1), "interactive", 2.0, math.inf)
@@ -49,7 +49,7 @@ def test_who_came_late_for_the_batch_that_was_running_says_nothing_of_the_queue(
 
 
 def test_who_finds_nothing_waiting_runs_at_once() -> None:
-    assert Outlook(1).latest(Expected(0.0, 5.0), "interactive") == 0.0
+    assert WaitEstimate(1).latest(Expected(0.0, 5.0), "interactive") == 0.0
 
 
 def test_it_comes_to_what_one_in_a_hundred_waits_longer_than() -> None:

@@ -1,0 +1,197 @@
+"""What one request holds: bytes, tokens, and a part of its client's quota."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+
+from headlight.errors import DeadlineExceeded
+from headlight.spec import Priority
+from headlight_service.core.admission.admission_control import Admission
+from headlight_service.core.admission.estimates import Expected
+from headlight_service.core.admission.rate_limit import READ_CHARACTERS, READING, Bucket
+
+
+class RequestBudget:
+    """Everything a request takes of what runs out, given back when it is closed. From any thread.
+
+    What is taken after it was closed raises CancelledError: the request was given up meanwhile.
+
+    Attributes:
+        bucket: of the client; None: it has no quota.
+        answer_bytes: bytes of the answer that are held.
+    """
+
+    __slots__ = (
+        "_admission",
+        "_charged",
+        "_closed",
+        "_computing",
+        "_done",
+        "_expected",
+        "_patience",
+        "_priority",
+        "_queued_at",
+        "_read",
+        "_request_bytes",
+        "_tokens",
+        "answer_bytes",
+        "bucket",
+    )
+
+    def __init__(self, admission: Admission, priority: Priority, bucket: Bucket | None = None) -> None:
+        """Nothing is held."""
+        self._admission = admission
+        self._priority: Priority = priority
+        self._request_bytes = self.answer_bytes = self._tokens = self._computing = 0
+        self._read = self._charged = 0.0  # tokens: read and charged for; charged for the whole work
+        self._expected: Expected | None = None  # of the wait for the wave that is queued
+        self._patience, self._queued_at = math.inf, 0.0
+        self._closed = False
+        self.bucket = bucket
+        self._done = 0  # tokens that were computed: whatever comes next, they are paid
+
+    def receive(self, size: int) -> None:
+        """Take the bytes of the request. Raises Shed."""
+        with self._admission.lock:
+            if self._closed:
+                raise CancelledError
+            self._admission.take_request(size)
+            self._request_bytes = size
+
+    def look_ahead(self, tokens: float, patience_seconds: float, *, computes: bool = True) -> None:
+        """Refuse, before it is read, a request of about so many tokens.
+
+        Args:
+            tokens: as estimated, of which the client's quota must have half.
+            patience_seconds: until the deadline.
+            computes: whether it is queued; if not, reading may be owed, but no more while it is.
+
+        Raises:
+            Shed, DeadlineExceeded: see `Admission.check_wait` and `Bucket.check`.
+        """
+        if self.bucket is not None:
+            self.bucket.check(tokens / 2 if computes else 0)
+        if computes:
+            with self._admission.lock:
+                self._admission.check_wait(int(tokens), patience_seconds, self._priority)
+
+    def will_read(self, characters: int) -> None:
+        """Charge for characters that are about to be read, before they keep a thread busy."""
+        if self.bucket is not None:
+            self._read = characters / READ_CHARACTERS
+            self.bucket.spend(self._read / READING)
+
+    def has_read(self, tokens: int) -> None:
+        """Charge for the tokens that were read, beyond the characters that `will_read` charged."""
+        if self.bucket is not None and tokens > self._read:
+            self.bucket.spend((tokens - self._read) / READING)
+            self._read = tokens
+
+    def charge(self, tokens: int) -> None:
+        """Charge for tokens to be computed. Reading may have cost more. Raises Shed."""
+        if self.bucket is not None:
+            paid = self._read / READING
+            charged = max(tokens, paid)
+            self.bucket.charge(charged, paid)
+            self._charged = charged
+
+    def reserve(self, size: int, smaller: Callable[[int], tuple[str, str]] | None = None) -> None:
+        """Take the bytes of the answer. Raises Shed as `Admission.take_output`."""
+        with self._admission.lock:
+            if self._closed:
+                raise CancelledError
+            if smaller is None:
+                self._admission.take_output(size)
+            else:
+                self._admission.take_output(size, smaller)
+            self.answer_bytes += size
+
+    def queue(self, tokens: int, deadline: float) -> None:
+        """Take the tokens of a wave of work. Raises Shed, DeadlineExceeded."""
+        admission = self._admission
+        self._queued_at = now = time.monotonic()
+        with admission.lock:
+            if self._closed:
+                raise CancelledError
+            if deadline < math.inf:  # else there is no wait to be refused, or learnt from
+                self._patience = deadline - now
+                admission.check_wait(tokens, self._patience, self._priority)
+                self._expected = admission.expect(tokens, self._priority)
+            admission.take_tokens(tokens, self._priority)
+            self._tokens = tokens
+
+    def began(self, tokens: int) -> None:
+        """Note that an engine has so many of the tokens. With the lock held."""
+        self._computing += tokens
+
+    def ended(self, tokens: int) -> None:
+        """Note that it no longer has. With the lock held."""
+        self._computing -= tokens
+        if self._closed and not self._computing:
+            self._give_tokens(0)
+            self._give_answer()
+
+    def computed(self) -> int:
+        """Give back the tokens of a wave, and learn how long it took; returns how many they were."""
+        with self._admission.lock:
+            tokens = self._tokens
+            if not self._closed:
+                self._done += tokens
+                self._learn(time.monotonic() - self._queued_at)
+                self._give_tokens(0)
+            return tokens
+
+    def close(self, error: BaseException | None = None, keep_answer_bytes: int = 0) -> int:
+        """Give everything back; what an engine still works for, when it is done.
+
+        Args:
+            error: why the request failed, for which the client does not pay; None: it did not, or
+                its caller has left.
+            keep_answer_bytes: of the answer, that are given back by `release`.
+
+        Returns:
+            How many bytes are kept.
+        """
+        kept = min(keep_answer_bytes, self.answer_bytes)
+        with self._admission.lock:
+            if self._closed:
+                return 0
+            self._closed = True
+            self.answer_bytes -= kept
+            self._admission.requests.held -= self._request_bytes
+            if self._tokens:  # the wave was given up: at its deadline, or by its caller
+                self._learn_late(time.monotonic() - self._queued_at)
+                self._give_tokens(self._computing)
+            if not self._computing:
+                self._give_answer()
+        failed = isinstance(error, Exception) and not isinstance(error, DeadlineExceeded)
+        if self.bucket is not None and self._charged and failed:
+            self.bucket.refund(self._charged - max(self._done, self._read / READING))
+        return kept
+
+    def release(self, answer_bytes: int) -> None:
+        """Give back what `close` kept."""
+        with self._admission.lock:
+            self._admission.outputs.held -= answer_bytes
+
+    def _learn(self, seconds: float) -> None:
+        expected, self._expected = self._expected, None
+        if expected is not None:
+            self._admission.estimate.waited(expected, self._priority, self._patience, seconds)
+
+    def _learn_late(self, waited: float) -> None:
+        expected, estimate = self._expected, self._admission.estimate
+        if expected is not None and waited > estimate.latest(expected, self._priority):
+            self._learn(math.inf)
+
+    def _give_tokens(self, left: int) -> None:
+        pool = self._admission.bulk if self._priority == "bulk" else self._admission.tokens
+        pool.take(left - self._tokens)
+        self._tokens = left
+
+    def _give_answer(self) -> None:
+        self._admission.outputs.held -= self.answer_bytes
+        self.answer_bytes = 0

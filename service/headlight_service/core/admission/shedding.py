@@ -1,0 +1,43 @@
+"""Requests that are refused although they are right, and the closed set of reasons."""
+
+from __future__ import annotations
+
+import enum
+
+from headlight.errors import Code, DeviceFull, HeadlightError, HostFull, Overloaded
+
+
+class Shortage(enum.StrEnum):
+    """What there was too little of. A closed set, for metrics."""
+
+    REQUEST_BYTES = "request_bytes"
+    QUEUE_TOKENS = "queue_tokens"
+    OUTPUT_BYTES = "output_bytes"
+    DEADLINE = "wait_beyond_deadline"
+    STALLED_READER = "stalled_reader"
+    QUOTA = "quota"
+    DEVICE_MEMORY = "device_memory"  # of a GPU, found out only by asking for it
+    MEMORY = "memory"  # of the process, in the same way
+
+
+class Shed(Overloaded):
+    """A request refused for want of something.
+
+    Attributes:
+        shortage: of what.
+    """
+
+    def __init__(self, message: str, shortage: Shortage, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message, retry_after_seconds)
+        self.shortage = shortage
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why a request failed: one of a closed set of names, for metrics and clients."""
+    if isinstance(error, Shed):
+        return error.shortage.value
+    if isinstance(error, MemoryError | HostFull):
+        return Shortage.MEMORY.value
+    if isinstance(error, DeviceFull):
+        return Shortage.DEVICE_MEMORY.value
+    return (error.code if isinstance(error, HeadlightError) else Code.INTERNAL).value

@@ -1,0 +1,216 @@
+"""A request under way: its future, and how it ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+
+from headlight.errors import HeadlightError
+from headlight.runtime.tokenization.tokenizer import SHORT_CHARACTERS
+from headlight_service.core.admission.rate_limit import Bucket
+from headlight_service.core.admission.request_budget import RequestBudget
+from headlight_service.core.admission.shedding import reason_of
+from headlight_service.core.models import Models, ServedModel
+from headlight_service.core.requests.request import Request
+from headlight_service.core.tokenization import TokenizationJob
+from headlight_service.core.tokenizer_threads import TokenizerThreads
+
+if TYPE_CHECKING:
+    from headlight_service.telemetry.request_trace import RequestTrace
+
+T = TypeVar("T")
+_TAKEN: Future[Any] = Future()  # in place of one whose result was taken: an error refers to frames
+
+
+class Means(Protocol):
+    """What all requests share; the pipeline has it.
+
+    Attributes:
+        models: by name.
+        tokenizers: threads for long requests.
+    """
+
+    models: Models
+    tokenizers: TokenizerThreads
+
+    def bucket_of(self, client: str | None) -> Bucket | None:
+        """Return the token bucket of a client; None: it has no quota."""
+
+
+class Handle(Generic[T]):
+    """A request under way. From any thread.
+
+    Attributes:
+        request: as submitted.
+        future: done with the answer, or with why there is none.
+        left: set once nobody waits for the answer.
+    """
+
+    def __init__(self, means: Means, request: Request, trace: RequestTrace | None) -> None:
+        """Nothing is done before `start`."""
+        self.request = request
+        self.future: Future[T] = Future()
+        self.left = threading.Event()
+        self._means = means
+        self._trace = trace
+        self._job: TokenizationJob
+        self._model: ServedModel  # once it is admitted
+        self._budget: RequestBudget
+        self._admitted = False
+        self._arrived_ns = time.monotonic_ns()
+        self._lock = threading.Lock()
+        self._over = False  # it is decided how it ends
+        self._on_thread = False  # a thread of the tokenizer works for it
+
+    def result(self) -> T:
+        """Wait for the answer, and take it; to be called once.
+
+        Raises:
+            HeadlightError: as the pipeline's steps do.
+            CancelledError: it was cancelled.
+        """
+        try:
+            return self.future.result()
+        finally:
+            self.future = _TAKEN
+
+    def cancel(self, *, by_caller: bool = True) -> None:
+        """Give the request up: nobody waits for the answer any longer.
+
+        Args:
+            by_caller: count it, at the stage that it had come to.
+        """
+        if not self._decide():
+            return
+        self.left.set()
+        stage = self._withdraw()
+        if by_caller:
+            self.count_cancelled(stage)
+        self.future.cancel()
+        self.close()
+
+    def count_cancelled(self, stage: str) -> None:
+        """Count a caller that left at a stage."""
+        if self._admitted:
+            self._model.metrics.cancelled[stage].inc()
+
+    def close(self, error: BaseException | None = None, keep_answer_bytes: int = 0) -> int:
+        """Give back what the request holds: its answer has left, or will not.
+
+        Args:
+            error: counted as why there is no answer.
+            keep_answer_bytes: of the answer, until `release`.
+
+        Returns:
+            How many bytes are kept.
+        """
+        if not self._admitted:
+            return 0
+        if isinstance(error, Exception):
+            self._model.metrics.rejected[reason_of(error)].inc()
+        with self._lock:
+            # A thread that still works holds what the budget stands for; it closes when it is done.
+            if self._on_thread and self.left.is_set():
+                return 0
+        return self._budget.close(error, keep_answer_bytes)
+
+    def release(self, answer_bytes: int) -> None:
+        """Give back bytes that `close` kept."""
+        self._budget.release(answer_bytes)
+
+    @property
+    def answer_bytes(self) -> int:
+        """Bytes of the answer that are held."""
+        return self._budget.answer_bytes
+
+    def start(self) -> Self:
+        """Take the request as far as it comes without waiting; errors come with the result."""
+        self._run(self._admit)
+        return self
+
+    # The rest is for the steps.
+
+    def _admit(self) -> None:
+        """Find the model, and admit the bytes of the request."""
+        request = self.request
+        self._model = model = self._means.models.get(request.model)
+        bucket = self._means.bucket_of(request.client)
+        self._budget = RequestBudget(model.admission, request.priority, bucket)
+        with self._lock:
+            if self._over:  # its caller left before it was begun
+                raise CancelledError
+            self._admitted = True
+        self._budget.receive(request.size_bytes)
+
+    def _begin_tokenizing(self, job: TokenizationJob) -> None:
+        """Have the inputs tokenised: here, or on a thread, which costs 100 µs and more."""
+        self._job = job
+        self._budget.will_read(job.size)
+        if self._trace is not None:
+            self._trace.stage("tokenize")
+        if job.size <= SHORT_CHARACTERS:
+            self._tokenize()
+        else:
+            self._means.tokenizers.submit(self._tokenize_on_thread, self.request.priority)
+
+    def _tokenize(self) -> None:
+        """Tokenise, and go on."""
+        raise NotImplementedError
+
+    def _tokenize_on_thread(self) -> None:
+        with self._lock:
+            if self._over:
+                return
+            self._on_thread = True
+        self._run(self._tokenize)
+        with self._lock:
+            self._on_thread = False
+        if self.left.is_set():
+            self.close()
+
+    def _withdraw(self) -> str:
+        """Take the request out of what it waits in; returns the stage that it had come to."""
+        self._means.tokenizers.withdraw(self._tokenize_on_thread, self.request.priority)
+        return "tokenize"
+
+    def _run(self, step: Callable[[], None]) -> None:
+        """Run the steps that a thread has come to. Their failure is the request's."""
+        try:
+            step()
+        except CancelledError:
+            self.cancel(by_caller=False)
+            self.close()
+        except Exception as error:
+            self._fail(error)
+
+    def _finish(self, answer: T) -> None:
+        if self._trace is not None:
+            self._trace.stage("reply")
+        if not self._decide():
+            return
+        try:
+            self._count(answer)
+        finally:
+            self.future.set_result(answer)
+
+    def _count(self, answer: T) -> None:
+        """Count an answer that somebody waits for."""
+
+    def _fail(self, error: Exception) -> None:
+        if not self._decide():
+            return
+        if isinstance(error, HeadlightError):
+            error = error.with_traceback(None)  # its frames hold what was worked on
+        try:
+            self.close(error)
+        finally:
+            self.future.set_exception(error)
+
+    def _decide(self) -> bool:
+        """Whether it is still open how the request ends; from here on it is not."""
+        with self._lock:
+            over, self._over = self._over, True
+        return not over

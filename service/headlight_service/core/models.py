@@ -1,0 +1,138 @@
+"""The served models: what each can be asked for, what it may hold, and its metrics."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from headlight.errors import InvalidInput, NotFound, Unavailable
+from headlight.results import ModelRef
+from headlight.runtime import Runtime
+from headlight.runtime.bundle.prompts import Prompt
+from headlight.runtime.encode_items import Selection
+from headlight.spec import SpecialTokens
+from headlight_service.core.admission.admission_control import Admission
+from headlight_service.core.admission.estimates import Density
+from headlight_service.core.requests.request import OutputSpec
+from headlight_service.core.scheduler.scheduler import Scheduler
+from headlight_service.telemetry.metrics import ModelMetrics
+
+ATTENTION_OFF = "this server was started with --attention off; GetModel lists the outputs"
+LEAST_TOKEN_INFO_BYTES = 8  # of one token in an answer: id, piece, start, end, special, segment
+
+
+class Limits(NamedTuple):
+    """Limits of requests and answers, as GetModel tells them."""
+
+    max_items: int
+    max_request_bytes: int
+    max_unary_response_bytes: int
+    max_stream_output_bytes: int
+    max_stream_in_flight: int
+    max_request_tokens: int
+
+
+def ref_of(runtime: Runtime) -> ModelRef:
+    """Return which weights a runtime answers with."""
+    manifest, digest = runtime.bundle.manifest, runtime.bundle.sha256
+    return ModelRef(manifest.name, manifest.version, digest, runtime.provider, runtime.precision)
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class ServedModel:
+    """A runtime with its limits, its part of the queue and its metrics.
+
+    Attributes:
+        accepts: of "text", "pair", "ids".
+        max_characters: of one text.
+        special_tokens: unless a request says otherwise.
+        default_prompt: put before texts unless a request says otherwise.
+        max_length: tokens of one input.
+        density: tokens in a character of its texts.
+    """
+
+    runtime: Runtime
+    limits: Limits
+    scheduler: Scheduler
+    admission: Admission
+    metrics: ModelMetrics
+    max_characters: int
+    special_tokens: SpecialTokens = "parse"
+    ref: ModelRef = dataclasses.field(init=False)
+    accepts: tuple[str, ...] = dataclasses.field(init=False)
+    default_prompt: Prompt = dataclasses.field(init=False)
+    max_length: int = dataclasses.field(init=False)
+    density: Density = dataclasses.field(init=False, default_factory=Density)
+    _selections: WeakKeyDictionary[OutputSpec, Selection] = dataclasses.field(
+        init=False, default_factory=WeakKeyDictionary
+    )
+
+    def __post_init__(self) -> None:
+        self.ref = ref_of(self.runtime)
+        texts, accepts = self.runtime.tokenizer is not None, self.runtime.bundle.manifest.accepts
+        self.accepts = tuple(kind for kind in accepts if kind == "ids" or texts)
+        self.default_prompt = self.runtime.prompts.choose(None, None)
+        self.max_length = self.runtime.bundle.manifest.max_length
+
+    @property
+    def max_tokenized(self) -> int:
+        """Tokens of one request that is tokenised alone."""
+        return self.limits.max_unary_response_bytes // LEAST_TOKEN_INFO_BYTES
+
+    @property
+    def attends(self) -> bool:
+        """Whether attention and hidden states can be returned."""
+        return "attend" in self.runtime.roles
+
+    def select(self, outputs: OutputSpec) -> Selection:
+        """Resolve requested outputs, once for each object. Raises InvalidInput."""
+        found = self._selections.get(outputs)
+        if found is None:
+            for name in ("attention", "hidden"):
+                if getattr(outputs, name) is not None and not self.attends:
+                    raise InvalidInput(f"outputs.{name}", ATTENTION_OFF)
+            found = self._selections[outputs] = self.runtime.select(
+                pooled=outputs.pooled,
+                tokens=outputs.tokens,
+                attention=outputs.attention,
+                hidden=outputs.hidden,
+            )
+        return found
+
+
+class Models:
+    """The models of a process, by name; none until the first is ready."""
+
+    def __init__(self) -> None:
+        self._models: dict[str, ServedModel] = {}
+        self._only: ServedModel | None = None
+
+    def add(self, model: ServedModel) -> None:
+        """Serve one more model."""
+        self._models[model.ref.name] = model
+        self._only = model if len(self._models) == 1 else None
+
+    def get(self, name: str = "") -> ServedModel:
+        """Return the model that a request names; the only one if it names none.
+
+        Raises:
+            Unavailable: the first model is still being loaded.
+            NotFound: there is none of that name.
+            InvalidInput: none is named, and there are several.
+        """
+        model = self._models.get(name) if name else self._only
+        if model is not None:
+            return model
+        served = ", ".join(sorted({self.first.ref.name, *self._models}))
+        if name:
+            raise NotFound(f"model: not served here; there is {served}")
+        raise InvalidInput("model", f"is empty, and there are several; name one of {served}")
+
+    @property
+    def first(self) -> ServedModel:
+        """The first model, whose limits a stream has. Raises Unavailable: it is still being loaded."""
+        if not self._models:
+            problem = "the model is still being loaded; try again soon, or another replica"
+            raise Unavailable(problem)
+        return next(iter(self._models.values()))

@@ -1,0 +1,315 @@
+"""A request's way, from top to bottom: the core's one entrance, callable from any thread.
+
+    admit its bytes -> resolve the model and the requested outputs -> tokenise
+    -> size the answer and reserve it -> queue -> batch -> compute -> answer
+
+Each step runs on whichever thread comes to it: the caller's, the tokenizer's or the engine's. A
+step waits for nothing but the work that it does.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from headlight.results import ModelRef
+from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, output_bytes
+from headlight.runtime.values import Ids, Tokenized
+from headlight_service.core.admission.admission_control import largest_output
+from headlight_service.core.admission.answer_gate import AnswerGate
+from headlight_service.core.admission.rate_limit import READ_CHARACTERS, READING, Bucket, Quotas
+from headlight_service.core.handle import Handle
+from headlight_service.core.models import Models
+from headlight_service.core.requests.answer import Answer, Prepared, Timings
+from headlight_service.core.requests.request import Request
+from headlight_service.core.scheduler.pending_requests import Computed, PendingRequest
+from headlight_service.core.tokenization import (
+    encoding_job,
+    items_of,
+    tokenized,
+)
+from headlight_service.core.tokenize_request import Tokenizing, TokensForm
+from headlight_service.core.tokenizer_threads import TokenizerThreads
+
+if TYPE_CHECKING:
+    from headlight_service.telemetry.request_trace import RequestTrace
+
+
+WhenGone = Callable[[Callable[[], object]], None]  # is given what to call if the caller leaves
+
+
+class AnswerForm(Protocol):
+    """What the pipeline must know of a frontend's protocol to size an answer."""
+
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
+        """Return the bytes of an answer beside its data.
+
+        Args:
+            ref: the model.
+            prepared: the request.
+            hidden: int64 [m], the tokens that are hidden; None: it is no OcclusionRequest.
+
+        Raises:
+            InvalidInput: the protocol cannot carry the answer; with what would fit.
+        """
+
+
+class Pipeline:
+    """The core's one entrance. From any thread.
+
+    Attributes:
+        models: by name.
+        tokenizers: threads for long requests.
+    """
+
+    def __init__(self, models: Models, tokenizers: TokenizerThreads, quotas: Quotas | None = None) -> None:
+        """Serve the models that there are, and those that will be.
+
+        Args:
+            models: by name.
+            tokenizers: threads for long requests.
+            quotas: token buckets of the clients; None: no client has a quota.
+        """
+        self.models = models
+        self.tokenizers = tokenizers
+        self._quotas = quotas
+
+    def submit(
+        self,
+        request: Request,
+        form: AnswerForm,
+        *,
+        trace: RequestTrace | None = None,
+        gate: AnswerGate | None = None,
+        here: bool = False,
+        when_gone: WhenGone | None = None,
+    ) -> Handle[Answer]:
+        """Start a request to encode.
+
+        Args:
+            request: what is asked for.
+            form: of the answer.
+            trace: its spans.
+            gate: of the stream that it is a message of.
+            here: let this thread compute, if an engine is idle. It must not be an event loop's.
+            when_gone: given `Handle.cancel` before anything runs, since this thread may compute for long.
+
+        Returns:
+            A handle, to be closed once the answer has left. Nothing is raised.
+        """
+        encoding = Encoding(self, request, form, trace, gate, here=here)
+        if when_gone is not None:
+            when_gone(encoding.cancel)
+        return encoding.start()
+
+    def tokenize(
+        self,
+        request: Request,
+        form: TokensForm,
+        *,
+        trace: RequestTrace | None = None,
+        when_gone: WhenGone | None = None,
+    ) -> Handle[bytes]:
+        """Start a request for the tokens of its inputs, as `submit`."""
+        tokenizing = Tokenizing(self, request, form, trace)
+        if when_gone is not None:
+            when_gone(tokenizing.cancel)
+        return tokenizing.start()
+
+    def bucket_of(self, client: str | None) -> Bucket | None:
+        """Return the token bucket of a client; None: it has no quota."""
+        return None if self._quotas is None or client is None else self._quotas.of(client)
+
+
+class Encoding(Handle[Answer]):
+    """A request to encode, step by step."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        request: Request,
+        form: AnswerForm,
+        trace: RequestTrace | None = None,
+        gate: AnswerGate | None = None,
+        *,
+        here: bool = False,
+    ) -> None:
+        """See `Pipeline.submit`."""
+        super().__init__(pipeline, request, trace)
+        self._form, self._gate = form, gate
+        self._gated = -1  # bytes that the gate was entered with; -1: it was not
+        self._here = here
+        self._stage = "tokenize"
+        self._pending: PendingRequest | None = None
+        self._selection: Selection
+        self._prepared: Prepared
+        self._overhead = self._tokenize_ns = 0
+
+    def _admit(self) -> None:
+        """Admit the bytes, resolve the requested outputs, and look ahead."""
+        super()._admit()
+        request, model = self.request, self._model
+        self._selection = selection = model.select(request.outputs)
+        job = encoding_job(request, model, selection)
+        if not selection.computes or request.dry_run:
+            self._budget.look_ahead(0, math.inf, computes=False)
+        elif self._budget.bucket is not None or request.deadline < math.inf:
+            # Tokenising is most of what a refusal costs.
+            least = job.size // (READ_CHARACTERS * READING)
+            tokens = max(model.density.tokens(job.inputs, job.sizes, model.max_length), least)
+            self._budget.look_ahead(tokens, request.deadline - time.monotonic())
+        self._begin_tokenizing(job)
+
+    def _tokenize(self) -> None:
+        """Tokenise, and size the answer."""
+        model, inputs = self._model, list[Tokenized]()
+        try:
+            inputs.extend(tokenized(self._job, model.runtime, self.left))
+        finally:  # refused now or later, that much was read
+            tokens = sum([len(each.ids) for each in inputs])
+            self._budget.has_read(tokens)
+        if self.left.is_set():
+            return
+        model.density.learn(self._job.inputs, self._job.sizes, inputs)
+        manifest, request = model.runtime.bundle.manifest, self.request
+        items = items_of(inputs, self._selection, manifest.pooling, request.head_masks)
+        sizes = output_bytes(items, manifest.architecture)
+        self._prepared = prepared = Prepared(
+            inputs,
+            items,
+            self._selection,
+            manifest.architecture,
+            request.outputs.token_info,
+            request.priority,
+            sizes,
+            sum(sizes.values()),
+            tokens,
+        )
+        if self._trace is not None:
+            self._trace.stage("")
+            self._trace.prepared(model.ref, prepared)
+        if self._selection.attention is not None and not request.dry_run:
+            prepared.check_max_bytes()
+        self._overhead = self._measure()
+        self._tokenize_ns = time.monotonic_ns() - self._arrived_ns
+        self._sized()
+
+    def _measure(self) -> int:
+        """Return the bytes of the answer beside its data."""
+        return self._form.overhead_bytes(self._model.ref, self._prepared)
+
+    def _sized(self) -> None:
+        """Wait until the stream has room for the answer, if it is a stream's."""
+        if self.request.dry_run:
+            self._reserve(self._overhead)
+            self._finish(Answer(self._prepared, [], Timings(self._tokenize_ns)))
+            return
+        self._stage = "queue"
+        size = self._prepared.data_bytes
+        if self._gate is None or self._gate.enter(size, self._proceed):
+            self._queue()
+
+    def _proceed(self) -> None:
+        """Go on: the gate is open."""
+        self._run(self._queue)
+
+    def _reserve(self, size: int) -> None:
+        """Reserve the bytes of the answer, of which a process holds only so many."""
+        # A header may come on top of the data: that alone makes no answer too large for ever.
+        size = min(size, largest_output(self._model.admission.outputs.limit))
+        self._budget.reserve(size, self._smaller if size > self._overhead else None)
+
+    def _smaller(self, room: int) -> tuple[str, str]:
+        """The field that asks for most of the answer, and what would fit."""
+        return self._prepared.largest, self._prepared.what_fits(room - self._overhead)
+
+    def _queue(self) -> None:
+        """Reserve the answer, and queue the items."""
+        prepared = self._prepared
+        if self._gate is not None:
+            self._gated = prepared.data_bytes
+        self._reserve(self._overhead + prepared.data_bytes)
+        if not prepared.data_bytes:  # token_info alone
+            self._take(Computed([ItemResult() for _ in prepared.items], 0, 0))
+            return
+        self._budget.charge(prepared.tokens)
+        self._submit(prepared.items, prepared.tokens)
+
+    def _submit(self, items: Sequence[EncodeItem], tokens: int) -> None:
+        """Queue items, all of one role."""
+        request, model = self.request, self._model
+        self._budget.queue(tokens, request.deadline)
+        pending = PendingRequest(
+            model.ref.name,
+            items,
+            request.deadline,
+            request.priority,
+            self._budget,
+            self._computed,
+            self._trace,
+        )
+        with self._lock:
+            if self._over:
+                return
+            self._pending = pending
+        if self._trace is not None:
+            self._trace.stage("queue")
+        model.scheduler.submit(pending, here=self._here and not self._on_thread)
+
+    def _computed(self, outcome: Computed | Exception) -> None:
+        """Go on: the scheduler has results, or says why there are none."""
+        self._pending = None  # it refers back to us
+        if isinstance(outcome, Exception):
+            self._fail(outcome)
+        elif not self.left.is_set():
+            self._run(functools.partial(self._count_computed, outcome))
+
+    def _count_computed(self, computed: Computed) -> None:
+        priority, metrics = self.request.priority, self._model.metrics
+        metrics.texts[priority].inc(len(computed.results))
+        metrics.tokens[priority].inc(self._budget.computed())
+        self._take(computed)
+
+    def _take(self, computed: Computed) -> None:
+        """Hand over the answer."""
+        total_ns = time.monotonic_ns() - self._arrived_ns
+        timings = Timings(self._tokenize_ns, computed.queue_ns, computed.infer_ns, total_ns)
+        self._finish(Answer(self._prepared, computed.results, timings))
+
+    def _count(self, answer: Answer) -> None:
+        """See Handle."""
+        if not answer.results:  # of a dry run
+            return
+        metrics, timings = self._model.metrics, answer.timings
+        for name, size in self._prepared.output_bytes.items():
+            if size:
+                metrics.output_bytes[name].inc(size)
+        seconds = metrics.stage_seconds[self.request.priority]
+        seconds["tokenize"].observe(timings.tokenize_ns * 1e-9)
+        seconds["queue"].observe(timings.queue_ns * 1e-9)
+        seconds["infer"].observe(timings.infer_ns * 1e-9)
+        seconds["total"].observe(timings.total_ns * 1e-9)
+
+    def _withdraw(self) -> str:
+        """See Handle."""
+        if self._stage == "tokenize":
+            return super()._withdraw()
+        if self._gate is not None:
+            self._gate.withdraw(self._proceed)
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return "queue"
+        return "queue" if self._model.scheduler.withdraw(pending) else "infer"
+
+    def close(self, error: BaseException | None = None, keep_answer_bytes: int = 0) -> int:
+        """See Handle."""
+        kept = super().close(error, keep_answer_bytes)
+        self._pending = None  # it refers back to us
+        with self._lock:
+            gated, self._gated = self._gated, -1
+        if self._gate is not None and gated >= 0:
+            self._gate.leave(gated)
+        return kept

@@ -1,0 +1,104 @@
+"""Requests as the core takes them: plain, picklable values of no protocol."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from array import array
+from typing import NamedTuple
+
+from headlight.runtime.tokenization.input_checks import Truncation
+from headlight.runtime.values import Floats
+from headlight.spec import (
+    AttentionSpec,
+    HiddenSpec,
+    PooledSpec,
+    Priority,
+    SpecialTokens,
+    TokenChoice,
+    TokensSpec,
+)
+
+
+class Pair(NamedTuple):
+    """Two texts that the model sees as one sequence."""
+
+    first: str
+    second: str
+
+
+class TokenIds(NamedTuple):
+    """Token ids, and a segment of each or none at all: 8 bytes each, where a tuple takes 40."""
+
+    ids: array[int]
+    segments: array[int]
+
+
+Input = str | Pair | TokenIds
+
+
+@dataclasses.dataclass(slots=True, eq=False, weakref_slot=True)
+class OutputSpec:
+    """The requested outputs, as `headlight.runtime.Runtime.select` takes them.
+
+    Compared by identity: what it was resolved to is kept as long as the object, so that a frontend
+    that keeps common ones has them resolved once.
+
+    Attributes:
+        token_info: whether to describe the tokens.
+    """
+
+    pooled: bool | PooledSpec = True
+    tokens: bool | TokensSpec = False
+    attention: AttentionSpec | None = None
+    hidden: HiddenSpec | None = None
+    token_info: bool = False
+
+
+VECTORS = OutputSpec()
+
+
+@dataclasses.dataclass(slots=True)
+class Request:
+    """Inputs to encode.
+
+    Attributes:
+        inputs: texts, pairs of texts or token ids.
+        outputs: those requested.
+        model: its name; empty: the only one.
+        size_bytes: of the message that it came in.
+        deadline: on time.monotonic; infinity for none.
+        priority: how soon the answer is wanted.
+        client: whose quota it uses; None: nobody's.
+        prompt_name: one of the model's prompts, put before texts; None: the model's default.
+        prompt_text: the prompt itself; empty: none.
+        truncation: what to do with a text that is too long.
+        special_tokens: how their spelling in a text is read; None: as the service is configured.
+        head_masks: of each input, float32 [L, H]; None: no input has one.
+        dry_run: check and tokenise, but do not compute.
+    """
+
+    inputs: list[Input]
+    outputs: OutputSpec = VECTORS
+    model: str = ""
+    size_bytes: int = 0
+    deadline: float = math.inf
+    priority: Priority = "interactive"
+    client: str | None = None
+    prompt_name: str | None = None
+    prompt_text: str | None = None
+    truncation: Truncation = "refuse"
+    special_tokens: SpecialTokens | None = None
+    head_masks: list[Floats | None] | None = None
+    dry_run: bool = False
+
+
+@dataclasses.dataclass(slots=True)
+class OcclusionRequest(Request):
+    """One input, whose vector is compared with those of the input with a token hidden.
+
+    Attributes:
+        hidden: the tokens to hide, one at a time; None: all that are not special.
+    """
+
+    hidden: TokenChoice | None = None

@@ -1,0 +1,62 @@
+"""A batch that has a slot: what it computes, how long it may take, and what is told of it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headlight.errors import DeviceFull, NotFinite
+from headlight.runtime.encode_items import EncodeItem
+from headlight.spec import Priority
+from headlight_service.core.scheduler.batch_halving import Outcome, Run, rescued
+from headlight_service.core.scheduler.batch_policy import Started
+from headlight_service.core.scheduler.lanes import Batch, LaneKey
+from headlight_service.core.scheduler.pending_requests import Member, Members
+
+# Tokens from which on attention can take longer than all else: some six widths of a small model.
+ATTENTION_LENGTH = 2048
+
+
+class BatchReport(NamedTuple):
+    """One batch that ran, for metrics and for the wait-time estimate."""
+
+    lane: LaneKey
+    priority: Priority
+    items: int
+    tokens: int
+    padded_tokens: int
+    seconds: float
+    wide: bool  # on the threads of all slots
+
+
+class RunningBatch(NamedTuple):
+    """A batch that has a slot."""
+
+    batch: Batch[Member]
+    members: Members
+    slot: Started
+    patience: float
+
+
+def patience_for(batch: Batch[Member], usual: int) -> float:
+    """Return how many times as long as one of `usual` tokens a batch may take, for its heartbeat.
+
+    A larger one, as one long text is, has as much more time; and as much again for attention, whose
+    share grows with the length.
+    """
+    return batch.padded / usual * (1 + batch.longest / ATTENTION_LENGTH)
+
+
+def compute(run: Run, items: Sequence[EncodeItem], *, wide: bool = False) -> list[Outcome] | Exception:
+    """Run a batch; returns what came of each item, or the error of all.
+
+    An error holds this frame, so there is nothing here that would hold the error.
+    """
+    try:
+        try:
+            return [*run(items, wide=wide)]
+        except (DeviceFull, NotFinite) as error:
+            return rescued(error, functools.partial(run, wide=wide), items)
+    except Exception as error:
+        return error

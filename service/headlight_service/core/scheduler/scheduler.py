@@ -1,0 +1,328 @@
+"""From queued items to batches, to the engines, and back. Threads pull batches under one lock."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from headlight.errors import DeadlineExceeded, DeviceLost, Unavailable
+from headlight.runtime.engine.batches import AS_LONG, Rounding
+from headlight.spec import Priority
+from headlight_service.core.scheduler.batch_halving import Outcome
+from headlight_service.core.scheduler.batch_policy import ExecutionSlots, Lanes
+from headlight_service.core.scheduler.cpu_time import Begun, Stopwatch
+from headlight_service.core.scheduler.engine_health import Engine, EngineHealth, EngineLost
+from headlight_service.core.scheduler.lanes import Batch, Budget, Entry, LaneKey
+from headlight_service.core.scheduler.pending_requests import Member, Members, PendingRequest
+from headlight_service.core.scheduler.running_batch import BatchReport, RunningBatch, compute, patience_for
+from headlight_service.core.timers import Timers
+from headlight_service.core.watchdog import Heartbeat
+from headlight_service.core.worker_threads import COMPUTING, COMPUTING_BULK, WorkerThreads
+from headlight_service.telemetry.json_logs import describe
+
+if TYPE_CHECKING:
+    from headlight_service.telemetry.spans import BatchTracing
+
+log = logging.getLogger("headlight_service.core.scheduler.scheduler")
+ENDING = "the service is shutting down; try another replica"
+EXPIRED = "the deadline passed in the queue; what had not started never will"
+
+
+class Scheduler:
+    """The queue of all models, and the threads that run its batches. From any thread.
+
+    Attributes:
+        lock: guards the queue, and whatever is decided together with it. It can be taken again by
+            the thread that has it.
+        heart: beats when a batch is begun or done.
+        timers: for deadlines, and for work that is repeated later.
+    """
+
+    def __init__(
+        self,
+        engines: Mapping[str, Engine],
+        budgets: Mapping[LaneKey, Budget],
+        *,
+        slots: int = 1,
+        bulk_seconds: float = math.inf,
+        rounding: Rounding = AS_LONG,
+        observe: Callable[[BatchReport], None] = lambda report: None,
+        on_lost: Callable[[EngineLost], None] = lambda error: None,
+        tracing: BatchTracing | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        worked: Callable[[], float] | None = None,
+    ) -> None:
+        """Start the threads.
+
+        Args:
+            engines: by model name.
+            budgets: one for each lane: a model and a role that its engine has.
+            slots: batches of a priority in the engines at the same time.
+            bulk_seconds: that a batch of bulk should take.
+            rounding: of the engines' batches.
+            observe: told of every batch that succeeded, with the lock held.
+            on_lost: told, on any thread, that an engine does not recover; everything has failed.
+            tracing: makes a span of each batch with a traced request.
+            clock: seconds, monotonic.
+            worked: as `Stopwatch` takes it.
+        """
+        self.lock = threading.RLock()
+        self.heart = Heartbeat(clock)
+        self._engines = engines
+        self._health = EngineHealth(engines)
+        self._budgets = budgets
+        self._queue: Lanes[Member] = Lanes(budgets, bulk_seconds=bulk_seconds)
+        self._slots = ExecutionSlots(slots)
+        # On the same CPUs, each with one thread for a batch, interactive has three quarters.
+        self._threads: dict[Priority, WorkerThreads] = {
+            "interactive": WorkerThreads(slots, "engine", behind=COMPUTING),
+            "bulk": WorkerThreads(slots, "bulk", behind=COMPUTING_BULK),
+        }
+        self._rounding = rounding
+        self._observe = observe
+        self._on_lost = on_lost
+        self._tracing = tracing
+        self._clock = clock
+        self._stopwatch = Stopwatch(clock, worked)
+        self.timers = Timers()  # of deadlines
+        self._pending: set[PendingRequest] = set()
+        self._closed = False
+
+    def begins_at_once(self, priority: Priority) -> bool:
+        """Return whether a request that came now would wait for nothing. With the lock held."""
+        waiting, slots = self._queue.waiting, self._slots
+        if waiting["interactive"] or not slots.idle(priority):
+            return False
+        return priority == "interactive" or not (waiting["bulk"] or slots.hold_bulk)
+
+    def submit(self, pending: PendingRequest, *, here: bool = False) -> None:
+        """Queue the items of one request; it is told when they are computed, or never will be.
+
+        Args:
+            pending: not queued yet.
+            here: run its first batch on this thread, if a slot is idle and it is interactive.
+
+        Raises:
+            Unavailable: the scheduler has ended.
+        """
+        with self.lock:
+            if self._closed or self._health.lost:  # callers are told a little before all ends
+                raise Unavailable(ENDING)
+            if pending.over:  # withdrawn meanwhile
+                return
+            self._enqueue(pending)
+            expired, begun = self._begin_batches()
+            if pending.deadline < math.inf and self._waits(pending):
+                # Not left to the next batch, which may be long in coming.
+                left = pending.deadline - self._clock()
+                expire = functools.partial(self._expire, pending)
+                pending.timer = self.timers.call_at(time.monotonic() + left, expire)
+        own = begun.pop(0) if here and begun and begun[0].slot.priority == "interactive" else None
+        self._go_on(expired, begun)
+        if own is not None:
+            self._execute(own)
+
+    def withdraw(self, pending: PendingRequest) -> bool:
+        """Drop a request; returns whether some of it still waited. What an engine has is computed."""
+        with self.lock:
+            waited = self._waits(pending)
+            if pending.decide(None) and pending in self._pending:
+                self._settle([pending])
+            return waited
+
+    def close(self) -> None:
+        """Fail whatever waits, and let the threads end."""
+        with self.lock:
+            self._closed = True
+            over = [pending for pending in self._pending if pending.decide(Unavailable(ENDING))]
+            self._settle(over)
+        for pending in over:
+            pending.tell()
+        for threads in self._threads.values():
+            threads.close()
+        self.timers.close()
+
+    def _enqueue(self, pending: PendingRequest) -> None:
+        pending.arrived = now = self._clock()
+        lengths = [len(item.ids) for item in pending.items]
+        sizes = lengths
+        if self._rounding.multiple > 1:
+            sizes = [self._rounding.up(length) for length in lengths]
+        # All are of one age. From the longest, batches cut them in order of length, and none is left
+        # with a mixture of both ends.
+        places = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
+        pending.entries = [
+            Entry(
+                pending.lane,
+                Member(pending, place, pending.items[place]),
+                lengths[place],
+                sizes[place],
+                now,
+                pending.deadline,
+                pending.priority,
+            )
+            for place in places
+        ]
+        self._queue.add(*pending.entries)
+        self._pending.add(pending)
+        if not self.heart.work:
+            self.heart.moved = now
+        self.heart.work += 1
+
+    def _begin_batches(self) -> tuple[list[PendingRequest], list[RunningBatch]]:
+        """Give batches to the slots that are idle; returns who has expired, and what is to run."""
+        expired, begun = list[PendingRequest](), list[RunningBatch]()
+        waiting = self._queue.waiting
+        while waiting["interactive"] or waiting["bulk"]:
+            batch = self._queue.take(self._clock(), self._slots)
+            if batch.expired:
+                expired += Members(batch.expired).fail(DeadlineExceeded(EXPIRED))
+            if batch.entries:
+                begun.append(self._begin(batch))
+            elif not batch.expired:  # what waits has to until a batch has ended
+                break
+        if expired:
+            self._settle(expired)
+        return expired, begun
+
+    def _begin(self, batch: Batch[Member]) -> RunningBatch:
+        first = batch.entries[0]
+        can_be_wide = first.lane.role in self._engines[first.lane.model].wide
+        slot = self._slots.begin(first.priority, self._queue.waiting["interactive"], can_be_wide)
+        members, patience = Members(batch.entries), patience_for(batch, self._budgets[first.lane].tokens)
+        members.begun()
+        self.heart.work += 1
+        self.heart.moved = self._clock()
+        if patience > 1.0:
+            self.heart.patience.append(patience)
+        return RunningBatch(batch, members, slot, patience)
+
+    def _go_on(self, over: Sequence[PendingRequest], begun: Sequence[RunningBatch]) -> None:
+        """Tell requests how they ended, and hand batches to the threads. Without the lock."""
+        for running in begun:
+            threads = self._threads[running.slot.priority]
+            threads.put(functools.partial(self._execute, running))
+        for pending in over:
+            pending.tell()
+
+    def _execute(self, running: RunningBatch) -> None:
+        """Run one batch on this thread; its slot is free again afterwards."""
+        try:
+            self._run_batch(running)
+        except Exception as error:  # a bug; what it left behind is not known
+            self._break(error)
+
+    def _run_batch(self, running: RunningBatch) -> None:
+        model = running.batch.entries[0].lane.model
+        bulk = running.slot.priority == "bulk"  # whose pace alone is learnt
+        begun_at = self._stopwatch.begin(self._slots.running) if bulk else Begun(self._clock(), 0.0, 0)
+        span = self._tracing and self._tracing.begin(running.batch, wide=running.slot.wide)
+        items = [entry.value.item for entry in running.batch.entries]
+        outcomes = compute(self._engines[model].run, items, wide=running.slot.wide)
+        if span:
+            span.end(failed=isinstance(outcomes, Exception))
+        begun: list[RunningBatch] = []
+        with self.lock:
+            running.members.ended()
+            if isinstance(outcomes, Exception):
+                # Of a lost device the first is told as it is, not as Unavailable: a caller that
+                # tries again would send to the next replica what broke this one.
+                known = isinstance(outcomes, DeviceLost) and self._health.lost
+                over = running.members.fail(Unavailable(ENDING) if known else outcomes)
+                suspect = self._health.failed(model, outcomes)
+            elif self._health.lost:  # what was computed beside a lost device is not to be believed
+                over, suspect = running.members.fail(Unavailable(ENDING)), None
+            else:
+                over, suspect = self._deliver(running, begun_at, outcomes)
+            self._settle(over)
+            if suspect is None:
+                expired, begun = self._release(running)
+                over += expired
+        self._go_on(over, begun)
+        if suspect is not None:  # on a thread of ours: the caller's should not wait for it
+            probing = functools.partial(self._probe, running)
+            self._threads[running.slot.priority].put(probing)
+        elif self._health.lost:
+            self._end()
+
+    def _deliver(
+        self, running: RunningBatch, begun: Begun, outcomes: Sequence[Outcome]
+    ) -> tuple[list[PendingRequest], Exception | None]:
+        """Deliver what was computed; returns who is to be told, and for what to probe the engine."""
+        done, batch, slot = self._clock(), running.batch, running.slot
+        over = running.members.deliver(outcomes, begun.at, done)
+        first, failed = batch.entries[0], any(isinstance(each, Exception) for each in outcomes)
+        if not failed:  # else the rate would be no batch's
+            if slot.priority == "bulk":
+                self._queue.ran(batch, self._stopwatch.effort(begun, done, self._slots.running))
+            count, seconds = len(batch.entries), done - begun.at
+            sizes = (count, batch.total, batch.padded)
+            self._observe(BatchReport(first.lane, first.priority, *sizes, seconds, slot.wide))
+            if self._health.well:
+                return over, None
+        return over, self._health.ran(first.lane.model, outcomes)
+
+    def _release(self, running: RunningBatch) -> tuple[list[PendingRequest], list[RunningBatch]]:
+        """Free the slot of a batch, and give it to the next."""
+        self._slots.end(running.slot)
+        self.heart.work -= 1
+        self.heart.moved = self._clock()
+        if running.patience > 1.0:
+            self.heart.patience.remove(running.patience)
+        return ([], []) if self._closed or self._health.lost else self._begin_batches()
+
+    def _probe(self, running: RunningBatch) -> None:
+        """Probe the engine of a batch that failed; the batch has its slot until then."""
+        model = running.batch.entries[0].lane.model
+        why = self._health.probe(model)
+        with self.lock:
+            self._health.probed(model, why)
+            over, begun = self._release(running)
+        self._go_on(over, begun)
+        if self._health.lost:
+            self._end()
+
+    def _break(self, error: Exception) -> None:
+        """The scheduler itself failed: end it, as if an engine were lost."""
+        log.critical("the scheduler failed", extra={"event": "call_failed", **describe(error)})
+        with self.lock:
+            self._health.lost = self._health.lost or EngineLost("the scheduler failed")
+        self._end()
+
+    def _end(self) -> None:
+        """An engine is lost: fail everything, once, and say so."""
+        with self.lock:
+            first, self._closed = not self._closed, True
+        if first and self._health.lost is not None:
+            self.close()
+            self._on_lost(self._health.lost)
+
+    def _expire(self, pending: PendingRequest) -> None:
+        """Its deadline has passed: end it, unless all of it is being computed already."""
+        with self.lock:
+            expired = self._waits(pending) and pending.decide(DeadlineExceeded(EXPIRED))
+            if expired:
+                self._settle([pending])
+        if expired:
+            pending.tell()
+
+    @staticmethod
+    def _waits(pending: PendingRequest) -> bool:
+        """Whether some of a request is still in the queue."""
+        return any(entry.bunch is not None and entry in entry.bunch.waiting for entry in pending.entries)
+
+    def _settle(self, over: Sequence[PendingRequest]) -> None:
+        """Take requests that are decided out of the queue."""
+        for pending in over:
+            for entry in pending.entries:
+                self._queue.discard(entry)
+            pending.entries = []  # they refer back to it
+            if pending.timer is not None:
+                pending.timer.cancel()
+            self._pending.discard(pending)
+            self.heart.work -= 1

@@ -1,0 +1,203 @@
+"""From the inputs of a request to tokens and to items for the engine."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from headlight.errors import InvalidInput
+from headlight.runtime import Runtime
+from headlight.runtime.bundle.prompts import Prompt
+from headlight.runtime.encode_items import EncodeItem, Selection, item_of
+from headlight.runtime.tokenization.input_checks import Truncation
+from headlight.runtime.values import Floats, Tokenized
+from headlight.spec import SpecialTokens
+from headlight_service.core.requests.request import Input, Pair, Request, TokenIds
+
+if TYPE_CHECKING:
+    from headlight_service.core.models import ServedModel
+
+# Texts of so many characters go to the tokenizer together: it lets other threads run meanwhile, and
+# each hand-over costs more than a short text. What is tokenised takes some 350 bytes a character.
+TOGETHER_CHARACTERS = 4096
+
+
+class TokenizationJob(NamedTuple):
+    """Inputs to tokenise: texts and pairs of texts, or ids to check.
+
+    Attributes:
+        sizes: characters or ids of each, its prompt included.
+        size: their sum.
+        with_info: whether tokens are to be described.
+        max_tokens: of all inputs together.
+        limit: False: any number of tokens of one input.
+        prompt: put before each single text.
+    """
+
+    inputs: list[Input]
+    sizes: list[int]
+    size: int
+    with_info: bool
+    max_tokens: int
+    truncation: Truncation
+    limit: bool
+    prompt: str
+    special_tokens: SpecialTokens
+
+
+def encoding_job(request: Request, model: ServedModel, selection: Selection) -> TokenizationJob:
+    """Return the job of a request to encode. Raises InvalidInput, naming the field."""
+    with_info = request.outputs.token_info or selection.needs_tokens
+    return _job(request, model, with_info, model.limits.max_request_tokens, limit=True)
+
+
+def tokenizing_job(request: Request, model: ServedModel) -> TokenizationJob:
+    """Return the job of a request for tokens alone. Raises InvalidInput, naming the field."""
+    return _job(request, model, True, model.max_tokenized, limit=False)
+
+
+def _job(request: Request, model: ServedModel, with_info: bool, max_tokens: int, *, limit: bool) -> TokenizationJob:
+    prompt = model.default_prompt
+    if request.prompt_name is not None or request.prompt_text is not None:
+        prompt = model.runtime.prompts.choose(request.prompt_name, request.prompt_text)
+    sizes = _checked_sizes(request.inputs, model, prompt)
+    special = request.special_tokens or model.special_tokens
+    return TokenizationJob(
+        request.inputs,
+        sizes,
+        sum(sizes),
+        with_info,
+        max_tokens,
+        request.truncation,
+        limit,
+        prompt.text,
+        special,
+    )
+
+
+def _checked_sizes(inputs: Sequence[Input], model: ServedModel, prompt: Prompt) -> list[int]:
+    """Return the characters or ids of each input. Raises InvalidInput for one that is not taken."""
+    most = model.limits.max_items
+    if not 1 <= len(inputs) <= most:
+        raise InvalidInput("inputs", f"has {len(inputs)} entries; send 1 to {most}")
+    sizes, before = list[int](), len(prompt.text)
+    room = model.max_characters if "text" in model.accepts else -1
+    for place, value in enumerate(inputs):
+        if isinstance(value, str) and before + len(value) <= room:  # mostly
+            sizes.append(before + len(value))
+        else:
+            sizes.append(_checked_size(place, value, model, prompt))
+    return sizes
+
+
+def _checked_size(place: int, value: Input, model: ServedModel, prompt: Prompt) -> int:
+    kind = kind_of(value)
+    field = f"inputs[{place}].{kind}"
+    if kind not in model.accepts:
+        raise InvalidInput(field, f"this model takes {' or '.join(model.accepts)}")
+    if not isinstance(value, str):
+        try:
+            prompt.check_kind("pairs" if kind == "pair" else kind)
+        except InvalidInput as error:
+            raise InvalidInput(field, error.problem) from None
+    if isinstance(value, TokenIds):
+        return len(value.ids)
+    before = len(prompt.text) if isinstance(value, str) else 0
+    characters = before + (len(value) if isinstance(value, str) else sum(map(len, value)))
+    # Tokenising takes some 350 bytes and 2 µs a character: what cannot fit is refused unread.
+    if characters > model.max_characters:
+        own = f", {before} of them its prompt" if before else ""
+        remedy = "shorten it, or split it into several texts"
+        have = f"has {characters} characters{own}; at most {model.max_characters} are read"
+        raise InvalidInput(field, f"{have}; {remedy}")
+    return characters
+
+
+def tokenized(job: TokenizationJob, runtime: Runtime, left: threading.Event) -> Iterator[Tokenized]:
+    """Yield each input in turn, until `left` is set: nobody waits any longer.
+
+    Raises:
+        InvalidInput: naming the input at fault.
+    """
+    tokens = place = 0
+    for together in [job.inputs] if len(job.inputs) == 1 else _portions(job):
+        if left.is_set():
+            return
+        results = _read(together, job, runtime)
+        for value in together:
+            try:
+                result = next(results)
+            except InvalidInput as error:
+                field = f"inputs[{place}].{kind_of(value)}.{error.field}".rstrip(".")
+                raise InvalidInput(field, error.problem) from None
+            tokens += len(result.ids)
+            if tokens > job.max_tokens:
+                raise too_many_tokens(job.max_tokens)
+            yield result
+            place += 1
+
+
+def items_of(
+    inputs: Sequence[Tokenized],
+    selection: Selection,
+    pooling: str,
+    head_masks: Sequence[Floats | None] | None,
+) -> list[EncodeItem]:
+    """Return what is to run of each input. Raises InvalidInput: one lacks the tokens that outputs name."""
+    items = []
+    for at, each in enumerate(inputs):
+        try:
+            mask = None if head_masks is None else head_masks[at]
+            items.append(item_of(each, selection, pooling, mask))
+        except InvalidInput as error:
+            where = "" if len(inputs) == 1 else f"inputs[{at}]: "
+            raise InvalidInput(error.field, f"{where}{error.problem}") from None
+    return items
+
+
+def too_many_tokens(most: int) -> InvalidInput:
+    """Return the error of a request whose inputs have more than so many tokens."""
+    return InvalidInput("inputs", f"have more than {most} tokens together; split the request")
+
+
+def kind_of(value: Input) -> str:
+    """Return "text", "pair" or "ids"."""
+    return "text" if isinstance(value, str) else "pair" if isinstance(value, Pair) else "ids"
+
+
+def _portions(job: TokenizationJob) -> Iterator[Sequence[Input]]:
+    """The inputs in order, those of one sort together, of at most TOGETHER_CHARACTERS, or one."""
+    sized = zip(job.inputs, job.sizes, strict=True)
+    for _, of_a_sort in itertools.groupby(sized, lambda each: isinstance(each[0], TokenIds)):
+        yield from _cut(of_a_sort)
+
+
+def _cut(sized: Iterable[tuple[Input, int]]) -> Iterator[list[Input]]:
+    together, characters = list[Input](), 0
+    for value, size in sized:
+        if together and characters + size > TOGETHER_CHARACTERS:
+            yield together
+            together, characters = [], 0
+        together.append(value)
+        characters += size
+    yield together
+
+
+def _read(together: Sequence[Input], job: TokenizationJob, runtime: Runtime) -> Iterator[Tokenized]:
+    """Inputs of one sort, one by one; each is refused when its turn comes."""
+    ids = [value for value in together if isinstance(value, TokenIds)]
+    if ids:
+        return (runtime.check_ids(each.ids, each.segments, with_info=job.with_info) for each in ids)
+    if runtime.tokenizer is None:
+        raise RuntimeError("text was accepted without a tokenizer. This is a bug.")
+    texts = [value for value in together if not isinstance(value, TokenIds)]
+    return runtime.tokenizer.encode_each(
+        texts,
+        prompt=job.prompt,
+        truncation=job.truncation,
+        limit=job.limit,
+        with_info=job.with_info,
+        special_tokens=job.special_tokens,
+    )

@@ -1,0 +1,60 @@
+"""A request for the tokens of its inputs: they are read and encoded, and never computed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from headlight.results import ModelRef, TokenList
+from headlight_service.core.admission.admission_control import largest_output
+from headlight_service.core.handle import Handle, Means
+from headlight_service.core.requests.request import Request
+from headlight_service.core.tokenization import tokenized, tokenizing_job
+
+if TYPE_CHECKING:
+    from headlight_service.telemetry.request_trace import RequestTrace
+
+
+class TokensForm(Protocol):
+    """How a frontend encodes tokens: some time's work, done on a thread of the tokenizer."""
+
+    def encode(self, ref: ModelRef, tokens: Iterable[TokenList], inputs: int) -> bytes:
+        """Return the answer, drawing the tokens of so many inputs.
+
+        Raises:
+            InvalidInput: it is too large.
+        """
+
+
+class Tokenizing(Handle[bytes]):
+    """A request for tokens, step by step."""
+
+    def __init__(self, means: Means, request: Request, form: TokensForm, trace: RequestTrace | None) -> None:
+        """See `Pipeline.tokenize`."""
+        super().__init__(means, request, trace)
+        self._form = form
+        self._tokens_read = 0
+
+    def _admit(self) -> None:
+        """Admit the bytes, and look ahead."""
+        super()._admit()
+        self._budget.look_ahead(0, math.inf, computes=False)
+        self._begin_tokenizing(tokenizing_job(self.request, self._model))
+
+    def _tokenize(self) -> None:
+        """Tokenise, and encode the answer as it comes."""
+        model = self._model
+        try:
+            answer = self._form.encode(model.ref, self._tokens(), len(self._job.inputs))
+        finally:  # refused or not, that much was read
+            self._budget.has_read(self._tokens_read)
+        size = min(len(answer), largest_output(model.admission.outputs.limit))
+        self._budget.reserve(size)
+        self._finish(answer)
+
+    def _tokens(self) -> Iterator[TokenList]:
+        for each in tokenized(self._job, self._model.runtime, self.left):
+            self._tokens_read += len(each.ids)
+            if each.info is not None:
+                yield each.info

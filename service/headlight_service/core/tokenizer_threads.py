@@ -1,0 +1,86 @@
+"""Threads that tokenise long requests: interactive first, and never all of them for bulk."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+
+from headlight.spec import PRIORITIES, Priority
+from headlight_service.core.scheduler.batch_policy import BULK_TURN
+from headlight_service.core.watchdog import Heartbeat
+from headlight_service.core.worker_threads import WorkerThreads
+
+
+class TokenizerThreads:
+    """A priority semaphore over worker threads.
+
+    Of several threads bulk never has the last one: it would be held for as long as bulk's work
+    takes. Every BULK_TURN-th turn is bulk's if both wait.
+
+    Attributes:
+        heart: beats when work is begun or done.
+    """
+
+    def __init__(self, count: int, name: str = "tokenize") -> None:
+        """Start the threads; all are free."""
+        self._workers = WorkerThreads(count, name)
+        self._lock = threading.Lock()
+        self._free = count
+        self._free_to_bulk = max(1, count - 1)
+        # Dictionaries, so that what is withdrawn leaves at once, wherever it stands.
+        self._waiting: dict[Priority, dict[Callable[[], None], None]] = {priority: {} for priority in PRIORITIES}
+        self._overtaken = 0  # turns of interactive in a row that bulk could have had
+        self.heart = Heartbeat()
+
+    def submit(self, work: Callable[[], None], priority: Priority) -> None:
+        """Run `work` when a thread is free for it."""
+        with self._lock:
+            if not self.heart.work:
+                self.heart.moved = self.heart.clock()
+            self.heart.work += 1
+            self._waiting[priority][work] = None
+            self._start()
+
+    def withdraw(self, work: Callable[[], None], priority: Priority) -> bool:
+        """Drop work that still waits; False: it was begun."""
+        with self._lock:
+            if work not in self._waiting[priority]:
+                return False
+            del self._waiting[priority][work]
+            self.heart.work -= 1
+            return True
+
+    def close(self) -> None:
+        """Let each thread end once it has done what it was given; what waits is never run."""
+        self._workers.close()
+
+    def _start(self) -> None:
+        """Hand over what is next to the threads that are free. With the lock held."""
+        while self._free and (priority := self._next()) is not None:
+            work = next(iter(self._waiting[priority]))
+            del self._waiting[priority][work]
+            self._free -= 1
+            self._free_to_bulk -= priority == "bulk"
+            self.heart.moved = self.heart.clock()
+            self._workers.put(functools.partial(self._run, work, priority))
+
+    def _run(self, work: Callable[[], None], priority: Priority) -> None:
+        try:
+            work()
+        finally:
+            with self._lock:
+                self.heart.moved = self.heart.clock()
+                self.heart.work -= 1
+                self._free += 1
+                self._free_to_bulk += priority == "bulk"
+                self._start()
+
+    def _next(self) -> Priority | None:
+        """The priority of the next turn, of those that may have one."""
+        bulk = bool(self._waiting["bulk"]) and self._free_to_bulk > 0
+        if self._waiting["interactive"] and not (bulk and self._overtaken >= BULK_TURN - 1):
+            self._overtaken = self._overtaken + 1 if bulk else 0
+            return "interactive"
+        self._overtaken = 0
+        return "bulk" if bulk else None

@@ -1,0 +1,187 @@
+"""The gate of a stream: how many bytes of answers it may hold, and who is next."""
+
+from __future__ import annotations
+
+import functools
+import threading
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headlight_service.core.admission.answer_gate import AnswerGate
+
+LIMIT, FREE = 100, 10
+
+
+class Visit:
+    """One that enters with so many bytes, and what it was told."""
+
+    def __init__(self, gate: AnswerGate, size: int) -> None:
+        self.size, self.times = size, 0
+        self._gate = gate
+        self._inside = gate.enter(size, self.proceed)
+
+    @property
+    def inside(self) -> bool:
+        return self._inside
+
+    def proceed(self) -> None:
+        assert not self._inside
+        self._inside = True
+        self.times += 1
+
+    def leave(self) -> None:
+        self._inside = False
+        self._gate.leave(self.size)
+
+    def withdraw(self) -> bool:
+        return self._gate.withdraw(self.proceed)
+
+
+def test_what_fits_enters_at_once_and_is_not_called() -> None:
+    gate = AnswerGate(LIMIT, FREE)
+    visits = [Visit(gate, 50), Visit(gate, 50)]
+    assert [each.inside for each in visits] == [True, True]
+    third = Visit(gate, 11)
+    assert [each.inside for each in (*visits, third)] == [True, True, False]
+    visits[0].leave()
+    assert third.inside
+    assert [each.times for each in (*visits, third)] == [0, 0, 1]
+
+
+def test_a_small_answer_is_not_counted_and_does_not_wait() -> None:
+    gate = AnswerGate(LIMIT, FREE)
+    large, waits = Visit(gate, LIMIT), Visit(gate, FREE + 1)
+    small = [Visit(gate, FREE) for _ in range(50)]
+    assert all(each.inside for each in small)
+    for each in small:
+        each.leave()
+    assert not waits.inside, "they gave nothing back"
+    large.leave()
+    assert waits.inside
+
+
+def test_one_larger_than_the_limit_enters_alone() -> None:
+    gate = AnswerGate(LIMIT, FREE)
+    first, giant = Visit(gate, 20), Visit(gate, 10 * LIMIT)
+    assert [first.inside, giant.inside] == [True, False]
+    first.leave()
+    assert giant.inside
+    behind = Visit(gate, 11)
+    assert [giant.inside, behind.inside] == [True, False]
+    giant.leave()
+    assert behind.inside
+
+
+def test_none_overtakes_one_that_waits_though_it_would_fit() -> None:
+    gate = AnswerGate(LIMIT, FREE)
+    first, large, fits = Visit(gate, 60), Visit(gate, 80), Visit(gate, 20)
+    assert (large.inside, fits.inside) == (False, False)
+    first.leave()
+    assert (large.inside, fits.inside) == (True, True)
+
+
+def test_one_that_withdraws_is_not_called_and_holds_nothing() -> None:
+    gate = AnswerGate(LIMIT, FREE)
+    first, gone, behind = Visit(gate, LIMIT), Visit(gate, LIMIT), Visit(gate, LIMIT)
+    assert gone.withdraw()
+    assert not gone.withdraw()
+    first.leave()
+    assert (gone.inside, behind.inside) == (False, True)
+    assert not behind.withdraw(), "it waits no longer"
+    behind.leave()
+    assert Visit(gate, LIMIT).inside
+
+
+def test_one_that_withdraws_lets_in_what_fits_behind_it() -> None:
+    gate = AnswerGate(LIMIT, FREE)
+    first, large, fits, too_much = Visit(gate, 60), Visit(gate, 80), Visit(gate, 20), Visit(gate, 21)
+    assert large.withdraw()
+    assert (fits.inside, too_much.inside) == (True, False)
+    first.leave()
+    assert too_much.inside
+
+
+def test_one_that_is_let_in_may_leave_at_once_and_lets_in_the_next() -> None:
+    gate, entered = AnswerGate(LIMIT, FREE), list[int]()
+
+    def enter_and_leave(number: int) -> None:
+        def proceed() -> None:
+            entered.append(number)
+            gate.leave(LIMIT)
+
+        assert not gate.enter(LIMIT, proceed)
+
+    first = Visit(gate, LIMIT)
+    for number in range(50):
+        enter_and_leave(number)
+    first.leave()
+    assert entered == list(range(50))
+    assert Visit(gate, LIMIT).inside
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 250), st.integers(0, 99)), max_size=60))
+def test_in_order_and_never_more_than_the_limit_but_by_a_lone_one(steps: list[tuple[int, int, int]]) -> None:
+    gate = AnswerGate(LIMIT, FREE)
+    inside, waiting = list[Visit](), list[Visit]()
+    for what, size, place in steps:
+        if what == 0:
+            (inside if (visit := Visit(gate, size)).inside else waiting).append(visit)
+        elif what == 1 and inside:
+            inside.pop(place % len(inside)).leave()
+        elif what == 2 and waiting:
+            assert waiting.pop(place % len(waiting)).withdraw()
+        let_in = [each for each in waiting if each.inside]
+        assert let_in == waiting[: len(let_in)], "first come, first served"
+        del waiting[: len(let_in)]
+        inside += let_in
+        counted = [each.size for each in inside if each.size > FREE]
+        assert sum(counted) <= LIMIT or len(counted) == 1
+        assert all(each.size > FREE for each in waiting)
+        if waiting:
+            assert counted, "nothing waits for nothing"
+            assert sum(counted) + waiting[0].size > LIMIT
+
+
+def test_threads_that_enter_and_leave_lose_nothing() -> None:
+    gate, begin = AnswerGate(LIMIT, FREE), threading.Barrier(4)
+    held, most = 0, 0
+    lock = threading.Lock()
+
+    def visit() -> None:
+        nonlocal held, most
+        begin.wait(30)
+        for _ in range(500):
+            may_go = threading.Event()
+            if not gate.enter(40, may_go.set):
+                assert may_go.wait(30)
+            with lock:
+                held += 40
+                most = max(most, held)
+            with lock:
+                held -= 40
+            gate.leave(40)
+
+    threads = [threading.Thread(target=visit) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert (held, most <= LIMIT) == (0, True)
+    assert Visit(gate, 10 * LIMIT).inside, "nothing is held"
+
+
+def test_many_that_let_each_other_in_are_not_nested() -> None:
+    """Each that is let in leaves at once, as an answer does that is refused then."""
+    gate, let_in = AnswerGate(10, free_bytes=0), list[int]()
+
+    def proceed(number: int) -> None:
+        let_in.append(number)
+        gate.leave(10)
+
+    assert gate.enter(10, functools.partial(proceed, -1))
+    waiting = [functools.partial(proceed, number) for number in range(5000)]
+    assert not any(gate.enter(10, each) for each in waiting)
+    gate.leave(10)
+    assert let_in == list(range(5000))
+    assert gate.enter(10, functools.partial(proceed, -1)), "nothing is held any more"

@@ -1,0 +1,309 @@
+"""What one request holds: taken step by step, given back once, however it ends."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from concurrent.futures import CancelledError
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headlight.errors import DeadlineExceeded, EngineError
+from headlight.spec import PRIORITIES, Priority
+from headlight_service.core.admission.admission_control import Admission
+from headlight_service.core.admission.estimates import Expected
+from headlight_service.core.admission.rate_limit import Bucket
+from headlight_service.core.admission.request_budget import RequestBudget
+from headlight_service.core.admission.shedding import Shed, Shortage
+from tests.service.batching import Clock
+
+FAILURE = EngineError("the model failed")
+
+
+def admission_of(**limits: Any) -> Admission:
+    return Admission(**{"max_tokens": 1000, "max_request_bytes": 1000, "max_output_bytes": 1000, **limits})
+
+
+def held(admission: Admission) -> tuple[int, int, int, int]:
+    """Bytes of requests, tokens, bulk's tokens, bytes of answers."""
+    pools = (admission.requests, admission.tokens, admission.bulk, admission.outputs)
+    requests, tokens, bulk, outputs = (pool.held for pool in pools)
+    return requests, tokens, bulk, outputs
+
+
+def queued(admission: Admission, priority: Priority = "interactive", deadline: float = math.inf) -> RequestBudget:
+    """What a request in the queue holds: 3 bytes, 50 tokens, 20 bytes of its answer."""
+    budget = RequestBudget(admission, priority)
+    budget.receive(3)
+    budget.reserve(20)
+    budget.queue(50, deadline)
+    return budget
+
+
+@pytest.mark.parametrize("priority", PRIORITIES)
+@pytest.mark.parametrize("error", [None, FAILURE, DeadlineExceeded("late")], ids=["answered", "failed", "late"])
+def test_everything_is_given_back_once(priority: Priority, error: Exception | None) -> None:
+    admission = admission_of()
+    budget = queued(admission, priority)
+    assert held(admission) == (3, 50, 50 if priority == "bulk" else 0, 20)
+    assert budget.answer_bytes == 20
+    assert budget.close(error) == 0
+    assert held(admission) == (0, 0, 0, 0)
+    assert budget.close(error) == 0
+    assert held(admission) == (0, 0, 0, 0)
+
+
+def test_what_an_engine_works_for_is_held_until_it_is_done() -> None:
+    admission = admission_of()
+    budget = queued(admission, "bulk")
+    budget.began(30)
+    budget.began(15)
+    budget.close()
+    assert held(admission) == (0, 45, 45, 20)
+    budget.ended(15)
+    assert held(admission) == (0, 45, 45, 20)
+    budget.ended(30)
+    assert held(admission) == (0, 0, 0, 0)
+
+
+def test_while_it_is_open_the_end_of_a_batch_gives_nothing_back() -> None:
+    admission = admission_of()
+    budget = queued(admission)
+    budget.began(50)
+    budget.ended(50)
+    assert held(admission) == (3, 50, 0, 20)
+    budget.close()
+
+
+def test_a_wave_is_given_back_when_it_is_computed_and_the_answer_is_kept() -> None:
+    admission = admission_of()
+    budget = queued(admission)
+    assert budget.computed() == 50
+    assert held(admission) == (3, 0, 0, 20)
+    budget.queue(40, math.inf)
+    assert held(admission) == (3, 40, 0, 20)
+    assert budget.computed() == 40
+    budget.close()
+    assert held(admission) == (0, 0, 0, 0)
+
+
+def test_what_of_an_answer_was_not_taken_stays_held_until_it_is_released() -> None:
+    admission = admission_of()
+    budget = queued(admission)
+    budget.computed()
+    assert budget.close(keep_answer_bytes=15) == 15
+    assert held(admission) == (0, 0, 0, 15)
+    budget.release(15)
+    assert held(admission) == (0, 0, 0, 0)
+    budget = queued(admission)
+    budget.computed()
+    assert budget.close(keep_answer_bytes=99) == 20, "no more than it held"
+    budget.release(20)
+    assert held(admission) == (0, 0, 0, 0)
+
+
+def test_parts_of_an_answer_are_reserved_together() -> None:
+    admission = admission_of()
+    budget = RequestBudget(admission, "interactive")
+    budget.reserve(20)
+    budget.reserve(30)
+    assert (budget.answer_bytes, admission.outputs.held) == (50, 50)
+    budget.close()
+    assert admission.outputs.held == 0
+
+
+def test_a_request_that_was_given_up_takes_nothing_any_more() -> None:
+    admission = admission_of()
+    budget = RequestBudget(admission, "interactive")
+    budget.close()
+    with pytest.raises(CancelledError):
+        budget.receive(3)
+    with pytest.raises(CancelledError):
+        budget.reserve(3)
+    with pytest.raises(CancelledError):
+        budget.queue(3, math.inf)
+    assert held(admission) == (0, 0, 0, 0)
+
+
+def test_what_is_refused_holds_what_it_held() -> None:
+    admission = admission_of()
+    budget = RequestBudget(admission, "interactive")
+    with pytest.raises(Shed) as refused:
+        budget.receive(1001)
+    assert refused.value.shortage is Shortage.REQUEST_BYTES
+    budget.receive(3)
+    with pytest.raises(Shed) as refused:
+        budget.reserve(1001)
+    assert refused.value.shortage is Shortage.OUTPUT_BYTES
+    budget.reserve(5)
+    with pytest.raises(Shed) as refused:
+        budget.queue(1001, math.inf)
+    assert refused.value.shortage is Shortage.QUEUE_TOKENS
+    assert held(admission) == (3, 0, 0, 5)
+    budget.close(refused.value)
+    assert held(admission) == (0, 0, 0, 0)
+
+
+def test_it_is_compared_with_its_deadline_when_it_is_queued() -> None:
+    """Before it was read its tokens were guessed, and others have come meanwhile."""
+    admission = admission_of()
+    admission.estimate.worked_off(tokens=10, seconds=60.0)
+    queued(admission)
+    budget = RequestBudget(admission, "interactive")
+    with pytest.raises(Shed) as refused:
+        budget.queue(10, time.monotonic() + 100)
+    assert refused.value.shortage is Shortage.DEADLINE
+    with pytest.raises(DeadlineExceeded):
+        budget.queue(10, time.monotonic())
+    budget.queue(10, time.monotonic() + 1e6)
+    assert admission.tokens.held == 60
+
+
+def test_before_it_is_read_it_is_compared_with_its_deadline_too() -> None:
+    admission = admission_of()
+    admission.estimate.worked_off(tokens=10, seconds=60.0)
+    queued(admission)
+    budget = RequestBudget(admission, "interactive")
+    with pytest.raises(Shed) as refused:
+        budget.look_ahead(10.5, 100.0)
+    assert refused.value.shortage is Shortage.DEADLINE
+    with pytest.raises(DeadlineExceeded):
+        budget.look_ahead(0, 0.0)
+    budget.look_ahead(10.5, 1e6)
+    budget.look_ahead(10**9, -1.0, computes=False)  # it is never queued
+
+
+class Learnt:
+    """What an estimate was told of waits."""
+
+    def __init__(self, admission: Admission, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.waits: list[tuple[Expected, Priority, float, float]] = []
+        monkeypatch.setattr(admission.estimate, "waited", lambda *wait: self.waits.append(wait))
+
+
+def test_how_long_it_waited_is_learnt_when_it_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    admission = admission_of()
+    admission.estimate.worked_off(tokens=10, seconds=1.0)
+    others, learnt = queued(admission), Learnt(admission, monkeypatch)
+    budget = queued(admission, "bulk", time.monotonic() + 100)
+    budget.computed()
+    [(expected, priority, patience, seconds)] = learnt.waits
+    assert (expected, priority) == (Expected(5.0, 5.0), "bulk")
+    assert 99 < patience <= 100
+    assert 0 <= seconds < 30
+    budget.close()
+    assert len(learnt.waits) == 1, "nothing waits any more"
+    others.close()
+
+
+def test_a_wait_that_was_given_up_is_learnt_if_it_was_longer_than_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    admission = admission_of()
+    learnt = Learnt(admission, monkeypatch)
+    budget = queued(admission, deadline=time.monotonic() + 100)
+    budget._queued_at -= 1.0
+    budget.close()
+    [(*_, seconds)] = learnt.waits
+    assert seconds == math.inf
+    admission.estimate.worked_off(tokens=10, seconds=60.0)
+    others = queued(admission)
+    queued(admission, deadline=time.monotonic() + 1e6).close()
+    assert len(learnt.waits) == 1, "it did not wait as long as it was told"
+    others.close()
+
+
+def test_what_is_computed_for_nobody_teaches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    admission = admission_of()
+    admission.estimate.worked_off(tokens=10, seconds=60.0)
+    others, learnt = queued(admission), Learnt(admission, monkeypatch)
+    budget = queued(admission)
+    budget.began(50)
+    budget.close()
+    assert budget.computed() == 50
+    assert learnt.waits == []
+    assert admission.tokens.held == 100
+    budget.ended(50)
+    others.close()
+    assert held(admission) == (0, 0, 0, 0)
+
+
+def test_a_quota_is_refunded_once_and_a_caller_that_left_has_paid() -> None:
+    bucket, admission = Bucket(1, 100, Clock()), admission_of()
+    failed, left = (RequestBudget(admission, "interactive", bucket) for _ in range(2))
+    failed.charge(40)
+    left.charge(30)
+    assert bucket.level == 30
+    failed.close(FAILURE)
+    failed.close(FAILURE)
+    left.close()
+    left.close(FAILURE)  # too late
+    assert bucket.level == 70
+
+
+STEPS = st.sampled_from(["receive", "reserve", "queue", "began", "ended", "computed", "close", "keep"])
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), STEPS, st.integers(1, 400)), max_size=60), st.sampled_from(PRIORITIES))
+def test_whatever_happens_in_whatever_order_all_comes_back(
+    steps: list[tuple[int, str, int]], priority: Priority
+) -> None:
+    admission = admission_of(max_bulk_tokens=800)
+    budgets = [RequestBudget(admission, priority) for _ in range(4)]
+    queued_tokens, computing, kept = [0] * 4, [0] * 4, [0] * 4
+    for which, step, amount in steps:
+        budget = budgets[which]
+        try:
+            if step == "receive" and not budget._request_bytes:
+                budget.receive(amount)
+            elif step == "reserve":
+                budget.reserve(amount)
+            elif step == "queue" and not queued_tokens[which]:
+                budget.queue(amount, math.inf)
+                queued_tokens[which] = amount
+            elif step == "began" and queued_tokens[which] and not budget._closed:
+                computing[which] = queued_tokens[which]
+                budget.began(computing[which])
+                queued_tokens[which] = 0
+            elif step == "ended" and computing[which]:
+                budget.ended(computing[which])
+                computing[which] = 0
+                budget.computed()
+            elif step in ("close", "keep"):
+                kept[which] += budget.close(FAILURE, amount if step == "keep" else 0)
+        except (Shed, CancelledError):
+            pass
+        for pool in (admission.requests, admission.tokens, admission.bulk, admission.outputs):
+            assert 0 <= pool.held <= pool.limit
+    for which, budget in enumerate(budgets):
+        budget.close()
+        if computing[which]:
+            budget.ended(computing[which])
+        budget.release(kept[which])
+    assert held(admission) == (0, 0, 0, 0)
+
+
+def test_threads_take_and_give_back_at_once() -> None:
+    admission, begin = (
+        admission_of(max_tokens=10**6, max_request_bytes=10**6, max_output_bytes=10**9),
+        threading.Barrier(4),
+    )
+
+    def live(priority: Priority) -> None:
+        begin.wait(30)
+        for _ in range(500):
+            budget = queued(admission, priority)
+            with admission.lock:
+                budget.began(50)
+            budget.close()
+            with admission.lock:
+                budget.ended(50)
+
+    threads = [threading.Thread(target=live, args=(PRIORITIES[at % 2],)) for at in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert held(admission) == (0, 0, 0, 0)

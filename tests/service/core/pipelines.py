@@ -1,0 +1,214 @@
+"""A pipeline without any frontend, over a runtime without a model."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from headlight.results import ModelRef, TokenList
+from headlight.runtime import Runtime
+from headlight.runtime.providers.worker_layout import Workers
+from headlight.runtime.tokenization.tokenizer import SHORT_CHARACTERS
+from headlight.runtime.values import Ids
+from headlight_service.app.assembly import assemble
+from headlight_service.config.options import Config
+from headlight_service.core.admission.rate_limit import Quotas
+from headlight_service.core.handle import Handle
+from headlight_service.core.models import Models
+from headlight_service.core.pipeline import Pipeline
+from headlight_service.core.requests.answer import Answer, Prepared
+from headlight_service.core.requests.request import Request
+from headlight_service.core.tokenizer_threads import TokenizerThreads
+from headlight_service.telemetry.metrics import Metrics
+from tests.service.batching import Clock
+from tests.service.fakes import DIM, FakeRuntime, FakeTokenizer
+
+OVERHEAD = 7
+VECTOR_BYTES = 4 * DIM
+LONG = "word " * SHORT_CHARACTERS  # goes to a thread of the tokenizer
+
+
+class Form:
+    """Answers with so many bytes beside their data."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.asked: list[tuple[ModelRef, Prepared, Ids | None]] = []
+        self._error = error
+
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
+        self.asked.append((ref, prepared, hidden))
+        if self._error is not None:
+            raise self._error
+        return OVERHEAD
+
+
+class Pieces:
+    """Answers that are the tokens' texts."""
+
+    def encode(self, ref: ModelRef, tokens: Iterable[TokenList], inputs: int) -> bytes:
+        pieces = [" ".join(each.pieces) for each in tokens]
+        return f"{ref.name} {inputs}: {'|'.join(pieces)}".encode()
+
+
+class Trace:
+    """What a request's spans were told; `act` is called with each stage, on the thread that comes to it."""
+
+    recording, trace_id, place = True, "0" * 32, None
+
+    def __init__(self) -> None:
+        self.stages: list[str] = []
+        self.act: Callable[[str], None] = lambda stage: None
+
+    def stage(self, name: str) -> None:
+        self.stages.append(name)
+        self.act(name)
+
+    def prepared(self, ref: ModelRef, prepared: Prepared) -> None:
+        self.stages.append("prepared")
+        self.act("prepared")
+
+    def describe(self, attributes: Mapping[str, Any]) -> None: ...
+    def infer(self, batch: Any) -> None: ...
+    def refused(self, code: Any, reason: str) -> None: ...
+    def message(self) -> Trace: ...  # type: ignore[empty-body]  # never called
+    def end(self, code: Any) -> None: ...
+
+
+class HeldTokenizer(FakeTokenizer):
+    """Blocks in each text that is not short while `may_read` is clear."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reading, self.may_read = threading.Semaphore(0), threading.Event()
+        self.may_read.set()
+        self.threads: list[str] = []
+
+    def encode(self, text: str, *rest: Any, **options: Any) -> Any:
+        self.threads.append(threading.current_thread().name)
+        if len(text) > SHORT_CHARACTERS:
+            self.reading.release()
+            assert self.may_read.wait(30)
+        return super().encode(text, *rest, **options)
+
+
+class Core:
+    """A pipeline, and what tests look at of it."""
+
+    def __init__(self, *, slots: int = 1, quotas: Quotas | None = None, **options: Any) -> None:
+        self.runtime = FakeRuntime(accepts=("text", "pair", "ids"))
+        self.runtime.workers = Workers(slots)
+        self.runtime.tokenizer = self.tokenizer = HeldTokenizer()
+        self.engine, self.metrics = self.runtime.engine, Metrics()
+        self.computing: list[str] = []  # the threads that did
+        self.engine.takes = lambda tokens: self.computing.append(threading.current_thread().name)
+        config = Config(bundle=Path("none"), **options)
+        self.model = assemble(cast(Runtime, self.runtime), config, self.metrics)
+        self.models = Models()
+        self.models.add(self.model)
+        self.tokenizers = TokenizerThreads(1)
+        self.pipeline = Pipeline(self.models, self.tokenizers, quotas)
+
+    def sample(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(name, {"model": "fake", **labels})
+
+    @property
+    def held(self) -> tuple[int, int, int]:
+        """Bytes of requests, tokens, and bytes of answers."""
+        admission = self.model.admission
+        return admission.requests.held, admission.tokens.held, admission.outputs.held
+
+    def started(self) -> None:
+        """Wait until the engine has begun one more batch."""
+        assert self.engine.started.acquire(timeout=30)
+
+    def passed(self) -> None:
+        """Wait until the tokenizer's thread has passed over all that waited for it."""
+        done = threading.Event()
+        self.tokenizers.submit(done.set, "bulk")
+        assert done.wait(30)
+
+    def computed(self) -> None:
+        """Wait until nothing of the model is computed."""
+        scheduler, end = self.model.scheduler, time.monotonic() + 30
+        while time.monotonic() < end:
+            with scheduler.lock:
+                if not scheduler._slots.running:
+                    return
+        pytest.fail("the engine does not end")
+
+    @contextlib.contextmanager
+    def busy_tokenizer(self) -> Iterator[None]:
+        """The thread of the tokenizer has other work."""
+        begun, may_end = threading.Event(), threading.Event()
+
+        def work() -> None:
+            begun.set()
+            assert may_end.wait(30)
+
+        self.tokenizers.submit(work, "interactive")
+        assert begun.wait(30)
+        try:
+            yield
+        finally:
+            may_end.set()
+
+    def close(self) -> None:
+        self.engine.gate.set()
+        self.tokenizer.may_read.set()
+        self.model.scheduler.close()
+        self.tokenizers.close()
+
+
+@contextlib.contextmanager
+def core(**options: Any) -> Iterator[Core]:
+    """See Core; nothing may be held at the end."""
+    made = Core(**options)
+    try:
+        yield made
+        made.engine.gate.set()
+        made.tokenizer.may_read.set()
+        made.passed()
+        made.computed()
+        assert made.held == (0, 0, 0)
+        assert made.model.scheduler.heart.still_seconds == 0
+        assert made.tokenizers._free == 1
+        assert len(made.model.scheduler._queue) == 0
+    finally:
+        made.close()
+
+
+def submit(made: Core, *inputs: Any, form: Form | None = None, here: bool = False, **fields: Any) -> Handle[Answer]:
+    own = {name: fields.pop(name) for name in ("gate", "trace") if name in fields}
+    request = Request(list(inputs or ["a bb"]), **fields)
+    return made.pipeline.submit(request, form or Form(), here=here, **own)
+
+
+def answered(handle: Handle[Any]) -> Any:
+    """The answer, whose bytes have left."""
+    answer = handle.result()
+    handle.close()
+    return answer
+
+
+def refused(handle: Handle[Any], kind: type[Exception]) -> Any:
+    with pytest.raises(kind) as error:
+        handle.result()
+    return error.value
+
+
+def cancelled(made: Core) -> dict[str, float]:
+    """Callers that left, by stage; those stages that have any."""
+    stages = ("tokenize", "queue", "infer", "send")
+    counts = {stage: made.sample("headlight_cancelled_total", stage=stage) or 0.0 for stage in stages}
+    return {stage: count for stage, count in counts.items() if count}
+
+
+def quotas_of(tokens: float) -> Quotas:
+    """Buckets of so many tokens, which do not fill."""
+    return Quotas(1.0, tokens, Clock())

@@ -1,0 +1,374 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import math
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headlight.errors import DeadlineExceeded, DeviceFull, EngineError, Unavailable
+from headlight.runtime.attention.resolved_spec import whole
+from headlight.spec import Priority
+from headlight_service.core.scheduler.engine_health import FAILURES_BEFORE_PROBE, EngineLost
+from headlight_service.core.scheduler.lanes import LaneKey
+from headlight_service.core.scheduler.pending_requests import Computed, PendingRequest
+from headlight_service.core.scheduler.running_batch import BatchReport
+from tests.service.batching import Setup, lengths, running
+from tests.service.calls import until
+from tests.service.fakes import DIM, item, result
+
+
+async def test_results_come_back_in_the_order_of_the_items() -> None:
+    async with running(tokens=8) as setup:
+        items = [item(length, first=length) for length in (5, 1, 8, 2, 7)]
+        answer = await setup.submit(*items)
+    for got, each in zip(answer.results, items, strict=True):
+        np.testing.assert_array_equal(got.pooled, result(each).pooled)
+    assert sum(map(len, setup.engine.batches)) == 5
+    assert len(setup.engine.batches) > 1
+    assert setup.admission.tokens.held == 0
+
+
+async def test_a_lone_item_does_not_wait_and_those_behind_it_share_a_batch() -> None:
+    async with running() as setup:
+        setup.engine.gate.clear()
+        first = asyncio.create_task(setup.submit(item(4)))
+        await setup.started()
+        rest = [asyncio.create_task(setup.submit(item(4))) for _ in range(3)]
+        await asyncio.sleep(0)
+        setup.engine.gate.set()
+        await asyncio.gather(first, *rest)
+    assert lengths(setup.engine) == [[4], [4, 4, 4]]
+
+
+async def test_as_many_batches_at_once_as_there_are_slots() -> None:
+    async with running(slots=2, tokens=4) as setup:
+        setup.engine.gate.clear()
+        tasks = [asyncio.create_task(setup.submit(item(4))) for _ in range(3)]
+        await setup.started()
+        await setup.started()
+        assert len(setup.engine.batches) == 2
+        setup.engine.gate.set()
+        await asyncio.gather(*tasks)
+        assert len(setup.engine.batches) == 3
+
+
+async def test_roles_never_share_a_batch() -> None:
+    async with running() as setup:
+        await asyncio.gather(setup.submit(item(4)), setup.submit(item(4, attention=whole((0,), 2))))
+    assert all(len({each.selection.role for each in batch}) == 1 for batch in setup.engine.batches)
+
+
+async def test_a_failing_batch_fails_its_groups_and_no_others() -> None:
+    async with running() as setup:
+        setup.engine.poison = 66
+        setup.engine.gate.clear()
+        first = asyncio.create_task(setup.submit(item(64)))
+        await setup.started()
+        victims = [asyncio.create_task(setup.submit(each)) for each in (item(32, first=66), item(32))]
+        await asyncio.sleep(0)
+        neighbour = asyncio.create_task(setup.submit(item(4)))
+        setup.engine.gate.set()
+        for victim in victims:
+            with pytest.raises(EngineError):
+                await victim
+        assert len((await neighbour).results) == 1
+        assert len((await first).results) == 1
+    assert lengths(setup.engine) == [[64], [32, 32], [4]]
+
+
+async def test_what_is_left_of_a_failed_group_is_not_run() -> None:
+    async with running(tokens=4) as setup:
+        setup.engine.fail()
+        with pytest.raises(EngineError):
+            await setup.submit(*[item(4) for _ in range(20)])
+        setup.engine.broken = None
+        await setup.submit(item(3))
+    assert sum(map(len, setup.engine.batches)) < 20
+
+
+async def test_the_first_of_several_batches_ends_the_wait_and_the_last_the_work() -> None:
+    async with running(tokens=4) as setup:
+        setup.engine.gate.clear()
+        asking = asyncio.create_task(setup.submit(item(4), item(3)))
+        await setup.started()
+        setup.clock.now += 3
+        setup.engine.gate.set()
+        answer = await asking
+    assert len(setup.reports) == 2
+    assert (answer.queue_ns, answer.infer_ns) == (0, 3_000_000_000)
+
+
+async def test_results_are_let_go_when_their_callers_have_them() -> None:
+    async with running() as setup:
+        setup.engine.gate.clear()
+        first = asyncio.create_task(setup.submit(item(64)))
+        await setup.started()
+        asking = [asyncio.create_task(setup.submit(item(length))) for length in (1, 4, 2)]
+        await asyncio.sleep(0)
+        setup.engine.gate.set()
+        await first
+        arrays = [weakref.ref((await each).results[0].pooled) for each in asking]
+        assert [len(batch) for batch in setup.engine.batches] == [1, 3]
+        del asking
+        await all_dead(arrays)
+
+
+@pytest.mark.parametrize(("how", "value"), [("poison", 9), ("overflows", 9), ("most_tokens", 4)])
+async def test_a_failed_batch_is_let_go_without_the_garbage_collector(how: str, value: int) -> None:
+    async with running() as setup:
+        setattr(setup.engine, how, value)
+        gc.disable()
+        try:
+            items = [item(4, 9), item(1), item(1)]
+            arrays = [weakref.ref(each.ids) for each in items]
+            with contextlib.suppress(EngineError, DeviceFull):
+                await setup.submit(*items)
+            del items
+            setup.engine.batches.clear()
+            await all_dead(arrays)
+        finally:
+            gc.enable()
+
+
+async def all_dead(arrays: list[weakref.ref[Any]]) -> None:
+    async with asyncio.timeout(30):  # the engine's thread may still be about to let go
+        while any(array() is not None for array in arrays):
+            await asyncio.sleep(0.001)
+
+
+async def test_times_and_reports() -> None:
+    async with running(tokens=12) as setup:
+        setup.engine.gate.clear()
+        first = asyncio.create_task(setup.submit(item(1)))
+        await setup.started()
+        second = asyncio.create_task(setup.submit(item(4), item(2)))
+        await asyncio.sleep(0)
+        setup.clock.now += 3
+        setup.engine.gate.set()
+        assert (await first).infer_ns == 3_000_000_000
+        answer = await second
+        assert (answer.queue_ns, answer.infer_ns) == (3_000_000_000, 0)
+    assert setup.reports[1] == BatchReport(LaneKey("m", "embed"), "interactive", 2, 6, 8, 0.0, wide=False)
+
+
+async def failing(setup: Setup, times: int) -> None:
+    setup.engine.fail()
+    for _ in range(times):
+        with pytest.raises(EngineError):
+            await setup.submit(item(1))
+
+
+async def test_repeated_failures_are_probed_and_forgiven_where_the_probe_passes() -> None:
+    async with running() as setup:
+        await failing(setup, FAILURES_BEFORE_PROBE)
+        setup.engine.broken = None
+        await setup.submit(item(1))
+        assert setup.engine.probes == 1
+        assert setup.lost == []
+
+
+async def test_an_engine_that_fails_its_probe_ends_the_scheduler_and_all_who_wait() -> None:
+    async with running() as setup:
+        setup.engine.probe_fails = True
+        await failing(setup, FAILURES_BEFORE_PROBE - 1)
+        setup.engine.gate.clear()
+        setup.engine.fail()
+        last, behind = (asyncio.create_task(setup.submit(item(1))) for _ in range(2))
+        await setup.started()
+        setup.engine.gate.set()
+        with pytest.raises(EngineError):
+            await last
+        with pytest.raises(Unavailable):
+            await behind
+        await until(lambda: bool(setup.lost))
+        [error] = setup.lost
+        assert isinstance(error, EngineLost)
+        assert "the engine of m does not recover" in error.message
+        with pytest.raises(Unavailable):
+            await setup.submit(item(1))
+        assert setup.held == (0, 0)
+
+
+async def test_the_end_of_the_scheduler_is_told_to_those_in_the_queue() -> None:
+    async with running() as setup:
+        setup.engine.gate.clear()
+        first, second = (asyncio.create_task(setup.submit(item(1))) for _ in range(2))
+        await setup.started()
+        setup.scheduler.close()
+        for task in (first, second):
+            with pytest.raises(Unavailable):
+                await task
+        assert setup.lost == []
+
+
+class Submitted:
+    """A request in a scheduler, submitted by any thread, and what it was told."""
+
+    def __init__(self, *lengths: int, deadline: float = math.inf, priority: Priority = "interactive") -> None:
+        self.answers: list[Computed | Exception] = []
+        self.told = threading.Event()
+        self.computing: list[int] = []
+        items = [item(length) for length in lengths]
+        self.pending = PendingRequest("m", items, deadline, priority, self, self._tell)
+
+    def began(self, tokens: int) -> None:
+        self.computing.append(tokens)
+
+    def ended(self, tokens: int) -> None:
+        self.computing.append(-tokens)
+
+    def _tell(self, answer: Computed | Exception) -> None:
+        self.answers.append(answer)
+        self.told.set()
+
+
+async def test_the_thread_that_submits_computes_where_it_may_and_a_slot_is_idle() -> None:
+    async with running(tokens=4) as setup:
+        threads: list[str] = []
+        setup.engine.takes = lambda tokens: threads.append(threading.current_thread().name)
+        own = threading.current_thread().name
+        first = Submitted(4)
+        setup.scheduler.submit(first.pending, here=True)
+        assert (threads, len(first.answers)) == ([own], 1), "it is answered when that returns"
+        second = Submitted(4)
+        setup.scheduler.submit(second.pending)
+        assert await asyncio.to_thread(second.told.wait, 30)
+        bulk = Submitted(4, priority="bulk")
+        setup.scheduler.submit(bulk.pending, here=True)
+        assert await asyncio.to_thread(bulk.told.wait, 30)
+        assert [name.partition("_")[0] for name in threads[1:]] == ["engine", "bulk"]
+        assert first.computing == second.computing == bulk.computing == [4, -4]
+
+
+async def test_the_thread_that_submits_computes_the_first_of_several_batches_alone() -> None:
+    async with running(tokens=4) as setup:
+        threads: list[str] = []
+        setup.engine.takes = lambda tokens: threads.append(threading.current_thread().name)
+        request = Submitted(4, 4, 4)
+        setup.scheduler.submit(request.pending, here=True)
+        assert await asyncio.to_thread(request.told.wait, 30)
+        assert threads == [threading.current_thread().name, "engine_0", "engine_0"]
+
+
+async def test_the_thread_that_submits_does_not_wait_for_a_slot() -> None:
+    async with running(tokens=4) as setup:
+        setup.engine.gate.clear()
+        first, second = Submitted(4), Submitted(4)
+        setup.scheduler.submit(first.pending)
+        await setup.started()
+        setup.scheduler.submit(second.pending, here=True)
+        assert (first.answers, second.answers) == ([], [])
+        setup.engine.gate.set()
+        for each in (first, second):
+            assert await asyncio.to_thread(each.told.wait, 30)
+
+
+async def test_a_request_that_was_withdrawn_is_neither_queued_nor_told() -> None:
+    async with running() as setup:
+        request = Submitted(4)
+        assert not setup.scheduler.withdraw(request.pending), "it does not wait"
+        setup.scheduler.submit(request.pending)
+        await setup.submit(item(3))
+        assert lengths(setup.engine) == [[3]]
+        assert request.answers == []
+        assert setup.scheduler.heart.still_seconds == 0
+
+
+async def test_what_is_withdrawn_while_it_is_computed_is_computed_for_nobody() -> None:
+    async with running(tokens=4) as setup:
+        setup.engine.gate.clear()
+        computed, waits = Submitted(4), Submitted(3)
+        setup.scheduler.submit(computed.pending)
+        await setup.started()
+        setup.scheduler.submit(waits.pending)
+        assert setup.scheduler.withdraw(waits.pending)
+        assert not setup.scheduler.withdraw(computed.pending)
+        assert computed.computing == [4]
+        setup.engine.gate.set()
+        await setup.submit(item(2))
+        assert (computed.computing, waits.computing) == ([4, -4], [])
+        assert lengths(setup.engine) == [[4], [2]]
+        assert (computed.answers, waits.answers) == ([], [])
+        assert setup.scheduler.heart.still_seconds == 0
+
+
+async def test_a_deadline_ends_what_waits_and_not_what_is_computed() -> None:
+    async with running(tokens=4) as setup:
+        setup.engine.gate.clear()
+        soon = setup.clock.now + 0.05
+        computed, waits = Submitted(4, deadline=soon), Submitted(4, 4, deadline=soon)
+        setup.scheduler.submit(computed.pending)
+        await setup.started()
+        setup.scheduler.submit(waits.pending)
+        assert await asyncio.to_thread(waits.told.wait, 30), "though no batch ends meanwhile"
+        [error] = waits.answers
+        assert isinstance(error, DeadlineExceeded)
+        assert "what had not started never will" in error.message
+        assert computed.answers == []
+        setup.engine.gate.set()
+        assert await asyncio.to_thread(computed.told.wait, 30)
+        assert isinstance(computed.answers[0], Computed)
+        assert lengths(setup.engine) == [[4]]
+
+
+async def test_what_has_expired_when_a_slot_is_free_is_not_begun() -> None:
+    async with running(tokens=4) as setup:
+        setup.engine.gate.clear()
+        first, late = Submitted(4), Submitted(4, deadline=setup.clock.now + 1e6)
+        setup.scheduler.submit(first.pending)
+        await setup.started()
+        setup.scheduler.submit(late.pending)
+        setup.clock.now += 1e6
+        setup.engine.gate.set()
+        assert await asyncio.to_thread(late.told.wait, 30)
+        assert isinstance(late.answers[0], DeadlineExceeded)
+        assert lengths(setup.engine) == [[4]]
+
+
+async def test_many_threads_submit_and_each_is_told_once() -> None:
+    async with running(slots=2, tokens=16) as setup:
+        requests = [Submitted(*(1 + at % 7 for _ in range(1 + at % 3))) for at in range(200)]
+
+        def submit(own: list[Submitted]) -> None:
+            for at, each in enumerate(own):
+                setup.scheduler.submit(each.pending, here=bool(at % 2))
+
+        await asyncio.gather(*(asyncio.to_thread(submit, requests[start::4]) for start in range(4)))
+        for each in requests:
+            assert await asyncio.to_thread(each.told.wait, 30)
+        for each in requests:
+            [answer] = each.answers
+            assert isinstance(answer, Computed)
+            assert [len(got.pooled) for got in answer.results if got.pooled is not None] == [DIM] * len(
+                each.pending.items
+            )
+            assert sum(each.computing) == 0
+        assert sum(map(len, setup.engine.batches)) == sum(len(each.pending.items) for each in requests)
+        assert setup.scheduler.heart.still_seconds == 0
+
+
+async def test_its_threads_end_when_it_is_closed() -> None:
+    before = set(threading.enumerate())
+    async with running(slots=2, tokens=1) as setup:
+        await setup.submit(*[item(1)] * 9, deadline=setup.clock.now + 1e6)
+        own = set(threading.enumerate()) - before
+        assert len(own) >= 5, "two for each priority, and one of the timers"
+    for thread in own:
+        if not thread.name.startswith("asyncio"):
+            await asyncio.to_thread(thread.join, 30)
+            assert not thread.is_alive(), thread.name
+
+
+async def test_a_scheduler_that_has_ended_takes_nothing() -> None:
+    async with running() as setup:
+        setup.scheduler.close()
+        request = Submitted(1)
+        with pytest.raises(Unavailable, match="try another replica"):
+            setup.scheduler.submit(request.pending)
+        assert request.answers == []

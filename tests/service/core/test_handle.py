@@ -1,0 +1,202 @@
+"""Requests that are given up, at each of their stages: all is given back, and let go."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from concurrent.futures import CancelledError
+from typing import Any
+
+import pytest
+
+from headlight_service.core.admission.answer_gate import AnswerGate
+from headlight_service.core.handle import Handle
+from headlight_service.core.requests.answer import Answer
+from tests.service.core.pipelines import (
+    LONG,
+    OVERHEAD,
+    VECTOR_BYTES,
+    Core,
+    Trace,
+    answered,
+    cancelled,
+    core,
+    quotas_of,
+    refused,
+    submit,
+)
+
+
+class Stage:
+    """A request brought to a stage, at which it stays."""
+
+    def __init__(self, made: Core, **fields: Any) -> None:
+        self.made, self.fields = made, {"size_bytes": 50, "client": "c", **fields}
+        self.gate = AnswerGate(VECTOR_BYTES, 0)
+        self.begun: list[Handle[Answer]] = []
+
+    def submit(self, text: str = "a bb") -> Handle[Answer]:
+        return submit(self.made, text, gate=self.gate, **self.fields)
+
+    def waiting_for_a_thread(self) -> Handle[Answer]:
+        self.made.tokenizer.may_read.clear()
+        self.begun.append(submit(self.made, LONG))
+        assert self.made.tokenizer.reading.acquire(timeout=30)
+        return self.submit(LONG)
+
+    def tokenising(self) -> Handle[Answer]:
+        self.made.tokenizer.may_read.clear()
+        handle = self.submit(LONG)
+        assert self.made.tokenizer.reading.acquire(timeout=30)
+        return handle
+
+    def waiting_for_the_gate(self) -> Handle[Answer]:
+        assert self.gate.enter(VECTOR_BYTES, lambda: pytest.fail("it entered at once"))
+        return self.submit()
+
+    def queued(self) -> Handle[Answer]:
+        self.made.engine.gate.clear()
+        self.begun.append(submit(self.made))
+        self.made.started()
+        return self.submit()
+
+    def computing(self) -> Handle[Answer]:
+        self.made.engine.gate.clear()
+        handle = self.submit()
+        self.made.started()
+        return handle
+
+    def end(self) -> None:
+        """Let all others go on."""
+        self.made.tokenizer.may_read.set()
+        self.made.engine.gate.set()
+        for each in self.begun:
+            answered(each)
+
+
+STAGES = {
+    "waiting_for_a_thread": ("tokenize", (50, 0, 0)),
+    "tokenising": ("tokenize", (50, 0, 0)),
+    "waiting_for_the_gate": ("queue", (50, 0, 0)),
+    "queued": ("queue", (50, 2, VECTOR_BYTES + OVERHEAD)),
+    "computing": ("infer", (50, 2, VECTOR_BYTES + OVERHEAD)),
+}
+
+
+@pytest.mark.parametrize("by_caller", [True, False])
+@pytest.mark.parametrize("name", STAGES)
+def test_a_request_can_be_given_up_at_each_stage(name: str, by_caller: bool) -> None:
+    counted, holds = STAGES[name]
+    quotas = quotas_of(1000)
+    with core(quotas=quotas) as made:
+        stage = Stage(made)
+        before = made.held
+        handle: Handle[Answer] = getattr(stage, name)()
+        others = made.held if not stage.begun else tuple(a - b for a, b in zip(made.held, holds, strict=True))
+        assert stage.begun or made.held == tuple(a + b for a, b in zip(before, holds, strict=True))
+        paid = quotas.of("c").level
+        handle.cancel(by_caller=by_caller)
+        handle.close()  # as a frontend that cannot know which came first
+        handle.cancel()  # a second time: nothing
+        assert handle.left.is_set()
+        assert handle.future.cancelled()
+        assert cancelled(made) == ({counted: 1} if by_caller else {})
+        if name == "computing":
+            assert made.held == (0, *holds[1:]), "an engine works for it"
+        elif name == "tokenising":
+            assert made.held == holds, "a thread holds what the bytes stand for"
+        elif stage.begun:
+            assert made.held == others
+        else:
+            assert made.held == (0, 0, 0)
+        stage.end()
+        made.passed()
+        made.computed()
+        assert made.held == (0, 0, 0)
+        if name != "tokenising":
+            assert quotas.of("c").level == paid, "what was paid stays paid"
+        with pytest.raises(CancelledError):
+            handle.result()
+        if name == "waiting_for_the_gate":
+            stage.gate.leave(VECTOR_BYTES)
+        assert stage.gate.enter(100 * VECTOR_BYTES, lambda: pytest.fail("the gate was left")), "by all"
+        ran = sum(len(batch) for batch in made.engine.batches)
+        assert ran == len(stage.begun) + (name == "computing"), "for nobody nothing is begun"
+        assert made.sample("headlight_rejected_total", reason="internal") == 0
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_what_was_given_up_is_let_go(name: str) -> None:
+    with core() as made:
+        stage = Stage(made)
+        handle: Handle[Answer] = getattr(stage, name)()
+        held = weakref.ref(handle)
+        handle.cancel()
+        stage.end()
+        made.passed()
+        made.computed()
+        made.engine.batches.clear()
+        if name == "waiting_for_the_gate":
+            stage.gate.leave(VECTOR_BYTES)
+        del handle
+        end = time.monotonic() + 30
+        while held() is not None and time.monotonic() < end:
+            made.passed()  # a thread may still be about to let go
+        assert held() is None
+
+
+@pytest.mark.parametrize("stage", ["prepared", "queue"])
+def test_a_caller_that_leaves_between_two_steps_of_a_thread_leaves_nothing_held(stage: str) -> None:
+    quotas = quotas_of(10**6)
+    with core(quotas=quotas) as made:
+        trace, gate, handles = Trace(), AnswerGate(10**6, 0), list[Handle[Answer]]()
+
+        def leave(reached: str) -> None:
+            if reached == stage:
+                handles[0].cancel()
+                handles[0].close()
+
+        trace.act = leave
+        with made.busy_tokenizer():
+            handles.append(submit(made, LONG, trace=trace, gate=gate, client="c", size_bytes=9))
+        made.passed()
+        assert handles[0].future.cancelled()
+        assert made.held == (0, 0, 0)
+        assert gate.enter(10**6, lambda: pytest.fail("the gate was left"))
+        assert quotas.of("c").level == 10**6 - len(LONG.split()), "what was paid stays paid"
+        assert made.engine.batches == []
+        assert sum(cancelled(made).values()) == 1
+
+
+def test_a_caller_that_leaves_just_before_its_answer_leaves_nothing_held() -> None:
+    with core() as made:
+        trace, handles = Trace(), list[Handle[Answer]]()
+        trace.act = lambda reached: handles[0].cancel() if reached == "reply" else None
+        with made.busy_tokenizer():
+            handles.append(submit(made, LONG, trace=trace, size_bytes=9))
+        refused(handles[0], CancelledError)
+        made.passed()
+        made.computed()
+        assert made.held == (0, 0, 0)
+        assert sum(cancelled(made).values()) == 1
+
+
+def test_what_is_answered_before_the_tokenizers_thread_returns_is_closed_as_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quotas = quotas_of(10**6)
+    with core(quotas=quotas) as made:
+        scheduler, kept = made.model.scheduler, list[int]()
+        compute = scheduler.submit
+        # So that it is answered while the thread that submits it has not returned.
+        monkeypatch.setattr(scheduler, "submit", lambda pending, here: compute(pending, here=True))
+        with made.busy_tokenizer():
+            handle = submit(made, LONG, client="c", size_bytes=9)
+            handle.future.add_done_callback(lambda _: kept.append(handle.close(keep_answer_bytes=5)))
+        assert len(handle.result().results) == 1
+        made.passed()
+        assert made.computing[0].startswith("tokenize")
+        assert kept == [5]
+        assert made.held == (0, 0, 5)
+        handle.release(5)
+        assert quotas.of("c").level == 10**6 - len(LONG.split()), "it was computed, and is paid"

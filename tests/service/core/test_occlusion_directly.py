@@ -1,0 +1,205 @@
+"""Occlusion without a frontend: wave by wave, given up at each stage, and paid for what was computed."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from headlight.errors import EngineError, InvalidInput
+from headlight.runtime.encode_items import EncodeItem, ItemResult
+from headlight_service.core.admission.rate_limit import READING, Quotas
+from headlight_service.core.admission.shedding import Shed, Shortage
+from headlight_service.core.handle import Handle
+from headlight_service.core.occlusion import WAVES, Occluded, occlude
+from headlight_service.core.requests.answer import Answer
+from headlight_service.core.requests.request import OcclusionRequest, OutputSpec
+from tests.service.batching import Clock
+from tests.service.core.pipelines import LONG, OVERHEAD, Core, Form, Trace, core
+from tests.service.fakes import MAX_LENGTH
+
+TOKENS = OutputSpec(token_info=True)
+TEXT = "a b c d e"
+ONE_BY_ONE = {"max_request_tokens": MAX_LENGTH, "max_queue_tokens": MAX_LENGTH}
+
+
+def start(
+    made: Core, text: str = TEXT, *, form: Form | None = None, trace: Any = None, **fields: Any
+) -> Handle[Answer]:
+    request = OcclusionRequest([text], TOKENS, **{"size_bytes": 9, **fields})
+    return occlude(made.pipeline, request, form or Form(), trace)
+
+
+def refused(handle: Handle[Answer], kind: type[Exception]) -> Any:
+    with pytest.raises(kind) as error:
+        handle.result()
+    return error.value
+
+
+def holes(made: Core) -> list[int]:
+    """The tokens hidden, of all batches; -1: none."""
+    return [-1 if item.occluded is None else item.occluded for batch in made.engine.batches for item in batch]
+
+
+def test_each_token_is_hidden_once_after_the_whole_input() -> None:
+    with core() as made:
+        form, trace = Form(), Trace()
+        handle = start(made, form=form, trace=trace)
+        answer = handle.result()
+        assert isinstance(answer, Occluded)
+        assert answer.hidden.tolist() == [0, 1, 2, 3, 4]
+        assert (answer.moved.dtype.name, answer.moved.shape) == ("float32", (5,))
+        assert list(answer.parts()) == []
+        assert holes(made)[0] == -1
+        assert sorted(holes(made)[1:]) == [0, 1, 2, 3, 4]
+        [(ref, prepared, hidden)] = form.asked
+        assert (ref, prepared) == (made.model.ref, answer.prepared)
+        assert hidden is not None
+        assert hidden.tolist() == [0, 1, 2, 3, 4]
+        assert made.held == (9, 0, OVERHEAD)
+        handle.close()
+        assert trace.stages == ["tokenize", "", "prepared", "queue", "queue", "reply"]
+
+
+def test_tokens_can_be_chosen() -> None:
+    with core() as made:
+        handle = start(made, hidden=(1, 3))
+        answer = handle.result()
+        assert isinstance(answer, Occluded)
+        assert answer.hidden.tolist() == [1, 3]
+        assert sorted(holes(made)) == [-1, 1, 3]
+        handle.close()
+
+
+def test_waves_are_a_part_of_what_a_request_may_have() -> None:
+    with core(**ONE_BY_ONE) as made:
+        length = MAX_LENGTH // WAVES // 3
+        handle = start(made, "a " * length)
+        handle.result()
+        handle.close()
+        tokens = made.sample("headlight_tokens_total", priority="interactive")
+        assert tokens == length * (1 + length)
+        assert made.sample("headlight_texts_total", priority="interactive") == 1 + length
+        assert max(len(batch) for batch in made.engine.batches) <= 3
+
+
+def test_a_long_text_is_read_on_a_thread_of_the_tokenizer() -> None:
+    with core() as made:
+        handle = start(made, LONG, hidden=(0,))
+        handle.result()
+        handle.close()
+        assert made.tokenizer.threads[0].startswith("tokenize")
+
+
+@pytest.mark.parametrize(
+    ("text", "field"), [("", "input.text"), ("a " * (MAX_LENGTH + 1), "input.text"), ("x" * 10**6, "input.text")]
+)
+def test_errors_name_the_one_input(text: str, field: str) -> None:
+    with core() as made:
+        assert refused(start(made, text), InvalidInput).field == field
+        assert made.held == (0, 0, 0)
+        assert made.sample("headlight_rejected_total", reason="invalid_input") == 1
+
+
+def test_errors_of_the_tokens_name_them() -> None:
+    with core() as made:
+        assert refused(start(made, hidden=(9,)), InvalidInput).field == "tokens[0]"
+        assert refused(start(made, "a"), InvalidInput).field == "tokens"
+        assert made.engine.batches == []
+        assert made.held == (0, 0, 0)
+
+
+class Later:
+    """An engine that lets so many batches through, and holds the next."""
+
+    def __init__(self, made: Core, batches: int) -> None:
+        self._left, self.held, self.may_go = batches, threading.Event(), threading.Event()
+        self._run = made.engine.run
+        made.model.scheduler._engines = {"fake": made.model.scheduler._engines["fake"]._replace(run=self.run)}
+
+    def run(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
+        if not self._left:
+            self.held.set()
+            assert self.may_go.wait(30)
+        self._left -= 1
+        return self._run(items, wide=wide)
+
+
+@pytest.mark.parametrize("batches", [0, 1], ids=["whole", "wave"])
+def test_it_can_be_given_up_while_it_is_computed(batches: int) -> None:
+    quotas = Quotas(1.0, 1000, Clock())
+    with core(quotas=quotas) as made:
+        later = Later(made, batches)
+        handle = start(made, client="c")
+        assert later.held.wait(30)
+        tokens = 5 if batches == 0 else 25
+        assert made.held == (9, tokens, OVERHEAD)
+        handle.cancel()
+        assert made.held == (0, tokens, OVERHEAD)
+        assert made.sample("headlight_cancelled_total", stage="infer") == 1
+        later.may_go.set()
+        made.computed()
+        assert made.held == (0, 0, 0)
+        assert len(made.engine.batches) == batches + 1, "nothing more is begun"
+        assert quotas.of("c").level == 1000 - 30, "what was paid stays paid"
+
+
+def test_it_can_be_given_up_while_it_waits_for_room() -> None:
+    with core() as made:
+        later, trace, waits = Later(made, 0), Trace(), threading.Event()
+        handle = start(made, trace=trace)
+        assert later.held.wait(30)
+        others = made.model.admission.tokens.free
+        made.model.admission.tokens.take(others)
+        trace.act = lambda stage: waits.set() if stage == "queue" else None
+        later.may_go.set()
+        assert waits.wait(30)
+        handle.cancel()
+        assert made.sample("headlight_cancelled_total", stage="queue") == 1
+        made.computed()
+        assert made.held == (0, others, 0)
+        made.model.admission.tokens.take(-others)
+        assert holes(made) == [-1]
+        assert all(timer.act is None for _, _, timer in made.model.scheduler.timers._due), "nothing is tried again"
+
+
+def test_what_was_computed_of_one_that_fails_is_paid() -> None:
+    quotas = Quotas(1.0, 1000, Clock())
+    with core(quotas=quotas) as made:
+        later = Later(made, 1)
+        handle = start(made, client="c")
+        assert later.held.wait(30)
+        assert quotas.of("c").level == 1000 - 30
+        made.engine.fail()
+        later.may_go.set()
+        refused(handle, EngineError)
+        assert quotas.of("c").level == 1000 - 5
+        assert made.held == (0, 0, 0)
+
+
+def test_one_that_would_take_far_too_long_alone_has_paid_for_its_first_encoding() -> None:
+    quotas = Quotas(1.0, 1000, Clock())
+    with core(quotas=quotas) as made:
+        made.model.admission.estimate.worked_off(tokens=1, seconds=1e3)
+        error = refused(start(made, client="c", deadline=time.monotonic() + 60), Shed)
+        assert (error.shortage, error.retry_after_seconds) == (Shortage.DEADLINE, None)
+        assert quotas.of("c").level == 1000 - 5
+        assert holes(made) == [-1]
+
+
+def test_the_hint_of_a_quota_is_for_all_of_it() -> None:
+    quotas = Quotas(1.0, 32, Clock())
+    with core(quotas=quotas) as made:
+        bucket = quotas.of("c")
+        bucket.spend(22)
+        error = refused(start(made, client="c"), Shed)
+        assert error.shortage is Shortage.QUOTA
+        read = len(TEXT.split()) / READING
+        assert bucket.level == 10 - read
+        assert error.retry_after_seconds == math.ceil(1000 * (30 - 10 + read)) / 1000
+        assert made.engine.batches == []
+        assert made.held == (0, 0, 0)

@@ -1,0 +1,394 @@
+"""The core's entrance without a frontend: from any thread to an answer, and all given back whatever becomes of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from array import array
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headlight.errors import DeadlineExceeded, EngineError, InvalidInput, NotFound, Unavailable
+from headlight.runtime.encode_items import EncodeItem
+from headlight.spec import AttentionSpec
+from headlight_service.core.admission.answer_gate import AnswerGate
+from headlight_service.core.admission.rate_limit import READING
+from headlight_service.core.admission.shedding import Shed, Shortage
+from headlight_service.core.models import Models
+from headlight_service.core.pipeline import Pipeline
+from headlight_service.core.requests.answer import Answer
+from headlight_service.core.requests.request import OutputSpec, Pair, Request, TokenIds
+from headlight_service.core.tokenizer_threads import TokenizerThreads
+from tests.service.core.pipelines import (
+    LONG,
+    OVERHEAD,
+    VECTOR_BYTES,
+    Form,
+    Pieces,
+    Trace,
+    answered,
+    cancelled,
+    core,
+    quotas_of,
+    refused,
+    submit,
+)
+from tests.service.fakes import DIM, FAILURE, result
+
+
+def test_the_answer_is_that_of_the_inputs_in_their_order() -> None:
+    with core() as made:
+        ids = TokenIds(array("q", [5, 6]), array("q", []))
+        form = Form()
+        answer = answered(submit(made, "a bb", Pair("ccc", "d"), ids, form=form))
+        tokens = [[1, 2], [3, 1], [5, 6]]
+        for got, expected in zip(answer.results, tokens, strict=True):
+            item = EncodeItem(np.array(expected), answer.prepared.selection)
+            np.testing.assert_array_equal(got.pooled, result(item).pooled)
+        [vectors] = answer.pooled()
+        assert vectors.shape == (3, DIM)
+        assert [part.output for part in answer.parts()] == ["pooled"]
+        assert (answer.prepared.tokens, answer.prepared.data_bytes) == (6, 3 * VECTOR_BYTES)
+        assert form.asked == [(made.model.ref, answer.prepared, None)]
+        assert made.sample("headlight_texts_total", priority="interactive") == 3
+        assert made.sample("headlight_tokens_total", priority="interactive") == 6
+
+
+def test_parts_of_an_answer_come_output_by_output() -> None:
+    with core() as made:
+        outputs = OutputSpec(True, True, AttentionSpec(layers=(0,)))
+        answer = answered(submit(made, "a b", "c", outputs=outputs))
+        parts = list(answer.parts())
+        assert [(part.output, part.item) for part in parts] == [
+            ("pooled", 0),
+            *(("tokens", at) for at in range(2)),
+            *(("attention", at) for at in range(2)),
+        ]
+        assert all(len(part.axes) == part.array.ndim for part in parts)
+        assert parts[1].axes == ("token", "value")
+
+
+def test_times_are_those_of_the_stages() -> None:
+    with core() as made:
+        began = time.monotonic_ns()
+        timings = answered(submit(made)).timings
+        assert 0 <= timings.tokenize_ns <= timings.total_ns <= time.monotonic_ns() - began
+        assert timings.queue_ns + timings.infer_ns <= timings.total_ns
+        assert made.sample("headlight_stage_seconds_count", stage="total", priority="interactive") == 1
+
+
+def test_what_is_held_is_held_until_the_answer_has_left() -> None:
+    with core() as made:
+        made.engine.gate.clear()
+        handle = submit(made, size_bytes=50)
+        made.started()
+        assert made.held == (50, 2, VECTOR_BYTES + OVERHEAD)
+        assert handle.answer_bytes == VECTOR_BYTES + OVERHEAD
+        made.engine.gate.set()
+        handle.result()
+        assert made.held == (50, 0, VECTOR_BYTES + OVERHEAD)
+        assert handle.close(keep_answer_bytes=10) == 10
+        assert made.held == (0, 0, 10)
+        handle.release(10)
+        assert made.held == (0, 0, 0)
+
+
+def test_a_thread_that_waits_computes_itself_where_a_slot_is_idle() -> None:
+    with core() as made:
+        own = threading.current_thread().name
+        handle = submit(made, here=True)
+        assert handle.future.done(), "before anybody waits"
+        assert (made.tokenizer.threads, made.computing) == ([own], [own])
+        answered(handle)
+        answered(submit(made))
+        assert made.computing[1].startswith("engine")
+        answered(submit(made, LONG, here=True))
+        assert made.tokenizer.threads[-1].startswith("tokenize")
+        assert made.computing[2].startswith("engine"), "the caller's thread has returned by then"
+        answered(submit(made, here=True, priority="bulk"))
+        assert made.computing[3].startswith("bulk")
+
+
+def test_a_thread_does_not_compute_itself_where_no_slot_is_idle() -> None:
+    with core() as made:
+        made.engine.gate.clear()
+        first = submit(made)
+        made.started()
+        second = submit(made, here=True)
+        assert not second.future.done()
+        made.engine.gate.set()
+        for each in (first, second):
+            answered(each)
+        assert all(name.startswith("engine") for name in made.computing)
+
+
+def test_many_threads_submit_and_each_has_its_own_answer() -> None:
+    with core(slots=2) as made:
+        begin = threading.Barrier(4)
+
+        def ask(own: int) -> None:
+            begin.wait(30)
+            for turn in range(40):
+                text = "x" * (1 + own) + " y" * (turn % 5)
+                inputs = [text, LONG] if turn % 10 == own else [text]
+                handle = submit(made, *inputs, here=bool(turn % 2), size_bytes=3)
+                if turn % 7 == own:
+                    handle.cancel()
+                    handle.close()
+                    continue
+                answer = answered(handle)
+                assert len(answer.results) == len(inputs)
+                item = EncodeItem(np.array([1 + own] + [1] * (turn % 5)), answer.prepared.selection)
+                np.testing.assert_array_equal(answer.results[0].pooled, result(item).pooled)
+
+        with ThreadPoolExecutor(4) as threads:
+            for each in [threads.submit(ask, own) for own in range(4)]:
+                each.result(timeout=60)
+            made.passed()
+            made.computed()
+
+
+def test_a_dry_run_is_read_and_not_computed() -> None:
+    with core(quotas=quotas_of(1000)) as made:
+        for text in ("a bb", LONG):
+            handle = submit(made, text, dry_run=True, client="c", gate=AnswerGate(1, 0))
+            answer = handle.result()
+            assert (answer.results, answer.prepared.tokens) == ([], len(text.split()))
+            assert answer.timings.tokenize_ns > 0
+            assert list(answer.parts()) == []
+            assert handle.answer_bytes == OVERHEAD
+            handle.close()
+        assert made.engine.batches == []
+
+
+def test_tokens_alone_are_answered_without_the_engine() -> None:
+    with core() as made:
+        outputs = OutputSpec(pooled=False, token_info=True)
+        answer = answered(submit(made, "a bb", outputs=outputs))
+        assert [each.pooled for each in answer.results] == [None]
+        assert answer.prepared.with_info
+        assert answer.prepared.inputs[0].info is not None
+        assert made.engine.batches == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "reason"),
+    [
+        ({"inputs": [""]}, InvalidInput, "invalid_input"),
+        ({"inputs": []}, InvalidInput, "invalid_input"),
+        ({"inputs": ["a"], "prompt_name": "unknown"}, InvalidInput, "invalid_input"),
+        ({"inputs": ["a"], "deadline": 0.0}, DeadlineExceeded, "deadline_exceeded"),
+        ({"inputs": [LONG, ""]}, InvalidInput, "invalid_input"),
+        ({"inputs": ["a"], "size_bytes": 1 << 40}, Shed, "request_bytes"),
+    ],
+    ids=["empty", "none", "prompt", "late", "on a thread", "large"],
+)
+def test_why_there_is_no_answer_is_told_and_counted_once(
+    fields: dict[str, Any], kind: type[Exception], reason: str
+) -> None:
+    with core() as made:
+        handle = made.pipeline.submit(Request(**fields), Form())
+        refused(handle, kind)
+        handle.cancel()  # too late
+        made.passed()
+        assert made.held == (0, 0, 0)
+        assert made.sample("headlight_rejected_total", reason=reason) == 1
+        assert cancelled(made) == {}
+        assert made.engine.batches == []
+
+
+def test_a_form_that_cannot_carry_the_answer_refuses_it() -> None:
+    with core() as made:
+        error = refused(submit(made, form=Form(InvalidInput("outputs", "is too large"))), InvalidInput)
+        assert error.field == "outputs"
+        assert made.held == (0, 0, 0)
+        assert made.engine.batches == []
+
+
+def test_a_failure_of_the_engine_is_the_requests_and_is_not_paid() -> None:
+    quotas = quotas_of(1000)
+    with core(quotas=quotas) as made:
+        made.engine.fail()
+        gate = AnswerGate(10**6, 0)
+        error = refused(submit(made, client="c", gate=gate), EngineError)
+        assert error.message == FAILURE
+        assert made.held == (0, 0, 0)
+        assert quotas.of("c").level == 1000 - 2 / READING, "the two tokens were read"
+        assert gate.enter(10**6, lambda: pytest.fail("the gate was left"))
+
+
+def test_a_client_without_quota_left_is_refused_before_anything_is_read() -> None:
+    quotas = quotas_of(10)
+    with core(quotas=quotas) as made:
+        answered(submit(made, "a " * 10, client="c"))
+        error = refused(submit(made, client="c"), Shed)
+        assert error.shortage is Shortage.QUOTA
+        assert len(made.tokenizer.texts) == 1, "the first has shown about how many tokens it has"
+        ids = TokenIds(array("q", [1] * 4), array("q", []))
+        assert refused(submit(made, ids, client="c"), Shed).shortage is Shortage.QUOTA
+        answered(submit(made, "a " * 10, client="another"))
+        answered(submit(made, "a " * 10))
+        assert made.sample("headlight_rejected_total", reason="quota") == 2
+
+
+def test_a_deadline_in_the_queue_ends_the_wait() -> None:
+    with core() as made:
+        made.engine.gate.clear()
+        first = submit(made)
+        made.started()
+        late = submit(made, deadline=time.monotonic() + 0.05)
+        error = refused(late, DeadlineExceeded)
+        assert "what had not started never will" in error.message
+        assert made.held == (0, 2, VECTOR_BYTES + OVERHEAD), "the first"
+        made.engine.gate.set()
+        answered(first)
+
+
+def test_what_would_come_too_late_is_refused_when_its_tokens_are_known() -> None:
+    with core() as made:
+        made.model.admission.estimate.worked_off(tokens=1, seconds=1.0)
+        made.engine.gate.clear()
+        first = submit(made)
+        made.started()
+        error = refused(submit(made, "a " * 50, deadline=time.monotonic() + 30), Shed)
+        assert error.shortage is Shortage.DEADLINE
+        assert "52.00 s" in error.message
+        assert made.tokenizer.texts[-1].startswith("a a"), "its own work was not known before it was read"
+        made.engine.gate.set()
+        answered(first)
+
+
+def test_answers_larger_than_what_is_free_are_shed_with_what_would_fit() -> None:
+    with core(max_output_bytes=1 << 21) as made:
+        outputs, free = made.model.admission.outputs, 3 * VECTOR_BYTES + OVERHEAD
+        taken = outputs.free - free
+        outputs.take(taken)
+        error = refused(submit(made, *"abcd"), Shed)
+        assert error.shortage is Shortage.OUTPUT_BYTES
+        assert "outputs.pooled" in error.message
+        assert "the first 3 of these 4 inputs would fit" in error.message
+        answered(submit(made, *"abc"))
+        outputs.take(-taken)
+
+
+def test_answers_wait_at_the_gate_and_enter_in_their_order() -> None:
+    with core() as made:
+        gate = AnswerGate(VECTOR_BYTES, 0)
+        first = submit(made, gate=gate)
+        first.result()
+        others = [submit(made, "x" * at, gate=gate) for at in (1, 2, 3)]
+        assert [each.future.done() for each in others] == [False] * 3
+        assert len(made.engine.batches) == 1
+        first.close()
+        for each in others:
+            each.result()
+            each.close()
+        assert [batch[0].ids[0] for batch in made.engine.batches[1:]] == [1, 2, 3]
+
+
+def test_a_model_that_is_not_there_is_the_requests_failure() -> None:
+    with core() as made:
+        handle = submit(made, model="unknown")
+        refused(handle, NotFound)
+        handle.cancel()
+        assert handle.close() == 0
+    tokenizers = TokenizerThreads(1)
+    handle = Pipeline(Models(), tokenizers).submit(Request(["a"]), Form())
+    assert "still being loaded" in refused(handle, Unavailable).message
+    tokenizers.close()
+
+
+def test_a_service_that_shuts_down_takes_nothing() -> None:
+    with core() as made:
+        made.model.scheduler.close()
+        refused(submit(made, size_bytes=9), Unavailable)
+        assert made.held == (0, 0, 0)
+
+
+def test_spans_are_told_of_each_stage() -> None:
+    with core() as made:
+        for text in ("a", LONG):
+            trace = Trace()
+            answered(submit(made, text, trace=trace))
+            assert trace.stages == ["tokenize", "", "prepared", "queue", "reply"]
+        trace = Trace()
+        handle = made.pipeline.tokenize(Request(["a"]), Pieces(), trace=trace)
+        answered(handle)
+        assert trace.stages == ["tokenize", "reply"]
+
+
+def test_results_are_let_go_once_they_are_taken() -> None:
+    with core() as made:
+        handle = submit(made)
+        array_ = weakref.ref(handle.result().results[0].pooled)
+        made.engine.batches.clear()
+        made.computed()
+        handle.close()
+        end = time.monotonic() + 30
+        while array_() is not None and time.monotonic() < end:
+            made.passed()  # the engine's thread may still be about to
+        assert array_() is None, "though the handle is still there"
+        assert handle.future.done() is False
+
+
+@pytest.mark.parametrize("text", ["a bb", LONG], ids=["in place", "on a thread"])
+def test_tokens_of_inputs_are_answered_with_what_the_form_makes_of_them(text: str) -> None:
+    with core() as made:
+        handle = made.pipeline.tokenize(Request([text, "c"], size_bytes=9), Pieces())
+        answer = handle.result()
+        assert answer.startswith(b"fake 2: piece")
+        assert answer.endswith(b"|piece1")
+        assert made.held == (9, 0, len(answer))
+        handle.close()
+        assert made.tokenizer.threads[0].startswith("tokenize") == (text == LONG)
+        assert made.engine.batches == []
+
+
+@pytest.mark.parametrize("reading", [False, True], ids=["waiting", "reading"])
+def test_a_request_for_tokens_can_be_given_up(reading: bool) -> None:
+    with core(quotas=quotas_of(1000)) as made:
+        made.tokenizer.may_read.clear()
+        first = None if reading else submit(made, LONG)
+        handle = made.pipeline.tokenize(Request([LONG, LONG], size_bytes=9, client="c"), Pieces())
+        assert made.tokenizer.reading.acquire(timeout=30)
+        handle.cancel()
+        handle.close()
+        assert cancelled(made) == {"tokenize": 1}
+        assert handle.future.cancelled()
+        assert made.held == ((9, 0, 0) if reading else (0, 0, 0))
+        made.tokenizer.may_read.set()
+        if first is not None:
+            answered(first)
+        made.passed()
+        assert made.held == (0, 0, 0)
+        assert len(made.tokenizer.texts) == 1, "one text of two, or the other's"
+
+
+def test_a_failure_to_encode_tokens_is_the_requests() -> None:
+    with core() as made:
+        for text in ("a", LONG):
+            error = refused(made.pipeline.tokenize(Request([text, ""], size_bytes=9), Pieces()), InvalidInput)
+            assert error.field == "inputs[1].text"
+        made.passed()
+        assert made.held == (0, 0, 0)
+        assert made.sample("headlight_rejected_total", reason="invalid_input") == 2
+
+
+def test_callbacks_of_the_future_are_called_once_whoever_ends_it() -> None:
+    with core() as made:
+        ends: list[Future[Answer]] = []
+        first = submit(made)
+        first.future.add_done_callback(ends.append)
+        answered(first)
+        made.engine.gate.clear()
+        second = submit(made)
+        second.future.add_done_callback(ends.append)
+        made.started()
+        second.cancel()
+        made.engine.gate.set()
+        made.computed()
+        assert [each.cancelled() for each in ends] == [False, True]

@@ -1,0 +1,93 @@
+"""Requests are plain values: they can be compared, and sent to another process."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import pickle
+from array import array
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headlight.spec import AttentionSpec, HiddenSpec, PooledSpec, TokensSpec
+from headlight_service.core.requests.request import (
+    VECTORS,
+    OcclusionRequest,
+    OutputSpec,
+    Pair,
+    Request,
+    TokenIds,
+)
+
+EVERYTHING = OutputSpec(
+    PooledSpec(), TokensSpec(), AttentionSpec(layers=(0,)), HiddenSpec(layers=(1,)), token_info=True
+)
+
+
+def full() -> dict[str, Any]:
+    """Every field, with a value that is not its default."""
+    return {
+        "inputs": ["text", Pair("one", "two"), TokenIds(array("q", [1, 1 << 40]), array("q", [0, 1]))],
+        "outputs": EVERYTHING,
+        "model": "m",
+        "size_bytes": 9,
+        "deadline": 12.5,
+        "priority": "bulk",
+        "client": "c",
+        "prompt_name": "query",
+        "prompt_text": "q: ",
+        "truncation": "cut_end",
+        "special_tokens": "text",
+        "head_masks": [None, np.ones((3, 2), dtype=np.float32)],
+        "dry_run": True,
+    }
+
+
+def values(request: Request) -> dict[str, Any]:
+    """The fields, with those apart that cannot be compared as they are."""
+    fields = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
+    masks, outputs = fields.pop("head_masks"), fields.pop("outputs")
+    fields["masks"] = masks and [None if mask is None else mask.tolist() for mask in masks]
+    fields["outputs"] = [getattr(outputs, field.name) for field in dataclasses.fields(outputs)]
+    return fields
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request(["a"]),
+        Request(**full()),
+        OcclusionRequest(["a"]),
+        OcclusionRequest(**full(), hidden=(1, 2)),
+        OcclusionRequest(["a"], hidden="all"),
+    ],
+    ids=["plain", "full", "occlusion", "full occlusion", "all"],
+)
+def test_requests_can_be_pickled(request_: Request) -> None:
+    copy = pickle.loads(pickle.dumps(request_))
+    assert type(copy) is type(request_)
+    assert values(copy) == values(request_)
+
+
+def test_every_field_is_in_the_test_above() -> None:
+    request, default = Request(**full()), Request([])
+    for field in dataclasses.fields(Request):
+        assert getattr(request, field.name) is not getattr(default, field.name), field.name
+    own = {field.name for field in dataclasses.fields(OcclusionRequest)} - {
+        field.name for field in dataclasses.fields(Request)
+    }
+    assert own == {"hidden"}
+
+
+def test_the_least_that_a_request_says_is_its_inputs() -> None:
+    request = Request(["a"])
+    assert request.outputs is VECTORS
+    assert (request.deadline, request.priority, request.client) == (math.inf, "interactive", None)
+
+
+def test_requested_outputs_are_compared_by_identity() -> None:
+    """What they were resolved to is kept as long as they are."""
+    assert OutputSpec() != OutputSpec()
+    assert len({OutputSpec(), OutputSpec()}) == 2

@@ -1,0 +1,36 @@
+"""What becomes of a scheduler that fails itself: it ends, and tells everybody, rather than lose a slot unnoticed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from headlight.errors import Unavailable
+from headlight_service.core.scheduler.running_batch import BatchReport
+from tests.service.batching import running
+from tests.service.calls import until
+from tests.service.fakes import item
+
+
+async def test_a_scheduler_that_fails_ends_and_leaves_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(report: BatchReport) -> None:
+        raise ValueError("a bug")
+
+    async with running() as setup:
+        setup.scheduler._observe = fail
+        setup.engine.gate.clear()
+        first = asyncio.create_task(setup.submit(item(4)))
+        await setup.started()
+        waiting = asyncio.create_task(setup.submit(item(5)))
+        await asyncio.sleep(0)
+        setup.engine.gate.set()
+        with pytest.raises(Unavailable):
+            await waiting
+        await until(lambda: bool(setup.lost))
+        assert [str(each) for each in setup.lost] == ["the scheduler failed"]
+        with pytest.raises(Unavailable):
+            await setup.submit(item(6))
+        assert "call_failed" in [getattr(record, "event", "") for record in caplog.records]
+        first.cancel()
+        await asyncio.wait([first])

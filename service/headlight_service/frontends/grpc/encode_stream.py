@@ -7,6 +7,7 @@ import contextlib
 import functools
 import time
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING
 
 import grpc
@@ -173,6 +174,8 @@ class StreamCall:
         try:
             await done(handle)
             answer = handle.result()
+        except CancelledError:  # the gate is closed: another answer found that nobody reads
+            raise CallerGone from None
         except asyncio.CancelledError:
             self._gate.close()  # else the next answer would be computed as soon as this one lets go
             handle.cancel(by_caller=not self._cut)

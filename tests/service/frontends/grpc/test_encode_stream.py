@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from concurrent.futures import CancelledError
 from typing import Any
@@ -247,3 +248,22 @@ def test_nothing_enters_once_the_stream_ends() -> None:
     with pytest.raises(CancelledError):
         gate.enter(5, functools.partial(order.append, 2))
     assert order == []
+
+
+async def test_a_request_that_finds_the_gate_closed_has_no_error_of_its_own(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another answer of the stream found that nobody reads; the end of the call follows."""
+    monkeypatch.setattr(AnswerGate, "enter", lambda gate, size, proceed: _closed())
+    async with serve() as service:
+        call = service.stub.EncodeStream(iter([ask("large", LARGE_TOKENS, LARGE)]))
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.CancelledError):
+            assert await frames_of(call) == []
+        await service.in_flight.idle()
+        assert service.engine.batches == []
+        assert service.model.admission.requests.held == service.model.admission.outputs.held == 0
+    assert "unexpected_failure" not in [getattr(record, "event", "") for record in caplog.records]
+
+
+def _closed() -> bool:
+    raise CancelledError

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from headlight.errors import HeadlightError
 from headlight.runtime.tokenization.tokenizer import SHORT_CHARACTERS
+from headlight_service.core.admission.admission_control import largest_output
 from headlight_service.core.admission.rate_limit import Bucket
 from headlight_service.core.admission.request_budget import RequestBudget
 from headlight_service.core.admission.shedding import reason_of
@@ -185,6 +186,12 @@ class Handle(Generic[T]):
             self.close()
         except Exception as error:
             self._fail(error)
+
+    def _reserve(self, size: int, smaller: Callable[[int], tuple[str, str]] | None = None) -> None:
+        """Reserve the bytes of the answer, of which a process holds only so many."""
+        # What it says beside its data alone makes no answer too large for ever.
+        size = min(size, largest_output(self._model.admission.outputs.limit))
+        self._budget.reserve(size, smaller)
 
     def _finish(self, answer: T) -> None:
         if self._trace is not None:

@@ -14,7 +14,6 @@ from headlight.runtime.attention.resolved_spec import check_tokens, is_one_token
 from headlight.runtime.attention.token_units import pooled_token, select
 from headlight.runtime.values import Floats, Ids, Tokenized
 from headlight.spec import TokenChoice
-from headlight_service.core.admission.admission_control import largest_output
 from headlight_service.core.admission.shedding import Shed
 from headlight_service.core.pipeline import AnswerForm, Encoding, Pipeline, WhenGone
 from headlight_service.core.requests.answer import Answer, Timings
@@ -89,8 +88,7 @@ class Occluding(Encoding):
         """Reserve the answer, and charge for all waves at once: quota does not end it half way."""
         prepared, deadline = self._prepared, self.request.deadline
         self._stage = "queue"
-        most = largest_output(self._model.admission.outputs.limit)
-        self._budget.reserve(min(self._overhead, most), lambda room: ("input", ""))
+        self._reserve(self._overhead, lambda room: ("input", ""))
         work = prepared.tokens * (1 + len(self._hidden))
         admission = self._model.admission
         with admission.lock:

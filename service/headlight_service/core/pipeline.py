@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Protocol
 from headlight.results import ModelRef
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, output_bytes
 from headlight.runtime.values import Ids, Tokenized
-from headlight_service.core.admission.admission_control import largest_output
 from headlight_service.core.admission.answer_gate import AnswerGate
 from headlight_service.core.admission.rate_limit import READ_CHARACTERS, READING, Bucket, Quotas
 from headlight_service.core.handle import Handle
@@ -216,12 +215,6 @@ class Encoding(Handle[Answer]):
         """Go on: the gate is open."""
         self._run(self._queue)
 
-    def _reserve(self, size: int) -> None:
-        """Reserve the bytes of the answer, of which a process holds only so many."""
-        # A header may come on top of the data: that alone makes no answer too large for ever.
-        size = min(size, largest_output(self._model.admission.outputs.limit))
-        self._budget.reserve(size, self._smaller if size > self._overhead else None)
-
     def _smaller(self, room: int) -> tuple[str, str]:
         """The field that asks for most of the answer, and what would fit."""
         return self._prepared.largest, self._prepared.what_fits(room - self._overhead)
@@ -231,7 +224,7 @@ class Encoding(Handle[Answer]):
         prepared = self._prepared
         if self._gate is not None:
             self._gated = prepared.data_bytes
-        self._reserve(self._overhead + prepared.data_bytes)
+        self._reserve(self._overhead + prepared.data_bytes, self._smaller if prepared.data_bytes else None)
         if not prepared.data_bytes:  # token_info alone
             self._take(Computed([ItemResult() for _ in prepared.items], 0, 0))
             return

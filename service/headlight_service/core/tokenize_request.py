@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from headlight.results import ModelRef, TokenList
-from headlight_service.core.admission.admission_control import largest_output
 from headlight_service.core.handle import Handle, Means
 from headlight_service.core.requests.request import Request
 from headlight_service.core.tokenization import tokenized, tokenizing_job
@@ -49,8 +48,7 @@ class Tokenizing(Handle[bytes]):
             answer = self._form.encode(model.ref, self._tokens(), len(self._job.inputs))
         finally:  # refused or not, that much was read
             self._budget.has_read(self._tokens_read)
-        size = min(len(answer), largest_output(model.admission.outputs.limit))
-        self._budget.reserve(size)
+        self._reserve(len(answer))
         self._finish(answer)
 
     def _tokens(self) -> Iterator[TokenList]:

@@ -147,20 +147,21 @@ class Admission:
             raise _shed(used, Shortage.QUEUE_TOKENS, self._retry_seconds(tokens))
         pool.take(tokens)
 
-    def take_output(self, size: int, smaller: Callable[[int], tuple[str, str]] = lambda room: ("inputs", "")) -> None:
+    def take_output(self, size: int, smaller: Callable[[int], tuple[str, str]] | None = None) -> None:
         """Take the bytes of an answer, before it is computed.
 
         Args:
             size: of the answer.
             smaller: given how many bytes there is room for, returns the field of the request that
                 asks for most of them, and what could be asked for instead, as a clause; or nothing.
+                None: its inputs do.
 
         Raises:
             Shed: other callers' results take too much.
         """
         room = self.room
         if size > room:
-            field, remedy = smaller(room)
+            field, remedy = ("inputs", "") if smaller is None else smaller(room)
             held = f"{self.outputs.held} of {self.outputs.limit} are in use"
             used = f"{field}: the answer would have {size} bytes; {held}{remedy}"
             # How fast others read is not known; a moment later is as good a guess as any.

@@ -103,10 +103,7 @@ class RequestBudget:
         with self._admission.lock:
             if self._closed:
                 raise CancelledError
-            if smaller is None:
-                self._admission.take_output(size)
-            else:
-                self._admission.take_output(size, smaller)
+            self._admission.take_output(size, smaller)
             self.answer_bytes += size
 
     def queue(self, tokens: int, deadline: float) -> None:

@@ -1,4 +1,4 @@
-"""What each head does: its kind, by where its weight falls, and its strongest link; out of results alone.
+"""Kinds of heads: each one's kind, by where its weight falls, and its strongest link; out of results alone.
 
 `headlight.analysis.head_analysis` asks a service for them. The kinds are those of Clark et al. 2019, "What Does BERT Look At?", 3.
 """

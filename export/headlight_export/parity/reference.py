@@ -1,4 +1,4 @@
-"""What PyTorch says: the numbers that a bundle is measured against, and how far PyTorch itself is from exact arithmetic."""
+"""Reference numbers of PyTorch: those that a bundle is measured against, and how far PyTorch itself is from exact arithmetic."""
 
 from __future__ import annotations
 

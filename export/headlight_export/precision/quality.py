@@ -1,4 +1,4 @@
-"""What a reduced precision does to the numbers that people use: cosines, neighbours, independence of the batch."""
+"""Quality of a reduced precision: cosines, neighbours, independence of the batch."""
 
 from __future__ import annotations
 

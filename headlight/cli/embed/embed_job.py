@@ -1,4 +1,4 @@
-"""How a long list of inputs is embedded: a block at a time, some at once, in order; waiting for a service that is away."""
+"""Embedding of a long list of inputs: a block at a time, some at once, in order; waiting for a service that is away."""
 
 from __future__ import annotations
 

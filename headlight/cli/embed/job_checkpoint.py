@@ -1,4 +1,4 @@
-"""Where rows are kept until they are all there: a folder that a later run finds again, and that one process has for itself.
+"""Checkpoint of an embedding job: a folder that a later run finds again, and that one process has for itself.
 
 NAME.partial/  job.json             what the rows are made with; where that differs, they are of no use
                rows, skipped.jsonl  see headlight.cli.embed.vector_rows

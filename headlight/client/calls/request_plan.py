@@ -1,4 +1,4 @@
-"""How a long list becomes several requests: a pure policy over the inputs' costs and the server's limits."""
+"""Split of a long list into requests: a pure policy over the inputs' costs and the server's limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client method does, without a transport: which requests it sends and what it makes of the answers.
+"""Client methods without a transport: which requests each sends and what it makes of the answers.
 
     client.encode(texts) -> Pooled(...)  --requests()-->  transport  --receive(part, response)-->  result()
 

@@ -1,4 +1,4 @@
-"""What the `attend` graph is told to give, and what it gave.
+"""Selected outputs of the `attend` graph, and what they gave.
 
 For each layer l the graph takes selectors, empty ones of which cost nothing, and gives what they select:
 

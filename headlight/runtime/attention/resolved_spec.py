@@ -1,4 +1,4 @@
-"""What a caller wants of attention and hidden states, resolved against a model: absolute layers and heads, all rules checked."""
+"""Requested attention and hidden states, resolved against a model: absolute layers and heads, all rules checked."""
 
 from __future__ import annotations
 

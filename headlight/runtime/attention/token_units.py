@@ -1,4 +1,4 @@
-"""Which tokens of one input the rows and columns of its attention are: chosen, and grouped into words or spans.
+"""Tokens that are the rows and columns of an input's attention: chosen, and grouped into words or spans.
 
 Hence the shape and the size of its attention: known before anything runs.
 """

@@ -250,7 +250,9 @@ class Encoding(Handle[Answer]):
             self._pending = pending
         if self._trace is not None:
             self._trace.stage("queue")
-        model.scheduler.submit(pending, here=self._here and not self._on_thread)
+        # Beside other requests a thread of the engine takes it with theirs, as one batch.
+        here = self._here and not self._on_thread and self._budget.alone
+        model.scheduler.submit(pending, here=here)
 
     def _computed(self, outcome: Computed | Exception) -> None:
         """Go on: the scheduler has results, or says why there are none."""

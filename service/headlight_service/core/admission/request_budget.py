@@ -53,6 +53,11 @@ class RequestBudget:
         self.bucket = bucket
         self._done = 0  # tokens that were computed: whatever comes next, they are paid
 
+    @property
+    def alone(self) -> bool:
+        """Whether no other request is under way."""
+        return self._admission.requests.held == self._request_bytes
+
     def receive(self, size: int) -> None:
         """Take the bytes of the request. Raises Shed."""
         with self._admission.lock:

@@ -132,38 +132,43 @@ class Lanes(Generic[T]):
         if first.priority == "bulk":
             self._paces[first.lane].learn(len(batch.entries), batch.longest, seconds)
 
+    def choose(self, slots: ExecutionSlots = IDLE) -> Priority | None:
+        """Return the priority of the next batch; None: nothing can be begun.
+
+        Args:
+            slots: which are idle, and whether bulk is held back unless it is its turn.
+        """
+        interactive = self.waiting["interactive"]
+        at_once = self._overtaken >= BULK_TURN - 1 or not (interactive or slots.hold_bulk)
+        if self.waiting["bulk"] and at_once and slots.idle("bulk"):
+            return "bulk"
+        return "interactive" if interactive and slots.idle("interactive") else None
+
     def take(self, now: float, slots: ExecutionSlots = IDLE) -> Batch[T]:
         """Remove and return the next batch; empty: nothing can be begun, or all that was looked at had expired.
 
         Args:
             now: seconds, on the clock of the entries.
-            slots: which are idle, and whether bulk is held back unless it is its turn.
+            slots: as for `choose`.
         """
-        interactive, unused = self.waiting["interactive"], slots.idle("bulk")
-        its_turn = self._overtaken >= BULK_TURN - 1
-        if self.waiting["bulk"] and unused and (its_turn or not (interactive or slots.hold_bulk)):
-            key, lane = self._next("bulk")
-            budget = self._paces[key].limit(self._budgets[key], self._bulk_seconds)
-            return self._taken("bulk", lane, budget, now, unused, overtaken=0)
-        if not interactive or not slots.idle("interactive"):
+        priority, unused = self.choose(slots), slots.idle("bulk")
+        if priority is None:
             return Batch()
-        key, lane = self._next("interactive")
-        overtaken = self._overtaken + 1 if self.waiting["bulk"] else 0
-        return self._taken("interactive", lane, self._budgets[key], now, unused, overtaken)
-
-    def _next(self, priority: Priority) -> tuple[LaneKey, Lane[T]]:
-        """The lane of those with items whose first has waited longest."""
-        found = [each for each in self._lanes[priority].items() if each[1].count]
-        return found[0] if len(found) == 1 else min(found, key=lambda each: each[1].oldest.arrived)
-
-    def _taken(
-        self, priority: Priority, lane: Lane[T], budget: Budget, now: float, unused: int, overtaken: int
-    ) -> Batch[T]:
+        key, lane = self._next(priority)
+        budget = self._budgets[key]
+        if priority == "bulk":
+            budget = self._paces[key].limit(budget, self._bulk_seconds)
         if unused > 1:
             share = math.ceil(lane.waiting / unused)
             budget = budget.within(max(share, LEAST_SPLIT_TOKENS))
         batch = lane.take(now, budget)
         self.waiting[priority] -= len(batch.entries) + len(batch.expired)
         if batch.entries:
-            self._overtaken = overtaken
+            overtakes = priority == "interactive" and self.waiting["bulk"]
+            self._overtaken = self._overtaken + 1 if overtakes else 0
         return batch
+
+    def _next(self, priority: Priority) -> tuple[LaneKey, Lane[T]]:
+        """The lane of those with items whose first has waited longest."""
+        found = [each for each in self._lanes[priority].items() if each[1].count]
+        return found[0] if len(found) == 1 else min(found, key=lambda each: each[1].oldest.arrived)

@@ -91,6 +91,7 @@ class Scheduler:
         self._stopwatch = Stopwatch(clock, worked)
         self.timers = Timers()  # of deadlines
         self._pending: set[PendingRequest] = set()
+        self._called: set[Priority] = set()  # whose thread was woken, and has taken nothing yet
         self._closed = False
 
     def begins_at_once(self, priority: Priority) -> bool:
@@ -105,25 +106,25 @@ class Scheduler:
 
         Args:
             pending: not queued yet.
-            here: run its first batch on this thread, if a slot is idle and it is interactive.
+            here: run the next batch on this thread, if it is interactive and a slot is idle.
 
         Raises:
             Unavailable: the scheduler has ended.
         """
         with self.lock:
-            if self._closed or self._health.lost:  # callers are told a little before all ends
+            if self._ended:  # callers are told a little before all ends
                 raise Unavailable(ENDING)
             if pending.over:  # withdrawn meanwhile
                 return
             self._enqueue(pending)
-            expired, begun = self._begin_batches()
+            own, expired = self._begin("interactive") if here else (None, [])
+            self._call_thread()
             if pending.deadline < math.inf and self._waits(pending):
                 # Not left to the next batch, which may be long in coming.
                 left = pending.deadline - self._clock()
                 expire = functools.partial(self._expire, pending)
                 pending.timer = self.timers.call_at(time.monotonic() + left, expire)
-        own = begun.pop(0) if here and begun and begun[0].slot.priority == "interactive" else None
-        self._go_on(expired, begun)
+        _tell(expired)
         if own is not None:
             self._execute(own)
 
@@ -141,8 +142,7 @@ class Scheduler:
             self._closed = True
             over = [pending for pending in self._pending if pending.decide(Unavailable(ENDING))]
             self._settle(over)
-        for pending in over:
-            pending.tell()
+        _tell(over)
         for threads in self._threads.values():
             threads.close()
         self.timers.close()
@@ -174,41 +174,46 @@ class Scheduler:
             self.heart.moved = now
         self.heart.work += 1
 
-    def _begin_batches(self) -> tuple[list[PendingRequest], list[RunningBatch]]:
-        """Give batches to the slots that are idle; returns who has expired, and what is to run."""
-        expired, begun = list[PendingRequest](), list[RunningBatch]()
-        waiting = self._queue.waiting
-        while waiting["interactive"] or waiting["bulk"]:
-            batch = self._queue.take(self._clock(), self._slots)
-            if batch.expired:
-                expired += Members(batch.expired).fail(DeadlineExceeded(EXPIRED))
-            if batch.entries:
-                begun.append(self._begin(batch))
-            elif not batch.expired:  # what waits has to until a batch has ended
-                break
-        if expired:
-            self._settle(expired)
-        return expired, begun
+    @property
+    def _ended(self) -> bool:
+        return self._closed or self._health.lost is not None
 
-    def _begin(self, batch: Batch[Member]) -> RunningBatch:
+    def _call_thread(self) -> None:
+        """Wake a thread for the next batch. It takes what has come by then, and calls another."""
+        priority = None if self._ended else self._queue.choose(self._slots)
+        if priority is not None and priority not in self._called:
+            self._called.add(priority)
+            self._threads[priority].put(functools.partial(self._work, priority))
+
+    def _work(self, priority: Priority) -> None:
+        """Run the next batch, if it is of this priority. On a thread that was called for it."""
+        with self.lock:
+            self._called.discard(priority)
+            running, expired = self._begin(priority)
+            self._call_thread()
+        _tell(expired)
+        if running is not None:
+            self._execute(running)
+
+    def _begin(self, priority: Priority) -> tuple[RunningBatch | None, list[PendingRequest]]:
+        """Give the next batch a slot, if it is of this priority; returns it, and who has expired."""
+        batch, over = Batch[Member](), list[PendingRequest]()
+        while not (batch.entries or self._ended) and self._queue.choose(self._slots) == priority:
+            batch = self._queue.take(self._clock(), self._slots)
+            over += Members(batch.expired).fail(DeadlineExceeded(EXPIRED))
+        self._settle(over)
+        if not batch.entries:
+            return None, over
         first = batch.entries[0]
         can_be_wide = first.lane.role in self._engines[first.lane.model].wide
-        slot = self._slots.begin(first.priority, self._queue.waiting["interactive"], can_be_wide)
+        slot = self._slots.begin(priority, self._queue.waiting["interactive"], can_be_wide)
         members, patience = Members(batch.entries), patience_for(batch, self._budgets[first.lane].tokens)
         members.begun()
         self.heart.work += 1
         self.heart.moved = self._clock()
         if patience > 1.0:
             self.heart.patience.append(patience)
-        return RunningBatch(batch, members, slot, patience)
-
-    def _go_on(self, over: Sequence[PendingRequest], begun: Sequence[RunningBatch]) -> None:
-        """Tell requests how they ended, and hand batches to the threads. Without the lock."""
-        for running in begun:
-            threads = self._threads[running.slot.priority]
-            threads.put(functools.partial(self._execute, running))
-        for pending in over:
-            pending.tell()
+        return RunningBatch(batch, members, slot, patience), over
 
     def _execute(self, running: RunningBatch) -> None:
         """Run one batch on this thread; its slot is free again afterwards."""
@@ -226,7 +231,6 @@ class Scheduler:
         outcomes = compute(self._engines[model].run, items, wide=running.slot.wide)
         if span:
             span.end(failed=isinstance(outcomes, Exception))
-        begun: list[RunningBatch] = []
         with self.lock:
             running.members.ended()
             if isinstance(outcomes, Exception):
@@ -241,9 +245,8 @@ class Scheduler:
                 over, suspect = self._deliver(running, begun_at, outcomes)
             self._settle(over)
             if suspect is None:
-                expired, begun = self._release(running)
-                over += expired
-        self._go_on(over, begun)
+                self._release(running)
+        _tell(over)
         if suspect is not None:  # on a thread of ours: the caller's should not wait for it
             probing = functools.partial(self._probe, running)
             self._threads[running.slot.priority].put(probing)
@@ -267,14 +270,14 @@ class Scheduler:
                 return over, None
         return over, self._health.ran(first.lane.model, outcomes)
 
-    def _release(self, running: RunningBatch) -> tuple[list[PendingRequest], list[RunningBatch]]:
-        """Free the slot of a batch, and give it to the next."""
+    def _release(self, running: RunningBatch) -> None:
+        """Free the slot of a batch for the next."""
         self._slots.end(running.slot)
         self.heart.work -= 1
         self.heart.moved = self._clock()
         if running.patience > 1.0:
             self.heart.patience.remove(running.patience)
-        return ([], []) if self._closed or self._health.lost else self._begin_batches()
+        self._call_thread()
 
     def _probe(self, running: RunningBatch) -> None:
         """Probe the engine of a batch that failed; the batch has its slot until then."""
@@ -282,8 +285,7 @@ class Scheduler:
         why = self._health.probe(model)
         with self.lock:
             self._health.probed(model, why)
-            over, begun = self._release(running)
-        self._go_on(over, begun)
+            self._release(running)
         if self._health.lost:
             self._end()
 
@@ -326,3 +328,9 @@ class Scheduler:
                 pending.timer.cancel()
             self._pending.discard(pending)
             self.heart.work -= 1
+
+
+def _tell(over: Sequence[PendingRequest]) -> None:
+    """Tell requests how they ended. Without the lock."""
+    for pending in over:
+        pending.tell()

@@ -179,8 +179,10 @@ async def test_an_engine_that_fails_its_probe_ends_the_scheduler_and_all_who_wai
         await failing(setup, FAILURES_BEFORE_PROBE - 1)
         setup.engine.gate.clear()
         setup.engine.fail()
-        last, behind = (asyncio.create_task(setup.submit(item(1))) for _ in range(2))
-        await setup.started()
+        last = asyncio.create_task(setup.submit(item(1)))
+        await until(lambda: len(setup.engine.batches) == FAILURES_BEFORE_PROBE)
+        behind = asyncio.create_task(setup.submit(item(1)))
+        await asyncio.sleep(0)  # it is submitted
         setup.engine.gate.set()
         with pytest.raises(EngineError):
             await last

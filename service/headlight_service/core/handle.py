@@ -47,14 +47,14 @@ class Handle(Generic[T]):
     Attributes:
         request: as submitted.
         future: done with the answer, or with why there is none.
-        left: set once nobody waits for the answer.
+        cancelled: whether nobody waits for the answer any longer.
     """
 
     def __init__(self, means: Means, request: Request, trace: RequestTrace | None) -> None:
         """Nothing is done before `start`."""
         self.request = request
         self.future: Future[T] = Future()
-        self.left = threading.Event()
+        self.cancelled = False
         self._means = means
         self._trace = trace
         self._job: TokenizationJob
@@ -86,7 +86,7 @@ class Handle(Generic[T]):
         """
         if not self._decide():
             return
-        self.left.set()
+        self.cancelled = True
         stage = self._withdraw()
         if by_caller:
             self.count_cancelled(stage)
@@ -114,7 +114,7 @@ class Handle(Generic[T]):
             self._model.metrics.rejected[reason_of(error)].inc()
         with self._lock:
             # A thread that still works holds what the budget stands for; it closes when it is done.
-            if self._on_thread and self.left.is_set():
+            if self._on_thread and self.cancelled:
                 return 0
         return self._budget.close(error, keep_answer_bytes)
 
@@ -169,7 +169,7 @@ class Handle(Generic[T]):
         self._run(self._tokenize)
         with self._lock:
             self._on_thread = False
-        if self.left.is_set():
+        if self.cancelled:
             self.close()
 
     def _withdraw(self) -> str:

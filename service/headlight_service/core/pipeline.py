@@ -25,11 +25,7 @@ from headlight_service.core.models import Models
 from headlight_service.core.requests.answer import Answer, Prepared, Timings
 from headlight_service.core.requests.request import Request
 from headlight_service.core.scheduler.pending_requests import Computed, PendingRequest
-from headlight_service.core.tokenization import (
-    encoding_job,
-    items_of,
-    tokenized,
-)
+from headlight_service.core.tokenization import encoding_job, items_of, tokenized
 from headlight_service.core.tokenize_request import Tokenizing, TokensForm
 from headlight_service.core.tokenizer_threads import TokenizerThreads
 
@@ -166,11 +162,11 @@ class Encoding(Handle[Answer]):
         """Tokenise, and size the answer."""
         model, inputs = self._model, list[Tokenized]()
         try:
-            inputs.extend(tokenized(self._job, model.runtime, self.left))
+            inputs.extend(tokenized(self._job, model.runtime, lambda: self.cancelled))
         finally:  # refused now or later, that much was read
             tokens = sum([len(each.ids) for each in inputs])
             self._budget.has_read(tokens)
-        if self.left.is_set():
+        if self.cancelled:
             return
         model.density.learn(self._job.inputs, self._job.sizes, inputs)
         manifest, request = model.runtime.bundle.manifest, self.request
@@ -259,7 +255,7 @@ class Encoding(Handle[Answer]):
         self._pending = None  # it refers back to us
         if isinstance(outcome, Exception):
             self._fail(outcome)
-        elif not self.left.is_set():
+        elif not self.cancelled:
             self._run(functools.partial(self._count_computed, outcome))
 
     def _count_computed(self, computed: Computed) -> None:

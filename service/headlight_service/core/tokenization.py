@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from headlight.errors import InvalidInput
@@ -115,15 +114,15 @@ def _checked_size(place: int, value: Input, model: ServedModel, prompt: Prompt) 
     return characters
 
 
-def tokenized(job: TokenizationJob, runtime: Runtime, left: threading.Event) -> Iterator[Tokenized]:
-    """Yield each input in turn, until `left` is set: nobody waits any longer.
+def tokenized(job: TokenizationJob, runtime: Runtime, cancelled: Callable[[], bool]) -> Iterator[Tokenized]:
+    """Yield each input in turn, until `cancelled()`: nobody waits any longer.
 
     Raises:
         InvalidInput: naming the input at fault.
     """
     tokens = place = 0
     for together in [job.inputs] if len(job.inputs) == 1 else _portions(job):
-        if left.is_set():
+        if cancelled():
             return
         results = _read(together, job, runtime)
         for value in together:

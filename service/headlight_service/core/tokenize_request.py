@@ -52,7 +52,7 @@ class Tokenizing(Handle[bytes]):
         self._finish(answer)
 
     def _tokens(self) -> Iterator[TokenList]:
-        for each in tokenized(self._job, self._model.runtime, self.left):
+        for each in tokenized(self._job, self._model.runtime, lambda: self.cancelled):
             self._tokens_read += len(each.ids)
             if each.info is not None:
                 yield each.info

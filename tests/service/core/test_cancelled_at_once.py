@@ -35,7 +35,7 @@ def test_nothing_is_held_charged_or_computed() -> None:
 
     request = Request(["a text"], size_bytes=7, client="search")
     handle = pipeline.submit(request, UnaryForm(model.limits), here=True, when_gone=leave)
-    assert handle.left.is_set()
+    assert handle.cancelled
     with pytest.raises(CancelledError):
         handle.result()
     admission = model.admission

@@ -98,7 +98,7 @@ def test_a_request_can_be_given_up_at_each_stage(name: str, by_caller: bool) -> 
         handle.cancel(by_caller=by_caller)
         handle.close()  # as a frontend that cannot know which came first
         handle.cancel()  # a second time: nothing
-        assert handle.left.is_set()
+        assert handle.cancelled
         assert handle.future.cancelled()
         assert cancelled(made) == ({counted: 1} if by_caller else {})
         if name == "computing":

@@ -124,7 +124,7 @@ class Watched(FakeTokenizer):
 
 
 def read(made: TokenizationJob, runtime: FakeRuntime | None = None) -> list[Tokenized]:
-    return list(tokenized(made, cast(Runtime, runtime or FakeRuntime()), threading.Event()))
+    return list(tokenized(made, cast(Runtime, runtime or FakeRuntime()), lambda: False))
 
 
 def test_inputs_of_all_kinds_are_read_in_their_order() -> None:
@@ -146,9 +146,9 @@ def test_nothing_more_is_read_once_nobody_waits() -> None:
     left, runtime = threading.Event(), FakeRuntime()
     runtime.tokenizer = tokenizer = Watched(left)
     text = "x" * TOGETHER_CHARACTERS
-    found = list(tokenized(job(text, text, text), cast(Runtime, runtime), left))
+    found = list(tokenized(job(text, text, text), cast(Runtime, runtime), left.is_set))
     assert (len(found), tokenizer.together) == (1, [[text]])
-    assert list(tokenized(job(text), cast(Runtime, runtime), left)) == []
+    assert list(tokenized(job(text), cast(Runtime, runtime), left.is_set)) == []
 
 
 @pytest.mark.parametrize(

@@ -117,16 +117,16 @@ class Scheduler:
             if pending.over:  # withdrawn meanwhile
                 return
             self._enqueue(pending)
-            own, expired = self._begin("interactive") if here else (None, [])
-            self._call_thread()
-            if pending.deadline < math.inf and self._waits(pending):
-                # Not left to the next batch, which may be long in coming.
-                left = pending.deadline - self._clock()
-                expire = functools.partial(self._expire, pending)
-                pending.timer = self.timers.call_at(time.monotonic() + left, expire)
-        _tell(expired)
-        if own is not None:
-            self._execute(own)
+            here = here and self._queue.choose(self._slots) == "interactive"
+            if not here:
+                self._call_thread()
+                if pending.deadline < math.inf:
+                    # Not left to the next batch, which may be long in coming.
+                    left = pending.deadline - self._clock()
+                    expire = functools.partial(self._expire, pending)
+                    pending.timer = self.timers.call_at(time.monotonic() + left, expire)
+        if here:
+            self._work("interactive")
 
     def withdraw(self, pending: PendingRequest) -> bool:
         """Drop a request; returns whether some of it still waited. What an engine has is computed."""
@@ -186,14 +186,20 @@ class Scheduler:
             self._threads[priority].put(functools.partial(self._work, priority))
 
     def _work(self, priority: Priority) -> None:
-        """Run the next batch, if it is of this priority. On a thread that was called for it."""
-        with self.lock:
-            self._called.discard(priority)
-            running, expired = self._begin(priority)
-            self._call_thread()
-        _tell(expired)
-        if running is not None:
-            self._execute(running)
+        """Run the next batch on this thread, if it is of this priority."""
+        try:
+            with self.lock:
+                self._called.discard(priority)
+                running, expired = self._begin(priority)
+                self._call_thread()
+            _tell(expired)
+            if running is not None:
+                self._run_batch(running)
+        except Exception as error:  # a bug; what it left behind is not known
+            log.critical("the scheduler failed", extra={"event": "call_failed", **describe(error)})
+            with self.lock:
+                self._health.lost = self._health.lost or EngineLost("the scheduler failed")
+            self._end()
 
     def _begin(self, priority: Priority) -> tuple[RunningBatch | None, list[PendingRequest]]:
         """Give the next batch a slot, if it is of this priority; returns it, and who has expired."""
@@ -214,13 +220,6 @@ class Scheduler:
         if patience > 1.0:
             self.heart.patience.append(patience)
         return RunningBatch(batch, members, slot, patience), over
-
-    def _execute(self, running: RunningBatch) -> None:
-        """Run one batch on this thread; its slot is free again afterwards."""
-        try:
-            self._run_batch(running)
-        except Exception as error:  # a bug; what it left behind is not known
-            self._break(error)
 
     def _run_batch(self, running: RunningBatch) -> None:
         model = running.batch.entries[0].lane.model
@@ -288,13 +287,6 @@ class Scheduler:
             self._release(running)
         if self._health.lost:
             self._end()
-
-    def _break(self, error: Exception) -> None:
-        """The scheduler itself failed: end it, as if an engine were lost."""
-        log.critical("the scheduler failed", extra={"event": "call_failed", **describe(error)})
-        with self.lock:
-            self._health.lost = self._health.lost or EngineLost("the scheduler failed")
-        self._end()
 
     def _end(self) -> None:
         """An engine is lost: fail everything, once, and say so."""

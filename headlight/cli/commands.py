@@ -34,7 +34,7 @@ from headlight.cli.files import (
 )
 from headlight.cli.heads_command import add_heads
 from headlight.cli.input_lines import texts_of
-from headlight.cli.parts import PARTS
+from headlight.cli.main import PARTS
 from headlight.cli.shared_options import (
     add_priority,
     add_prompt,

@@ -11,7 +11,6 @@ from typing import Any
 from headlight.cli.files import UsageError, source, split_lines
 from headlight.wire.client_codec import Input
 
-EMPTY = "is empty; remove it, or put a text there"
 JSON_LINES = (".jsonl", ".ndjson")
 LONGEST_ID = 1000  # characters: an array of NumPy has room for the longest in every row
 NUMBER = re.compile(r"-?[0-9]{1,100}")
@@ -45,10 +44,16 @@ class BadLine(Exception):
 
 
 def given(arguments: argparse.Namespace) -> Given:
-    """What the options of `headlight.cli.shared_options.add_texts` name. Raises UsageError where it cannot be read."""
-    lines, name = list(arguments.texts), source(arguments)
-    id_field, numbers = getattr(arguments, "id_field", None), getattr(arguments, "token_ids", False)
+    """What the options of `headlight.cli.shared_options.add_texts` name.
+
+    Raises:
+        UsageError: it cannot be read, or a line holds no input and none may be skipped. (Leaving it out would shift the answers
+            against the lines.)
+    """
+    name, id_field = source(arguments), getattr(arguments, "id_field", None)
+    numbers, skip_bad = getattr(arguments, "token_ids", False), getattr(arguments, "skip_bad", None)
     fields = arguments.text_field is not None or id_field is not None
+    lines: list[Any] = list(arguments.texts)
     if name is not None:
         name, lines = split_lines(bool(lines), arguments.file)
         fields = fields or name.lower().endswith(JSON_LINES)
@@ -56,24 +61,26 @@ def given(arguments: argparse.Namespace) -> Given:
         raise UsageError("--text-field and --id-field are of lines of JSON; give them by --file or on standard input")
     if fields and numbers:
         raise UsageError("--token-ids: reads lines of whole numbers, and these are JSON; write them as plain lines")
-    if fields and name is not None:
-        return json_lines(name, lines, arguments.text_field or "text", id_field)
-    if numbers:
-        return token_ids(name, lines)
-    empty = {place: EMPTY for place, line in enumerate(lines) if not line and name is not None}
-    return Given([*lines], empty, name)
-
-
-def token_ids(name: str | None, lines: list[str]) -> Given:
-    """Lines that are whole numbers, with spaces or commas between."""
-    found, problems = list[Input](), dict[int, str]()
+    ids = [""] * len(lines)
+    found = Given(lines, {}, name, None if id_field is None else ids)
     for place, line in enumerate(lines):
+        # Inputs take the places of their lines, so that memory does not hold both.
         try:
-            found.append(ids_of(line))
+            if fields:
+                entry = parsed(line)
+                lines[place] = text_of(entry, arguments.text_field or "text")
+                if id_field is not None:
+                    ids[place] = id_of(entry, id_field)
+            elif numbers:
+                lines[place] = ids_of(line)
+            elif not line and name is not None:
+                raise BadLine("is empty; remove it, or put a text there")
         except BadLine as problem:
-            found.append(line)
-            problems[place] = str(problem)
-    return Given(found, problems, name)
+            if not skip_bad:
+                remedy = "" if skip_bad is None else ", or leave such lines out by --skip-bad"
+                raise UsageError(found.line(place, str(problem)) + remedy) from None
+            found.problems[place] = str(problem)
+    return found
 
 
 def ids_of(line: str) -> list[int]:
@@ -86,21 +93,6 @@ def ids_of(line: str) -> list[int]:
         beyond = min(ids) if min(ids) < 0 else max(ids)
         raise BadLine(f"holds {beyond}, which is no token id; put whole numbers from 0 to {HIGHEST_ID} there")
     return ids
-
-
-def json_lines(name: str, lines: list[str], text_field: str, id_field: str | None) -> Given:
-    """Lines that are JSON objects; their texts take their places in the list, so that memory does not hold both."""
-    ids, problems = list[str](), dict[int, str]()
-    for place, line in enumerate(lines):
-        known_as = ""
-        try:
-            entry = parsed(line)
-            lines[place] = text_of(entry, text_field)
-            known_as = id_of(entry, id_field) if id_field is not None else ""
-        except BadLine as problem:
-            problems[place] = str(problem)
-        ids.append(known_as)
-    return Given([*lines], problems, name, None if id_field is None else ids)
 
 
 def parsed(line: str) -> dict[str, Any]:
@@ -141,19 +133,6 @@ def id_of(entry: dict[str, Any], field: str) -> str:
     return str(found)
 
 
-def all_good(arguments: argparse.Namespace) -> Given:
-    """The same, of lines that all hold an input.
-
-    Raises:
-        UsageError: as `given`, or a line holds none. (Leaving it out would shift the answers against the lines.)
-    """
-    found = given(arguments)
-    for place, problem in found.problems.items():
-        remedy = ", or leave such lines out by --skip-bad" if "skip_bad" in arguments else ""
-        raise UsageError(found.line(place, problem) + remedy)
-    return found
-
-
 def texts_of(arguments: argparse.Namespace) -> list[str]:
-    """The same, for commands that take texts alone."""
-    return [text for text in all_good(arguments).texts if isinstance(text, str)]
+    """The same as `given`, for commands that take texts alone."""
+    return [text for text in given(arguments).texts if isinstance(text, str)]

@@ -17,7 +17,7 @@ from headlight.cli.embed.job_checkpoint import OUTPUT, kept_in
 from headlight.cli.embed.progress import Progress
 from headlight.cli.embed.vector_rows import Rows
 from headlight.cli.files import UsageError, say, show, writing
-from headlight.cli.input_lines import Given, all_good, given
+from headlight.cli.input_lines import Given, given
 from headlight.cli.shared_options import (
     add_priority,
     add_prompt,
@@ -86,7 +86,7 @@ def run_embed(arguments: argparse.Namespace) -> None:
     spec = pooled_spec(arguments)
     if arguments.id_field is not None and arguments.format not in ("json", "npz"):
         raise UsageError("--id-field: text and npy hold vectors alone; use --format json or npz")
-    inputs = given(arguments) if arguments.skip_bad else all_good(arguments)
+    inputs = given(arguments)
     listed, texts = inputs.name is not None, inputs.texts
     progress = Progress(len(texts), wanted=arguments.progress if listed else bool(arguments.progress))
 

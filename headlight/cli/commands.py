@@ -17,7 +17,7 @@ from pathlib import Path
 
 import headlight
 from headlight.analysis import plot
-from headlight.archive import attention_arrays, to_json
+from headlight.archive import attention_arrays
 from headlight.cli import result_output
 from headlight.cli.embed.embed_command import add_embed
 from headlight.cli.error_advice import advice
@@ -28,16 +28,15 @@ from headlight.cli.files import (
     say,
     screen,
     show,
-    write_archive,
-    write_text,
+    write_result,
     writing,
 )
 from headlight.cli.heads_command import add_heads
 from headlight.cli.input_lines import texts_of
 from headlight.cli.main import PARTS
 from headlight.cli.shared_options import (
-    add_priority,
     add_prompt,
+    add_reading,
     add_texts,
     check_output,
     command,
@@ -76,9 +75,7 @@ def parser() -> argparse.ArgumentParser:
     attend.add_argument(
         "--html", metavar="F.html", help="write a page to explore all heads in, with any browser, offline"
     )
-    attend.add_argument("--truncate", choices=("end", "start"), help="cut off this side of a text too long")
-    add_prompt(attend)
-    add_priority(attend, several=False)
+    add_reading(attend, several=False)
 
     add_heads(commands)
 
@@ -153,14 +150,13 @@ def show_attention(arguments: argparse.Namespace, attention: headlight.Attention
     if arguments.png:
         with refusing("--png"), writing(arguments.png):
             plot.plot_attention(attention, arguments.png, head=head, text=text)
-    if arguments.format == "npz":
-        write_archive(attention_arrays(attention, head), arguments.out)
-    elif arguments.format == "json":
-        write_text(result_output.attention_json(attention, head), arguments.out, "json")
-    elif not draws_alone(arguments):
-        width, colour = screen(arguments.out)
-        shown = result_output.attention_text(attention, text, head, not single, width, colour)
-        write_text(shown, arguments.out, arguments.format)
+    if not draws_alone(arguments):
+        write_result(
+            arguments,
+            text=lambda: result_output.attention_text(attention, text, head, not single, *screen(arguments.out)),
+            json=lambda: result_output.attention_json(attention, head),
+            arrays=lambda: attention_arrays(attention, head),
+        )
 
 
 @contextlib.contextmanager
@@ -182,16 +178,15 @@ def run_tokens(arguments: argparse.Namespace) -> None:
             prompt_name=arguments.prompt_name,
             special_tokens=arguments.special_tokens,
         )
-    if arguments.format == "json":
-        shown = to_json({"tokens": [dataclasses.asdict(tokens) for tokens in lists]})
-    else:
-        shown = "\n\n".join(map(result_output.token_table, lists, texts))
-    write_text(shown, arguments.out, arguments.format)
+    write_result(
+        arguments,
+        text=lambda: "\n\n".join(map(result_output.token_table, lists, texts)),
+        json=lambda: {"tokens": [dataclasses.asdict(tokens) for tokens in lists]},
+    )
 
 
 def run_info(arguments: argparse.Namespace) -> None:
     """`headlight info`."""
     with connect(arguments) as client:
         model = client.model()
-    shown = to_json(model.as_dict()) if arguments.format == "json" else result_output.info_text(model)
-    write_text(shown, arguments.out, arguments.format)
+    write_result(arguments, text=lambda: result_output.info_text(model), json=model.as_dict)

@@ -15,9 +15,9 @@ from headlight.analysis.head_analysis import Analysis, analyse
 from headlight.analysis.head_kinds import CALLED, FAINT, UNIFORM, Head, Link
 from headlight.analysis.terminal_view import LABEL_CELLS, bar, cells, fit, visible
 from headlight.archive import to_json
-from headlight.cli.files import write_archive, write_text
+from headlight.cli.files import write_result
 from headlight.cli.input_lines import texts_of
-from headlight.cli.shared_options import add_priority, add_prompt, add_texts, add_truncate, command, connect, reading
+from headlight.cli.shared_options import add_reading, add_texts, command, connect, reading
 from headlight.spec import STATISTICS
 
 SHORT_LABEL_CELLS, BAR_CELLS = 8, 8  # with both, lines have 80 columns
@@ -29,9 +29,7 @@ def add_heads(commands: Any) -> None:
     """The command and its options."""
     made = command(commands, "heads", run_heads, "what each attention head does", formats=("text", "json", "npz"))
     add_texts(made)
-    add_truncate(made)
-    add_prompt(made)
-    add_priority(made, several=True)
+    add_reading(made, several=True)
     made.add_argument(
         "--importance",
         action="store_true",
@@ -44,11 +42,12 @@ def run_heads(arguments: argparse.Namespace) -> None:
     texts = texts_of(arguments)
     with connect(arguments) as client:
         analysis = analyse(client, texts, ablate=arguments.importance, **reading(arguments))
-    if arguments.format == "npz":
-        write_archive(heads_arrays(analysis), arguments.out)
-    else:
-        shown = heads_json(analysis) if arguments.format == "json" else heads_text(analysis)
-        write_text(shown, arguments.out, arguments.format)
+    write_result(
+        arguments,
+        text=lambda: heads_text(analysis),
+        json=lambda: heads_json(analysis),
+        arrays=lambda: heads_arrays(analysis),
+    )
 
 
 def heads_text(analysis: Analysis) -> str:
@@ -97,7 +96,7 @@ def legend(moved: bool) -> list[str]:
     return [*lines, "moved: distance of the vectors without the head from those with all, mean"] if moved else lines
 
 
-def heads_json(analysis: Analysis) -> str:
+def heads_json(analysis: Analysis) -> dict[str, object]:
     """Each head with its seven statistics (null where not known), link and importance, and which weights answered."""
     moved = analysis.importance
     rows = []
@@ -108,14 +107,12 @@ def heads_json(analysis: Analysis) -> str:
             at = (head.layer, head.head)
             row["importance"] = {"distance": float(moved.distance[at]), "cosine": float(moved.cosine[at])}
         rows.append(shortened(row))
-    return to_json(
-        {
-            "model": dataclasses.asdict(analysis.model),
-            "token_counts": list(analysis.token_counts),
-            "thresholds": {"called": CALLED, "uniform": UNIFORM, "faint": FAINT},
-            "heads": rows,
-        }
-    )
+    return {
+        "model": dataclasses.asdict(analysis.model),
+        "token_counts": list(analysis.token_counts),
+        "thresholds": {"called": CALLED, "uniform": UNIFORM, "faint": FAINT},
+        "heads": rows,
+    }
 
 
 def shortened(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from headlight.analysis.terminal_view import attention_map, cells, fit, heads_table, strongest_links, visible
-from headlight.archive import chosen_heads, to_json
+from headlight.archive import chosen_heads
 from headlight.description import ModelDescription
 from headlight.results import Attention, TokenList
 from headlight.wire.printable import escaped
@@ -42,18 +42,16 @@ def attention_text(attention: Attention, text: str, head: int | None, overview: 
     return "\n\n".join(parts)
 
 
-def attention_json(attention: Attention, head: int | None) -> str:
+def attention_json(attention: Attention, head: int | None) -> dict[str, object]:
     """The weights [layers, heads, n, n], the tokens, and which weights answered. Raises ValueError for a head not here."""
     heads, weights = chosen_heads(attention, head)
-    return to_json(
-        {
-            "model": dataclasses.asdict(attention.model),
-            "layers": list(attention.layers),
-            "heads": heads,
-            "tokens": dataclasses.asdict(attention.tokens),
-            "weights": numbers(weights),
-        }
-    )
+    return {
+        "model": dataclasses.asdict(attention.model),
+        "layers": list(attention.layers),
+        "heads": heads,
+        "tokens": dataclasses.asdict(attention.tokens),
+        "weights": numbers(weights),
+    }
 
 
 def token_table(tokens: TokenList, text: str) -> str:

@@ -19,10 +19,8 @@ from headlight.cli.embed.vector_rows import Rows
 from headlight.cli.files import UsageError, say, show, writing
 from headlight.cli.input_lines import Given, given
 from headlight.cli.shared_options import (
-    add_priority,
-    add_prompt,
+    add_reading,
     add_texts,
-    add_truncate,
     add_vectors,
     command,
     connect,
@@ -43,10 +41,8 @@ def add_embed(commands: Any) -> None:
     """The command and its options."""
     made = command(commands, "embed", run_embed, "vectors of texts", formats=("text", "json", "npz", "npy"))
     add_texts(made)
-    add_truncate(made)
-    add_prompt(made)
+    add_reading(made, several=True)
     add_vectors(made)
-    add_priority(made, several=True)
     made.add_argument(
         "--token-ids",
         action="store_true",

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from headlight.cli.embed.embed_job import Encoder, Patience, fill
+from headlight.cli.embed.embed_job import Patience, fill
 from headlight.cli.embed.embed_output import Beside, as_json, as_text, write_npy, write_npz
 from headlight.cli.embed.job_checkpoint import OUTPUT, kept_in
 from headlight.cli.embed.progress import Progress
@@ -93,15 +93,27 @@ def run_embed(arguments: argparse.Namespace) -> None:
     usual = RETRY_SECONDS if listed else 0.0
     patience = Patience(usual if arguments.retry_for is None else arguments.retry_for, arguments.timeout, tell)
     with ended_by_sigterm(), connect(arguments, concurrency=1) as client:
-        encoder = Encoder(client, spec, reading(arguments), arguments.skip_bad)
         model = patience.persist(client.model)
         check_kind(arguments, model)
-        nothing = client.encode_with_info([], spec, **reading(arguments))
+
+        def encode(some: Sequence[Input]) -> Embeddings:
+            return client.encode_with_info(some, spec, **reading(arguments))
+
+        nothing = encode([])
         folder = partial_folder(arguments.out) if listed and arguments.out is not None else None
         with rows_in(folder, made_with(arguments, nothing), nothing, texts, arguments.skip_bad) as rows:
             try:
                 progress.begin(len(rows))
-                fill(rows, texts, inputs.problems, encoder, model, patience, progress.tell)
+                fill(
+                    rows,
+                    inputs,
+                    client,
+                    encode,
+                    skip=arguments.skip_bad,
+                    model=model,
+                    patience=patience,
+                    tell=progress.tell,
+                )
             finally:
                 progress.clear()
             tell_left_out(rows, inputs)

@@ -76,13 +76,14 @@ def five(number: float, digits: int) -> str:
 
 def link_column(found: Sequence[Head], label_cells: int) -> list[str]:
     """A title and the strongest link of each head, all of one width; labels cut to so many cells."""
-    names = [(visible(link.query_label), visible(link.key_label)) for head in found if (link := head.link)]
-    left, right = (min(label_cells, max((cells(pair[side]) for pair in names), default=0)) for side in (0, 1))
-    column = ["strongest link"]
-    for head in found:
-        link = head.link
-        sides = link and (fit(visible(link.query_label), left), fit(visible(link.key_label), right))
-        column.append(f"{sides[0]} → {sides[1]} {link.weight:.2f}" if link and sides else "")
+    links = [head.link for head in found]
+    names = [(visible(link.query_label), visible(link.key_label)) if link else ("", "") for link in links]
+    left, right = (min(label_cells, max(cells(pair[side]) for pair in names)) for side in (0, 1))
+    column = [
+        f"{fit(query, left)} → {fit(key, right)} {link.weight:.2f}" if link else ""
+        for link, (query, key) in zip(links, names, strict=True)
+    ]
+    column.insert(0, "strongest link")
     return [fit(entry, max(map(cells, column))) for entry in column]
 
 

@@ -69,7 +69,10 @@ def attention_page(
             "precision": plain(model.precision),
             "bundle": plain(model.bundle_sha256),
             "text": plain(heading(text)),
-            "extent": extent(attention),
+            "extent": plain(
+                f"{len(attention.tokens)} tokens; layer{'s' * (len(attention.layers) > 1)}"
+                f" {', '.join(map(str, attention.layers))}; {attention.heads} heads each"
+            ),
             "style": style,
             "style_hash": digest(style),
             "script": script,
@@ -128,14 +131,6 @@ def heading(text: str | tuple[str, str] | None) -> str:
     whole = " · ".join((text,) if isinstance(text, str) else text or ())
     line = " ".join(whole[: 4 * MAX_TEXT].split())
     return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 1] + "…"
-
-
-def extent(attention: Attention) -> str:
-    """How much there is."""
-    layers = ", ".join(map(str, attention.layers))
-    return plain(
-        f"{len(attention.tokens)} tokens; layer{'s' * (len(attention.layers) > 1)} {layers}; {attention.heads} heads each"
-    )
 
 
 def plain(text: str) -> str:

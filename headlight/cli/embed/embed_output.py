@@ -65,11 +65,10 @@ def as_json(rows: Rows, beside: Beside) -> Iterator[str]:
 def json_rows(rows: Rows, name: str, good: NDArray[np.bool_]) -> Iterator[str]:
     """The vectors of one type as lists of numbers; null for rows that are not good."""
     vectors = (vector for some in rows.vectors(name) for vector in some)
-    comma = ""
     yield "["
-    for has_one in good:
-        yield comma + (NOT_FINITE.sub("null", str(numbers(next(vectors)))) if has_one else "null")
-        comma = ", "
+    for at, has_one in enumerate(good):
+        entry = NOT_FINITE.sub("null", str(numbers(next(vectors)))) if has_one else "null"
+        yield f", {entry}" if at else entry
     yield "]"
 
 

@@ -60,12 +60,10 @@ def kept_in(folder: Path, made_with: Mapping[str, object], nothing: Embeddings) 
         try:
             yield rows
         finally:
-            rows.spent |= not len(rows)
-            if rows.spent:
+            if rows.spent or not len(rows):
                 file.truncate(0)  # without rows, what is left of a folder whose removal was cut short is begun anew
-            if sys.platform == "win32":  # where nothing that is open can be removed, and nothing is locked
-                stack.close()
-            if rows.spent:
+                if sys.platform == "win32":  # where nothing that is open can be removed, and nothing is locked
+                    stack.close()
                 remove(folder)
 
 
@@ -88,23 +86,17 @@ def lock(file: BinaryIO, folder: Path) -> None:
         return
     import fcntl  # noqa: PLC0415 # there is none on Windows
 
-    free = True
+    busy = UsageError(f"{folder}: another process is at work in it; wait for it, or name another --out")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        free = False
+        raise busy from None
     except OSError:
         pass  # a file system without locks
-    if not free or not is_named(file, folder / ROWS):
-        raise UsageError(f"{folder}: another process is at work in it; wait for it, or name another --out")
-
-
-def is_named(file: BinaryIO, path: Path) -> bool:
-    """Whether an open file still is the one of that name."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
+    with contextlib.suppress(FileNotFoundError):
+        if os.path.samestat(os.fstat(file.fileno()), (folder / ROWS).stat()):
+            return
+    raise busy
 
 
 def remove(folder: Path) -> None:

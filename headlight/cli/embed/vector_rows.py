@@ -12,6 +12,7 @@ the rows can still be mended, or added.
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import json
 import zlib
@@ -50,13 +51,13 @@ class Rows:
         self._record = np.dtype(
             [("input", f"V{DIGEST_BYTES}"), *((name, "<i8") for name in COUNTS), *vectors, CHECKSUM]
         )
-        self._file, self._notes = file, notes
-        self.skipped = {} if notes is None else read_notes(notes)
+        self._file, self._notes = file, io.BytesIO() if notes is None else notes
+        self.skipped = read_notes(self._notes)
         self._count = self._whole()
         file.truncate(self._count * self._record.itemsize)
-        if notes is not None:  # of rows that did not come to be written, so behind all others
-            self.skipped = {row: why for row, why in self.skipped.items() if row < self._count}
-            notes.truncate(len(as_lines(self.skipped)))
+        # Reasons of rows that did not come to be written stand behind all others.
+        self.skipped = {row: why for row, why in self.skipped.items() if row < self._count}
+        self._notes.truncate(len(as_lines(self.skipped)))
 
     def __len__(self) -> int:
         return self._count
@@ -83,8 +84,7 @@ class Rows:
                 added[name][good] = column
         added["checksum"] = checksums(added)
         notes = {self._count + at: why for at, why in sorted(skipped.items())}
-        if self._notes is not None:  # first: a row that is skipped has its reason
-            write_all(self._notes, as_lines(notes))
+        write_all(self._notes, as_lines(notes))  # first: a row that is skipped has its reason
         write_all(self._file, added.tobytes())
         self.skipped |= notes
         self._count += len(inputs)
@@ -99,8 +99,8 @@ class Rows:
 
     def counts(self) -> NDArray[np.int64]:
         """int64 [3, N]: tokens encoded, of the prompt alone, before truncation; three times `NO_VECTORS` of what was skipped."""
-        parts = [np.stack([records[name] for name in COUNTS]) for records in self._records()]
-        return np.concatenate(parts, axis=1) if parts else np.zeros((3, 0), np.int64)
+        parts = (np.stack([records[name] for name in COUNTS]) for records in self._records())
+        return np.concatenate([np.zeros((3, 0), np.int64), *parts], axis=1)
 
     def vectors(self, name: str) -> Iterator[NDArray[Any]]:
         """The vectors of one type, [n, D] at a time: of all rows that have any, in order."""

@@ -105,9 +105,8 @@ def to_transformer_lens(
         names = [
             f"blocks.{state - 1}.hook_resid_post" if state else "blocks.0.hook_resid_pre" for state in value.layers
         ]
-    if torch:
-        return dict(zip(names, to_hf(value, torch=True), strict=True))
-    return dict(zip(names, to_hf(value), strict=True))
+    arrays: tuple[Any, ...] = to_hf(value, torch=True) if torch else to_hf(value)
+    return dict(zip(names, arrays, strict=True))
 
 
 def to_lit(attention: Attention, text: str | tuple[str, str] | None = None) -> dict[str, list[str] | Floats]:
@@ -127,11 +126,11 @@ def to_lit(attention: Attention, text: str | tuple[str, str] | None = None) -> d
     Raises:
         ValueError: one text for tokens of a pair.
     """
-    fields: dict[str, list[str] | Floats] = {"tokens": list(attention.tokens.labels(text))}
-    for layer in attention.layers:
-        # Copied, so that what LIT caches does not hold the weights of all layers.
-        fields[f"layer_{layer + 1}/attention"] = attention.layer(layer).swapaxes(-1, -2).copy()
-    return fields
+    # Copied, so that what LIT caches does not hold the weights of all layers.
+    turned = {
+        f"layer_{layer + 1}/attention": attention.layer(layer).swapaxes(-1, -2).copy() for layer in attention.layers
+    }
+    return {"tokens": list(attention.tokens.labels(text)), **turned}
 
 
 def second_begins(tokens: TokenList) -> int | None:

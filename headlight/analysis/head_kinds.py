@@ -100,12 +100,11 @@ def classify(maps: Sequence[AttentionMaps]) -> list[Head]:
     layers, numbers = maps[0].layers, maps[0].heads
     paired = maps[0].axes[0] == "pair"
     places = zip(layers, numbers, strict=True) if paired else itertools.product(layers, numbers)
-    heads = []
-    for (layer, head), row, spread in zip(places, means.tolist(), spreads.tolist(), strict=True):
-        statistics = dict(zip(names, row, strict=True))
-        kind, share = called(statistics, spread)
-        heads.append(Head(layer, head, kind, share, spread, statistics))
-    return heads
+    statistics = [dict(zip(names, row, strict=True)) for row in means.tolist()]
+    return [
+        Head(layer, head, *called(its, spread), spread, its)
+        for (layer, head), its, spread in zip(places, statistics, spreads.tolist(), strict=True)
+    ]
 
 
 def called(statistics: Mapping[str, float], spread: float) -> tuple[Kind, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,11 +26,6 @@ MAX_SIDE = 30.0  # inches that a grid is wide or high before its panels get smal
 DOTS_PER_INCH = 150
 MAX_LABEL = 16  # characters
 POINTS_PER_INCH = 72
-
-
-def is_available() -> bool:
-    """Whether matplotlib is installed."""
-    return importlib.util.find_spec("matplotlib") is not None
 
 
 def plot_attention(

@@ -64,14 +64,11 @@ def attention_map(weights: Floats, labels: Sequence[str], *, width: int = 80, co
     cell = 2 if 2 * count <= room else 1
     shown = min(count, room // cell, MAX_TOKENS)
     top = float(weights[:shown, :shown].max())
-    lines = [" " * margin + header for header in column_numbers(shown, cell)]
-    for row in range(shown):
-        blocks = shade_row(weights[row, :shown], top, cell, colour)
-        lines.append(f"{row:>{index_width}} {fit(names[row], label_width)} │{blocks}│")
-    lines.append(legend(top, colour))
-    if shown < count:
-        lines.append(f"the first {shown} of {count} tokens")
-    return "\n".join(lines)
+    left_out = [f"the first {shown} of {count} tokens"] if shown < count else []
+    blocks = (shade_row(row[:shown], top, cell, colour) for row in weights[:shown])
+    rows = (f"{at:>{index_width}} {fit(names[at], label_width)} │{row}│" for at, row in enumerate(blocks))
+    headers = (" " * margin + header for header in column_numbers(shown, cell))
+    return "\n".join([*headers, *rows, legend(top, colour), *left_out])
 
 
 def column_numbers(count: int, cell: int) -> Iterator[str]:

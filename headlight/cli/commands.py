@@ -10,13 +10,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import importlib.util
 import io
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import headlight
-from headlight.analysis import plot
+from headlight.analysis.plot import plot_attention
 from headlight.archive import attention_arrays
 from headlight.cli import result_output
 from headlight.cli.embed.embed_command import add_embed
@@ -91,9 +91,6 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command. Returns the exit code; every error is one line on standard error."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal without the block characters still shows the numbers
     arguments = argparse.Namespace()
     try:
         parse(argv, arguments)
@@ -122,7 +119,7 @@ def parse(argv: Sequence[str] | None, arguments: argparse.Namespace) -> None:
 
 def run_attend(arguments: argparse.Namespace) -> None:
     """`headlight attend`."""
-    if arguments.png is not None and not plot.is_available():
+    if arguments.png is not None and importlib.util.find_spec("matplotlib") is None:
         raise UsageError(f"--png needs matplotlib: {remedy('plot')}")
     text = read_whole(arguments.text, arguments.file)
     layers = None if arguments.layer is None else [arguments.layer]
@@ -149,7 +146,7 @@ def show_attention(arguments: argparse.Namespace, attention: headlight.Attention
     head, single = arguments.head, len(attention.layers) == 1
     if arguments.png:
         with refusing("--png"), writing(arguments.png):
-            plot.plot_attention(attention, arguments.png, head=head, text=text)
+            plot_attention(attention, arguments.png, head=head, text=text)
     if not draws_alone(arguments):
         write_result(
             arguments,

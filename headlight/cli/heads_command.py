@@ -138,13 +138,14 @@ def heads_arrays(analysis: Analysis) -> dict[str, NDArray[Any]]:
         "link_weights": np.array([link.weight for link in links], np.float32),
         **{f"link_{name}": np.array([getattr(link, name) for link in links]) for name in LINK_PLACES},
     }
-    arrays: dict[str, NDArray[Any]] = {name: column.reshape(shape) for name, column in columns.items()}
     statistics = np.array([[head.statistics[name] for name in STATISTICS] for head in found], np.float32)
-    arrays["statistics"] = statistics.reshape(*shape, len(STATISTICS))
+    distances: dict[str, NDArray[Any]] = {}
     if moved:
-        arrays |= {"importance": moved.distance, "importance_cosine": moved.cosine, "embeddings": moved.baseline}
+        distances = {"importance": moved.distance, "importance_cosine": moved.cosine, "embeddings": moved.baseline}
     return {
-        **arrays,
+        **{name: column.reshape(shape) for name, column in columns.items()},
+        "statistics": statistics.reshape(*shape, len(STATISTICS)),
+        **distances,
         "statistic_names": np.array(STATISTICS),
         "token_counts": np.array(analysis.token_counts),
         "model": np.array(to_json(dataclasses.asdict(analysis.model))),

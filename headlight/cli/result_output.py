@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from headlight.analysis.terminal_view import attention_map, cells, fit, heads_table, strongest_links, visible
 from headlight.archive import chosen_heads
-from headlight.description import ModelDescription
+from headlight.description import ModelDescription, Quality
 from headlight.results import Attention, TokenList
 from headlight.wire.printable import escaped
 
@@ -93,18 +93,20 @@ def info_text(model: ModelDescription) -> str:
     lines = [f"{fit(name, width)}  {value}".rstrip() for name, value in rows]
     if model.parity:
         lines += ["", "Distance from PyTorch", f"{'output':<10} {'on':<14} {'largest':>9} {'allowed':>9}"]
-    for row in model.parity:
-        where = f"{row.provider} {row.precision}"
-        lines.append(f"{row.output:<10} {where:<14} {row.max_error:9.1e} {row.tolerance:9.1e}")
+    lines += [
+        f"{row.output:<10} {f'{row.provider} {row.precision}':<14} {row.max_error:9.1e} {row.tolerance:9.1e}"
+        for row in model.parity
+    ]
     if model.quality:
         lines += ["", "Precisions beside fp32", f"{'on':<14} {'cosine':>9} {'least':>9} {'nearest':>9} {'of ten':>9}"]
-    for found in model.quality:
-        where = f"{found.provider} {found.precision}"
-        kept = (
-            f"{100 * found.nearest_kept:8.1f}% {100 * found.ten_nearest_kept:8.1f}%" if found.real_text else "not said"
-        )
-        lines.append(f"{where:<14} {found.cosine_mean:9.6f} {found.cosine_min:9.6f} {kept}")
-    return "\n".join(map(escaped, lines))
+    return "\n".join(map(escaped, [*lines, *map(quality_line, model.quality)]))
+
+
+def quality_line(found: Quality) -> str:
+    """How near the vectors of one precision are to those of fp32."""
+    kept = f"{100 * found.nearest_kept:8.1f}% {100 * found.ten_nearest_kept:8.1f}%" if found.real_text else "not said"
+    where = f"{found.provider} {found.precision}"
+    return f"{where:<14} {found.cosine_mean:9.6f} {found.cosine_min:9.6f} {kept}"
 
 
 def vectors_line(model: ModelDescription) -> str:

@@ -102,8 +102,9 @@ def panels_of(
         image = draw(axes, rows[row][column], top, int((side - rim) * DOTS_PER_INCH))
         if not alone:
             axes.set_title(f"layer {layers[row]}, head {heads[column]}", fontsize=9 if side >= 2 else 7)
-        if size:
-            label_axes(axes, labels, size)
+        if size:  # labels are not formulas, whatever signs they hold
+            axes.set_xticks(range(len(labels)), labels, rotation=90, fontsize=size, parse_math=False)
+            axes.set_yticks(range(len(labels)), labels, fontsize=size, parse_math=False)
         axes.label_outer()
     (panels[0, 0].set_xlabel if alone else figure.supxlabel)("key token")
     (panels[0, 0].set_ylabel if alone else figure.supylabel)("query token")
@@ -134,10 +135,3 @@ def pooled(weights: Floats, block: int) -> Floats:
     side = len(filled) // block
     greatest: Floats = filled.reshape(side, block, side, block).max(axis=(1, 3))
     return greatest
-
-
-def label_axes(axes: Axes, labels: Sequence[str], size: float) -> None:
-    """Names the tokens on both axes. Labels are not formulas, whatever signs they hold."""
-    places = range(len(labels))
-    axes.set_xticks(places, labels, rotation=90, fontsize=size, parse_math=False)
-    axes.set_yticks(places, labels, fontsize=size, parse_math=False)

@@ -65,7 +65,13 @@ def heads_text(analysis: Analysis) -> str:
             distance = float(moved.distance[head.layer, head.head])
             line += f"  {five(distance, 3)} {bar(distance, float(moved.distance.max()), BAR_CELLS)}"
         lines.append(line)
-    return "\n".join(line.rstrip() for line in [*lines, *legend(moved is not None)])
+    lines += [
+        f"share: of the weight, on tokens of that kind; of other the largest, under {CALLED:.2f}",
+        f"spread: 0 looks at one token, 1 everywhere alike (uniform from {UNIFORM:.2f})",
+        "dist: in tokens, mean; strongest link: between two tokens that are not special",
+        *(["moved: distance of the vectors without the head from those with all, mean"] if moved else []),
+    ]
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def five(number: float, digits: int) -> str:
@@ -85,16 +91,6 @@ def link_column(found: Sequence[Head], label_cells: int) -> list[str]:
     ]
     column.insert(0, "strongest link")
     return [fit(entry, max(map(cells, column))) for entry in column]
-
-
-def legend(moved: bool) -> list[str]:
-    """What the columns mean."""
-    lines = [
-        f"share: of the weight, on tokens of that kind; of other the largest, under {CALLED:.2f}",
-        f"spread: 0 looks at one token, 1 everywhere alike (uniform from {UNIFORM:.2f})",
-        "dist: in tokens, mean; strongest link: between two tokens that are not special",
-    ]
-    return [*lines, "moved: distance of the vectors without the head from those with all, mean"] if moved else lines
 
 
 def heads_json(analysis: Analysis) -> dict[str, object]:

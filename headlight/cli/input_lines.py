@@ -39,10 +39,6 @@ class Given:
         return f"{where} {' '.join(problem.split())}"
 
 
-class BadLine(Exception):
-    """A line holds no input; the message says why."""
-
-
 def given(arguments: argparse.Namespace) -> Given:
     """What the options of `headlight.cli.shared_options.add_texts` name.
 
@@ -74,8 +70,8 @@ def given(arguments: argparse.Namespace) -> Given:
             elif numbers:
                 lines[place] = ids_of(line)
             elif not line and name is not None:
-                raise BadLine("is empty; remove it, or put a text there")
-        except BadLine as problem:
+                raise UsageError("is empty; remove it, or put a text there")
+        except UsageError as problem:
             if not skip_bad:
                 remedy = "" if skip_bad is None else ", or leave such lines out by --skip-bad"
                 raise UsageError(found.line(place, str(problem)) + remedy) from None
@@ -84,52 +80,52 @@ def given(arguments: argparse.Namespace) -> Given:
 
 
 def ids_of(line: str) -> list[int]:
-    """The token ids on a line. Raises BadLine where it holds anything else, or none."""
+    """The token ids on a line. Raises UsageError where it holds anything else, or none."""
     numbers = line.replace(",", " ").split()
     if not numbers or not all(NUMBER.fullmatch(number) for number in numbers):
-        raise BadLine("is no list of token ids; put whole numbers there, those of special tokens among them")
+        raise UsageError("is no list of token ids; put whole numbers there, those of special tokens among them")
     ids = [int(number) for number in numbers]
     if not 0 <= min(ids) <= max(ids) <= HIGHEST_ID:
         beyond = min(ids) if min(ids) < 0 else max(ids)
-        raise BadLine(f"holds {beyond}, which is no token id; put whole numbers from 0 to {HIGHEST_ID} there")
+        raise UsageError(f"holds {beyond}, which is no token id; put whole numbers from 0 to {HIGHEST_ID} there")
     return ids
 
 
 def parsed(line: str) -> dict[str, Any]:
-    """A line's object. Raises BadLine where it has none."""
+    """A line's object. Raises UsageError where it has none."""
     if not line.strip():
-        raise BadLine("is empty; remove it, or put a JSON object there")
+        raise UsageError("is empty; remove it, or put a JSON object there")
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError) as error:
         at = f" (column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
-        raise BadLine(f"is not JSON{at}; mend it") from None
+        raise UsageError(f"is not JSON{at}; mend it") from None
     if not isinstance(entry, dict):
-        raise BadLine("is no JSON object; mend it")
+        raise UsageError("is no JSON object; mend it")
     return entry
 
 
 def text_of(entry: dict[str, Any], field: str) -> str:
-    """The text in a field of a line. Raises BadLine where there is none."""
+    """The text in a field of a line. Raises UsageError where there is none."""
     if field not in entry:
-        raise BadLine(f"has no field {field!r}; name the one with the text by --text-field")
+        raise UsageError(f"has no field {field!r}; name the one with the text by --text-field")
     text = entry[field]
     if not isinstance(text, str) or not text:
-        raise BadLine(f"has no text in the field {field!r}; put one there")
+        raise UsageError(f"has no text in the field {field!r}; put one there")
     return text
 
 
 def id_of(entry: dict[str, Any], field: str) -> str:
-    """What a line calls itself. Raises BadLine where that is neither a text nor a whole number, or NumPy could not keep it."""
+    """What a line calls itself. Raises UsageError where that is neither a text nor a whole number, or NumPy could not keep it."""
     found = entry.get(field)
     if not isinstance(found, str | int) or isinstance(found, bool):
-        raise BadLine(f"has no text and no whole number in the field {field!r}, which --id-field names")
+        raise UsageError(f"has no text and no whole number in the field {field!r}, which --id-field names")
     if len(str(found)) > LONGEST_ID:
-        raise BadLine(f"has more than {LONGEST_ID} characters in the field {field!r}, which --id-field names")
+        raise UsageError(f"has more than {LONGEST_ID} characters in the field {field!r}, which --id-field names")
     if "\0" in str(found):
-        raise BadLine(f"holds a NUL in the field {field!r}, which an id may not")
+        raise UsageError(f"holds a NUL in the field {field!r}, which an id may not")
     if any(0xD800 <= ord(char) < 0xE000 for char in str(found)):
-        raise BadLine(f"holds a lone surrogate in the field {field!r}, which UTF-8 cannot express")
+        raise UsageError(f"holds a lone surrogate in the field {field!r}, which UTF-8 cannot express")
     return str(found)
 
 

@@ -7,7 +7,7 @@ import hashlib
 import html
 import importlib.resources
 import json
-import re
+import string
 from collections.abc import Mapping
 
 import numpy as np
@@ -60,8 +60,7 @@ def attention_page(
     scripts = "\n".join(asset(f"{name}.js") for name in SCRIPTS)
     script = f'(() => {{\n"use strict";\n{scripts}}})();\n'  # leaves no names behind
     model = attention.model
-    return fill(
-        asset("page.html"),
+    return string.Template(asset("page.html")).substitute(
         {
             "name": plain(model.name),
             "version": plain(model.version),
@@ -152,8 +151,3 @@ def asset(name: str) -> str:
 def digest(content: str) -> str:
     """What the policy of the page knows an element by: base64 of the SHA-256 of its content."""
     return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode("ascii")
-
-
-def fill(template: str, values: Mapping[str, str]) -> str:
-    """Puts values in for `{{name}}`, in one pass: what is put in is not looked at again."""
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], template)

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from headlight.cli.embed.embed_job import Patience, fill
-from headlight.cli.embed.embed_output import Beside, as_json, as_text, write_npy, write_npz
-from headlight.cli.embed.job_checkpoint import OUTPUT, kept_in
+from headlight.cli.embed.embed_output import as_json, as_text, write_npy, write_npz
+from headlight.cli.embed.job_checkpoint import OUTPUT, Rows, kept_in
 from headlight.cli.embed.progress import Progress
-from headlight.cli.embed.vector_rows import Rows
 from headlight.cli.files import UsageError, say, show, writing
 from headlight.cli.input_lines import Given, given
 from headlight.cli.shared_options import (
@@ -32,6 +31,7 @@ from headlight.cli.signals import ended_by_sigterm
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings
 from headlight.errors import MixedWeights
+from headlight.results import ModelRef
 from headlight.wire.client_codec import Input
 
 RETRY_SECONDS = 60.0
@@ -117,7 +117,7 @@ def run_embed(arguments: argparse.Namespace) -> None:
             finally:
                 progress.clear()
             tell_left_out(rows, inputs)
-            write(rows, Beside(model.ref, arguments.skip_bad, inputs.ids), arguments, folder)
+            write(rows, model.ref, inputs.ids, arguments, folder)
 
 
 def check_kind(arguments: argparse.Namespace, model: ModelDescription) -> None:
@@ -198,16 +198,18 @@ def rows_in(
             raise
 
 
-def write(rows: Rows, beside: Beside, arguments: argparse.Namespace, folder: Path | None) -> None:
+def write(
+    rows: Rows, model: ModelRef, ids: Sequence[str] | None, arguments: argparse.Namespace, folder: Path | None
+) -> None:
     """What was asked, once all rows are there."""
-    parts = as_json(rows, beside) if arguments.format == "json" else as_text(rows)
+    parts = as_json(rows, model, ids, arguments.skip_bad) if arguments.format == "json" else as_text(rows)
     if arguments.out is None:
         for part in parts:
             show(part, arguments.format)
     else:
         with replacing(arguments.out, folder) as file:
             if arguments.format == "npz":
-                write_npz(rows, beside, file)
+                write_npz(rows, model, ids, arguments.skip_bad, file)
             elif arguments.format == "npy":
                 write_npy(rows, next(iter(rows.types)), file)
             else:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from headlight.cli.embed.vector_rows import Rows
+from headlight.cli.embed.job_checkpoint import Rows
 from headlight.cli.error_advice import misdirected
 from headlight.cli.input_lines import Given
 from headlight.cli.signals import result_of, undisturbed

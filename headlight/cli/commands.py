@@ -118,39 +118,31 @@ def parse(argv: Sequence[str] | None, arguments: argparse.Namespace) -> None:
 
 
 def run_attend(arguments: argparse.Namespace) -> None:
-    """`headlight attend`."""
+    """`headlight attend`: a picture, a page, and numbers or a map unless these are all that is asked for."""
     if arguments.png is not None and importlib.util.find_spec("matplotlib") is None:
         raise UsageError(f"--png needs matplotlib: {remedy('plot')}")
-    text = read_whole(arguments.text, arguments.file)
+    text, head = read_whole(arguments.text, arguments.file), arguments.head
     layers = None if arguments.layer is None else [arguments.layer]
-    if layers is None and arguments.head is not None and not arguments.html:
+    if layers is None and head is not None and not arguments.html:
         layers = [-1]
     with connect(arguments) as client:
         attention = client.attend(text, layers, **reading(arguments))
-    if arguments.head is not None:
+    if head is not None:
         with refusing("--head"):
-            attention.head_number(arguments.head)  # how many there are is known only now
+            attention.head_number(head)  # how many there are is known only now
     if arguments.html:
-        with refusing("--html"):
-            page = attention_page(attention, text, head=arguments.head)
-        with writing(arguments.html):
-            Path(arguments.html).write_text(page, encoding="utf-8")
-    if arguments.head is not None and arguments.layer is None:
+        with refusing("--html"), writing(arguments.html):
+            Path(arguments.html).write_text(attention_page(attention, text, head=head), encoding="utf-8")
+    if head is not None and arguments.layer is None:
         # The page has all layers, everything else the last.
         attention = dataclasses.replace(attention, weights=attention.weights[-1:], layers=attention.layers[-1:])
-    show_attention(arguments, attention, text)
-
-
-def show_attention(arguments: argparse.Namespace, attention: headlight.Attention, text: str) -> None:
-    """Writes what was asked: a picture, and numbers or a map unless pictures are all."""
-    head, single = arguments.head, len(attention.layers) == 1
     if arguments.png:
         with refusing("--png"), writing(arguments.png):
             plot_attention(attention, arguments.png, head=head, text=text)
     if not draws_alone(arguments):
         write_result(
             arguments,
-            text=lambda: result_output.attention_text(attention, text, head, not single, *screen(arguments.out)),
+            text=lambda: result_output.attention_text(attention, text, head, *screen(arguments.out)),
             json=lambda: result_output.attention_json(attention, head),
             arrays=lambda: attention_arrays(attention, head),
         )

@@ -23,8 +23,8 @@ def numbers(array: NDArray[Any]) -> list[Any]:
     return [float(str(entry)) if array.ndim == 1 else numbers(entry) for entry in array]
 
 
-def attention_text(attention: Attention, text: str, head: int | None, overview: bool, width: int, colour: bool) -> str:
-    """A map of the last layer held: of one head, or of the mean of all; its strongest links; in an overview all heads first.
+def attention_text(attention: Attention, text: str, head: int | None, width: int, colour: bool) -> str:
+    """A map of the last layer held: of one head, or of the mean of all; its strongest links; of several layers all heads first.
 
     Raises:
         ValueError: the head is not here.
@@ -33,7 +33,7 @@ def attention_text(attention: Attention, text: str, head: int | None, overview: 
     weights = attention.mean(layer) if head is None else attention.head(layer, head)
     which = f"mean of {attention.heads} heads" if head is None else f"head {attention.head_number(head)}"
     parts = []
-    if overview:
+    if len(attention.layers) > 1:
         parts.append(f"All heads (shares of the weight, averaged over the queries)\n{heads_table(attention)}")
     parts.append(f"Layer {layer}, {which}\n{attention_map(weights, labels, width=width, colour=colour)}")
     links = strongest_links(weights, labels, attention.tokens.special)

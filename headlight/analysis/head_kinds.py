@@ -118,11 +118,9 @@ def _queries(maps: AttentionMaps) -> list[int]:
 
 def _mean(values: Doubles, weights: Doubles) -> Doubles:
     """The weighted mean over the first axis of what is not NaN; NaN where nothing is left."""
-    known = ~np.isnan(values)
-    total = (known * weights).sum(axis=0)
-    summed = (np.where(known, values, 0) * weights).sum(axis=0)
-    mean: Doubles = np.divide(summed, total, out=np.full(summed.shape, np.nan), where=total > 0)
-    return mean
+    known = np.ma.masked_invalid(values)
+    mean = np.ma.average(known, axis=0, weights=np.broadcast_to(weights, values.shape))
+    return np.ma.filled(mean, np.nan)
 
 
 def strongest(maps: AttentionMaps, labels: Sequence[str], text: int = 0) -> list[Link | None]:

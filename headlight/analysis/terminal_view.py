@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
 from collections.abc import Iterator, Sequence
 
@@ -35,13 +36,9 @@ def cells(text: str) -> int:
 
 def fit(text: str, width: int) -> str:
     """The text in exactly `width` cells: cut with an ellipsis, or filled with spaces."""
-    taken = kept = 0  # cells; characters that leave room for an ellipsis
-    for char in text:
-        taken += cells(char)
-        if taken > width:
-            text = f"{text[:kept]}…"
-            break
-        kept += taken < width
+    fitting = list(itertools.takewhile(lambda taken: taken <= width, itertools.accumulate(map(cells, text))))
+    if len(fitting) < len(text):
+        text = f"{text[: sum(taken < width for taken in fitting)]}…"  # what leaves room for an ellipsis
     return text + " " * (width - cells(text))
 
 

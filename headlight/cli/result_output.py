@@ -111,15 +111,15 @@ def quality_line(found: Quality) -> str:
 
 def vectors_line(model: ModelDescription) -> str:
     """What pooled vectors can be."""
-    parts = [f"{model.pooled_dim} wide"]
-    if model.trained_dimensions:
-        parts.append(f"trained to be cut to {', '.join(map(str, model.trained_dimensions))}")
-    types = [
-        f"{name} of {', '.join(map(str, model.int8_dimensions))}" if name == "int8" else name
-        for name in model.pooled_types
+    cuts, of_int8 = (", ".join(map(str, each)) for each in (model.trained_dimensions, model.int8_dimensions))
+    types = [f"{name} of {of_int8}" if name == "int8" else name for name in model.pooled_types]
+    parts = [
+        f"{model.pooled_dim} wide",
+        f"trained to be cut to {cuts}" if cuts else "",
+        f"as {', '.join(types)}",
+        f"compared by {model.similarity}" if model.similarity else "",
     ]
-    parts.append(f"as {', '.join(types)}")
-    return "; ".join([*parts, f"compared by {model.similarity}"] if model.similarity else parts)
+    return "; ".join(filter(None, parts))
 
 
 def prompts_line(model: ModelDescription) -> str:

@@ -99,10 +99,9 @@ class Rows:
     def first_other(self, inputs: Sequence[Input]) -> int | None:
         """The first row that is not of the input in its place; None: all are."""
         stored = itertools.chain.from_iterable(records["input"] for records in self._records())
-        for row, (known, item) in enumerate(zip(stored, inputs, strict=False)):
-            if known.tobytes() != digest(item):
-                return row
-        return len(inputs) if len(self) > len(inputs) else None
+        pairs = enumerate(zip(stored, inputs, strict=False))
+        behind = len(inputs) if len(self) > len(inputs) else None
+        return next((row for row, (known, item) in pairs if known.tobytes() != digest(item)), behind)
 
     def counts(self) -> NDArray[np.int64]:
         """int64 [3, N]: tokens encoded, of the prompt alone, before truncation; three times `NO_VECTORS` of what was skipped."""
@@ -116,14 +115,12 @@ class Rows:
 
     def _whole(self) -> int:
         """How many rows there are until the first that is damaged, or was skipped for no known reason."""
-        row = 0
-        for records in self._records():
-            good = records["checksum"] == checksums(records)
-            for is_good, count in zip(good, records["tokens"], strict=True):
-                if not is_good or (count == NO_VECTORS and row not in self.skipped):
-                    return row
-                row += 1
-        return row
+        rows = itertools.chain.from_iterable(
+            zip(records["checksum"] == checksums(records), records["tokens"], strict=True)
+            for records in self._records()
+        )
+        good = (whole and (count != NO_VECTORS or row in self.skipped) for row, (whole, count) in enumerate(rows))
+        return sum(1 for _ in itertools.takewhile(bool, good))
 
     def _records(self) -> Iterator[NDArray[Any]]:
         """All records, some at a time."""

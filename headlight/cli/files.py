@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import codecs
 import contextlib
 import errno
 import os
@@ -102,11 +101,11 @@ def source(arguments: argparse.Namespace) -> str | None:
 
 def decode(name: str, data: bytes, place: int = 0) -> str:
     """UTF-8 with line ends of Unix or Windows, from that place of a file. Raises UsageError where it is something else."""
-    mark = codecs.BOM_UTF8 if place == 0 and data.startswith(codecs.BOM_UTF8) else b""
     try:
-        return data[len(mark) :].decode().replace("\r\n", "\n")
+        return data.decode("utf-8" if place else "utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{name}: not UTF-8 (byte {place + len(mark) + error.start}); convert it first") from None
+        mark = len(data) - len(error.object)  # which the codec takes off first
+        raise UsageError(f"{name}: not UTF-8 (byte {place + mark + error.start}); convert it first") from None
 
 
 def write_result(

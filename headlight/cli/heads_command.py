@@ -21,8 +21,6 @@ from headlight.cli.shared_options import add_reading, add_texts, command, connec
 from headlight.spec import STATISTICS
 
 SHORT_LABEL_CELLS, BAR_CELLS = 8, 8  # with both, lines have 80 columns
-FIVE = 5  # columns of a number
-LINK_PLACES = ("text", "query", "key", "query_label", "key_label")
 
 
 def add_heads(commands: Any) -> None:
@@ -77,7 +75,7 @@ def heads_text(analysis: Analysis) -> str:
 def five(number: float, digits: int) -> str:
     """A number in five columns: large ones have fewer digits behind the point, and the largest an exponent."""
     shown = (f"{number:5.{behind}f}" for behind in range(digits, -1, -1))
-    return next((text for text in shown if len(text) == FIVE), f"{number:5.0e}")
+    return next((text for text in shown if len(text) == 5), f"{number:5.0e}")
 
 
 def link_column(found: Sequence[Head], label_cells: int) -> list[str]:
@@ -132,7 +130,10 @@ def heads_arrays(analysis: Analysis) -> dict[str, NDArray[Any]]:
         "shares": np.array([head.share for head in found], np.float32),
         "spreads": np.array([head.spread for head in found], np.float32),
         "link_weights": np.array([link.weight for link in links], np.float32),
-        **{f"link_{name}": np.array([getattr(link, name) for link in links]) for name in LINK_PLACES},
+        **{
+            f"link_{name}": np.array([getattr(link, name) for link in links])
+            for name in ("text", "query", "key", "query_label", "key_label")
+        },
     }
     statistics = np.array([[head.statistics[name] for name in STATISTICS] for head in found], np.float32)
     distances: dict[str, NDArray[Any]] = {}

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 from headlight.cli.embed.job_checkpoint import Rows
 from headlight.cli.error_advice import misdirected
@@ -24,7 +24,6 @@ from headlight.wire.client_codec import Input
 from headlight.wire.printable import escaped
 from headlight.wire.status_errors import INPUT_INDEX
 
-T = TypeVar("T")
 BLOCKS_AT_ONCE = 4
 BLOCK = 256  # inputs, where the service does not say how many a request may have
 LEAST_BLOCK = 32
@@ -71,7 +70,7 @@ class Patience(Retries):
         wrong = not self._answered and misdirected(error.message)
         return None if named is None or now >= end or wrong else min(max(self._pause, named), end - now)
 
-    def persist(self, action: Callable[[], T]) -> T:
+    def persist(self, action: Callable[[], ModelDescription]) -> ModelDescription:
         """The result of what is done again until the service answers. Raises as the action does."""
         while True:
             try:

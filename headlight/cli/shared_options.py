@@ -72,9 +72,8 @@ def add_texts(made: argparse.ArgumentParser) -> None:
 
 def add_reading(made: argparse.ArgumentParser, *, several: bool) -> None:
     """What to do with texts too long, what to put before them, and how soon the answer is wanted."""
-    made.add_argument(
-        "--truncate", choices=("end", "start"), help="cut off this side of what is too long, instead of refusing it"
-    )
+    long = "texts too long, instead of refusing them" if several else "a text too long"
+    made.add_argument("--truncate", choices=("end", "start"), help=f"cut off this side of {long}")
     add_prompt(made)
     usual = "bulk for texts from a file or standard input, else interactive" if several else "interactive"
     made.add_argument(

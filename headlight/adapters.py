@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from headlight.results import Attention, Floats, Hidden, TokenList
+from headlight.results import Attention, Floats, Hidden
 
 if TYPE_CHECKING:
     from torch import Tensor  # noqa: TID251 # a type alone
@@ -68,9 +68,10 @@ def to_bertviz(attention: Attention, text: str | tuple[str, str] | None = None) 
     }
     if text is not None:
         arguments["prettify_tokens"] = False  # it would remove signs of the text that vocabularies use as marks
-    second = second_begins(attention.tokens)
-    if second is not None:
-        arguments["sentence_b_start"] = second
+    segments = attention.tokens.segments
+    start = segments.index(1) if 1 in segments else 0
+    if start and segments == (0,) * start + (1,) * (len(segments) - start):  # one run to the end
+        arguments["sentence_b_start"] = start
     return arguments
 
 
@@ -105,9 +106,8 @@ def to_transformer_lens(
         names = [
             f"blocks.{state - 1}.hook_resid_post" if state else "blocks.0.hook_resid_pre" for state in value.layers
         ]
-    if torch:
-        return dict(zip(names, to_hf(value, torch=True), strict=True))
-    return dict(zip(names, to_hf(value), strict=True))
+    arrays: tuple[Any, ...] = to_hf(value, torch=True) if torch else to_hf(value)
+    return dict(zip(names, arrays, strict=True))
 
 
 def to_lit(attention: Attention, text: str | tuple[str, str] | None = None) -> dict[str, list[str] | Floats]:
@@ -127,18 +127,11 @@ def to_lit(attention: Attention, text: str | tuple[str, str] | None = None) -> d
     Raises:
         ValueError: one text for tokens of a pair.
     """
-    fields: dict[str, list[str] | Floats] = {"tokens": list(attention.tokens.labels(text))}
-    for layer in attention.layers:
-        # Copied, so that what LIT caches does not hold the weights of all layers.
-        fields[f"layer_{layer + 1}/attention"] = attention.layer(layer).swapaxes(-1, -2).copy()
-    return fields
-
-
-def second_begins(tokens: TokenList) -> int | None:
-    """The first token of a pair's second text; None where there is no second text, or its tokens are not one run to the end."""
-    start = tokens.segments.index(1) if 1 in tokens.segments else 0
-    in_two = (0,) * start + (1,) * (len(tokens) - start)
-    return start if start and tuple(tokens.segments) == in_two else None
+    # Copied, so that what LIT caches does not hold the weights of all layers.
+    turned = {
+        f"layer_{layer + 1}/attention": attention.layer(layer).swapaxes(-1, -2).copy() for layer in attention.layers
+    }
+    return {"tokens": list(attention.tokens.labels(text)), **turned}
 
 
 def tensor(array: Floats) -> Tensor:

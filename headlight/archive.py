@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, get_args, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.extras import MissingExtra, remedy
+from headlight.extras import require
 from headlight.results import Attention, Floats, Hidden, ModelRef, TokenList
 from headlight.wire.printable import json_escaped
 
@@ -38,7 +38,11 @@ def write_npz(path: PathLike, value: Attention | Hidden) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    arrays = attention_arrays(value, None) if isinstance(value, Attention) else hidden_arrays(value)
+    if isinstance(value, Attention):
+        arrays = attention_arrays(value, None)
+    else:
+        places = {} if value.places is None else {"places": np.array(value.places)}
+        arrays = {"states": value.states, **places, **origin_arrays(value)}
     with Path(path).open("wb") as file:
         write_arrays(arrays, file)
 
@@ -184,10 +188,9 @@ def foreign(path: PathLike, problem: str) -> ValueError:
 
 def safetensors_library() -> ModuleType:
     """The library, an extra. Raises ImportError where it is not installed."""
-    try:
-        import safetensors.numpy  # noqa: PLC0415, TID251 # an extra: whoever writes no safetensors needs none
-    except ImportError:
-        raise MissingExtra(f"safetensors is not installed: {remedy('safetensors')}") from None
+    require("a file of safetensors", "safetensors", "safetensors", "safetensors.numpy")
+    import safetensors.numpy  # noqa: PLC0415, TID251 # an extra: whoever writes no safetensors needs none
+
     return safetensors
 
 
@@ -208,12 +211,6 @@ def attention_arrays(attention: Attention, head: int | None) -> dict[str, NDArra
     """The weights, their heads and origin as arrays. Raises ValueError for a head that is not here."""
     heads, weights = chosen_heads(attention, head)
     return {"weights": weights, "heads": np.array(heads), **origin_arrays(attention)}
-
-
-def hidden_arrays(hidden: Hidden) -> dict[str, NDArray[Any]]:
-    """Hidden states, their tokens (those that they are of, where they are not of all), and which weights answered."""
-    places = {} if hidden.places is None else {"places": np.array(hidden.places)}
-    return {"states": hidden.states, **places, **origin_arrays(hidden)}
 
 
 def origin_arrays(value: Attention | Hidden) -> dict[str, NDArray[Any]]:

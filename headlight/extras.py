@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 
-DISTRIBUTION = "headlight-serving"
-
 
 class MissingExtra(ImportError):
     """A part of Headlight needs libraries that are not installed."""
@@ -13,7 +11,7 @@ class MissingExtra(ImportError):
 
 def remedy(extra: str) -> str:
     """Return how to install an extra."""
-    return f"pip install '{DISTRIBUTION}[{extra}]'"
+    return f"pip install 'headlight-serving[{extra}]'"
 
 
 def require(part: str, extra: str, *libraries: str) -> None:

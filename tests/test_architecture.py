@@ -254,7 +254,7 @@ def test_the_command_line_alone_reaches_upwards() -> None:
         and str(node.value).split(".")[0] in INSTALLED[1:]
         and " " not in str(node.value)
     }
-    assert named == {"headlight.cli.parts"}
+    assert named == {"headlight.cli.main", "headlight.cli.shipped_model"}
 
 
 @pytest.mark.parametrize("package", INSTALLED)

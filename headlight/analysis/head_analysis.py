@@ -152,9 +152,6 @@ def words_of(given: Input) -> str | tuple[str, str] | None:
 def same_weights(models: Iterable[ModelRef]) -> ModelRef:
     """The first of some references. Raises MixedWeights where numbers of another would not compare with its own."""
     first, *rest = models
-    for ref in rest:
-        if not ref.compares_with(first):
-            raise MixedWeights(
-                "the service's weights changed during the analysis; start again when the roll-out has ended"
-            )
+    if not all(ref.compares_with(first) for ref in rest):
+        raise MixedWeights("the service's weights changed during the analysis; start again when the roll-out has ended")
     return first

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from headlight.errors import InvalidInput
 from headlight.results import AttentionMaps
-from headlight.spec import STATISTICS
 
 Doubles = NDArray[np.float64]
 Kind = Literal["self", "previous", "next", "delimiter", "uniform", "other"]
@@ -81,15 +80,11 @@ def classify(maps: Sequence[AttentionMaps]) -> list[Head]:
             is left.
 
     Raises:
-        InvalidInput: they hold no statistics, are of different heads, or no text has two tokens.
+        InvalidInput: no text has two tokens.
     """
     maps = [each for each in maps if len(each.keys.tokens) > 1]
     if not maps:
         raise InvalidInput("texts", "none has two tokens or more; what looks at one token alone cannot be told apart")
-    if any(set(each.statistics) != set(STATISTICS) for each in maps):
-        raise InvalidInput("maps", "hold no statistics; ask for them by AttentionSpec(reduce=('statistics',))")
-    if len({(each.axes, each.layers, each.heads, each.statistics) for each in maps}) > 1:
-        raise InvalidInput("maps", "are of different heads; ask for the same of each text")
     names = maps[0].statistics
     values = np.stack([each.values.reshape(-1, len(names)) for each in maps]).astype(np.float64)
     queries = np.array([_queries(each) for each in maps], dtype=np.float64)  # [texts, statistics]
@@ -97,15 +92,12 @@ def classify(maps: Sequence[AttentionMaps]) -> list[Head]:
     entropy = names.index("entropy")
     means = _mean(values, queries[:, None])
     spreads = _mean(values[..., entropy] / lengths[:, None], queries[:, entropy, None])
-    layers, numbers = maps[0].layers, maps[0].heads
-    paired = maps[0].axes[0] == "pair"
-    places = zip(layers, numbers, strict=True) if paired else itertools.product(layers, numbers)
-    heads = []
-    for (layer, head), row, spread in zip(places, means.tolist(), spreads.tolist(), strict=True):
-        statistics = dict(zip(names, row, strict=True))
-        kind, share = called(statistics, spread)
-        heads.append(Head(layer, head, kind, share, spread, statistics))
-    return heads
+    places = itertools.product(maps[0].layers, maps[0].heads)
+    statistics = [dict(zip(names, row, strict=True)) for row in means.tolist()]
+    return [
+        Head(layer, head, *called(its, spread), spread, its)
+        for (layer, head), its, spread in zip(places, statistics, spreads.tolist(), strict=True)
+    ]
 
 
 def called(statistics: Mapping[str, float], spread: float) -> tuple[Kind, float]:
@@ -126,11 +118,9 @@ def _queries(maps: AttentionMaps) -> list[int]:
 
 def _mean(values: Doubles, weights: Doubles) -> Doubles:
     """The weighted mean over the first axis of what is not NaN; NaN where nothing is left."""
-    known = ~np.isnan(values)
-    total = (known * weights).sum(axis=0)
-    summed = (np.where(known, values, 0) * weights).sum(axis=0)
-    mean: Doubles = np.divide(summed, total, out=np.full(summed.shape, np.nan), where=total > 0)
-    return mean
+    known = np.ma.masked_invalid(values)
+    mean = np.ma.average(known, axis=0, weights=np.broadcast_to(weights, values.shape))
+    return np.ma.filled(mean, np.nan)
 
 
 def strongest(maps: AttentionMaps, labels: Sequence[str], text: int = 0) -> list[Link | None]:
@@ -143,14 +133,7 @@ def strongest(maps: AttentionMaps, labels: Sequence[str], text: int = 0) -> list
 
     Returns:
         In the order of the heads; None where there are no ordinary tokens.
-
-    Raises:
-        InvalidInput: the maps have other axes, or are of groups of tokens.
     """
-    if maps.axes not in [(*heads, "query", end) for heads in (("layer", "head"), ("pair",)) for end in ("key", "top")]:
-        raise InvalidInput("maps", f"have the axes {', '.join(maps.axes)}; links are of single heads, queries and keys")
-    if any(len(unit) > 1 for unit in (*maps.queries.tokens, *maps.keys.tokens)):
-        raise InvalidInput("maps", "are of groups of tokens; ask for the unit 'token'")
     queries, keys = (np.array([unit[0] for unit in units.tokens]) for units in (maps.queries, maps.keys))
     weights = maps.weights.reshape(-1, *maps.values.shape[-2:])
     places: NDArray[Any] = np.arange(len(keys)) if maps.indices is None else maps.indices.reshape(weights.shape)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,11 +26,6 @@ MAX_SIDE = 30.0  # inches that a grid is wide or high before its panels get smal
 DOTS_PER_INCH = 150
 MAX_LABEL = 16  # characters
 POINTS_PER_INCH = 72
-
-
-def is_available() -> bool:
-    """Whether matplotlib is installed."""
-    return importlib.util.find_spec("matplotlib") is not None
 
 
 def plot_attention(
@@ -64,7 +58,7 @@ def plot_attention(
         )
     labels = [shortened(visible(label), MAX_LABEL) for label in attention.tokens.labels(text)]
     rows = [[attention.head(each, other) for other in heads] for each in layers]
-    figure = single(rows[0][0], labels) if len(layers) == len(heads) == 1 else grid(rows, layers, heads, labels)
+    figure = panels_of(rows, layers, heads, labels)
     what = f"layer {layers[0]}, head {heads[0]}" if len(layers) == len(heads) == 1 else "each head"
     figure.suptitle(f"{visible(attention.model.name)}: attention weights of {what}", parse_math=False)
     with warnings.catch_warnings():
@@ -73,51 +67,47 @@ def plot_attention(
         figure.savefig(path, dpi=DOTS_PER_INCH, format="png")
 
 
-def single(weights: Floats, labels: Sequence[str]) -> Figure:
-    """One map, as large as its tokens need: labels shrink, down to 5 points, before it grows beyond 18 inches."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 # an extra: whoever draws nothing needs no matplotlib
+def single_side(count: int) -> tuple[float, float]:
+    """Inches for a map that is alone, as many as its tokens need, and points of its labels; 0: there is no room for any.
 
-    count, labelled = len(labels), len(labels) <= SINGLE_LABELS
-    side = max(5.0, min(0.24 * count + 2.5, 18.0), 0.085 * count + 2.5 if labelled else 0.0)  # inches
-    figure = Figure(figsize=(side + 1.0, side), layout="constrained")
-    axes = figure.add_subplot()
-    image = draw(axes, weights, float(weights.max()), int((side - 2.5) * DOTS_PER_INCH))
-    axes.set_xlabel("key token")
-    axes.set_ylabel("query token")
-    if labelled:
-        label_axes(axes, labels, size=min(9.0, 0.72 * POINTS_PER_INCH * (side - 2.0) / count))
-    figure.colorbar(image, ax=axes, label="weight (each row sums to 1)", shrink=0.85, aspect=40)
-    return figure
+    Labels shrink, down to 5 points, before the map grows beyond 18 inches.
+    """
+    if count > SINGLE_LABELS:
+        return 18.0, 0.0
+    side = max(5.0, min(0.24 * count + 2.5, 18.0), 0.085 * count + 2.5)
+    return side, min(9.0, 0.72 * POINTS_PER_INCH * (side - 2.0) / count)
 
 
-def panel_side(layers: int, heads: int, count: int) -> tuple[float, bool]:
-    """Inches for each map of a grid, and whether there is room for labels."""
+def panel_side(layers: int, heads: int, count: int) -> tuple[float, float]:
+    """Inches for each map of a grid, and points of its labels; 0: there is no room for any."""
     side = max(2.6, 0.15 * count + 0.8)
     if count <= GRID_LABELS and side * max(layers, heads) <= MAX_SIDE:
-        return side, True
-    return max(1.2, min(3.0, MAX_SIDE / max(layers, heads))), False
+        return side, 7.0
+    return max(1.2, min(3.0, MAX_SIDE / max(layers, heads))), 0.0
 
 
-def grid(
+def panels_of(
     rows: Sequence[Sequence[Floats]], layers: Sequence[int], heads: Sequence[int], labels: Sequence[str]
 ) -> Figure:
     """A panel for each head, a row for each layer, one colour scale."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 # as above
+    from matplotlib.figure import Figure  # noqa: PLC0415 # an extra: whoever draws nothing needs no matplotlib
 
-    panel, labelled = panel_side(len(layers), len(heads), len(labels))
-    figure = Figure(figsize=(panel * len(heads) + 1.8, panel * len(layers) + 1.2), layout="constrained")
+    alone = len(layers) == len(heads) == 1
+    side, size = single_side(len(labels)) if alone else panel_side(len(layers), len(heads), len(labels))
+    rim, width, height = (2.5, 1.0, 0.0) if alone else (0.4, 1.8, 1.2)  # inches in a panel, and beside all
+    figure = Figure(figsize=(side * len(heads) + width, side * len(layers) + height), layout="constrained")
     panels = figure.subplots(len(layers), len(heads), squeeze=False, sharex=True, sharey=True)
     top = max(float(weights.max()) for row in rows for weights in row)
-    for row, (layer, maps) in enumerate(zip(layers, rows, strict=True)):
-        for column, (head, weights) in enumerate(zip(heads, maps, strict=True)):
-            axes = panels[row, column]
-            image = draw(axes, weights, top, int((panel - 0.4) * DOTS_PER_INCH))
-            axes.set_title(f"layer {layer}, head {head}", fontsize=9 if panel >= 2 else 7)
-            if labelled:
-                label_axes(axes, labels, size=7)
-            axes.label_outer()
-    figure.supxlabel("key token")
-    figure.supylabel("query token")
+    for (row, column), axes in np.ndenumerate(panels):
+        image = draw(axes, rows[row][column], top, int((side - rim) * DOTS_PER_INCH))
+        if not alone:
+            axes.set_title(f"layer {layers[row]}, head {heads[column]}", fontsize=9 if side >= 2 else 7)
+        if size:  # labels are not formulas, whatever signs they hold
+            axes.set_xticks(range(len(labels)), labels, rotation=90, fontsize=size, parse_math=False)
+            axes.set_yticks(range(len(labels)), labels, fontsize=size, parse_math=False)
+        axes.label_outer()
+    (panels[0, 0].set_xlabel if alone else figure.supxlabel)("key token")
+    (panels[0, 0].set_ylabel if alone else figure.supylabel)("query token")
     figure.colorbar(image, ax=panels, label="weight (each row sums to 1)", shrink=0.85, aspect=40)
     return figure
 
@@ -145,10 +135,3 @@ def pooled(weights: Floats, block: int) -> Floats:
     side = len(filled) // block
     greatest: Floats = filled.reshape(side, block, side, block).max(axis=(1, 3))
     return greatest
-
-
-def label_axes(axes: Axes, labels: Sequence[str], size: float) -> None:
-    """Names the tokens on both axes. Labels are not formulas, whatever signs they hold."""
-    places = range(len(labels))
-    axes.set_xticks(places, labels, rotation=90, fontsize=size, parse_math=False)
-    axes.set_yticks(places, labels, fontsize=size, parse_math=False)

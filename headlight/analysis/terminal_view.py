@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
 from collections.abc import Iterator, Sequence
 
@@ -35,13 +36,9 @@ def cells(text: str) -> int:
 
 def fit(text: str, width: int) -> str:
     """The text in exactly `width` cells: cut with an ellipsis, or filled with spaces."""
-    taken = kept = 0  # cells; characters that leave room for an ellipsis
-    for char in text:
-        taken += cells(char)
-        if taken > width:
-            text = f"{text[:kept]}…"
-            break
-        kept += taken < width
+    fitting = list(itertools.takewhile(lambda taken: taken <= width, itertools.accumulate(map(cells, text))))
+    if len(fitting) < len(text):
+        text = f"{text[: sum(taken < width for taken in fitting)]}…"  # what leaves room for an ellipsis
     return text + " " * (width - cells(text))
 
 
@@ -64,14 +61,11 @@ def attention_map(weights: Floats, labels: Sequence[str], *, width: int = 80, co
     cell = 2 if 2 * count <= room else 1
     shown = min(count, room // cell, MAX_TOKENS)
     top = float(weights[:shown, :shown].max())
-    lines = [" " * margin + header for header in column_numbers(shown, cell)]
-    for row in range(shown):
-        blocks = shade_row(weights[row, :shown], top, cell, colour)
-        lines.append(f"{row:>{index_width}} {fit(names[row], label_width)} │{blocks}│")
-    lines.append(legend(top, colour))
-    if shown < count:
-        lines.append(f"the first {shown} of {count} tokens")
-    return "\n".join(lines)
+    left_out = [f"the first {shown} of {count} tokens"] if shown < count else []
+    blocks = (shade_row(row[:shown], top, cell, colour) for row in weights[:shown])
+    rows = (f"{at:>{index_width}} {fit(names[at], label_width)} │{row}│" for at, row in enumerate(blocks))
+    headers = (" " * margin + header for header in column_numbers(shown, cell))
+    return "\n".join([*headers, *rows, legend(top, colour), *left_out])
 
 
 def column_numbers(count: int, cell: int) -> Iterator[str]:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import importlib.util
 import io
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import headlight
-from headlight.analysis import plot
-from headlight.archive import attention_arrays, to_json
+from headlight.analysis.plot import plot_attention
+from headlight.archive import attention_arrays
 from headlight.cli import result_output
 from headlight.cli.embed.embed_command import add_embed
 from headlight.cli.error_advice import advice
@@ -28,16 +28,15 @@ from headlight.cli.files import (
     say,
     screen,
     show,
-    write_archive,
-    write_text,
+    write_result,
     writing,
 )
 from headlight.cli.heads_command import add_heads
 from headlight.cli.input_lines import texts_of
-from headlight.cli.parts import PARTS
+from headlight.cli.main import PARTS
 from headlight.cli.shared_options import (
-    add_priority,
     add_prompt,
+    add_reading,
     add_texts,
     check_output,
     command,
@@ -76,9 +75,7 @@ def parser() -> argparse.ArgumentParser:
     attend.add_argument(
         "--html", metavar="F.html", help="write a page to explore all heads in, with any browser, offline"
     )
-    attend.add_argument("--truncate", choices=("end", "start"), help="cut off this side of a text too long")
-    add_prompt(attend)
-    add_priority(attend, several=False)
+    add_reading(attend, several=False)
 
     add_heads(commands)
 
@@ -94,9 +91,6 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command. Returns the exit code; every error is one line on standard error."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal without the block characters still shows the numbers
     arguments = argparse.Namespace()
     try:
         parse(argv, arguments)
@@ -124,43 +118,34 @@ def parse(argv: Sequence[str] | None, arguments: argparse.Namespace) -> None:
 
 
 def run_attend(arguments: argparse.Namespace) -> None:
-    """`headlight attend`."""
-    if arguments.png is not None and not plot.is_available():
+    """`headlight attend`: a picture, a page, and numbers or a map unless these are all that is asked for."""
+    if arguments.png is not None and importlib.util.find_spec("matplotlib") is None:
         raise UsageError(f"--png needs matplotlib: {remedy('plot')}")
-    text = read_whole(arguments.text, arguments.file)
+    text, head = read_whole(arguments.text, arguments.file), arguments.head
     layers = None if arguments.layer is None else [arguments.layer]
-    if layers is None and arguments.head is not None and not arguments.html:
+    if layers is None and head is not None and not arguments.html:
         layers = [-1]
     with connect(arguments) as client:
         attention = client.attend(text, layers, **reading(arguments))
-    if arguments.head is not None:
+    if head is not None:
         with refusing("--head"):
-            attention.head_number(arguments.head)  # how many there are is known only now
+            attention.head_number(head)  # how many there are is known only now
     if arguments.html:
-        with refusing("--html"):
-            page = attention_page(attention, text, head=arguments.head)
-        with writing(arguments.html):
-            Path(arguments.html).write_text(page, encoding="utf-8")
-    if arguments.head is not None and arguments.layer is None:
+        with refusing("--html"), writing(arguments.html):
+            Path(arguments.html).write_text(attention_page(attention, text, head=head), encoding="utf-8")
+    if head is not None and arguments.layer is None:
         # The page has all layers, everything else the last.
         attention = dataclasses.replace(attention, weights=attention.weights[-1:], layers=attention.layers[-1:])
-    show_attention(arguments, attention, text)
-
-
-def show_attention(arguments: argparse.Namespace, attention: headlight.Attention, text: str) -> None:
-    """Writes what was asked: a picture, and numbers or a map unless pictures are all."""
-    head, single = arguments.head, len(attention.layers) == 1
     if arguments.png:
         with refusing("--png"), writing(arguments.png):
-            plot.plot_attention(attention, arguments.png, head=head, text=text)
-    if arguments.format == "npz":
-        write_archive(attention_arrays(attention, head), arguments.out)
-    elif arguments.format == "json":
-        write_text(result_output.attention_json(attention, head), arguments.out, "json")
-    elif not draws_alone(arguments):
-        width, colour = screen(arguments.out)
-        shown = result_output.attention_text(attention, text, head, not single, width, colour)
-        write_text(shown, arguments.out, arguments.format)
+            plot_attention(attention, arguments.png, head=head, text=text)
+    if not draws_alone(arguments):
+        write_result(
+            arguments,
+            text=lambda: result_output.attention_text(attention, text, head, *screen(arguments.out)),
+            json=lambda: result_output.attention_json(attention, head),
+            arrays=lambda: attention_arrays(attention, head),
+        )
 
 
 @contextlib.contextmanager
@@ -182,16 +167,15 @@ def run_tokens(arguments: argparse.Namespace) -> None:
             prompt_name=arguments.prompt_name,
             special_tokens=arguments.special_tokens,
         )
-    if arguments.format == "json":
-        shown = to_json({"tokens": [dataclasses.asdict(tokens) for tokens in lists]})
-    else:
-        shown = "\n\n".join(map(result_output.token_table, lists, texts))
-    write_text(shown, arguments.out, arguments.format)
+    write_result(
+        arguments,
+        text=lambda: "\n\n".join(map(result_output.token_table, lists, texts)),
+        json=lambda: {"tokens": [dataclasses.asdict(tokens) for tokens in lists]},
+    )
 
 
 def run_info(arguments: argparse.Namespace) -> None:
     """`headlight info`."""
     with connect(arguments) as client:
         model = client.model()
-    shown = to_json(model.as_dict()) if arguments.format == "json" else result_output.info_text(model)
-    write_text(shown, arguments.out, arguments.format)
+    write_result(arguments, text=lambda: result_output.info_text(model), json=model.as_dict)

@@ -50,14 +50,9 @@ INDEX = re.compile(r"\[(\d+)\]")
 def advice(error: UsageError | OutputError | HeadlightError, arguments: argparse.Namespace) -> str:
     """An error on one line."""
     message = " ".join((in_options(error, arguments) if isinstance(error, InvalidInput) else str(error)).split())
-    if is_away(error):
-        message = f"no answer from {arguments.target} ({message})"
+    if isinstance(error, Unavailable) and not isinstance(error, MixedWeights):
+        return "; ".join([f"no answer from {arguments.target} ({message})", *connecting(message, arguments)])
     return "; ".join([message, *remedy(error, message, arguments)])
-
-
-def is_away(error: Exception) -> bool:
-    """Whether there was no answer. Where answers do not go together, the message says all."""
-    return isinstance(error, Unavailable) and not isinstance(error, MixedWeights)
 
 
 def misdirected(message: str) -> bool:
@@ -66,9 +61,7 @@ def misdirected(message: str) -> bool:
 
 
 def remedy(error: Exception, message: str, arguments: argparse.Namespace) -> list[str]:
-    """What to do, where the message does not say it."""
-    if is_away(error):
-        return connecting(message, arguments)
+    """What to do about an answer that is an error, where the message does not say it."""
     if isinstance(error, Unauthenticated):
         return ["give one by --token-file, HEADLIGHT_TOKEN_FILE or HEADLIGHT_TOKEN"]
     if isinstance(error, DeadlineExceeded):

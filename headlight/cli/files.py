@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import codecs
 import contextlib
 import errno
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from numpy.typing import NDArray
 
-from headlight.archive import write_arrays
+from headlight.archive import to_json, write_arrays
 from headlight.wire.printable import escaped
 
 STANDARD_INPUT = "standard input"
@@ -102,21 +101,39 @@ def source(arguments: argparse.Namespace) -> str | None:
 
 def decode(name: str, data: bytes, place: int = 0) -> str:
     """UTF-8 with line ends of Unix or Windows, from that place of a file. Raises UsageError where it is something else."""
-    mark = codecs.BOM_UTF8 if place == 0 and data.startswith(codecs.BOM_UTF8) else b""
     try:
-        return data[len(mark) :].decode().replace("\r\n", "\n")
+        return data.decode("utf-8" if place else "utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{name}: not UTF-8 (byte {place + len(mark) + error.start}); convert it first") from None
+        mark = len(data) - len(error.object)  # which the codec takes off first
+        raise UsageError(f"{name}: not UTF-8 (byte {place + mark + error.start}); convert it first") from None
 
 
-def write_text(text: str, out: str | None, form: str | None) -> None:
-    """To a file, or to standard output as `show`; with a newline at the end, unless there is no text at all."""
-    ended = f"{text}\n" if text else ""
-    if out is None:
-        show(ended, form)
+def write_result(
+    arguments: argparse.Namespace,
+    text: Callable[[], str],
+    json: Callable[[], Mapping[str, object]],
+    arrays: Callable[[], Mapping[str, NDArray[Any]]] = dict,
+) -> None:
+    """Write a result in the form that --format names, to the file of --out or to standard output.
+
+    Args:
+        arguments: of the command.
+        text: makes the text for people; it gets a newline at its end, unless it is empty.
+        json: makes what JSON says.
+        arrays: makes the arrays of an archive.
+    """
+    if arguments.format == "npz":
+        named = arrays()
+        with writing(arguments.out), Path(arguments.out).open("wb") as file:
+            write_arrays(named, file)
         return
-    with writing(out):
-        Path(out).write_text(ended, encoding="utf-8")
+    lines = to_json(json()) if arguments.format == "json" else text()
+    ended = f"{lines}\n" if lines else ""
+    if arguments.out is None:
+        show(ended, arguments.format)
+        return
+    with writing(arguments.out):
+        Path(arguments.out).write_text(ended, encoding="utf-8")
 
 
 def show(text: str, form: str | None = None) -> None:
@@ -154,12 +171,6 @@ def write_all(file: IO[bytes], data: bytes) -> None:
         if count is None:  # it does not block, and takes nothing now
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         rest = rest[count:]
-
-
-def write_archive(arrays: Mapping[str, NDArray[Any]], out: str) -> None:
-    """To a file, under exactly the name given."""
-    with writing(out), Path(out).open("wb") as file:
-        write_arrays(arrays, file)
 
 
 @contextlib.contextmanager

@@ -15,23 +15,19 @@ from headlight.analysis.head_analysis import Analysis, analyse
 from headlight.analysis.head_kinds import CALLED, FAINT, UNIFORM, Head, Link
 from headlight.analysis.terminal_view import LABEL_CELLS, bar, cells, fit, visible
 from headlight.archive import to_json
-from headlight.cli.files import write_archive, write_text
+from headlight.cli.files import write_result
 from headlight.cli.input_lines import texts_of
-from headlight.cli.shared_options import add_priority, add_prompt, add_texts, add_truncate, command, connect, reading
+from headlight.cli.shared_options import add_reading, add_texts, command, connect, reading
 from headlight.spec import STATISTICS
 
 SHORT_LABEL_CELLS, BAR_CELLS = 8, 8  # with both, lines have 80 columns
-FIVE = 5  # columns of a number
-LINK_PLACES = ("text", "query", "key", "query_label", "key_label")
 
 
 def add_heads(commands: Any) -> None:
     """The command and its options."""
     made = command(commands, "heads", run_heads, "what each attention head does", formats=("text", "json", "npz"))
     add_texts(made)
-    add_truncate(made)
-    add_prompt(made)
-    add_priority(made, several=True)
+    add_reading(made, several=True)
     made.add_argument(
         "--importance",
         action="store_true",
@@ -44,11 +40,12 @@ def run_heads(arguments: argparse.Namespace) -> None:
     texts = texts_of(arguments)
     with connect(arguments) as client:
         analysis = analyse(client, texts, ablate=arguments.importance, **reading(arguments))
-    if arguments.format == "npz":
-        write_archive(heads_arrays(analysis), arguments.out)
-    else:
-        shown = heads_json(analysis) if arguments.format == "json" else heads_text(analysis)
-        write_text(shown, arguments.out, arguments.format)
+    write_result(
+        arguments,
+        text=lambda: heads_text(analysis),
+        json=lambda: heads_json(analysis),
+        arrays=lambda: heads_arrays(analysis),
+    )
 
 
 def heads_text(analysis: Analysis) -> str:
@@ -66,38 +63,35 @@ def heads_text(analysis: Analysis) -> str:
             distance = float(moved.distance[head.layer, head.head])
             line += f"  {five(distance, 3)} {bar(distance, float(moved.distance.max()), BAR_CELLS)}"
         lines.append(line)
-    return "\n".join(line.rstrip() for line in [*lines, *legend(moved is not None)])
+    lines += [
+        f"share: of the weight, on tokens of that kind; of other the largest, under {CALLED:.2f}",
+        f"spread: 0 looks at one token, 1 everywhere alike (uniform from {UNIFORM:.2f})",
+        "dist: in tokens, mean; strongest link: between two tokens that are not special",
+        *(["moved: distance of the vectors without the head from those with all, mean"] if moved else []),
+    ]
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def five(number: float, digits: int) -> str:
     """A number in five columns: large ones have fewer digits behind the point, and the largest an exponent."""
     shown = (f"{number:5.{behind}f}" for behind in range(digits, -1, -1))
-    return next((text for text in shown if len(text) == FIVE), f"{number:5.0e}")
+    return next((text for text in shown if len(text) == 5), f"{number:5.0e}")
 
 
 def link_column(found: Sequence[Head], label_cells: int) -> list[str]:
     """A title and the strongest link of each head, all of one width; labels cut to so many cells."""
-    names = [(visible(link.query_label), visible(link.key_label)) for head in found if (link := head.link)]
-    left, right = (min(label_cells, max((cells(pair[side]) for pair in names), default=0)) for side in (0, 1))
-    column = ["strongest link"]
-    for head in found:
-        link = head.link
-        sides = link and (fit(visible(link.query_label), left), fit(visible(link.key_label), right))
-        column.append(f"{sides[0]} → {sides[1]} {link.weight:.2f}" if link and sides else "")
+    links = [head.link for head in found]
+    names = [(visible(link.query_label), visible(link.key_label)) if link else ("", "") for link in links]
+    left, right = (min(label_cells, max(cells(pair[side]) for pair in names)) for side in (0, 1))
+    column = [
+        f"{fit(query, left)} → {fit(key, right)} {link.weight:.2f}" if link else ""
+        for link, (query, key) in zip(links, names, strict=True)
+    ]
+    column.insert(0, "strongest link")
     return [fit(entry, max(map(cells, column))) for entry in column]
 
 
-def legend(moved: bool) -> list[str]:
-    """What the columns mean."""
-    lines = [
-        f"share: of the weight, on tokens of that kind; of other the largest, under {CALLED:.2f}",
-        f"spread: 0 looks at one token, 1 everywhere alike (uniform from {UNIFORM:.2f})",
-        "dist: in tokens, mean; strongest link: between two tokens that are not special",
-    ]
-    return [*lines, "moved: distance of the vectors without the head from those with all, mean"] if moved else lines
-
-
-def heads_json(analysis: Analysis) -> str:
+def heads_json(analysis: Analysis) -> dict[str, object]:
     """Each head with its seven statistics (null where not known), link and importance, and which weights answered."""
     moved = analysis.importance
     rows = []
@@ -108,14 +102,12 @@ def heads_json(analysis: Analysis) -> str:
             at = (head.layer, head.head)
             row["importance"] = {"distance": float(moved.distance[at]), "cosine": float(moved.cosine[at])}
         rows.append(shortened(row))
-    return to_json(
-        {
-            "model": dataclasses.asdict(analysis.model),
-            "token_counts": list(analysis.token_counts),
-            "thresholds": {"called": CALLED, "uniform": UNIFORM, "faint": FAINT},
-            "heads": rows,
-        }
-    )
+    return {
+        "model": dataclasses.asdict(analysis.model),
+        "token_counts": list(analysis.token_counts),
+        "thresholds": {"called": CALLED, "uniform": UNIFORM, "faint": FAINT},
+        "heads": rows,
+    }
 
 
 def shortened(value: Any) -> Any:
@@ -138,15 +130,19 @@ def heads_arrays(analysis: Analysis) -> dict[str, NDArray[Any]]:
         "shares": np.array([head.share for head in found], np.float32),
         "spreads": np.array([head.spread for head in found], np.float32),
         "link_weights": np.array([link.weight for link in links], np.float32),
-        **{f"link_{name}": np.array([getattr(link, name) for link in links]) for name in LINK_PLACES},
+        **{
+            f"link_{name}": np.array([getattr(link, name) for link in links])
+            for name in ("text", "query", "key", "query_label", "key_label")
+        },
     }
-    arrays: dict[str, NDArray[Any]] = {name: column.reshape(shape) for name, column in columns.items()}
     statistics = np.array([[head.statistics[name] for name in STATISTICS] for head in found], np.float32)
-    arrays["statistics"] = statistics.reshape(*shape, len(STATISTICS))
+    distances: dict[str, NDArray[Any]] = {}
     if moved:
-        arrays |= {"importance": moved.distance, "importance_cosine": moved.cosine, "embeddings": moved.baseline}
+        distances = {"importance": moved.distance, "importance_cosine": moved.cosine, "embeddings": moved.baseline}
     return {
-        **arrays,
+        **{name: column.reshape(shape) for name, column in columns.items()},
+        "statistics": statistics.reshape(*shape, len(STATISTICS)),
+        **distances,
         "statistic_names": np.array(STATISTICS),
         "token_counts": np.array(analysis.token_counts),
         "model": np.array(to_json(dataclasses.asdict(analysis.model))),

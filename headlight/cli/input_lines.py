@@ -11,7 +11,6 @@ from typing import Any
 from headlight.cli.files import UsageError, source, split_lines
 from headlight.wire.client_codec import Input
 
-EMPTY = "is empty; remove it, or put a text there"
 JSON_LINES = (".jsonl", ".ndjson")
 LONGEST_ID = 1000  # characters: an array of NumPy has room for the longest in every row
 NUMBER = re.compile(r"-?[0-9]{1,100}")
@@ -40,15 +39,17 @@ class Given:
         return f"{where} {' '.join(problem.split())}"
 
 
-class BadLine(Exception):
-    """A line holds no input; the message says why."""
-
-
 def given(arguments: argparse.Namespace) -> Given:
-    """What the options of `headlight.cli.shared_options.add_texts` name. Raises UsageError where it cannot be read."""
-    lines, name = list(arguments.texts), source(arguments)
-    id_field, numbers = getattr(arguments, "id_field", None), getattr(arguments, "token_ids", False)
+    """What the options of `headlight.cli.shared_options.add_texts` name.
+
+    Raises:
+        UsageError: it cannot be read, or a line holds no input and none may be skipped. (Leaving it out would shift the answers
+            against the lines.)
+    """
+    name, id_field = source(arguments), getattr(arguments, "id_field", None)
+    numbers, skip_bad = getattr(arguments, "token_ids", False), getattr(arguments, "skip_bad", None)
     fields = arguments.text_field is not None or id_field is not None
+    lines: list[Any] = list(arguments.texts)
     if name is not None:
         name, lines = split_lines(bool(lines), arguments.file)
         fields = fields or name.lower().endswith(JSON_LINES)
@@ -56,104 +57,78 @@ def given(arguments: argparse.Namespace) -> Given:
         raise UsageError("--text-field and --id-field are of lines of JSON; give them by --file or on standard input")
     if fields and numbers:
         raise UsageError("--token-ids: reads lines of whole numbers, and these are JSON; write them as plain lines")
-    if fields and name is not None:
-        return json_lines(name, lines, arguments.text_field or "text", id_field)
-    if numbers:
-        return token_ids(name, lines)
-    empty = {place: EMPTY for place, line in enumerate(lines) if not line and name is not None}
-    return Given([*lines], empty, name)
-
-
-def token_ids(name: str | None, lines: list[str]) -> Given:
-    """Lines that are whole numbers, with spaces or commas between."""
-    found, problems = list[Input](), dict[int, str]()
+    ids = [""] * len(lines)
+    found = Given(lines, {}, name, None if id_field is None else ids)
     for place, line in enumerate(lines):
+        # Inputs take the places of their lines, so that memory does not hold both.
         try:
-            found.append(ids_of(line))
-        except BadLine as problem:
-            found.append(line)
-            problems[place] = str(problem)
-    return Given(found, problems, name)
+            if fields:
+                entry = parsed(line)
+                lines[place] = text_of(entry, arguments.text_field or "text")
+                if id_field is not None:
+                    ids[place] = id_of(entry, id_field)
+            elif numbers:
+                lines[place] = ids_of(line)
+            elif not line and name is not None:
+                raise UsageError("is empty; remove it, or put a text there")
+        except UsageError as problem:
+            if not skip_bad:
+                remedy = "" if skip_bad is None else ", or leave such lines out by --skip-bad"
+                raise UsageError(found.line(place, str(problem)) + remedy) from None
+            found.problems[place] = str(problem)
+    return found
 
 
 def ids_of(line: str) -> list[int]:
-    """The token ids on a line. Raises BadLine where it holds anything else, or none."""
+    """The token ids on a line. Raises UsageError where it holds anything else, or none."""
     numbers = line.replace(",", " ").split()
     if not numbers or not all(NUMBER.fullmatch(number) for number in numbers):
-        raise BadLine("is no list of token ids; put whole numbers there, those of special tokens among them")
+        raise UsageError("is no list of token ids; put whole numbers there, those of special tokens among them")
     ids = [int(number) for number in numbers]
     if not 0 <= min(ids) <= max(ids) <= HIGHEST_ID:
         beyond = min(ids) if min(ids) < 0 else max(ids)
-        raise BadLine(f"holds {beyond}, which is no token id; put whole numbers from 0 to {HIGHEST_ID} there")
+        raise UsageError(f"holds {beyond}, which is no token id; put whole numbers from 0 to {HIGHEST_ID} there")
     return ids
 
 
-def json_lines(name: str, lines: list[str], text_field: str, id_field: str | None) -> Given:
-    """Lines that are JSON objects; their texts take their places in the list, so that memory does not hold both."""
-    ids, problems = list[str](), dict[int, str]()
-    for place, line in enumerate(lines):
-        known_as = ""
-        try:
-            entry = parsed(line)
-            lines[place] = text_of(entry, text_field)
-            known_as = id_of(entry, id_field) if id_field is not None else ""
-        except BadLine as problem:
-            problems[place] = str(problem)
-        ids.append(known_as)
-    return Given([*lines], problems, name, None if id_field is None else ids)
-
-
 def parsed(line: str) -> dict[str, Any]:
-    """A line's object. Raises BadLine where it has none."""
+    """A line's object. Raises UsageError where it has none."""
     if not line.strip():
-        raise BadLine("is empty; remove it, or put a JSON object there")
+        raise UsageError("is empty; remove it, or put a JSON object there")
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError) as error:
         at = f" (column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
-        raise BadLine(f"is not JSON{at}; mend it") from None
+        raise UsageError(f"is not JSON{at}; mend it") from None
     if not isinstance(entry, dict):
-        raise BadLine("is no JSON object; mend it")
+        raise UsageError("is no JSON object; mend it")
     return entry
 
 
 def text_of(entry: dict[str, Any], field: str) -> str:
-    """The text in a field of a line. Raises BadLine where there is none."""
+    """The text in a field of a line. Raises UsageError where there is none."""
     if field not in entry:
-        raise BadLine(f"has no field {field!r}; name the one with the text by --text-field")
+        raise UsageError(f"has no field {field!r}; name the one with the text by --text-field")
     text = entry[field]
     if not isinstance(text, str) or not text:
-        raise BadLine(f"has no text in the field {field!r}; put one there")
+        raise UsageError(f"has no text in the field {field!r}; put one there")
     return text
 
 
 def id_of(entry: dict[str, Any], field: str) -> str:
-    """What a line calls itself. Raises BadLine where that is neither a text nor a whole number, or NumPy could not keep it."""
+    """What a line calls itself. Raises UsageError where that is neither a text nor a whole number, or NumPy could not keep it."""
     found = entry.get(field)
     if not isinstance(found, str | int) or isinstance(found, bool):
-        raise BadLine(f"has no text and no whole number in the field {field!r}, which --id-field names")
+        raise UsageError(f"has no text and no whole number in the field {field!r}, which --id-field names")
     if len(str(found)) > LONGEST_ID:
-        raise BadLine(f"has more than {LONGEST_ID} characters in the field {field!r}, which --id-field names")
+        raise UsageError(f"has more than {LONGEST_ID} characters in the field {field!r}, which --id-field names")
     if "\0" in str(found):
-        raise BadLine(f"holds a NUL in the field {field!r}, which an id may not")
+        raise UsageError(f"holds a NUL in the field {field!r}, which an id may not")
     if any(0xD800 <= ord(char) < 0xE000 for char in str(found)):
-        raise BadLine(f"holds a lone surrogate in the field {field!r}, which UTF-8 cannot express")
+        raise UsageError(f"holds a lone surrogate in the field {field!r}, which UTF-8 cannot express")
     return str(found)
 
 
-def all_good(arguments: argparse.Namespace) -> Given:
-    """The same, of lines that all hold an input.
-
-    Raises:
-        UsageError: as `given`, or a line holds none. (Leaving it out would shift the answers against the lines.)
-    """
-    found = given(arguments)
-    for place, problem in found.problems.items():
-        remedy = ", or leave such lines out by --skip-bad" if "skip_bad" in arguments else ""
-        raise UsageError(found.line(place, problem) + remedy)
-    return found
-
-
 def texts_of(arguments: argparse.Namespace) -> list[str]:
-    """The same, for commands that take texts alone."""
-    return [text for text in all_good(arguments).texts if isinstance(text, str)]
+    """The same as `given`, for commands that take texts alone."""
+    return [text for text in given(arguments).texts if isinstance(text, str)]

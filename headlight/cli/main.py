@@ -1,4 +1,8 @@
-"""Entry of the command `headlight`."""
+"""Entry of the command `headlight`.
+
+`headlight serve` and `headlight export` are commands of other packages, the only imports that go upwards. Modules are loaded when
+their command is called: `headlight serve` sets variables that gRPC reads when it is loaded.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +11,30 @@ import os
 import sys
 from collections.abc import Sequence
 
-from headlight.cli.parts import PARTS, run_part
-from headlight.cli.shipped_model import with_bundle
+from headlight.cli.shipped_model import PartError, with_bundle
+from headlight.extras import MissingExtra
+
+# Command: the module with `main(arguments)`, and its line in --help.
+PARTS = {
+    "serve": ("headlight_service.__main__", "serve a bundle over gRPC"),
+    "export": ("headlight_export.__main__", "turn a checkpoint or a Hugging Face folder into a bundle"),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code.
+    """Run one command.
 
-    The modules of a command are loaded when it is called: `headlight serve` sets variables that gRPC reads when it is loaded.
+    Returns:
+        Its exit code: 2, after one line on standard error, if an extra or the model of another package's command is missing.
     """
     arguments = sys.argv[1:] if argv is None else [*argv]
-    if arguments[:1] == ["serve"]:
-        return run_part("serve", lambda: with_bundle(arguments[1:], os.environ))
-    if arguments and arguments[0] in PARTS:
-        return run_part(arguments[0], lambda: arguments[1:])
-    code: int = importlib.import_module("headlight.cli.commands").main(arguments)
+    name = arguments[0] if arguments else ""
+    try:
+        part = importlib.import_module(PARTS[name][0] if name in PARTS else "headlight.cli.commands")
+        if name in PARTS:
+            arguments = with_bundle(arguments[1:], os.environ) if name == "serve" else arguments[1:]
+    except (MissingExtra, PartError) as error:
+        sys.stderr.write(f"headlight: {error}\n")
+        return 2
+    code: int = part.main(arguments)
     return code

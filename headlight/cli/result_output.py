@@ -8,8 +8,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from headlight.analysis.terminal_view import attention_map, cells, fit, heads_table, strongest_links, visible
-from headlight.archive import chosen_heads, to_json
-from headlight.description import ModelDescription
+from headlight.archive import chosen_heads
+from headlight.description import ModelDescription, Quality
 from headlight.results import Attention, TokenList
 from headlight.wire.printable import escaped
 
@@ -23,8 +23,8 @@ def numbers(array: NDArray[Any]) -> list[Any]:
     return [float(str(entry)) if array.ndim == 1 else numbers(entry) for entry in array]
 
 
-def attention_text(attention: Attention, text: str, head: int | None, overview: bool, width: int, colour: bool) -> str:
-    """A map of the last layer held: of one head, or of the mean of all; its strongest links; in an overview all heads first.
+def attention_text(attention: Attention, text: str, head: int | None, width: int, colour: bool) -> str:
+    """A map of the last layer held: of one head, or of the mean of all; its strongest links; of several layers all heads first.
 
     Raises:
         ValueError: the head is not here.
@@ -33,7 +33,7 @@ def attention_text(attention: Attention, text: str, head: int | None, overview: 
     weights = attention.mean(layer) if head is None else attention.head(layer, head)
     which = f"mean of {attention.heads} heads" if head is None else f"head {attention.head_number(head)}"
     parts = []
-    if overview:
+    if len(attention.layers) > 1:
         parts.append(f"All heads (shares of the weight, averaged over the queries)\n{heads_table(attention)}")
     parts.append(f"Layer {layer}, {which}\n{attention_map(weights, labels, width=width, colour=colour)}")
     links = strongest_links(weights, labels, attention.tokens.special)
@@ -42,18 +42,16 @@ def attention_text(attention: Attention, text: str, head: int | None, overview: 
     return "\n\n".join(parts)
 
 
-def attention_json(attention: Attention, head: int | None) -> str:
+def attention_json(attention: Attention, head: int | None) -> dict[str, object]:
     """The weights [layers, heads, n, n], the tokens, and which weights answered. Raises ValueError for a head not here."""
     heads, weights = chosen_heads(attention, head)
-    return to_json(
-        {
-            "model": dataclasses.asdict(attention.model),
-            "layers": list(attention.layers),
-            "heads": heads,
-            "tokens": dataclasses.asdict(attention.tokens),
-            "weights": numbers(weights),
-        }
-    )
+    return {
+        "model": dataclasses.asdict(attention.model),
+        "layers": list(attention.layers),
+        "heads": heads,
+        "tokens": dataclasses.asdict(attention.tokens),
+        "weights": numbers(weights),
+    }
 
 
 def token_table(tokens: TokenList, text: str) -> str:
@@ -95,31 +93,33 @@ def info_text(model: ModelDescription) -> str:
     lines = [f"{fit(name, width)}  {value}".rstrip() for name, value in rows]
     if model.parity:
         lines += ["", "Distance from PyTorch", f"{'output':<10} {'on':<14} {'largest':>9} {'allowed':>9}"]
-    for row in model.parity:
-        where = f"{row.provider} {row.precision}"
-        lines.append(f"{row.output:<10} {where:<14} {row.max_error:9.1e} {row.tolerance:9.1e}")
+    lines += [
+        f"{row.output:<10} {f'{row.provider} {row.precision}':<14} {row.max_error:9.1e} {row.tolerance:9.1e}"
+        for row in model.parity
+    ]
     if model.quality:
         lines += ["", "Precisions beside fp32", f"{'on':<14} {'cosine':>9} {'least':>9} {'nearest':>9} {'of ten':>9}"]
-    for found in model.quality:
-        where = f"{found.provider} {found.precision}"
-        kept = (
-            f"{100 * found.nearest_kept:8.1f}% {100 * found.ten_nearest_kept:8.1f}%" if found.real_text else "not said"
-        )
-        lines.append(f"{where:<14} {found.cosine_mean:9.6f} {found.cosine_min:9.6f} {kept}")
-    return "\n".join(map(escaped, lines))
+    return "\n".join(map(escaped, [*lines, *map(quality_line, model.quality)]))
+
+
+def quality_line(found: Quality) -> str:
+    """How near the vectors of one precision are to those of fp32."""
+    kept = f"{100 * found.nearest_kept:8.1f}% {100 * found.ten_nearest_kept:8.1f}%" if found.real_text else "not said"
+    where = f"{found.provider} {found.precision}"
+    return f"{where:<14} {found.cosine_mean:9.6f} {found.cosine_min:9.6f} {kept}"
 
 
 def vectors_line(model: ModelDescription) -> str:
     """What pooled vectors can be."""
-    parts = [f"{model.pooled_dim} wide"]
-    if model.trained_dimensions:
-        parts.append(f"trained to be cut to {', '.join(map(str, model.trained_dimensions))}")
-    types = [
-        f"{name} of {', '.join(map(str, model.int8_dimensions))}" if name == "int8" else name
-        for name in model.pooled_types
+    cuts, of_int8 = (", ".join(map(str, each)) for each in (model.trained_dimensions, model.int8_dimensions))
+    types = [f"{name} of {of_int8}" if name == "int8" else name for name in model.pooled_types]
+    parts = [
+        f"{model.pooled_dim} wide",
+        f"trained to be cut to {cuts}" if cuts else "",
+        f"as {', '.join(types)}",
+        f"compared by {model.similarity}" if model.similarity else "",
     ]
-    parts.append(f"as {', '.join(types)}")
-    return "; ".join([*parts, f"compared by {model.similarity}"] if model.similarity else parts)
+    return "; ".join(filter(None, parts))
 
 
 def prompts_line(model: ModelDescription) -> str:

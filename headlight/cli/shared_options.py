@@ -70,10 +70,14 @@ def add_texts(made: argparse.ArgumentParser) -> None:
     )
 
 
-def add_truncate(made: argparse.ArgumentParser) -> None:
-    """What to do with texts too long."""
+def add_reading(made: argparse.ArgumentParser, *, several: bool) -> None:
+    """What to do with texts too long, what to put before them, and how soon the answer is wanted."""
+    long = "texts too long, instead of refusing them" if several else "a text too long"
+    made.add_argument("--truncate", choices=("end", "start"), help=f"cut off this side of {long}")
+    add_prompt(made)
+    usual = "bulk for texts from a file or standard input, else interactive" if several else "interactive"
     made.add_argument(
-        "--truncate", choices=("end", "start"), help="cut off this side of texts too long, instead of refusing them"
+        "--priority", choices=PRIORITIES, help=f"bulk lets everybody else's requests go first; default: {usual}"
     )
 
 
@@ -91,16 +95,8 @@ def add_prompt(made: argparse.ArgumentParser) -> None:
     )
 
 
-def add_priority(made: argparse.ArgumentParser, *, several: bool) -> None:
-    """How soon the answer is wanted."""
-    usual = "bulk for texts from a file or standard input, else interactive" if several else "interactive"
-    made.add_argument(
-        "--priority", choices=PRIORITIES, help=f"bulk lets everybody else's requests go first; default: {usual}"
-    )
-
-
 def reading(arguments: argparse.Namespace) -> Reading:
-    """What the options of `add_truncate`, `add_prompt` and `add_priority` say; a list that nobody typed is bulk."""
+    """What the options of `add_reading` say; a list that nobody typed is bulk."""
     listed = "texts" in arguments and not arguments.texts
     priority: Priority | None = arguments.priority or ("bulk" if listed else None)
     return Reading(
@@ -178,23 +174,17 @@ def check_output(arguments: argparse.Namespace) -> None:
     """Refuses what could not be written, before the service works for it."""
     if arguments.format in ("npz", "npy") and arguments.out is None:
         raise UsageError(f"--format {arguments.format} is binary: name a file by --out")
-    for option, name in named(arguments, WRITTEN):
-        check_writable(option, name)
-    check_apart(arguments)
-    if arguments.out is None and sys.stdout is None and not draws_alone(arguments):
-        raise UsageError("standard output: is closed; name a file by --out")
-
-
-def check_apart(arguments: argparse.Namespace) -> None:
-    """Raises UsageError where a file to write is also to be read, or written by another option."""
     others = named(arguments, READ)
     if source(arguments) == STANDARD_INPUT:
         others.append((STANDARD_INPUT, "/dev/stdin"))
     for option, name in named(arguments, WRITTEN):
+        check_writable(option, name)
         for other, beside in others:
             if is_same_file(name, beside):
                 raise UsageError(f"{option}: {name} is the file of {other}, which it would replace; name another")
         others.append((option, name))
+    if arguments.out is None and sys.stdout is None and not draws_alone(arguments):
+        raise UsageError("standard output: is closed; name a file by --out")
 
 
 def named(arguments: argparse.Namespace, options: Sequence[str]) -> list[tuple[str, str]]:

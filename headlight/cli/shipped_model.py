@@ -10,11 +10,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import headlight
-from headlight.cli.parts import MODEL_PACKAGE, PartError
 from headlight.extras import remedy
 
+MODEL_PACKAGE = "headlight_model"  # never imported: its folder holds the shipped model
 NAME = "docs-rope"
 NONE = "--bundle is missing"
+
+
+class PartError(Exception):
+    """A command of another package cannot be run; says why and what to do."""
 
 
 def with_bundle(arguments: Sequence[str], environ: Mapping[str, str]) -> list[str]:

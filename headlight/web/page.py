@@ -7,7 +7,7 @@ import hashlib
 import html
 import importlib.resources
 import json
-import re
+import string
 from collections.abc import Mapping
 
 import numpy as np
@@ -60,8 +60,7 @@ def attention_page(
     scripts = "\n".join(asset(f"{name}.js") for name in SCRIPTS)
     script = f'(() => {{\n"use strict";\n{scripts}}})();\n'  # leaves no names behind
     model = attention.model
-    return fill(
-        asset("page.html"),
+    return string.Template(asset("page.html")).substitute(
         {
             "name": plain(model.name),
             "version": plain(model.version),
@@ -69,7 +68,10 @@ def attention_page(
             "precision": plain(model.precision),
             "bundle": plain(model.bundle_sha256),
             "text": plain(heading(text)),
-            "extent": extent(attention),
+            "extent": plain(
+                f"{len(attention.tokens)} tokens; layer{'s' * (len(attention.layers) > 1)}"
+                f" {', '.join(map(str, attention.layers))}; {attention.heads} heads each"
+            ),
             "style": style,
             "style_hash": digest(style),
             "script": script,
@@ -130,14 +132,6 @@ def heading(text: str | tuple[str, str] | None) -> str:
     return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 1] + "…"
 
 
-def extent(attention: Attention) -> str:
-    """How much there is."""
-    layers = ", ".join(map(str, attention.layers))
-    return plain(
-        f"{len(attention.tokens)} tokens; layer{'s' * (len(attention.layers) > 1)} {layers}; {attention.heads} heads each"
-    )
-
-
 def plain(text: str) -> str:
     """Text as HTML that is nothing but text."""
     return html.escape("".join(char if char.isprintable() else "�" for char in text))
@@ -157,8 +151,3 @@ def asset(name: str) -> str:
 def digest(content: str) -> str:
     """What the policy of the page knows an element by: base64 of the SHA-256 of its content."""
     return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode("ascii")
-
-
-def fill(template: str, values: Mapping[str, str]) -> str:
-    """Puts values in for `{{name}}`, in one pass: what is put in is not looked at again."""
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], template)

@@ -50,7 +50,7 @@ def test_hostile_tokens_do_nothing(browser: Browser, tmp_path: Path) -> None:
         "</script>" + evil,
         evil,
         "<!--<script>",
-        "{{script}}",
+        "${script}",
         "\u202eabc",
         "",
         "x" * 5000,

@@ -11,18 +11,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from headlight.cli.embed.embed_job import Encoder, Patience, fill
-from headlight.cli.embed.embed_output import Beside, as_json, as_text, write_npy, write_npz
-from headlight.cli.embed.job_checkpoint import OUTPUT, kept_in
+from headlight.cli.embed.embed_job import Patience, fill
+from headlight.cli.embed.embed_output import as_json, as_text, write_npy, write_npz
+from headlight.cli.embed.job_checkpoint import OUTPUT, Rows, kept_in
 from headlight.cli.embed.progress import Progress
-from headlight.cli.embed.vector_rows import Rows
 from headlight.cli.files import UsageError, say, show, writing
-from headlight.cli.input_lines import Given, all_good, given
+from headlight.cli.input_lines import Given, given
 from headlight.cli.shared_options import (
-    add_priority,
-    add_prompt,
+    add_reading,
     add_texts,
-    add_truncate,
     add_vectors,
     command,
     connect,
@@ -34,6 +31,7 @@ from headlight.cli.signals import ended_by_sigterm
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings
 from headlight.errors import MixedWeights
+from headlight.results import ModelRef
 from headlight.wire.client_codec import Input
 
 RETRY_SECONDS = 60.0
@@ -43,10 +41,8 @@ def add_embed(commands: Any) -> None:
     """The command and its options."""
     made = command(commands, "embed", run_embed, "vectors of texts", formats=("text", "json", "npz", "npy"))
     add_texts(made)
-    add_truncate(made)
-    add_prompt(made)
+    add_reading(made, several=True)
     add_vectors(made)
-    add_priority(made, several=True)
     made.add_argument(
         "--token-ids",
         action="store_true",
@@ -86,7 +82,7 @@ def run_embed(arguments: argparse.Namespace) -> None:
     spec = pooled_spec(arguments)
     if arguments.id_field is not None and arguments.format not in ("json", "npz"):
         raise UsageError("--id-field: text and npy hold vectors alone; use --format json or npz")
-    inputs = given(arguments) if arguments.skip_bad else all_good(arguments)
+    inputs = given(arguments)
     listed, texts = inputs.name is not None, inputs.texts
     progress = Progress(len(texts), wanted=arguments.progress if listed else bool(arguments.progress))
 
@@ -97,19 +93,31 @@ def run_embed(arguments: argparse.Namespace) -> None:
     usual = RETRY_SECONDS if listed else 0.0
     patience = Patience(usual if arguments.retry_for is None else arguments.retry_for, arguments.timeout, tell)
     with ended_by_sigterm(), connect(arguments, concurrency=1) as client:
-        encoder = Encoder(client, spec, reading(arguments), arguments.skip_bad)
         model = patience.persist(client.model)
         check_kind(arguments, model)
-        nothing = client.encode_with_info([], spec, **reading(arguments))
+
+        def encode(some: Sequence[Input]) -> Embeddings:
+            return client.encode_with_info(some, spec, **reading(arguments))
+
+        nothing = encode([])
         folder = partial_folder(arguments.out) if listed and arguments.out is not None else None
         with rows_in(folder, made_with(arguments, nothing), nothing, texts, arguments.skip_bad) as rows:
             try:
                 progress.begin(len(rows))
-                fill(rows, texts, inputs.problems, encoder, model, patience, progress.tell)
+                fill(
+                    rows,
+                    inputs,
+                    client,
+                    encode,
+                    skip=arguments.skip_bad,
+                    model=model,
+                    patience=patience,
+                    tell=progress.tell,
+                )
             finally:
                 progress.clear()
             tell_left_out(rows, inputs)
-            write(rows, Beside(model.ref, arguments.skip_bad, inputs.ids), arguments, folder)
+            write(rows, model.ref, inputs.ids, arguments, folder)
 
 
 def check_kind(arguments: argparse.Namespace, model: ModelDescription) -> None:
@@ -190,16 +198,18 @@ def rows_in(
             raise
 
 
-def write(rows: Rows, beside: Beside, arguments: argparse.Namespace, folder: Path | None) -> None:
+def write(
+    rows: Rows, model: ModelRef, ids: Sequence[str] | None, arguments: argparse.Namespace, folder: Path | None
+) -> None:
     """What was asked, once all rows are there."""
-    parts = as_json(rows, beside) if arguments.format == "json" else as_text(rows)
+    parts = as_json(rows, model, ids, arguments.skip_bad) if arguments.format == "json" else as_text(rows)
     if arguments.out is None:
         for part in parts:
             show(part, arguments.format)
     else:
         with replacing(arguments.out, folder) as file:
             if arguments.format == "npz":
-                write_npz(rows, beside, file)
+                write_npz(rows, model, ids, arguments.skip_bad, file)
             elif arguments.format == "npy":
                 write_npy(rows, next(iter(rows.types)), file)
             else:

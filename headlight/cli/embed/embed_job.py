@@ -4,39 +4,30 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
-from headlight.cli.embed.vector_rows import Rows
+from headlight.cli.embed.job_checkpoint import Rows
 from headlight.cli.error_advice import misdirected
+from headlight.cli.input_lines import Given
 from headlight.cli.signals import result_of, undisturbed
 from headlight.client.call_flow import Failure, Flow, Pause, Wait, in_order, run
 from headlight.client.calls.list_work import WHEN_MIXED
-from headlight.client.channel import MOST_SECONDS
 from headlight.client.retries import Retries
 from headlight.client.sync_client import Client
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings
 from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, MixedWeights, Overloaded, Unavailable
 from headlight.results import ModelRef
-from headlight.spec import PooledSpec
-from headlight.wire.client_codec import Input, Reading
+from headlight.wire.client_codec import Input
 from headlight.wire.printable import escaped
 from headlight.wire.status_errors import INPUT_INDEX
 
-T = TypeVar("T")
 BLOCKS_AT_ONCE = 4
 BLOCK = 256  # inputs, where the service does not say how many a request may have
 LEAST_BLOCK = 32
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.25, 5.0
-
-
-class Block(NamedTuple):
-    """What became of some consecutive inputs: the vectors of the good ones, and by place what is wrong with the others."""
-
-    found: Embeddings | None
-    skipped: dict[int, str]
 
 
 class Patience(Retries):
@@ -60,11 +51,6 @@ class Patience(Retries):
         self._since: float | None = None
         self._pause = FIRST_PAUSE_SECONDS
 
-    @property
-    def left(self) -> float | None:
-        """Seconds until all must be done."""
-        return None if self._deadline is None else min(MOST_SECONDS, max(0.0, self._deadline - time.monotonic()))
-
     def delay(self, error: HeadlightError) -> float | None:
         """As the client's own retries; tells when the waiting begins."""
         seconds = super().delay(error)
@@ -84,19 +70,18 @@ class Patience(Retries):
         wrong = not self._answered and misdirected(error.message)
         return None if named is None or now >= end or wrong else min(max(self._pause, named), end - now)
 
-    def persist(self, action: Callable[[], T]) -> T:
+    def persist(self, action: Callable[[], ModelDescription]) -> ModelDescription:
         """The result of what is done again until the service answers. Raises as the action does."""
         while True:
             try:
                 result = action()
             except self.mended as error:
-                seconds = self.delay(error)
-                if seconds is None:
+                if (seconds := self.delay(error)) is None:
                     raise
+                time.sleep(seconds)
             else:
                 self.reset()
                 return result
-            time.sleep(seconds)
 
     def execute(self, command: object) -> Any:
         """Do what a flow of futures asks for, in pieces that a signal can end. Raises as the future does."""
@@ -106,54 +91,20 @@ class Patience(Retries):
             case Failure(future):
                 return future.exception() if future.done() else None
             case Wait(future):
+                left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
                 try:
-                    return result_of(future, self.left)
+                    return result_of(future, left)
                 except TimeoutError:
                     raise DeadlineExceeded("the client's timeout passed") from None
 
 
-class Encoder(NamedTuple):
-    """How blocks are encoded. `skip`: whether what cannot be is left out, rather than refused."""
-
-    client: Client
-    spec: PooledSpec
-    reading: Reading
-    skip: bool
-
-    def encode(self, first: int, inputs: Sequence[Input], skipped: Mapping[int, str]) -> Block:
-        """One block.
-
-        Args:
-            first: the place of the first in the whole list, from which refusals count.
-            inputs: of the block.
-            skipped: by place in the block, what is known to be wrong.
-
-        Raises:
-            HeadlightError: what the client raises.
-        """
-        good = [at for at in range(len(inputs)) if at not in skipped]
-        if not good:
-            return Block(None, dict(skipped))
-        try:
-            found = self.client.encode_with_info([inputs[at] for at in good], self.spec, **self.reading)
-        except (
-            MixedWeights
-        ) as error:  # within one block; to call again is no remedy for a job that has rows of one of them
-            raise MixedWeights(error.message.removesuffix(WHEN_MIXED)) from None
-        except InvalidInput as error:
-            index = INPUT_INDEX.search(error.field)
-            if index is None or int(index[0]) >= len(good):
-                raise
-            place = first + good[int(index[0])]
-            raise InvalidInput(INPUT_INDEX.sub(str(place), error.field), error.problem) from None
-        return Block(found, dict(skipped))
-
-
 def fill(
     rows: Rows,
-    inputs: Sequence[Input],
-    problems: Mapping[int, str],
-    encoder: Encoder,
+    given: Given,
+    client: Client,
+    encode: Callable[[Sequence[Input]], Embeddings],
+    *,
+    skip: bool,
     model: ModelDescription,
     patience: Patience,
     tell: Callable[[int], None],
@@ -162,9 +113,10 @@ def fill(
 
     Args:
         rows: of the first inputs.
-        inputs: all.
-        problems: by place, what is known to be wrong.
-        encoder: encodes them; its client is closed where this does not come to its end.
+        given: all inputs, and what is known to be wrong with some.
+        client: is closed where this does not come to its end.
+        encode: asks it for the vectors of some inputs.
+        skip: whether what cannot be encoded is left out, rather than refused.
         model: whose weights all must come from.
         patience: with a service that is away.
         tell: takes the number of rows each time that it grows.
@@ -173,20 +125,27 @@ def fill(
         HeadlightError: what the client raises; what came before it is among the rows.
         OSError: rows cannot be written.
     """
-    problems, pool = dict(problems), ThreadPoolExecutor(BLOCKS_AT_ONCE)
+    inputs, problems, pool = given.texts, dict(given.problems), ThreadPoolExecutor(BLOCKS_AT_ONCE)
 
-    def begin(block: range) -> Future[Block]:
-        known = {at - block.start: problems[at] for at in block if at in problems}
-        return pool.submit(encoder.encode, block.start, inputs[block.start : block.stop], known)
+    def good(block: range) -> list[int]:
+        return [place for place in block if place not in problems]
 
-    def take(block: range, future: Future[Block]) -> Flow[Sequence[range] | None]:
+    def begin(block: range) -> Future[Embeddings | None]:
+        asked = [inputs[place] for place in good(block)]
+        return pool.submit(lambda: encode(asked) if asked else None)
+
+    def take(block: range, future: Future[Embeddings | None]) -> Flow[Sequence[range] | None]:
         try:
-            done: Block = yield Wait(future)
+            found: Embeddings | None = yield Wait(future)
         except InvalidInput as error:
-            return parts_around(block, error, problems, encoder.skip)
-        if done.found is not None and not done.found.model.compares_with(model.ref):
-            raise changed(model.ref, done.found.model)
-        rows.append(inputs[block.start : block.stop], done.found, done.skipped)
+            return parts_around(block, good(block), error, problems, skip)
+        except MixedWeights as error:
+            # Within one block; to call again is no remedy for a job that has rows of one of them.
+            raise MixedWeights(error.message.removesuffix(WHEN_MIXED)) from None
+        if found is not None and not found.model.compares_with(model.ref):
+            raise changed(model.ref, found.model)
+        skipped = {place - block.start: problems[place] for place in block if place in problems}
+        rows.append(inputs[block.start : block.stop], found, skipped)
         tell(len(rows))
         return None
 
@@ -195,7 +154,7 @@ def fill(
         run(in_order(blocks, BLOCKS_AT_ONCE, begin, take, patience), patience.execute)
     except BaseException:
         with undisturbed():
-            encoder.client.close()  # ends what is in flight, for which the pool would wait
+            client.close()  # ends what is in flight, for which the pool would wait
             pool.shutdown(cancel_futures=True)
         raise
     pool.shutdown()
@@ -207,21 +166,27 @@ def blocks_of(done: int, total: int, most: int) -> Iterator[range]:
     return (range(first, min(first + size, total)) for first in range(done, total, size))
 
 
-def parts_around(block: range, error: InvalidInput, problems: dict[int, str], skip: bool) -> list[range]:
+def parts_around(
+    block: range, asked: Sequence[int], error: InvalidInput, problems: dict[int, str], skip: bool
+) -> list[range]:
     """A block in two, from an input that was refused: what stands before it is good, and is not asked for with others again.
 
     Args:
         block: places in the whole list.
-        error: names the place of one of them.
+        asked: those of them that were asked for together.
+        error: the refusal, which counts from the first of these.
         problems: gets what is wrong with it.
         skip: whether it may be left out.
 
     Raises:
-        InvalidInput: the error itself, where it may not, or names none.
+        InvalidInput: with the place in the whole list, where it may not; the error itself, where it names none of them.
     """
     index = INPUT_INDEX.search(error.field)
-    if not skip or index is None or (place := int(index[0])) not in block:
+    if index is None or int(index[0]) >= len(asked):
         raise error
+    place = asked[int(index[0])]
+    if not skip:
+        raise InvalidInput(INPUT_INDEX.sub(str(place), error.field), error.problem) from None
     problems[place] = error.problem
     return [part for part in (range(block.start, place), range(place, block.stop)) if part]
 

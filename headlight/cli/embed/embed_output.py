@@ -6,13 +6,13 @@ import dataclasses
 import re
 import zipfile
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headlight.archive import add_arrays, to_json
-from headlight.cli.embed.vector_rows import NO_VECTORS, Rows
+from headlight.cli.embed.job_checkpoint import NO_VECTORS, Rows
 from headlight.cli.result_output import numbers
 from headlight.embeddings import Usage
 from headlight.results import ModelRef
@@ -26,33 +26,26 @@ def as_text(rows: Rows) -> Iterator[str]:
         yield "".join(f"{' '.join(map(str, row))}\n" for row in vectors)
 
 
-class Beside(NamedTuple):
-    """What goes with vectors.
+def as_json(rows: Rows, model: ModelRef, ids: Sequence[str] | None, skips: bool) -> Iterator[str]:
+    """The vectors (of several types: by type), token counts, and which weights answered; null for what was skipped; on one line.
 
-    Attributes:
+    Args:
+        rows: of all inputs.
         model: which weights answered.
-        skips: whether inputs may have been skipped, and which were is to be told.
         ids: what inputs call themselves; None: nothing.
+        skips: whether inputs may have been skipped, and which were is to be told.
     """
-
-    model: ModelRef
-    skips: bool
-    ids: Sequence[str] | None
-
-
-def as_json(rows: Rows, beside: Beside) -> Iterator[str]:
-    """The vectors (of several types: by type), token counts, and which weights answered; null for what was skipped; on one line."""
     counts = rows.counts()
     good = counts[0] != NO_VECTORS
     head: dict[str, object] = {
-        "model": dataclasses.asdict(beside.model),
+        "model": dataclasses.asdict(model),
         "token_counts": [count if count != NO_VECTORS else None for count in counts[0].tolist()],
         "truncated": (counts[0] != counts[2]).tolist(),
         "usage": Usage(*(int(each[good].sum()) for each in counts))._asdict(),
     }
-    if beside.ids is not None:
-        head["ids"] = beside.ids
-    if beside.skips:
+    if ids is not None:
+        head["ids"] = ids
+    if skips:
         head["errors"] = [{"line": place + 1, "error": why} for place, why in sorted(rows.skipped.items())]
     yield f'{to_json(head)[:-1]}, "embeddings": '
     several = len(rows.types) > 1
@@ -65,29 +58,29 @@ def as_json(rows: Rows, beside: Beside) -> Iterator[str]:
 def json_rows(rows: Rows, name: str, good: NDArray[np.bool_]) -> Iterator[str]:
     """The vectors of one type as lists of numbers; null for rows that are not good."""
     vectors = (vector for some in rows.vectors(name) for vector in some)
-    comma = ""
     yield "["
-    for has_one in good:
-        yield comma + (NOT_FINITE.sub("null", str(numbers(next(vectors)))) if has_one else "null")
-        comma = ", "
+    for at, has_one in enumerate(good):
+        entry = NOT_FINITE.sub("null", str(numbers(next(vectors)))) if has_one else "null"
+        yield f", {entry}" if at else entry
     yield "]"
 
 
-def write_npz(rows: Rows, beside: Beside, file: BinaryIO) -> None:
+def write_npz(rows: Rows, model: ModelRef, ids: Sequence[str] | None, skips: bool, file: BinaryIO) -> None:
     """A compressed archive, readable without pickle; vectors of several types as `embeddings_float32` and the like.
 
     What was skipped has no row. `lines` has the number of the line, from 1, that each row is of; `skipped_lines` the others.
+    Arguments as of `as_json`.
     """
     counts = rows.counts()
     good = counts[0] != NO_VECTORS
     arrays: dict[str, NDArray[Any]] = {
         "token_counts": counts[0][good],
         "truncated": (counts[0] != counts[2])[good],
-        "model": np.array(to_json(dataclasses.asdict(beside.model))),
+        "model": np.array(to_json(dataclasses.asdict(model))),
     }
-    if beside.ids is not None:
-        arrays["ids"] = np.array([beside.ids[place] for place in np.flatnonzero(good).tolist()], str)
-    if beside.skips:
+    if ids is not None:
+        arrays["ids"] = np.array([ids[place] for place in np.flatnonzero(good).tolist()], str)
+    if skips:
         arrays |= {"lines": np.flatnonzero(good) + 1, "skipped_lines": np.flatnonzero(~good) + 1}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in rows.types:

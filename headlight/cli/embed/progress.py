@@ -36,14 +36,10 @@ class Progress:
             done == self._total or now - self._told >= (TERMINAL_SECONDS if self._terminal else LOG_SECONDS)
         ):
             self._told = now
-            (say_here if self._terminal else say)(self.line(done, now - self._begun))
-
-    def line(self, done: int, seconds: float) -> str:
-        """What is told, after so many seconds."""
-        rate = (done - self._before) / max(seconds, 1e-3)
-        left = (self._total - done) / max(rate, 1e-9)
-        minutes, rest = divmod(round(left), 60)
-        return f"{done:,} of {self._total:,} texts, {rate:,.0f} a second, {minutes}:{rest:02} left"
+            rate = (done - self._before) / max(now - self._begun, 1e-3)
+            minutes, rest = divmod(round((self._total - done) / max(rate, 1e-9)), 60)
+            line = f"{done:,} of {self._total:,} texts, {rate:,.0f} a second, {minutes}:{rest:02} left"
+            (say_here if self._terminal else say)(line)
 
     def clear(self) -> None:
         """Leave a terminal as it was."""

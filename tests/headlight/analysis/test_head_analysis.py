@@ -4,6 +4,7 @@ import io
 import itertools
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from headlight.analysis.head_kinds import Link
 from headlight.analysis.terminal_view import bar, cells
 from headlight.cli.commands import main
 from headlight.cli.heads_command import five
-from headlight.errors import MixedWeights
+from headlight.errors import BadAnswer, MixedWeights
 from headlight.pb import headlight_pb2 as pb
 from headlight.wire.client_codec import Input
 from tests.headlight.fake_model import HEADS, LAYERS, REF
@@ -112,6 +113,36 @@ def test_weights_that_change_on_the_way_are_noticed(client: Client, servicer: Fa
     servicer.numbers = itertools.count()
     with pytest.raises(MixedWeights, match="during the analysis"):
         analyse(client, TEXTS[0])
+
+
+def other_pairs(response: pb.EncodeResponse) -> None:
+    response.attention_map.axes[:2] = ["pair"]
+
+
+def other_statistics(response: pb.EncodeResponse) -> None:
+    response.attention_map.statistics[:] = ["entropy"]
+
+
+def other_heads(response: pb.EncodeResponse) -> None:
+    response.attention_map.heads[:] = [1]
+
+
+def groups_of_tokens(response: pb.EncodeResponse) -> None:
+    for item in response.items:
+        together = pb.Units(tokens=range(item.token_count), starts=range(0, item.token_count, 2))
+        response.attention_map.places.add(queries=together, keys=together)
+
+
+@pytest.mark.parametrize("change", [other_pairs, other_statistics, other_heads, groups_of_tokens])
+def test_maps_of_another_form_than_was_asked_for_are_refused(
+    client: Client, servicer: FakeServicer, change: Callable[[pb.EncodeResponse], None]
+) -> None:
+    servicer.change_answer = change
+    with pytest.raises(BadAnswer, match="attention"):
+        analyse(client, TEXTS)
+    servicer.change_answer = lambda response: change(response) if response.HasField("attention_indices") else None
+    with pytest.raises(BadAnswer, match="attention"):
+        analyse(client, TEXTS)
 
 
 @pytest.mark.usefixtures("environment")

@@ -164,32 +164,6 @@ def test_a_text_of_one_token_says_nothing() -> None:
             classify(maps)
 
 
-def test_maps_that_do_not_fit() -> None:
-    with pytest.raises(InvalidInput, match=r"reduce=\('statistics',\)"):
-        classify([whole(even())])
-    with pytest.raises(InvalidInput, match="different heads"):
-        classify([reduced(even()), reduced(even(), even())])
-    with pytest.raises(InvalidInput, match="layer, head, statistic"):
-        strongest(reduced(even()), ["x"] * 8)
-
-
-def test_pairs_of_layer_and_head_keep_their_numbers() -> None:
-    maps = reduced(toward(-1), toward(1))
-    pairs = AttentionMaps(
-        maps.values[0],
-        ("pair", "statistic"),
-        (2, 0),
-        (1, 5),
-        maps.queries,
-        maps.keys,
-        maps.tokens,
-        REF,
-        statistics=STATISTICS,
-    )
-    found = classify([pairs])
-    assert [(head.layer, head.head, head.kind) for head in found] == [(2, 1, "previous"), (0, 5, "next")]
-
-
 def some_head(count: int = 6) -> Floats:
     weights = np.full((count, count), 0.01, np.float32)
     weights[0, 2] = weights[3, 5] = 0.9  # [CLS] as the query, [SEP] as the key
@@ -230,10 +204,3 @@ def test_one_ordinary_token_links_to_itself_and_none_to_nothing() -> None:
     assert link is not None
     assert (link.query_label, link.key_label) == ("a", "a")
     assert strongest(whole(even(2)), ["[CLS]", "[SEP]"]) == [None]
-
-
-def test_groups_of_tokens_have_no_links() -> None:
-    maps = whole(even(3))
-    grouped = AttentionMaps(maps.values, maps.axes, (4,), (0,), Units(((0, 1), (2,), (3,))), maps.keys, tokens(4), REF)
-    with pytest.raises(InvalidInput, match="unit 'token'"):
-        strongest(grouped, ["x"] * 4)

@@ -44,15 +44,15 @@ def test_a_choice_that_is_not_there_is_refused(client: Client, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("layers", "heads", "count", "expected"),
     [
-        (3, 6, 5, (2.6, True)),
-        (3, 6, 28, (5.0, True)),
-        (3, 6, 200, (3.0, False)),
-        (2, 14, 30, (30 / 14, False)),  # labels would make it 74 inches wide
-        (20, 20, 200, (1.5, False)),
+        (3, 6, 5, (2.6, 7)),
+        (3, 6, 28, (5.0, 7)),
+        (3, 6, 200, (3.0, 0)),
+        (2, 14, 30, (30 / 14, 0)),  # labels would make it 74 inches wide
+        (20, 20, 200, (1.5, 0)),
     ],
 )
 def test_panels_have_room_for_their_labels_or_none(
-    layers: int, heads: int, count: int, expected: tuple[float, bool]
+    layers: int, heads: int, count: int, expected: tuple[float, float]
 ) -> None:
     assert panel_side(layers, heads, count) == expected
 

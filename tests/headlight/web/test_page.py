@@ -20,7 +20,7 @@ HOSTILE = (
     "</script><img src=x onerror=alert(1)>",
     "<!--",
     "]]>",
-    "{{script}}",
+    "${script}",
     "\\u003c",
     "\u202e",
     "\ud800",

@@ -7,8 +7,8 @@ import json
 
 import numpy as np
 
-from headlight.cli.embed.embed_output import Beside, as_json
-from headlight.cli.embed.vector_rows import Rows
+from headlight.cli.embed.embed_output import as_json
+from headlight.cli.embed.job_checkpoint import Rows
 from headlight.embeddings import Embeddings
 from headlight.results import ModelRef
 
@@ -21,5 +21,5 @@ def test_what_is_beyond_float16_is_null_in_json() -> None:
     found = Embeddings({"float16": vectors}, counts, counts, counts, MODEL)
     rows = Rows(io.BytesIO(), found)
     rows.append(["a"], found, {})
-    told = json.loads("".join(as_json(rows, Beside(MODEL, skips=False, ids=None))), parse_constant=lambda name: 1 / 0)
+    told = json.loads("".join(as_json(rows, MODEL, ids=None, skips=False)), parse_constant=lambda name: 1 / 0)
     assert told["embeddings"] == [[1.5, None, None, None]]

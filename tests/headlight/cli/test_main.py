@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headlight.cli.parts import PartError
-from headlight.cli.shipped_model import shipped_bundle, with_bundle
+from headlight.cli.shipped_model import PartError, shipped_bundle, with_bundle
 from headlight.extras import MissingExtra, require
 
 ROOT = Path(__file__).resolve().parents[3]

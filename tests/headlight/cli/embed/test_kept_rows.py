@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headlight.cli.embed.job_checkpoint import JOB, ROWS, kept_in, lock
-from headlight.cli.embed.vector_rows import Rows
+from headlight.cli.embed.job_checkpoint import JOB, ROWS, Rows, kept_in, lock
 from headlight.cli.files import UsageError
 from headlight.embeddings import Embeddings
 from headlight.results import ModelRef

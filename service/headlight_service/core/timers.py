@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
+import bisect
+import dataclasses
 import logging
+import operator
 import threading
 import time
 from collections.abc import Callable
@@ -12,22 +13,20 @@ from collections.abc import Callable
 from headlight_service.telemetry.json_logs import describe
 
 log = logging.getLogger("headlight_service.core.timers")
-CANCELLED_KEPT = 64  # cancelled timers, beside as many as wait, before the heap is swept
+_when = operator.attrgetter("when")
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Timer:
     """One call to be made later."""
 
-    __slots__ = ("_owner", "act", "when")
-
-    def __init__(self, owner: Timers, when: float, act: Callable[[], None]) -> None:
-        self._owner = owner
-        self.when = when
-        self.act: Callable[[], None] | None = act
+    owner: Timers
+    when: float
+    act: Callable[[], None] | None  # None: it was made, or cancelled
 
     def cancel(self) -> None:
         """Drop the call, and what it refers to, unless it was made."""
-        self._owner.drop(self)
+        self.owner.drop(self)
 
 
 class Timers:
@@ -36,9 +35,7 @@ class Timers:
     def __init__(self) -> None:
         """Start the thread; nothing is due."""
         self._changed = threading.Condition()
-        self._due: list[tuple[float, int, Timer]] = []
-        self._numbers = itertools.count()
-        self._cancelled = 0
+        self._due: list[Timer] = []  # by time: even of thousands, moving the list is quick
         self._closed = False
         threading.Thread(target=self._run, name="timers", daemon=True).start()
 
@@ -46,22 +43,18 @@ class Timers:
         """Call `act` at a time on time.monotonic; it must not wait for anything."""
         timer = Timer(self, when, act)
         with self._changed:
-            heapq.heappush(self._due, (when, next(self._numbers), timer))
-            if self._due[0][2] is timer:
+            bisect.insort(self._due, timer, key=_when)
+            if self._due[0] is timer:
                 self._changed.notify()
         return timer
 
     def drop(self, timer: Timer) -> None:
         """Cancel a timer of these."""
         with self._changed:
-            if timer.act is None:
-                return
-            timer.act = None
-            self._cancelled += 1
-            if self._cancelled > CANCELLED_KEPT + len(self._due) // 2:
-                self._due = [entry for entry in self._due if entry[2].act is not None]
-                heapq.heapify(self._due)
-                self._cancelled = 0
+            if timer.act is not None:
+                timer.act = None
+                first = bisect.bisect_left(self._due, timer.when, key=_when)
+                del self._due[self._due.index(timer, first)]
 
     def close(self) -> None:
         """End the thread; what is not due yet is never called."""
@@ -81,16 +74,10 @@ class Timers:
         """Wait for the next timer; None: closed."""
         with self._changed:
             while not self._closed:
-                if not self._due:
-                    self._changed.wait()
-                    continue
-                left = self._due[0][0] - time.monotonic()
-                if left > 0:
-                    self._changed.wait(min(left, threading.TIMEOUT_MAX))
-                    continue
-                timer = heapq.heappop(self._due)[2]
-                act, timer.act = timer.act, None
-                if act is not None:
+                left = self._due[0].when - time.monotonic() if self._due else threading.TIMEOUT_MAX
+                if left <= 0:
+                    timer = self._due.pop(0)
+                    act, timer.act = timer.act, None
                     return act
-                self._cancelled -= 1
+                self._changed.wait(min(left, threading.TIMEOUT_MAX))
         return None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+from headlight.description import Limits
 from headlight.errors import InvalidInput, NotFound, Unavailable
 from headlight.results import ModelRef
 from headlight.runtime import Runtime
@@ -20,17 +20,6 @@ from headlight_service.telemetry.metrics import ModelMetrics
 
 ATTENTION_OFF = "this server was started with --attention off; GetModel lists the outputs"
 LEAST_TOKEN_INFO_BYTES = 8  # of one token in an answer: id, piece, start, end, special, segment
-
-
-class Limits(NamedTuple):
-    """Limits of requests and answers, as GetModel tells them."""
-
-    max_items: int
-    max_request_bytes: int
-    max_unary_response_bytes: int
-    max_stream_output_bytes: int
-    max_stream_in_flight: int
-    max_request_tokens: int
 
 
 def ref_of(runtime: Runtime) -> ModelRef:

@@ -166,7 +166,7 @@ class RequestBudget:
                 self._give_answer()
         failed = isinstance(error, Exception) and not isinstance(error, DeadlineExceeded)
         if self.bucket is not None and self._charged and failed:
-            self.bucket.refund(self._charged - max(self._done, self._read / READING))
+            self.bucket.spend(max(self._done, self._read / READING) - self._charged)
         return kept
 
     def release(self, answer_bytes: int) -> None:

@@ -272,7 +272,7 @@ def test_threads_take_from_a_bucket_what_they_take_alone() -> None:
         for _ in range(2000):
             bucket.charge(3)
             bucket.spend(1)
-            bucket.refund(2)
+            bucket.spend(-2)
 
     threads = [threading.Thread(target=spend) for _ in range(4)]
     for thread in threads:

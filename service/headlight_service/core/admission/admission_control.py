@@ -169,13 +169,16 @@ class Admission:
             raise _shed(used, Shortage.OUTPUT_BYTES, seconds)
         self.outputs.held += size
 
-    def check_wait(self, tokens: int, patience_seconds: float, priority: Priority) -> None:
+    def check_wait(self, tokens: int, patience_seconds: float, priority: Priority) -> Expected | None:
         """Refuse a request that the queue would not come to in time.
 
         Args:
             tokens: of the request; 0 if they are not known yet.
             patience_seconds: until its caller's deadline.
             priority: its own; interactive does not wait for bulk.
+
+        Returns:
+            What it is admitted on; None: it begins at once.
 
         Raises:
             Shed: with the time after which it should be soon enough.
@@ -185,12 +188,16 @@ class Admission:
             raise DeadlineExceeded("the deadline has passed before the work was queued")
         # What begins at once is tried, and the rate learnt, whatever was estimated before.
         if self._queue is not None and self._queue.begins_at_once(priority):
-            return
-        wait = self.estimate.latest(self.expect(tokens, priority), priority)
+            return None
+        estimate = self.estimate
+        before = self.tokens.held - (0 if priority == "bulk" else self.bulk.held)
+        expected = Expected(estimate.seconds(before), estimate.seconds(tokens), patience_seconds)
+        wait = estimate.latest(expected, priority)
         if wait > patience_seconds:
             behind = f"behind what is queued and running this may take {wait:.2f} s"
             late = f"{behind}, and the deadline is in {patience_seconds:.2f} s"
             raise _shed(late, Shortage.DEADLINE, _bounded(wait - patience_seconds))
+        return expected
 
     def check_alone(self, tokens: int, patience_seconds: float) -> None:
         """Refuse what even alone would take far longer than its caller waits.
@@ -207,11 +214,6 @@ class Admission:
             late = f"alone this may take {alone:.2f} s, and the deadline is in"
             problem = f"{late} {patience_seconds:.2f} s; allow more time, or ask for less"
             raise Shed(problem, Shortage.DEADLINE)
-
-    def expect(self, tokens: int, priority: Priority = "interactive") -> Expected:
-        """Return what lies before a request of so many tokens."""
-        before = self.tokens.held - (0 if priority == "bulk" else self.bulk.held)
-        return self.estimate.expect(before, tokens)
 
     def _retry_seconds(self, tokens: int) -> float:
         """Until half the queue is worked off.

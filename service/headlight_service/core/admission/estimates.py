@@ -32,14 +32,16 @@ TEXT_MEMORY = 0.95  # weight of the past at each request in what is known of tex
 
 
 class Expected(NamedTuple):
-    """What a request was admitted on, in seconds of work at the rate of then."""
+    """What a request was admitted on, in seconds of work at the rate of then.
 
-    before: float  # of what was admitted before it and goes first
+    Attributes:
+        before: of what was admitted before it and goes first.
+        patience: until its deadline.
+    """
+
+    before: float
     own: float
-
-    def latest(self, overrun: float) -> float:
-        """Seconds after which it should be done, even where it is overtaken so much. Alone it runs at once, whatever the rate."""
-        return self.before * overrun + self.own if self.before else 0.0
+    patience: float
 
 
 class WaitEstimate:
@@ -72,29 +74,25 @@ class WaitEstimate:
         self._recent_seconds = RATE_MEMORY * self._recent_seconds + seconds * (self._streams if wide else 1)
         self._recent_batches = RATE_MEMORY * self._recent_batches + 1
 
-    def expect(self, before: int, tokens: int) -> Expected:
-        """For a request of so many tokens, behind so many."""
-        return Expected(self.seconds(before), self.seconds(tokens))
-
     def latest(self, expected: Expected, priority: Priority) -> float:
-        """Seconds within which nearly all such requests are done."""
-        return expected.latest(self._overrun[priority])
+        """Seconds within which nearly all such requests are done; 0: it runs at once, alone."""
+        return expected.before * self._overrun[priority] + expected.own if expected.before else 0.0
 
-    def waited(self, expected: Expected, priority: Priority, patience: float, seconds: float) -> None:
+    def waited(self, expected: Expected, priority: Priority, seconds: float, *, answered: bool) -> None:
         """Learn how long an admitted request took.
 
         Args:
             expected: of it, when it was admitted.
             priority: its own.
-            patience: seconds that it had until its deadline, then; infinity for none.
-            seconds: until it was answered; infinity where its deadline passed.
+            seconds: until it was answered, or given up.
+            answered: False: it was given up, which tells nothing unless that was late.
         """
         batch = self._recent_seconds / self._recent_batches if self._recent_batches else 0.0
-        if not 0 < patience < math.inf or expected.before < max(WORTH * patience, BATCHES * batch):
-            return
-        overrun = self._overrun[priority]
-        step = STEP * (1 - LATE) if seconds > expected.latest(overrun) else -STEP * LATE
-        self._overrun[priority] = min(max(1.0, overrun + step), LONGEST)
+        worth = expected.before >= max(WORTH * expected.patience, BATCHES * batch)
+        late = seconds > self.latest(expected, priority)
+        if worth and expected.patience > 0 and (late or answered):
+            overrun = self._overrun[priority] + STEP * (late - LATE)
+            self._overrun[priority] = min(max(1.0, overrun), LONGEST)
 
 
 class Density:
@@ -107,14 +105,12 @@ class Density:
 
     def learn(self, inputs: Sequence[Input], sizes: Sequence[int], found: Sequence[Tokenized]) -> None:
         """Note what came of inputs of so many characters or ids. Two at once may lose one of them."""
-        tokens = characters = 0
-        for value, size, one in zip(inputs, sizes, found, strict=False):
-            if not isinstance(value, TokenIds):
-                tokens += max(0, one.original_length - SPECIAL)
-                characters += size
-        if characters:
+        told = zip(inputs, sizes, found, strict=False)
+        texts = [(one, size) for value, size, one in told if not isinstance(value, TokenIds)]
+        if texts:
+            tokens = sum(max(0, one.original_length - SPECIAL) for one, _ in texts)
             self._tokens = TEXT_MEMORY * self._tokens + tokens
-            self._characters = TEXT_MEMORY * self._characters + characters
+            self._characters = TEXT_MEMORY * self._characters + sum(size for _, size in texts)
 
     def tokens(self, inputs: Sequence[Input], sizes: Sequence[int], longest: int) -> int:
         """Estimate the tokens of inputs, each at most `longest`: exact for ids."""

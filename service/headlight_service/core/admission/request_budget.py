@@ -31,7 +31,6 @@ class RequestBudget:
         "_computing",
         "_done",
         "_expected",
-        "_patience",
         "_priority",
         "_queued_at",
         "_read",
@@ -48,7 +47,7 @@ class RequestBudget:
         self._request_bytes = self.answer_bytes = self._tokens = self._computing = 0
         self._read = self._charged = 0.0  # tokens: read and charged for; charged for the whole work
         self._expected: Expected | None = None  # of the wait for the wave that is queued
-        self._patience, self._queued_at = math.inf, 0.0
+        self._queued_at = 0.0
         self._closed = False
         self.bucket = bucket
         self._done = 0  # tokens that were computed: whatever comes next, they are paid
@@ -114,9 +113,7 @@ class RequestBudget:
             if self._closed:
                 raise CancelledError
             if deadline < math.inf:  # else there is no wait to be refused, or learnt from
-                self._patience = deadline - now
-                admission.check_wait(tokens, self._patience, self._priority)
-                self._expected = admission.expect(tokens, self._priority)
+                self._expected = admission.check_wait(tokens, deadline - now, self._priority)
             admission.take_tokens(tokens, self._priority)
             self._tokens = tokens
 
@@ -137,7 +134,7 @@ class RequestBudget:
             tokens = self._tokens
             if not self._closed:
                 self._done += tokens
-                self._learn(time.monotonic() - self._queued_at)
+                self._learn_wait(answered=True)
                 self._give_tokens(0)
             return tokens
 
@@ -160,7 +157,7 @@ class RequestBudget:
             self.answer_bytes -= kept
             self._admission.requests.held -= self._request_bytes
             if self._tokens:  # the wave was given up: at its deadline, or by its caller
-                self._learn_late(time.monotonic() - self._queued_at)
+                self._learn_wait(answered=False)
                 self._give_tokens(self._computing)
             if not self._computing:
                 self._give_answer()
@@ -174,15 +171,12 @@ class RequestBudget:
         with self._admission.lock:
             self._admission.outputs.held -= answer_bytes
 
-    def _learn(self, seconds: float) -> None:
-        expected, self._expected = self._expected, None
+    def _learn_wait(self, *, answered: bool) -> None:
+        expected, seconds = self._expected, time.monotonic() - self._queued_at
         if expected is not None:
-            self._admission.estimate.waited(expected, self._priority, self._patience, seconds)
-
-    def _learn_late(self, waited: float) -> None:
-        expected, estimate = self._expected, self._admission.estimate
-        if expected is not None and waited > estimate.latest(expected, self._priority):
-            self._learn(math.inf)
+            self._expected = None
+            estimate = self._admission.estimate
+            estimate.waited(expected, self._priority, seconds, answered=answered)
 
     def _give_tokens(self, left: int) -> None:
         pool = self._admission.bulk if self._priority == "bulk" else self._admission.tokens

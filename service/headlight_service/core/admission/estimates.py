@@ -10,7 +10,6 @@ Plain data: no threads, no clock.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 

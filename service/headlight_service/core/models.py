@@ -122,6 +122,5 @@ class Models:
     def first(self) -> ServedModel:
         """The first model, whose limits a stream has. Raises Unavailable: it is still being loaded."""
         if not self._models:
-            problem = "the model is still being loaded; try again soon, or another replica"
-            raise Unavailable(problem)
+            raise Unavailable("the model is still being loaded; try again soon, or another replica")
         return next(iter(self._models.values()))

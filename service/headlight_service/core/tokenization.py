@@ -108,9 +108,11 @@ def _checked_size(place: int, value: Input, model: ServedModel, prompt: Prompt) 
     # Tokenising takes some 350 bytes and 2 µs a character: what cannot fit is refused unread.
     if characters > model.max_characters:
         own = f", {before} of them its prompt" if before else ""
-        remedy = "shorten it, or split it into several texts"
-        have = f"has {characters} characters{own}; at most {model.max_characters} are read"
-        raise InvalidInput(field, f"{have}; {remedy}")
+        raise InvalidInput(
+            field,
+            f"has {characters} characters{own}; at most {model.max_characters} are read;"
+            " shorten it, or split it into several texts",
+        )
     return characters
 
 

@@ -129,11 +129,11 @@ class Admission:
 
     def take_request(self, size: int) -> None:
         """Take the bytes of a request, before it is tokenised. Raises Shed: too many are held."""
-        if size > self.requests.limit - self.requests.held:
-            held = f"requests of {self.requests.held} bytes are waiting"
-            used = f"{held}, over {self.requests.limit} with these {size}"
+        pool = self.requests
+        if size > pool.free:
+            used = f"requests of {pool.held} bytes are waiting, over {pool.limit} with these {size}"
             raise _shed(used, Shortage.REQUEST_BYTES, self._retry_seconds(0))
-        self.requests.held += size
+        pool.take(size)
 
     def take_tokens(self, tokens: int, priority: Priority) -> None:
         """Take the tokens of a request, before it is queued. Raises Shed: the queue is full."""
@@ -142,9 +142,9 @@ class Admission:
             # Either may be what is short: the queue, or bulk's part of it.
             of_bulk = pool is self.bulk and tokens > pool.limit - pool.held
             full, of = (pool, " for bulk") if of_bulk else (self.tokens, "")
-            have = f"{full.held} of {full.limit} tokens, {tokens} asked for"
-            used = f"the queue is full{of} ({have})"
-            raise _shed(used, Shortage.QUEUE_TOKENS, self._retry_seconds(tokens))
+            used = f"{full.held} of {full.limit} tokens, {tokens} asked for"
+            seconds = self._retry_seconds(tokens)
+            raise _shed(f"the queue is full{of} ({used})", Shortage.QUEUE_TOKENS, seconds)
         pool.take(tokens)
 
     def take_output(self, size: int, smaller: Callable[[int], tuple[str, str]] | None = None) -> None:
@@ -162,12 +162,14 @@ class Admission:
         room = self.room
         if size > room:
             field, remedy = ("inputs", "") if smaller is None else smaller(room)
-            held = f"{self.outputs.held} of {self.outputs.limit} are in use"
-            used = f"{field}: the answer would have {size} bytes; {held}{remedy}"
+            used = (
+                f"{field}: the answer would have {size} bytes;"
+                f" {self.outputs.held} of {self.outputs.limit} are in use{remedy}"
+            )
             # How fast others read is not known; a moment later is as good a guess as any.
             seconds = _bounded(max(self.backlog_seconds, FIRST_RETRY_SECONDS))
             raise _shed(used, Shortage.OUTPUT_BYTES, seconds)
-        self.outputs.held += size
+        self.outputs.take(size)
 
     def check_wait(self, tokens: int, patience_seconds: float, priority: Priority) -> Expected | None:
         """Refuse a request that the queue would not come to in time.
@@ -194,8 +196,10 @@ class Admission:
         expected = Expected(estimate.seconds(before), estimate.seconds(tokens), patience_seconds)
         wait = estimate.latest(expected, priority)
         if wait > patience_seconds:
-            behind = f"behind what is queued and running this may take {wait:.2f} s"
-            late = f"{behind}, and the deadline is in {patience_seconds:.2f} s"
+            late = (
+                f"behind what is queued and running this may take {wait:.2f} s,"
+                f" and the deadline is in {patience_seconds:.2f} s"
+            )
             raise _shed(late, Shortage.DEADLINE, _bounded(wait - patience_seconds))
         return expected
 
@@ -211,9 +215,11 @@ class Admission:
         """
         alone = self.estimate.seconds(tokens)
         if 0 < FAR * patience_seconds < alone:
-            late = f"alone this may take {alone:.2f} s, and the deadline is in"
-            problem = f"{late} {patience_seconds:.2f} s; allow more time, or ask for less"
-            raise Shed(problem, Shortage.DEADLINE)
+            raise Shed(
+                f"alone this may take {alone:.2f} s, and the deadline is in"
+                f" {patience_seconds:.2f} s; allow more time, or ask for less",
+                Shortage.DEADLINE,
+            )
 
     def _retry_seconds(self, tokens: int) -> float:
         """Until half the queue is worked off.

@@ -72,8 +72,11 @@ class Bucket:
         lacking = min(tokens, self._capacity) - self.level
         if lacking - paid > SLACK:
             wait = max(SHORTEST_RETRY_SECONDS, math.ceil(1000 * lacking / self._rate) / 1000)
-            used = f"the quota of {self._rate:g} tokens a second is used up"
-            raise Shed(f"{used}; wait {wait:.3g} s, or ask for less", Shortage.QUOTA, wait)
+            raise Shed(
+                f"the quota of {self._rate:g} tokens a second is used up; wait {wait:.3g} s, or ask for less",
+                Shortage.QUOTA,
+                wait,
+            )
 
     def charge(self, tokens: float, paid: float = 0.0) -> None:
         """Take out the tokens of a request but those that are `paid`. Raises Shed as `check`."""
@@ -105,9 +108,6 @@ class Quotas:
         self._kept = OrderedDict[str, Bucket]()  # the client that has not called for longest first
         # Those, and those that requests under way hold, of clients forgotten meanwhile.
         self._alive = WeakValueDictionary[str, Bucket]()
-
-    def __len__(self) -> int:
-        return len(self._kept)
 
     def of(self, name: str) -> Bucket:
         """Return the bucket of a client."""

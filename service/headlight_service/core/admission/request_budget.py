@@ -41,7 +41,6 @@ class RequestBudget:
     )
 
     def __init__(self, admission: Admission, priority: Priority, bucket: Bucket | None = None) -> None:
-        """Nothing is held."""
         self._admission = admission
         self._priority: Priority = priority
         self._request_bytes = self.answer_bytes = self._tokens = self._computing = 0

@@ -81,6 +81,15 @@ def warn_if_short(runtime: Runtime, limit: int | None) -> None:
         f" {batches * text / MIB:.0f} MiB beside {resident / MIB:.0f} MiB in use; the memory limit is {limit / MIB:.0f} MiB,"
         " beyond which the process is killed"
     )
-    about = {"tokens": manifest.max_length, "text_bytes": text, "batches": batches, "estimate_bytes": batches * text}
-    held = {"resident_bytes": resident, "limit_bytes": limit}
-    log.warning(f"{problem}: {', or '.join(remedies)}", extra={"event": "memory_short", **about, **held})
+    log.warning(
+        f"{problem}: {', or '.join(remedies)}",
+        extra={
+            "event": "memory_short",
+            "tokens": manifest.max_length,
+            "text_bytes": text,
+            "batches": batches,
+            "estimate_bytes": batches * text,
+            "resident_bytes": resident,
+            "limit_bytes": limit,
+        },
+    )

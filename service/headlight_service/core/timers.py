@@ -20,47 +20,49 @@ _when = operator.attrgetter("when")
 class Timer:
     """One call to be made later."""
 
-    owner: Timers
+    timers: Timers
     when: float
     act: Callable[[], None] | None  # None: it was made, or cancelled
 
     def cancel(self) -> None:
         """Drop the call, and what it refers to, unless it was made."""
-        self.owner.drop(self)
+        with self.timers.changed:
+            if self.act is not None:
+                self.act = None
+                due = self.timers.due
+                first = bisect.bisect_left(due, self.when, key=_when)
+                del due[due.index(self, first)]
 
 
 class Timers:
-    """Any number of timers over one thread. From any thread."""
+    """Any number of timers over one thread. From any thread.
+
+    Attributes:
+        changed: guards what is due, and wakes the thread.
+        due: the timers that wait, by time. Even of thousands, moving the list is quick.
+    """
 
     def __init__(self) -> None:
-        """Start the thread; nothing is due."""
-        self._changed = threading.Condition()
-        self._due: list[Timer] = []  # by time: even of thousands, moving the list is quick
+        """Start the thread."""
+        self.changed = threading.Condition()
+        self.due = list[Timer]()
         self._closed = False
         threading.Thread(target=self._run, name="timers", daemon=True).start()
 
     def call_at(self, when: float, act: Callable[[], None]) -> Timer:
         """Call `act` at a time on time.monotonic; it must not wait for anything."""
         timer = Timer(self, when, act)
-        with self._changed:
-            bisect.insort(self._due, timer, key=_when)
-            if self._due[0] is timer:
-                self._changed.notify()
+        with self.changed:
+            bisect.insort(self.due, timer, key=_when)
+            if self.due[0] is timer:
+                self.changed.notify()
         return timer
-
-    def drop(self, timer: Timer) -> None:
-        """Cancel a timer of these."""
-        with self._changed:
-            if timer.act is not None:
-                timer.act = None
-                first = bisect.bisect_left(self._due, timer.when, key=_when)
-                del self._due[self._due.index(timer, first)]
 
     def close(self) -> None:
         """End the thread; what is not due yet is never called."""
-        with self._changed:
+        with self.changed:
             self._closed = True
-            self._changed.notify()
+            self.changed.notify()
 
     def _run(self) -> None:
         while (act := self._next()) is not None:
@@ -72,12 +74,12 @@ class Timers:
 
     def _next(self) -> Callable[[], None] | None:
         """Wait for the next timer; None: closed."""
-        with self._changed:
+        with self.changed:
             while not self._closed:
-                left = self._due[0].when - time.monotonic() if self._due else threading.TIMEOUT_MAX
+                left = self.due[0].when - time.monotonic() if self.due else threading.TIMEOUT_MAX
                 if left <= 0:
-                    timer = self._due.pop(0)
+                    timer = self.due.pop(0)
                     act, timer.act = timer.act, None
                     return act
-                self._changed.wait(min(left, threading.TIMEOUT_MAX))
+                self.changed.wait(min(left, threading.TIMEOUT_MAX))
         return None

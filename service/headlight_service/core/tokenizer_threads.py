@@ -45,11 +45,11 @@ class TokenizerThreads:
     def withdraw(self, work: Callable[[], None], priority: Priority) -> bool:
         """Drop work that still waits; False: it was begun."""
         with self._lock:
-            if work not in self._waiting[priority]:
-                return False
-            del self._waiting[priority][work]
-            self.heart.work -= 1
-            return True
+            waited = work in self._waiting[priority]
+            if waited:
+                del self._waiting[priority][work]
+                self.heart.work -= 1
+            return waited
 
     def close(self) -> None:
         """Let each thread end once it has done what it was given; what waits is never run."""

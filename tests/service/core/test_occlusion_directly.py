@@ -164,7 +164,7 @@ def test_it_can_be_given_up_while_it_waits_for_room() -> None:
         assert made.held == (0, others, 0)
         made.model.admission.tokens.take(-others)
         assert holes(made) == [-1]
-        assert made.model.scheduler.timers._due == [], "nothing is tried again"
+        assert made.model.scheduler.timers.due == [], "nothing is tried again"
 
 
 def test_what_was_computed_of_one_that_fails_is_paid() -> None:

@@ -61,16 +61,16 @@ class Budget:
     def room(self, count: int, longest: int, total: int, size: int, wanted: int) -> int:
         """How many of `wanted` items of one size may join `count` that are padded to `longest` and alone take `total` tokens."""
         longest = max(longest, size)
-
-        def too_many(more: int) -> bool:
-            return not self.admits(count + more, longest, total + more * size)
-
-        if too_many(1):
+        if not self.admits(count + 1, longest, total + size):
             return 0
         # All costs grow evenly: where the first and the last fit, so do those in between.
-        if wanted == 1 or not too_many(wanted):
+        if wanted == 1 or self.admits(count + wanted, longest, total + wanted * size):
             return wanted
-        return bisect.bisect_left(range(1, wanted), True, key=too_many)
+        return bisect.bisect_left(
+            range(1, wanted),
+            True,
+            key=lambda more: not self.admits(count + more, longest, total + more * size),
+        )
 
 
 @dataclasses.dataclass(slots=True, eq=False)

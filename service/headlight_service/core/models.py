@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from weakref import WeakKeyDictionary
 
 from headlight.description import Limits
 from headlight.errors import InvalidInput, NotFound, Unavailable
 from headlight.results import ModelRef
 from headlight.runtime import Runtime
-from headlight.runtime.bundle.prompts import Prompt
 from headlight.runtime.encode_items import Selection
 from headlight.spec import SpecialTokens
 from headlight_service.core.admission.admission_control import Admission
@@ -28,11 +26,11 @@ def ref_of(runtime: Runtime) -> ModelRef:
     return ModelRef(manifest.name, manifest.version, digest, runtime.provider, runtime.precision)
 
 
-@dataclasses.dataclass(slots=True, eq=False)
 class ServedModel:
     """A runtime with its limits, its part of the queue and its metrics.
 
     Attributes:
+        ref: which weights it answers with.
         accepts: of "text", "pair", "ids".
         max_characters: of one text.
         special_tokens: unless a request says otherwise.
@@ -41,28 +39,30 @@ class ServedModel:
         density: tokens in a character of its texts.
     """
 
-    runtime: Runtime
-    limits: Limits
-    scheduler: Scheduler
-    admission: Admission
-    metrics: ModelMetrics
-    max_characters: int
-    special_tokens: SpecialTokens = "parse"
-    ref: ModelRef = dataclasses.field(init=False)
-    accepts: tuple[str, ...] = dataclasses.field(init=False)
-    default_prompt: Prompt = dataclasses.field(init=False)
-    max_length: int = dataclasses.field(init=False)
-    density: Density = dataclasses.field(init=False, default_factory=Density)
-    _selections: WeakKeyDictionary[OutputSpec, Selection] = dataclasses.field(
-        init=False, default_factory=WeakKeyDictionary
-    )
-
-    def __post_init__(self) -> None:
-        self.ref = ref_of(self.runtime)
-        texts, accepts = self.runtime.tokenizer is not None, self.runtime.bundle.manifest.accepts
-        self.accepts = tuple(kind for kind in accepts if kind == "ids" or texts)
-        self.default_prompt = self.runtime.prompts.choose(None, None)
-        self.max_length = self.runtime.bundle.manifest.max_length
+    def __init__(
+        self,
+        runtime: Runtime,
+        limits: Limits,
+        scheduler: Scheduler,
+        admission: Admission,
+        metrics: ModelMetrics,
+        max_characters: int,
+        special_tokens: SpecialTokens = "parse",
+    ) -> None:
+        manifest, texts = runtime.bundle.manifest, runtime.tokenizer is not None
+        self.runtime = runtime
+        self.limits = limits
+        self.scheduler = scheduler
+        self.admission = admission
+        self.metrics = metrics
+        self.max_characters = max_characters
+        self.special_tokens: SpecialTokens = special_tokens
+        self.ref = ref_of(runtime)
+        self.accepts = tuple(kind for kind in manifest.accepts if kind == "ids" or texts)
+        self.default_prompt = runtime.prompts.choose(None, None)
+        self.max_length = manifest.max_length
+        self.density = Density()
+        self._selections = WeakKeyDictionary[OutputSpec, Selection]()
 
     @property
     def max_tokenized(self) -> int:

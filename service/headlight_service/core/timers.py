@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import logging
 import operator
 import threading
 import time
 from collections.abc import Callable
 
-from headlight_service.telemetry.json_logs import describe
+from headlight_service.core.worker_threads import serve
 
-log = logging.getLogger("headlight_service.core.timers")
 _when = operator.attrgetter("when")
 
 
@@ -47,7 +45,7 @@ class Timers:
         self.changed = threading.Condition()
         self.due = list[Timer]()
         self._closed = False
-        threading.Thread(target=self._run, name="timers", daemon=True).start()
+        threading.Thread(target=serve, args=(self._next,), name="timers", daemon=True).start()
 
     def call_at(self, when: float, act: Callable[[], None]) -> Timer:
         """Call `act` at a time on time.monotonic; it must not wait for anything."""
@@ -63,14 +61,6 @@ class Timers:
         with self.changed:
             self._closed = True
             self.changed.notify()
-
-    def _run(self) -> None:
-        while (act := self._next()) is not None:
-            try:
-                act()
-            except Exception as error:
-                log.error("a timer failed", extra={"event": "call_failed", **describe(error)})
-            del act
 
     def _next(self) -> Callable[[], None] | None:
         """Wait for the next timer; None: closed."""

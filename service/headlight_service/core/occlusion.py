@@ -19,7 +19,6 @@ from headlight_service.core.pipeline import AnswerForm, Encoding, Pipeline, When
 from headlight_service.core.requests.answer import Answer, Timings
 from headlight_service.core.requests.request import OcclusionRequest
 from headlight_service.core.scheduler.pending_requests import Computed
-from headlight_service.core.timers import Timer
 
 if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
@@ -74,7 +73,6 @@ class Occluding(Encoding):
         self._whole: Floats | None = None  # the vector of the whole input
         self._moved = list[float]()
         self._hidden: Ids
-        self._timer: Timer | None = None
 
     def _measure(self) -> int:
         """Choose the tokens."""
@@ -114,7 +112,6 @@ class Occluding(Encoding):
 
     def _next_wave(self) -> None:
         """Queue the next wave; later, if there is no room for it."""
-        self._timer = None
         [item], length = self._prepared.items, self._prepared.tokens
         step = max(1, self._model.limits.max_request_tokens // WAVES // length)
         begin = len(self._moved)
@@ -127,17 +124,10 @@ class Occluding(Encoding):
                 self._trace.stage("queue")
             when = min(time.monotonic() + pause, self.request.deadline)
             go_on = functools.partial(self._run, self._next_wave)
-            with self._lock:
-                if not self._over:
-                    self._timer = self._model.scheduler.timers.call_at(when, go_on)
+            self._model.scheduler.timers.call_at(when, go_on)
 
     def _fail(self, error: Exception) -> None:
         super()._fail(of_one_input(error) if isinstance(error, InvalidInput) else error)
-
-    def _withdraw(self) -> str:
-        if self._timer is not None:
-            self._timer.cancel()
-        return super()._withdraw()
 
 
 def of_one_input(error: InvalidInput) -> InvalidInput:

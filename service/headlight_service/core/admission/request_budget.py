@@ -44,7 +44,7 @@ class RequestBudget:
         self._admission = admission
         self._priority: Priority = priority
         self._request_bytes = self.answer_bytes = self._tokens = self._computing = 0
-        self._read = self._charged = 0.0  # tokens: read and charged for; charged for the whole work
+        self._read = self._charged = 0.0  # tokens: for reading; for the whole work
         self._expected: Expected | None = None  # of the wait for the wave that is queued
         self._queued_at = 0.0
         self._closed = False
@@ -78,22 +78,20 @@ class RequestBudget:
 
     def will_read(self, characters: int) -> None:
         """Charge for characters that are about to be read, before they keep a thread busy."""
-        if self.bucket is not None:
-            self._read = characters / READ_CHARACTERS
-            self.bucket.spend(self._read / READING)
+        self.has_read(characters / READ_CHARACTERS)
 
-    def has_read(self, tokens: int) -> None:
+    def has_read(self, tokens: float) -> None:
         """Charge for the tokens that were read, beyond the characters that `will_read` charged."""
-        if self.bucket is not None and tokens > self._read:
-            self.bucket.spend((tokens - self._read) / READING)
-            self._read = tokens
+        price = tokens / READING
+        if self.bucket is not None and price > self._read:
+            self.bucket.spend(price - self._read)
+            self._read = price
 
     def charge(self, tokens: int) -> None:
         """Charge for tokens to be computed. Reading may have cost more. Raises Shed."""
         if self.bucket is not None:
-            paid = self._read / READING
-            charged = max(tokens, paid)
-            self.bucket.charge(charged, paid)
+            charged = max(tokens, self._read)
+            self.bucket.charge(charged, self._read)
             self._charged = charged
 
     def reserve(self, size: int, smaller: Callable[[int], tuple[str, str]] | None = None) -> None:
@@ -162,7 +160,7 @@ class RequestBudget:
                 self._give_answer()
         failed = isinstance(error, Exception) and not isinstance(error, DeadlineExceeded)
         if self.bucket is not None and self._charged and failed:
-            self.bucket.spend(max(self._done, self._read / READING) - self._charged)
+            self.bucket.spend(max(self._done, self._read) - self._charged)
         return kept
 
     def release(self, answer_bytes: int) -> None:

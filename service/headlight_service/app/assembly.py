@@ -221,7 +221,7 @@ def make_admission(
         max_request_bytes=config.max_queue_bytes,
         max_output_bytes=_of_all(config, told.max_stream_output_bytes),
         estimate=estimate,
-        queue=scheduler,
+        begins_at_once=None if scheduler is None else scheduler.begins_at_once,
         lock=None if scheduler is None else scheduler.lock,
     )
 

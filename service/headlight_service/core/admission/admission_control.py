@@ -6,10 +6,10 @@ runs. `headlight_service.core.admission.request_budget` holds what one request h
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Protocol
 
 from headlight.errors import DeadlineExceeded
 from headlight.spec import Priority
@@ -25,40 +25,31 @@ RESERVE = 8
 SMALL_ANSWER_BYTES = 1 << 20
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Pool:
     """An amount of something that runs out.
 
     Attributes:
         limit: how much there is.
+        whole: of which this is a part: what is given out counts for both.
         held: how much of it is given out.
     """
 
-    __slots__ = ("_whole", "held", "limit")
-
-    def __init__(self, limit: int, whole: Pool | None = None) -> None:
-        """Nothing is given out; what will be counts for `whole` too, of which this is a part."""
-        self.held = 0
-        self.limit = limit
-        self._whole = whole
+    limit: int
+    whole: Pool | None = None
+    held: int = 0
 
     @property
     def free(self) -> int:
         """How much can still be given out."""
         free = self.limit - self.held
-        return free if self._whole is None else min(free, self._whole.free)
+        return free if self.whole is None else min(free, self.whole.free)
 
     def take(self, amount: int) -> None:
         """Count so much more as given out; less, if negative."""
         self.held += amount
-        if self._whole is not None:
-            self._whole.held += amount
-
-
-class WorkQueue(Protocol):
-    """The queue that requests are admitted to."""
-
-    def begins_at_once(self, priority: Priority) -> bool:
-        """Return whether a request that came now would wait for nothing."""
+        if self.whole is not None:
+            self.whole.held += amount
 
 
 def largest_output(limit: int) -> int:
@@ -95,7 +86,7 @@ class Admission:
         max_output_bytes: int,
         max_bulk_tokens: int | None = None,
         estimate: WaitEstimate | None = None,
-        queue: WorkQueue | None = None,
+        begins_at_once: Callable[[Priority], bool] | None = None,
         lock: AbstractContextManager[object] | None = None,
     ) -> None:
         """Nothing is admitted yet.
@@ -106,7 +97,8 @@ class Admission:
             max_output_bytes: bytes of all results at once.
             max_bulk_tokens: of `max_tokens`, how many bulk may have; None: all.
             estimate: learns from the queue's batches; None: nothing is ever known.
-            queue: that requests are admitted to; None: they always wait.
+            begins_at_once: whether a request that came now would wait for nothing in the
+                queue; None: none would.
             lock: see the attribute.
         """
         self.lock = lock or threading.RLock()
@@ -114,7 +106,7 @@ class Admission:
         self.outputs = Pool(max_output_bytes)
         self.bulk = Pool(max_tokens if max_bulk_tokens is None else max_bulk_tokens, self.tokens)
         self.estimate = estimate or WaitEstimate(1)
-        self._queue = queue
+        self._begins_at_once = begins_at_once
 
     @property
     def backlog_seconds(self) -> float:
@@ -189,7 +181,7 @@ class Admission:
         if patience_seconds <= 0:
             raise DeadlineExceeded("the deadline has passed before the work was queued")
         # What begins at once is tried, and the rate learnt, whatever was estimated before.
-        if self._queue is not None and self._queue.begins_at_once(priority):
+        if self._begins_at_once is not None and self._begins_at_once(priority):
             return None
         estimate = self.estimate
         before = self.tokens.held - (0 if priority == "bulk" else self.bulk.held)

@@ -1,4 +1,7 @@
-"""How far a vector moves when each token is hidden: encodings of one input with holes, in waves among other requests."""
+"""How far a vector moves when each token is hidden: encodings of one input with holes.
+
+They are queued in waves, among other requests.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,8 @@ from headlight_service.core.scheduler.pending_requests import Computed
 if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
 
-WAVES = 8  # one part in so many of a request's tokens is queued at a time: others' items go in between
-LONGEST_PAUSE = 1.0  # seconds: nothing keeps a wave's place, and room may be free for a moment alone
+WAVES = 8  # a wave is one part in so many of the tokens of a request: others' items go in between
+LONGEST_PAUSE = 1.0  # seconds until a wave that found no room is tried again
 
 
 @dataclasses.dataclass(slots=True)

@@ -17,14 +17,14 @@ from headlight.runtime.values import Tokenized
 from headlight.spec import PRIORITIES, Priority
 from headlight_service.core.requests.request import Input, TokenIds
 
-RATE_MEMORY = 0.9  # weight of the past at each batch in the estimate of the token rate: some ten batches count
+RATE_MEMORY = 0.9  # weight of the past at each batch in the token rate: some ten batches count
 LATE = 0.01  # of the requests admitted may wait longer than is reckoned with
 STEP = 0.02
 LONGEST = 3.0  # times the estimate
-# Of its patience, that a request must have been expected to wait, for its wait to tell anything: shorter ones are hardly foreseen, and
-# no harm comes of it.
+# Waits from which nothing is learnt: those expected to take less than this share of the patience,
+# which do no harm, or less than so many batches, where only the batch that was running counted.
 WORTH = 0.25
-BATCHES = 2  # and as long as so many take: who comes late for the batch that was running says nothing of the queue
+BATCHES = 2
 # Tokens that most tokenizers put around a text: most of a short one, next to nothing of a long one.
 SPECIAL = 2
 TEXT_MEMORY = 0.95  # weight of the past at each request in what is known of texts
@@ -68,7 +68,7 @@ class WaitEstimate:
         return tokens * self._recent_seconds / self._recent_tokens / self._streams if self._recent_tokens else 0.0
 
     def worked_off(self, tokens: int, seconds: float, wide: bool = False) -> None:
-        """Learn that a batch of so many tokens took so long, on the threads of all streams where it was wide."""
+        """Learn how long a batch took; a wide one had the threads of all streams."""
         self._recent_tokens = RATE_MEMORY * self._recent_tokens + tokens
         self._recent_seconds = RATE_MEMORY * self._recent_seconds + seconds * (self._streams if wide else 1)
         self._recent_batches = RATE_MEMORY * self._recent_batches + 1
@@ -95,7 +95,7 @@ class WaitEstimate:
 
 
 class Density:
-    """Tokens in a character of recent texts: a request's tokens are known roughly before it is read."""
+    """Tokens in a character of recent texts, to estimate a request's tokens before it is read."""
 
     def __init__(self) -> None:
         """Nothing is known: texts seem to have no tokens."""
@@ -103,7 +103,7 @@ class Density:
         self._characters = 0.0
 
     def learn(self, inputs: Sequence[Input], sizes: Sequence[int], found: Sequence[Tokenized]) -> None:
-        """Note what came of inputs of so many characters or ids. Two at once may lose one of them."""
+        """Note what came of inputs of so many characters or ids. Two threads may lose one note."""
         told = zip(inputs, sizes, found, strict=False)
         texts = [(one, size) for value, size, one in told if not isinstance(value, TokenIds)]
         if texts:

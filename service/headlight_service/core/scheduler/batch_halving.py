@@ -1,4 +1,4 @@
-"""A batch that does not give all its items results: one beyond the memory, in halves; one in which some overflow."""
+"""Batches that do not give all items results: beyond the memory, or where some overflow."""
 
 from __future__ import annotations
 

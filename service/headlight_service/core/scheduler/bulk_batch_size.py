@@ -1,4 +1,8 @@
-"""How much work the batches of a lane are, so that one can be made to be about so much. Plain data: no clock."""
+"""The size of bulk batches: how much work those of a lane were, and how large one may be.
+
+A batch costs something however small it is, and the rest grows with its size. Both are told from
+the last batches by medians, so that a few that were held up do not count. Plain data: no clock.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,13 @@ from typing import NamedTuple
 
 from headlight_service.core.scheduler.lanes import Budget
 
-RECENT = 9  # batches; their median: a few that something else held up, four in a row even, do not count
-ENOUGH = 5  # batches that what every one costs is told from, where one is UNLIKE another: so many times as large
-UNLIKE = 1.5
-WORTH = 1.25  # times what every batch costs that one may take, where that alone is most of the limit, or more than it
-GROWTH = 2  # times the largest of the last, to which the next may grow where what every batch costs is reckoned with
-LONE = 16  # batches of one item, all alike and over half of the limit: then one may be larger, to see what it costs
-LEAST = 0.01  # of a batch's time that depends on its size
+RECENT = 9  # batches that are remembered
+ENOUGH = 5  # batches from which the fixed cost is told
+UNLIKE = 1.5  # times as large is one batch as another, at least, for a slope between them
+WORTH = 1.25  # times the fixed cost that a batch may take, even beyond the limit
+GROWTH = 2  # times the largest of the last, to which the next may grow by a known fixed cost
+LONE = 16  # single items, alike and over half of the limit, after which a larger batch is tried
+LEAST = 0.01  # of a batch's time that depends on its size, at least
 
 
 class _Ran(NamedTuple):
@@ -29,12 +33,12 @@ class _Ran(NamedTuple):
 
 
 class Pace:
-    """The work of a lane's last batches, as what each of them costs however small it is, and a rate."""
+    """The work of a lane's last batches: a fixed cost, and a rate."""
 
     def __init__(self) -> None:
         self._batches: deque[_Ran] = deque(maxlen=RECENT)
-        self._fixed = 0.0  # seconds; kept while all batches are alike, which tell nothing of it
-        self._alike = 0  # batches since it was last told
+        self._fixed = 0.0  # seconds; kept while all batches are alike
+        self._alike = 0  # batches since the fixed cost was last told
 
     def learn(self, count: int, longest: int, seconds: float) -> None:
         """Note that a batch of `count` items padded to `longest` tokens was so much work."""

@@ -37,8 +37,8 @@ class Budget:
     """What one batch may cost. A single item may exceed it: it then runs alone.
 
     Attributes:
-        tokens: padded tokens, count × longest: bounds time and memory of everything linear in the length.
-        squares: count × longest²: bounds the attention maps that a batch returns. None where none are returned.
+        tokens: padded tokens, count × longest: bounds what is linear in the length.
+        squares: count × longest²: bounds the attention maps that are returned; None: none are.
         max_padding: the share of padded tokens that may be padding, 0 to 1.
     """
 
@@ -52,14 +52,14 @@ class Budget:
         return Budget(min(self.tokens, tokens), squares, self.max_padding)
 
     def admits(self, count: int, longest: int, total: int) -> bool:
-        """Whether `count` items that alone take `total` tokens may be one batch, each padded to `longest`."""
+        """Return whether `count` items of `total` tokens, padded to `longest`, may be one batch."""
         padded = count * longest
         if padded > self.tokens or (self.squares is not None and padded * longest > self.squares):
             return False
         return padded - total <= self.max_padding * padded
 
     def room(self, count: int, longest: int, total: int, size: int, wanted: int) -> int:
-        """How many of `wanted` items of one size may join `count` that are padded to `longest` and alone take `total` tokens."""
+        """Return how many of `wanted` items of one size may join a batch; see `admits`."""
         longest = max(longest, size)
         if not self.admits(count + 1, longest, total + size):
             return 0
@@ -89,7 +89,12 @@ class Entry(Generic[T]):
 
 @dataclasses.dataclass(slots=True)
 class Batch(Generic[T]):
-    """What `take` took from one lane: entries to run together, oldest first, and entries whose deadline had passed."""
+    """What `take` took from one lane.
+
+    Attributes:
+        entries: to run together, the oldest first.
+        expired: those whose deadline had passed.
+    """
 
     entries: list[Entry[T]] = dataclasses.field(default_factory=list)
     expired: list[Entry[T]] = dataclasses.field(default_factory=list)

@@ -49,7 +49,8 @@ class ServedModel:
         max_characters: int,
         special_tokens: SpecialTokens = "parse",
     ) -> None:
-        manifest, texts = runtime.bundle.manifest, runtime.tokenizer is not None
+        manifest = runtime.bundle.manifest
+        texts = runtime.tokenizer is not None
         self.runtime = runtime
         self.limits = limits
         self.scheduler = scheduler

@@ -218,7 +218,7 @@ class Admission:
 
         Sooner, all who were refused would meet before a full one; later, it could run dry.
         """
-        if not self.estimate.known:
+        if not self.estimate.seconds(1):  # no batch has shown a rate
             return FIRST_RETRY_SECONDS
         return _bounded(self.estimate.seconds(self.tokens.held + tokens - self.tokens.limit / 2))
 

@@ -58,11 +58,6 @@ class WaitEstimate:
         self._recent_batches = 0.0
         self._overrun: dict[Priority, float] = dict.fromkeys(PRIORITIES, 1.0)
 
-    @property
-    def known(self) -> bool:
-        """Whether any batch has shown a rate."""
-        return self._recent_tokens > 0
-
     def seconds(self, tokens: float) -> float:
         """How long so many tokens take, on all streams; 0 where no rate is known."""
         return tokens * self._recent_seconds / self._recent_tokens / self._streams if self._recent_tokens else 0.0

@@ -169,11 +169,11 @@ class RequestBudget:
             self._admission.outputs.held -= answer_bytes
 
     def _learn_wait(self, *, answered: bool) -> None:
-        expected, seconds = self._expected, time.monotonic() - self._queued_at
-        if expected is not None:
-            self._expected = None
+        if self._expected is not None:
+            seconds = time.monotonic() - self._queued_at
             estimate = self._admission.estimate
-            estimate.waited(expected, self._priority, seconds, answered=answered)
+            estimate.waited(self._expected, self._priority, seconds, answered=answered)
+            self._expected = None
 
     def _give_tokens(self, left: int) -> None:
         pool = self._admission.bulk if self._priority == "bulk" else self._admission.tokens

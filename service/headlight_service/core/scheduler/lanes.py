@@ -175,14 +175,16 @@ class Lane(Generic[T]):
             self._move([self.oldest], batch, now)
         if not self.count:
             return batch
-        sizes, centre, ended = sorted(self._by_size), batch.longest, set[bool]()
+        centre = batch.longest
+        sizes = sorted(self._by_size)
         at = bisect.bisect_left(sizes, centre)
+        open_sides = {"above", "below"}
         below = reversed(sizes[:at])
         for size in heapq.merge(sizes[at:], below, key=lambda size: abs(size - centre)):
-            side = size >= centre
-            if side not in ended and not self._fill(size, batch, now, budget):
-                ended.add(side)
-            if len(ended) == 2:
+            side = "above" if size >= centre else "below"
+            if side in open_sides and not self._fill(size, batch, now, budget):
+                open_sides.discard(side)
+            if not open_sides:
                 break
         return batch
 

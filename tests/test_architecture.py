@@ -31,7 +31,7 @@ RUNTIME_VALUES = (
     *("headlight.runtime.encode_items", "headlight.runtime.values", "headlight.runtime.bundle"),
 )
 # What the layers of the service share.
-SHARED = ("headlight.errors", "headlight.extras", "headlight.results", "headlight.spec")
+SHARED = tuple(f"headlight.{name}" for name in ("description", "errors", "extras", "results", "spec"))
 CONFIG, CORE, FRONTENDS = (f"headlight_service.{room}" for room in ("config", "core", "frontends"))
 GRPC, SECURITY, TELEMETRY = f"{FRONTENDS}.grpc", "headlight_service.security", "headlight_service.telemetry"
 CODECS = ("headlight.pb", *(f"headlight.wire.{name}" for name in ("attention_codec", "priority", "vector_codec")))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headlight.description import Limits
 from headlight.errors import BundleError, DeviceFull, EngineError, HostFull
 from headlight.runtime import EncodeItem, Manifest, Runtime, Selection
 from headlight.runtime.encode_items import everything
@@ -22,7 +23,7 @@ from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
 from headlight_service.core.admission.admission_control import RESERVE, Admission, largest_output, outputs_for
 from headlight_service.core.admission.estimates import WaitEstimate
-from headlight_service.core.models import Limits, ServedModel, ref_of
+from headlight_service.core.models import ServedModel, ref_of
 from headlight_service.core.scheduler.cpu_time import processors
 from headlight_service.core.scheduler.engine_health import Engine, EngineLost
 from headlight_service.core.scheduler.lanes import Budget, LaneKey
@@ -220,7 +221,7 @@ def make_admission(
         max_request_bytes=config.max_queue_bytes,
         max_output_bytes=_of_all(config, told.max_stream_output_bytes),
         estimate=estimate,
-        queue=scheduler,
+        begins_at_once=None if scheduler is None else scheduler.begins_at_once,
         lock=None if scheduler is None else scheduler.lock,
     )
 

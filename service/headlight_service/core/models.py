@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+from headlight.description import Limits
 from headlight.errors import InvalidInput, NotFound, Unavailable
 from headlight.results import ModelRef
 from headlight.runtime import Runtime
-from headlight.runtime.bundle.prompts import Prompt
 from headlight.runtime.encode_items import Selection
 from headlight.spec import SpecialTokens
 from headlight_service.core.admission.admission_control import Admission
@@ -22,28 +20,17 @@ ATTENTION_OFF = "this server was started with --attention off; GetModel lists th
 LEAST_TOKEN_INFO_BYTES = 8  # of one token in an answer: id, piece, start, end, special, segment
 
 
-class Limits(NamedTuple):
-    """Limits of requests and answers, as GetModel tells them."""
-
-    max_items: int
-    max_request_bytes: int
-    max_unary_response_bytes: int
-    max_stream_output_bytes: int
-    max_stream_in_flight: int
-    max_request_tokens: int
-
-
 def ref_of(runtime: Runtime) -> ModelRef:
     """Return which weights a runtime answers with."""
     manifest, digest = runtime.bundle.manifest, runtime.bundle.sha256
     return ModelRef(manifest.name, manifest.version, digest, runtime.provider, runtime.precision)
 
 
-@dataclasses.dataclass(slots=True, eq=False)
 class ServedModel:
     """A runtime with its limits, its part of the queue and its metrics.
 
     Attributes:
+        ref: which weights it answers with.
         accepts: of "text", "pair", "ids".
         max_characters: of one text.
         special_tokens: unless a request says otherwise.
@@ -52,28 +39,31 @@ class ServedModel:
         density: tokens in a character of its texts.
     """
 
-    runtime: Runtime
-    limits: Limits
-    scheduler: Scheduler
-    admission: Admission
-    metrics: ModelMetrics
-    max_characters: int
-    special_tokens: SpecialTokens = "parse"
-    ref: ModelRef = dataclasses.field(init=False)
-    accepts: tuple[str, ...] = dataclasses.field(init=False)
-    default_prompt: Prompt = dataclasses.field(init=False)
-    max_length: int = dataclasses.field(init=False)
-    density: Density = dataclasses.field(init=False, default_factory=Density)
-    _selections: WeakKeyDictionary[OutputSpec, Selection] = dataclasses.field(
-        init=False, default_factory=WeakKeyDictionary
-    )
-
-    def __post_init__(self) -> None:
-        self.ref = ref_of(self.runtime)
-        texts, accepts = self.runtime.tokenizer is not None, self.runtime.bundle.manifest.accepts
-        self.accepts = tuple(kind for kind in accepts if kind == "ids" or texts)
-        self.default_prompt = self.runtime.prompts.choose(None, None)
-        self.max_length = self.runtime.bundle.manifest.max_length
+    def __init__(
+        self,
+        runtime: Runtime,
+        limits: Limits,
+        scheduler: Scheduler,
+        admission: Admission,
+        metrics: ModelMetrics,
+        max_characters: int,
+        special_tokens: SpecialTokens = "parse",
+    ) -> None:
+        manifest = runtime.bundle.manifest
+        texts = runtime.tokenizer is not None
+        self.runtime = runtime
+        self.limits = limits
+        self.scheduler = scheduler
+        self.admission = admission
+        self.metrics = metrics
+        self.max_characters = max_characters
+        self.special_tokens: SpecialTokens = special_tokens
+        self.ref = ref_of(runtime)
+        self.accepts = tuple(kind for kind in manifest.accepts if kind == "ids" or texts)
+        self.default_prompt = runtime.prompts.choose(None, None)
+        self.max_length = manifest.max_length
+        self.density = Density()
+        self._selections = WeakKeyDictionary[OutputSpec, Selection]()
 
     @property
     def max_tokenized(self) -> int:
@@ -133,6 +123,5 @@ class Models:
     def first(self) -> ServedModel:
         """The first model, whose limits a stream has. Raises Unavailable: it is still being loaded."""
         if not self._models:
-            problem = "the model is still being loaded; try again soon, or another replica"
-            raise Unavailable(problem)
+            raise Unavailable("the model is still being loaded; try again soon, or another replica")
         return next(iter(self._models.values()))

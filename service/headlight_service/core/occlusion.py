@@ -1,4 +1,7 @@
-"""How far a vector moves when each token is hidden: encodings of one input with holes, in waves among other requests."""
+"""How far a vector moves when each token is hidden: encodings of one input with holes.
+
+They are queued in waves, among other requests.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,12 @@ from headlight_service.core.pipeline import AnswerForm, Encoding, Pipeline, When
 from headlight_service.core.requests.answer import Answer, Timings
 from headlight_service.core.requests.request import OcclusionRequest
 from headlight_service.core.scheduler.pending_requests import Computed
-from headlight_service.core.timers import Timer
 
 if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
 
-WAVES = 8  # one part in so many of a request's tokens is queued at a time: others' items go in between
-LONGEST_PAUSE = 1.0  # seconds: nothing keeps a wave's place, and room may be free for a moment alone
+WAVES = 8  # a wave is one part in so many of the tokens of a request: others' items go in between
+LONGEST_PAUSE = 1.0  # seconds until a wave that found no room is tried again
 
 
 @dataclasses.dataclass(slots=True)
@@ -69,13 +71,11 @@ class Occluding(Encoding):
         form: AnswerForm,
         trace: RequestTrace | None = None,
     ) -> None:
-        """See `Pipeline.submit`."""
         super().__init__(pipeline, request, form, trace)
         self._choice = request.hidden
         self._whole: Floats | None = None  # the vector of the whole input
         self._moved = list[float]()
         self._hidden: Ids
-        self._timer: Timer | None = None
 
     def _measure(self) -> int:
         """Choose the tokens."""
@@ -86,13 +86,13 @@ class Occluding(Encoding):
 
     def _sized(self) -> None:
         """Reserve the answer, and charge for all waves at once: quota does not end it half way."""
-        prepared, deadline = self._prepared, self.request.deadline
+        prepared, admission = self._prepared, self._model.admission
         self._stage = "queue"
         self._reserve(self._overhead, lambda room: ("input", ""))
         work = prepared.tokens * (1 + len(self._hidden))
-        admission = self._model.admission
+        patience = self.request.deadline - time.monotonic()
         with admission.lock:
-            admission.check_wait(work, deadline - time.monotonic(), self.request.priority)
+            admission.check_wait(work, patience, self.request.priority)
         self._budget.charge(work)
         self._submit(prepared.items, prepared.tokens)
 
@@ -102,22 +102,19 @@ class Occluding(Encoding):
         length, hidden = self._prepared.tokens, self._hidden
         if self._whole is None:
             [self._whole] = vectors
-            alone = length * len(hidden)
+            patience = self.request.deadline - time.monotonic()
             with self._model.admission.lock:
-                patience = self.request.deadline - time.monotonic()
-                self._model.admission.check_alone(alone, patience)
+                self._model.admission.check_alone(length * len(hidden), patience)
         else:
             self._moved += np.linalg.norm(np.stack(vectors) - self._whole, axis=1).tolist()
         if len(self._moved) == len(hidden):
             moved = np.array(self._moved, dtype=np.float32)
-            timings = Timings(self._tokenize_ns)
-            self._finish(Occluded(self._prepared, [], timings, hidden, moved))
+            self._finish(Occluded(self._prepared, [], Timings(self._tokenize_ns), hidden, moved))
         else:
             self._next_wave()
 
     def _next_wave(self) -> None:
         """Queue the next wave; later, if there is no room for it."""
-        self._timer = None
         [item], length = self._prepared.items, self._prepared.tokens
         step = max(1, self._model.limits.max_request_tokens // WAVES // length)
         begin = len(self._moved)
@@ -129,20 +126,11 @@ class Occluding(Encoding):
             if self._trace is not None:
                 self._trace.stage("queue")
             when = min(time.monotonic() + pause, self.request.deadline)
-            with self._lock:
-                if not self._over:
-                    go_on = functools.partial(self._run, self._next_wave)
-                    self._timer = self._model.scheduler.timers.call_at(when, go_on)
+            go_on = functools.partial(self._run, self._next_wave)
+            self._model.scheduler.timers.call_at(when, go_on)
 
     def _fail(self, error: Exception) -> None:
-        """See Handle."""
         super()._fail(of_one_input(error) if isinstance(error, InvalidInput) else error)
-
-    def _withdraw(self) -> str:
-        """See Handle."""
-        if self._timer is not None:
-            self._timer.cancel()
-        return super()._withdraw()
 
 
 def of_one_input(error: InvalidInput) -> InvalidInput:
@@ -166,6 +154,8 @@ def hidden_tokens(choice: TokenChoice | None, pooling: str, tokenized: Tokenized
             raise InvalidInput("tokens", f"token {vector} is the pooled vector; hide others")
         tokens = tokens[tokens != vector]
     if not len(tokens) or length == 1:
-        problem = "of this input there is nothing to hide that would leave something; name others"
-        raise InvalidInput("tokens", problem)
+        raise InvalidInput(
+            "tokens",
+            "of this input there is nothing to hide that would leave something; name others",
+        )
     return tokens

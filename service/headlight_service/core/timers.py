@@ -2,95 +2,74 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
-import logging
+import bisect
+import dataclasses
+import operator
 import threading
 import time
 from collections.abc import Callable
 
-from headlight_service.telemetry.json_logs import describe
+from headlight_service.core.worker_threads import serve
 
-log = logging.getLogger("headlight_service.core.timers")
-CANCELLED_KEPT = 64  # cancelled timers, beside as many as wait, before the heap is swept
+_when = operator.attrgetter("when")
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Timer:
     """One call to be made later."""
 
-    __slots__ = ("_owner", "act", "when")
-
-    def __init__(self, owner: Timers, when: float, act: Callable[[], None]) -> None:
-        self._owner = owner
-        self.when = when
-        self.act: Callable[[], None] | None = act
+    timers: Timers
+    when: float
+    act: Callable[[], None] | None  # None: it was made, or cancelled
 
     def cancel(self) -> None:
         """Drop the call, and what it refers to, unless it was made."""
-        self._owner.drop(self)
+        with self.timers.changed:
+            if self.act is not None:
+                self.act = None
+                due = self.timers.due
+                first = bisect.bisect_left(due, self.when, key=_when)
+                del due[due.index(self, first)]
 
 
 class Timers:
-    """Any number of timers over one thread. From any thread."""
+    """Any number of timers over one thread. From any thread.
+
+    Attributes:
+        changed: guards what is due, and wakes the thread.
+        due: the timers that wait, by time. Even of thousands, moving the list is quick.
+    """
 
     def __init__(self) -> None:
-        """Start the thread; nothing is due."""
-        self._changed = threading.Condition()
-        self._due: list[tuple[float, int, Timer]] = []
-        self._numbers = itertools.count()
-        self._cancelled = 0
+        """Start the thread."""
+        self.changed = threading.Condition()
+        self.due = list[Timer]()
         self._closed = False
-        threading.Thread(target=self._run, name="timers", daemon=True).start()
+        threading.Thread(target=serve, args=(self._next,), name="timers", daemon=True).start()
 
     def call_at(self, when: float, act: Callable[[], None]) -> Timer:
         """Call `act` at a time on time.monotonic; it must not wait for anything."""
         timer = Timer(self, when, act)
-        with self._changed:
-            heapq.heappush(self._due, (when, next(self._numbers), timer))
-            if self._due[0][2] is timer:
-                self._changed.notify()
+        with self.changed:
+            bisect.insort(self.due, timer, key=_when)
+            if self.due[0] is timer:
+                self.changed.notify()
         return timer
-
-    def drop(self, timer: Timer) -> None:
-        """Cancel a timer of these."""
-        with self._changed:
-            if timer.act is None:
-                return
-            timer.act = None
-            self._cancelled += 1
-            if self._cancelled > CANCELLED_KEPT + len(self._due) // 2:
-                self._due = [entry for entry in self._due if entry[2].act is not None]
-                heapq.heapify(self._due)
-                self._cancelled = 0
 
     def close(self) -> None:
         """End the thread; what is not due yet is never called."""
-        with self._changed:
+        with self.changed:
             self._closed = True
-            self._changed.notify()
-
-    def _run(self) -> None:
-        while (act := self._next()) is not None:
-            try:
-                act()
-            except Exception as error:
-                log.error("a timer failed", extra={"event": "call_failed", **describe(error)})
-            del act
+            self.changed.notify()
 
     def _next(self) -> Callable[[], None] | None:
         """Wait for the next timer; None: closed."""
-        with self._changed:
+        with self.changed:
             while not self._closed:
-                if not self._due:
-                    self._changed.wait()
-                    continue
-                left = self._due[0][0] - time.monotonic()
-                if left > 0:
-                    self._changed.wait(min(left, threading.TIMEOUT_MAX))
-                    continue
-                timer = heapq.heappop(self._due)[2]
-                act, timer.act = timer.act, None
-                if act is not None:
+                left = self.due[0].when - time.monotonic() if self.due else threading.TIMEOUT_MAX
+                if left <= 0:
+                    timer = self.due.pop(0)
+                    act, timer.act = timer.act, None
                     return act
-                self._cancelled -= 1
+                self.changed.wait(min(left, threading.TIMEOUT_MAX))
         return None

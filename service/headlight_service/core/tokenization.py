@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from headlight.errors import InvalidInput
@@ -81,14 +80,14 @@ def _checked_sizes(inputs: Sequence[Input], model: ServedModel, prompt: Prompt) 
     most = model.limits.max_items
     if not 1 <= len(inputs) <= most:
         raise InvalidInput("inputs", f"has {len(inputs)} entries; send 1 to {most}")
-    sizes, before = list[int](), len(prompt.text)
-    room = model.max_characters if "text" in model.accepts else -1
-    for place, value in enumerate(inputs):
-        if isinstance(value, str) and before + len(value) <= room:  # mostly
-            sizes.append(before + len(value))
-        else:
-            sizes.append(_checked_size(place, value, model, prompt))
-    return sizes
+    before = len(prompt.text)
+    room = model.max_characters - before if "text" in model.accepts else -1
+    return [
+        before + len(value)
+        if isinstance(value, str) and len(value) <= room  # mostly
+        else _checked_size(place, value, model, prompt)
+        for place, value in enumerate(inputs)
+    ]
 
 
 def _checked_size(place: int, value: Input, model: ServedModel, prompt: Prompt) -> int:
@@ -108,9 +107,11 @@ def _checked_size(place: int, value: Input, model: ServedModel, prompt: Prompt) 
     # Tokenising takes some 350 bytes and 2 µs a character: what cannot fit is refused unread.
     if characters > model.max_characters:
         own = f", {before} of them its prompt" if before else ""
-        remedy = "shorten it, or split it into several texts"
-        have = f"has {characters} characters{own}; at most {model.max_characters} are read"
-        raise InvalidInput(field, f"{have}; {remedy}")
+        raise InvalidInput(
+            field,
+            f"has {characters} characters{own}; at most {model.max_characters} are read;"
+            " shorten it, or split it into several texts",
+        )
     return characters
 
 
@@ -168,15 +169,10 @@ def kind_of(value: Input) -> str:
 
 def _portions(job: TokenizationJob) -> Iterator[Sequence[Input]]:
     """The inputs in order, those of one sort together, of at most TOGETHER_CHARACTERS, or one."""
-    sized = zip(job.inputs, job.sizes, strict=True)
-    for _, of_a_sort in itertools.groupby(sized, lambda each: isinstance(each[0], TokenIds)):
-        yield from _cut(of_a_sort)
-
-
-def _cut(sized: Iterable[tuple[Input, int]]) -> Iterator[list[Input]]:
     together, characters = list[Input](), 0
-    for value, size in sized:
-        if together and characters + size > TOGETHER_CHARACTERS:
+    for value, size in zip(job.inputs, job.sizes, strict=True):
+        alike = not together or isinstance(value, TokenIds) == isinstance(together[0], TokenIds)
+        if together and (not alike or characters + size > TOGETHER_CHARACTERS):
             yield together
             together, characters = [], 0
         together.append(value)

@@ -30,7 +30,7 @@ class TokenizerThreads:
         self._free_to_bulk = max(1, count - 1)
         # Dictionaries, so that what is withdrawn leaves at once, wherever it stands.
         self._waiting: dict[Priority, dict[Callable[[], None], None]] = {priority: {} for priority in PRIORITIES}
-        self._overtaken = 0  # turns of interactive in a row that bulk could have had
+        self._turn = 0
         self.heart = Heartbeat()
 
     def submit(self, work: Callable[[], None], priority: Priority) -> None:
@@ -45,11 +45,11 @@ class TokenizerThreads:
     def withdraw(self, work: Callable[[], None], priority: Priority) -> bool:
         """Drop work that still waits; False: it was begun."""
         with self._lock:
-            if work not in self._waiting[priority]:
-                return False
-            del self._waiting[priority][work]
-            self.heart.work -= 1
-            return True
+            waited = work in self._waiting[priority]
+            if waited:
+                del self._waiting[priority][work]
+                self.heart.work -= 1
+            return waited
 
     def close(self) -> None:
         """Let each thread end once it has done what it was given; what waits is never run."""
@@ -60,6 +60,7 @@ class TokenizerThreads:
         while self._free and (priority := self._next()) is not None:
             work = next(iter(self._waiting[priority]))
             del self._waiting[priority][work]
+            self._turn += 1
             self._free -= 1
             self._free_to_bulk -= priority == "bulk"
             self.heart.moved = self.heart.clock()
@@ -78,9 +79,7 @@ class TokenizerThreads:
 
     def _next(self) -> Priority | None:
         """The priority of the next turn, of those that may have one."""
-        bulk = bool(self._waiting["bulk"]) and self._free_to_bulk > 0
-        if self._waiting["interactive"] and not (bulk and self._overtaken >= BULK_TURN - 1):
-            self._overtaken = self._overtaken + 1 if bulk else 0
+        bulk = self._waiting["bulk"] and self._free_to_bulk
+        if self._waiting["interactive"] and not (bulk and self._turn % BULK_TURN == 0):
             return "interactive"
-        self._overtaken = 0
         return "bulk" if bulk else None

@@ -23,7 +23,6 @@ class Heartbeat:
     __slots__ = ("clock", "moved", "patience", "work")
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """There is nothing to do."""
         self.clock = clock
         self.work = 0
         self.moved = clock()

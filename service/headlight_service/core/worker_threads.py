@@ -29,7 +29,7 @@ class WorkerThreads:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._count = count
         for number in range(count):
-            threading.Thread(target=_serve, args=(self._work, behind), name=f"{name}_{number}", daemon=True).start()
+            threading.Thread(target=serve, args=(self._work.get, behind), name=f"{name}_{number}", daemon=True).start()
 
     def put(self, work: Callable[[], None]) -> None:
         """Hand over some work; what it raises is logged."""
@@ -51,10 +51,16 @@ def stand_behind(steps: int = COMPUTING) -> None:
     os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + steps)
 
 
-def _serve(todo: queue.SimpleQueue[Callable[[], None] | None], behind: int) -> None:
+def serve(take: Callable[[], Callable[[], None] | None], behind: int = 0) -> None:
+    """Run what `take` returns, one piece of work after another, until it returns None.
+
+    Args:
+        take: waits for work; what that raises is logged.
+        behind: see `stand_behind`.
+    """
     if behind:
         stand_behind(behind)
-    while (work := todo.get()) is not None:
+    while (work := take()) is not None:
         try:
             work()
         except Exception as error:

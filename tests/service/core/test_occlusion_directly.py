@@ -15,7 +15,7 @@ from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight_service.core.admission.rate_limit import READING, Quotas
 from headlight_service.core.admission.shedding import Shed, Shortage
 from headlight_service.core.handle import Handle
-from headlight_service.core.occlusion import WAVES, Occluded, occlude
+from headlight_service.core.occlusion import LONGEST_PAUSE, WAVES, Occluded, occlude
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import OcclusionRequest, OutputSpec
 from tests.service.batching import Clock
@@ -150,7 +150,7 @@ def test_it_can_be_given_up_while_it_is_computed(batches: int) -> None:
 
 def test_it_can_be_given_up_while_it_waits_for_room() -> None:
     with core() as made:
-        later, trace, waits = Later(made, 0), Trace(), threading.Event()
+        later, trace, waits, tried = Later(made, 0), Trace(), threading.Event(), threading.Event()
         handle = start(made, trace=trace)
         assert later.held.wait(30)
         others = made.model.admission.tokens.free
@@ -163,8 +163,11 @@ def test_it_can_be_given_up_while_it_waits_for_room() -> None:
         made.computed()
         assert made.held == (0, others, 0)
         made.model.admission.tokens.take(-others)
-        assert holes(made) == [-1]
-        assert all(timer.act is None for _, _, timer in made.model.scheduler.timers._due), "nothing is tried again"
+        made.model.scheduler.timers.call_at(time.monotonic() + LONGEST_PAUSE, tried.set)
+        assert tried.wait(30)
+        assert holes(made) == [-1], "nothing is tried again"
+        assert made.held == (0, 0, 0)
+        assert made.model.scheduler.timers.due == []
 
 
 def test_what_was_computed_of_one_that_fails_is_paid() -> None:

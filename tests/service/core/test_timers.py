@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headlight_service.core.timers import CANCELLED_KEPT, Timers
+from headlight_service.core.timers import Timers
 
 LATER = 1e6  # seconds, which no test waits
 
@@ -103,7 +103,7 @@ def test_what_was_called_is_let_go_and_cannot_be_cancelled(timers: Timers) -> No
     settled(timers)
     assert held() is None
     timer.cancel()
-    assert timers._cancelled == 0
+    assert timers.due == []
 
 
 def test_a_call_may_make_others_and_cancel_them(timers: Timers) -> None:
@@ -130,12 +130,18 @@ def test_a_time_that_has_passed_is_now_and_infinity_never(timers: Timers) -> Non
     never.cancel()
 
 
-def test_of_timers_that_are_cancelled_few_are_kept(timers: Timers) -> None:
+def test_timers_that_are_cancelled_are_not_kept(timers: Timers) -> None:
     stay = [timers.call_at(time.monotonic() + LATER, lambda: None) for _ in range(3)]
-    for _ in range(100 * CANCELLED_KEPT):
+    for _ in range(6400):
         timers.call_at(time.monotonic() + LATER, lambda: None).cancel()
-        assert len(timers._due) <= 4 * CANCELLED_KEPT
-    assert {each.when for each in stay} <= {when for when, _, _ in timers._due}
+        assert timers.due == stay
+
+
+def test_of_those_due_at_one_time_the_one_that_is_cancelled_is_dropped(timers: Timers) -> None:
+    when = time.monotonic() + LATER
+    first, second, third = (timers.call_at(when, lambda: None) for _ in range(3))
+    second.cancel()
+    assert timers.due == [first, third]
 
 
 def test_there_is_one_thread_which_ends_when_they_are_closed() -> None:

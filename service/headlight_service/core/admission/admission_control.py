@@ -6,10 +6,10 @@ runs. `headlight_service.core.admission.request_budget` holds what one request h
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Protocol
 
 from headlight.errors import DeadlineExceeded
 from headlight.spec import Priority
@@ -25,40 +25,31 @@ RESERVE = 8
 SMALL_ANSWER_BYTES = 1 << 20
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Pool:
     """An amount of something that runs out.
 
     Attributes:
         limit: how much there is.
+        whole: of which this is a part: what is given out counts for both.
         held: how much of it is given out.
     """
 
-    __slots__ = ("_whole", "held", "limit")
-
-    def __init__(self, limit: int, whole: Pool | None = None) -> None:
-        """Nothing is given out; what will be counts for `whole` too, of which this is a part."""
-        self.held = 0
-        self.limit = limit
-        self._whole = whole
+    limit: int
+    whole: Pool | None = None
+    held: int = 0
 
     @property
     def free(self) -> int:
         """How much can still be given out."""
         free = self.limit - self.held
-        return free if self._whole is None else min(free, self._whole.free)
+        return free if self.whole is None else min(free, self.whole.free)
 
     def take(self, amount: int) -> None:
         """Count so much more as given out; less, if negative."""
         self.held += amount
-        if self._whole is not None:
-            self._whole.held += amount
-
-
-class WorkQueue(Protocol):
-    """The queue that requests are admitted to."""
-
-    def begins_at_once(self, priority: Priority) -> bool:
-        """Return whether a request that came now would wait for nothing."""
+        if self.whole is not None:
+            self.whole.held += amount
 
 
 def largest_output(limit: int) -> int:
@@ -95,7 +86,7 @@ class Admission:
         max_output_bytes: int,
         max_bulk_tokens: int | None = None,
         estimate: WaitEstimate | None = None,
-        queue: WorkQueue | None = None,
+        begins_at_once: Callable[[Priority], bool] | None = None,
         lock: AbstractContextManager[object] | None = None,
     ) -> None:
         """Nothing is admitted yet.
@@ -106,7 +97,8 @@ class Admission:
             max_output_bytes: bytes of all results at once.
             max_bulk_tokens: of `max_tokens`, how many bulk may have; None: all.
             estimate: learns from the queue's batches; None: nothing is ever known.
-            queue: that requests are admitted to; None: they always wait.
+            begins_at_once: whether a request that came now would wait for nothing in the
+                queue; None: none would.
             lock: see the attribute.
         """
         self.lock = lock or threading.RLock()
@@ -114,7 +106,7 @@ class Admission:
         self.outputs = Pool(max_output_bytes)
         self.bulk = Pool(max_tokens if max_bulk_tokens is None else max_bulk_tokens, self.tokens)
         self.estimate = estimate or WaitEstimate(1)
-        self._queue = queue
+        self._begins_at_once = begins_at_once
 
     @property
     def backlog_seconds(self) -> float:
@@ -129,11 +121,11 @@ class Admission:
 
     def take_request(self, size: int) -> None:
         """Take the bytes of a request, before it is tokenised. Raises Shed: too many are held."""
-        if size > self.requests.limit - self.requests.held:
-            held = f"requests of {self.requests.held} bytes are waiting"
-            used = f"{held}, over {self.requests.limit} with these {size}"
+        pool = self.requests
+        if size > pool.free:
+            used = f"requests of {pool.held} bytes are waiting, over {pool.limit} with these {size}"
             raise _shed(used, Shortage.REQUEST_BYTES, self._retry_seconds(0))
-        self.requests.held += size
+        pool.take(size)
 
     def take_tokens(self, tokens: int, priority: Priority) -> None:
         """Take the tokens of a request, before it is queued. Raises Shed: the queue is full."""
@@ -142,9 +134,9 @@ class Admission:
             # Either may be what is short: the queue, or bulk's part of it.
             of_bulk = pool is self.bulk and tokens > pool.limit - pool.held
             full, of = (pool, " for bulk") if of_bulk else (self.tokens, "")
-            have = f"{full.held} of {full.limit} tokens, {tokens} asked for"
-            used = f"the queue is full{of} ({have})"
-            raise _shed(used, Shortage.QUEUE_TOKENS, self._retry_seconds(tokens))
+            used = f"{full.held} of {full.limit} tokens, {tokens} asked for"
+            seconds = self._retry_seconds(tokens)
+            raise _shed(f"the queue is full{of} ({used})", Shortage.QUEUE_TOKENS, seconds)
         pool.take(tokens)
 
     def take_output(self, size: int, smaller: Callable[[int], tuple[str, str]] | None = None) -> None:
@@ -162,20 +154,25 @@ class Admission:
         room = self.room
         if size > room:
             field, remedy = ("inputs", "") if smaller is None else smaller(room)
-            held = f"{self.outputs.held} of {self.outputs.limit} are in use"
-            used = f"{field}: the answer would have {size} bytes; {held}{remedy}"
+            used = (
+                f"{field}: the answer would have {size} bytes;"
+                f" {self.outputs.held} of {self.outputs.limit} are in use{remedy}"
+            )
             # How fast others read is not known; a moment later is as good a guess as any.
             seconds = _bounded(max(self.backlog_seconds, FIRST_RETRY_SECONDS))
             raise _shed(used, Shortage.OUTPUT_BYTES, seconds)
-        self.outputs.held += size
+        self.outputs.take(size)
 
-    def check_wait(self, tokens: int, patience_seconds: float, priority: Priority) -> None:
+    def check_wait(self, tokens: int, patience_seconds: float, priority: Priority) -> Expected | None:
         """Refuse a request that the queue would not come to in time.
 
         Args:
             tokens: of the request; 0 if they are not known yet.
             patience_seconds: until its caller's deadline.
             priority: its own; interactive does not wait for bulk.
+
+        Returns:
+            What it is admitted on; None: it begins at once.
 
         Raises:
             Shed: with the time after which it should be soon enough.
@@ -184,13 +181,19 @@ class Admission:
         if patience_seconds <= 0:
             raise DeadlineExceeded("the deadline has passed before the work was queued")
         # What begins at once is tried, and the rate learnt, whatever was estimated before.
-        if self._queue is not None and self._queue.begins_at_once(priority):
-            return
-        wait = self.estimate.latest(self.expect(tokens, priority), priority)
+        if self._begins_at_once is not None and self._begins_at_once(priority):
+            return None
+        estimate = self.estimate
+        before = self.tokens.held - (0 if priority == "bulk" else self.bulk.held)
+        expected = Expected(estimate.seconds(before), estimate.seconds(tokens), patience_seconds)
+        wait = estimate.latest(expected, priority)
         if wait > patience_seconds:
-            behind = f"behind what is queued and running this may take {wait:.2f} s"
-            late = f"{behind}, and the deadline is in {patience_seconds:.2f} s"
+            late = (
+                f"behind what is queued and running this may take {wait:.2f} s,"
+                f" and the deadline is in {patience_seconds:.2f} s"
+            )
             raise _shed(late, Shortage.DEADLINE, _bounded(wait - patience_seconds))
+        return expected
 
     def check_alone(self, tokens: int, patience_seconds: float) -> None:
         """Refuse what even alone would take far longer than its caller waits.
@@ -204,21 +207,18 @@ class Admission:
         """
         alone = self.estimate.seconds(tokens)
         if 0 < FAR * patience_seconds < alone:
-            late = f"alone this may take {alone:.2f} s, and the deadline is in"
-            problem = f"{late} {patience_seconds:.2f} s; allow more time, or ask for less"
-            raise Shed(problem, Shortage.DEADLINE)
-
-    def expect(self, tokens: int, priority: Priority = "interactive") -> Expected:
-        """Return what lies before a request of so many tokens."""
-        before = self.tokens.held - (0 if priority == "bulk" else self.bulk.held)
-        return self.estimate.expect(before, tokens)
+            raise Shed(
+                f"alone this may take {alone:.2f} s, and the deadline is in"
+                f" {patience_seconds:.2f} s; allow more time, or ask for less",
+                Shortage.DEADLINE,
+            )
 
     def _retry_seconds(self, tokens: int) -> float:
         """Until half the queue is worked off.
 
         Sooner, all who were refused would meet before a full one; later, it could run dry.
         """
-        if not self.estimate.known:
+        if not self.estimate.seconds(1):  # no batch has shown a rate
             return FIRST_RETRY_SECONDS
         return _bounded(self.estimate.seconds(self.tokens.held + tokens - self.tokens.limit / 2))
 

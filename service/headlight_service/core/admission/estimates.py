@@ -10,7 +10,6 @@ Plain data: no threads, no clock.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,28 +17,30 @@ from headlight.runtime.values import Tokenized
 from headlight.spec import PRIORITIES, Priority
 from headlight_service.core.requests.request import Input, TokenIds
 
-RATE_MEMORY = 0.9  # weight of the past at each batch in the estimate of the token rate: some ten batches count
+RATE_MEMORY = 0.9  # weight of the past at each batch in the token rate: some ten batches count
 LATE = 0.01  # of the requests admitted may wait longer than is reckoned with
 STEP = 0.02
 LONGEST = 3.0  # times the estimate
-# Of its patience, that a request must have been expected to wait, for its wait to tell anything: shorter ones are hardly foreseen, and
-# no harm comes of it.
+# Waits from which nothing is learnt: those expected to take less than this share of the patience,
+# which do no harm, or less than so many batches, where only the batch that was running counted.
 WORTH = 0.25
-BATCHES = 2  # and as long as so many take: who comes late for the batch that was running says nothing of the queue
+BATCHES = 2
 # Tokens that most tokenizers put around a text: most of a short one, next to nothing of a long one.
 SPECIAL = 2
 TEXT_MEMORY = 0.95  # weight of the past at each request in what is known of texts
 
 
 class Expected(NamedTuple):
-    """What a request was admitted on, in seconds of work at the rate of then."""
+    """What a request was admitted on, in seconds of work at the rate of then.
 
-    before: float  # of what was admitted before it and goes first
+    Attributes:
+        before: of what was admitted before it and goes first.
+        patience: until its deadline.
+    """
+
+    before: float
     own: float
-
-    def latest(self, overrun: float) -> float:
-        """Seconds after which it should be done, even where it is overtaken so much. Alone it runs at once, whatever the rate."""
-        return self.before * overrun + self.own if self.before else 0.0
+    patience: float
 
 
 class WaitEstimate:
@@ -57,48 +58,39 @@ class WaitEstimate:
         self._recent_batches = 0.0
         self._overrun: dict[Priority, float] = dict.fromkeys(PRIORITIES, 1.0)
 
-    @property
-    def known(self) -> bool:
-        """Whether any batch has shown a rate."""
-        return self._recent_tokens > 0
-
     def seconds(self, tokens: float) -> float:
         """How long so many tokens take, on all streams; 0 where no rate is known."""
         return tokens * self._recent_seconds / self._recent_tokens / self._streams if self._recent_tokens else 0.0
 
     def worked_off(self, tokens: int, seconds: float, wide: bool = False) -> None:
-        """Learn that a batch of so many tokens took so long, on the threads of all streams where it was wide."""
+        """Learn how long a batch took; a wide one had the threads of all streams."""
         self._recent_tokens = RATE_MEMORY * self._recent_tokens + tokens
         self._recent_seconds = RATE_MEMORY * self._recent_seconds + seconds * (self._streams if wide else 1)
         self._recent_batches = RATE_MEMORY * self._recent_batches + 1
 
-    def expect(self, before: int, tokens: int) -> Expected:
-        """For a request of so many tokens, behind so many."""
-        return Expected(self.seconds(before), self.seconds(tokens))
-
     def latest(self, expected: Expected, priority: Priority) -> float:
-        """Seconds within which nearly all such requests are done."""
-        return expected.latest(self._overrun[priority])
+        """Seconds within which nearly all such requests are done; 0: it runs at once, alone."""
+        return expected.before * self._overrun[priority] + expected.own if expected.before else 0.0
 
-    def waited(self, expected: Expected, priority: Priority, patience: float, seconds: float) -> None:
+    def waited(self, expected: Expected, priority: Priority, seconds: float, *, answered: bool) -> None:
         """Learn how long an admitted request took.
 
         Args:
             expected: of it, when it was admitted.
             priority: its own.
-            patience: seconds that it had until its deadline, then; infinity for none.
-            seconds: until it was answered; infinity where its deadline passed.
+            seconds: until it was answered, or given up.
+            answered: False: it was given up, which tells nothing unless that was late.
         """
         batch = self._recent_seconds / self._recent_batches if self._recent_batches else 0.0
-        if not 0 < patience < math.inf or expected.before < max(WORTH * patience, BATCHES * batch):
-            return
-        overrun = self._overrun[priority]
-        step = STEP * (1 - LATE) if seconds > expected.latest(overrun) else -STEP * LATE
-        self._overrun[priority] = min(max(1.0, overrun + step), LONGEST)
+        worth = expected.before >= max(WORTH * expected.patience, BATCHES * batch)
+        late = seconds > self.latest(expected, priority)
+        if worth and expected.patience > 0 and (late or answered):
+            overrun = self._overrun[priority] + STEP * (late - LATE)
+            self._overrun[priority] = min(max(1.0, overrun), LONGEST)
 
 
 class Density:
-    """Tokens in a character of recent texts: a request's tokens are known roughly before it is read."""
+    """Tokens in a character of recent texts, to estimate a request's tokens before it is read."""
 
     def __init__(self) -> None:
         """Nothing is known: texts seem to have no tokens."""
@@ -106,15 +98,13 @@ class Density:
         self._characters = 0.0
 
     def learn(self, inputs: Sequence[Input], sizes: Sequence[int], found: Sequence[Tokenized]) -> None:
-        """Note what came of inputs of so many characters or ids. Two at once may lose one of them."""
-        tokens = characters = 0
-        for value, size, one in zip(inputs, sizes, found, strict=False):
-            if not isinstance(value, TokenIds):
-                tokens += max(0, one.original_length - SPECIAL)
-                characters += size
-        if characters:
+        """Note what came of inputs of so many characters or ids. Two threads may lose one note."""
+        told = zip(inputs, sizes, found, strict=False)
+        texts = [(one, size) for value, size, one in told if not isinstance(value, TokenIds)]
+        if texts:
+            tokens = sum(max(0, one.original_length - SPECIAL) for one, _ in texts)
             self._tokens = TEXT_MEMORY * self._tokens + tokens
-            self._characters = TEXT_MEMORY * self._characters + characters
+            self._characters = TEXT_MEMORY * self._characters + sum(size for _, size in texts)
 
     def tokens(self, inputs: Sequence[Input], sizes: Sequence[int], longest: int) -> int:
         """Estimate the tokens of inputs, each at most `longest`: exact for ids."""

@@ -72,8 +72,11 @@ class Bucket:
         lacking = min(tokens, self._capacity) - self.level
         if lacking - paid > SLACK:
             wait = max(SHORTEST_RETRY_SECONDS, math.ceil(1000 * lacking / self._rate) / 1000)
-            used = f"the quota of {self._rate:g} tokens a second is used up"
-            raise Shed(f"{used}; wait {wait:.3g} s, or ask for less", Shortage.QUOTA, wait)
+            raise Shed(
+                f"the quota of {self._rate:g} tokens a second is used up; wait {wait:.3g} s, or ask for less",
+                Shortage.QUOTA,
+                wait,
+            )
 
     def charge(self, tokens: float, paid: float = 0.0) -> None:
         """Take out the tokens of a request but those that are `paid`. Raises Shed as `check`."""
@@ -82,14 +85,9 @@ class Bucket:
             self.spend(tokens - paid)
 
     def spend(self, tokens: float) -> None:
-        """Take out what has been worked for; it may come to owe."""
+        """Take out what has been worked for; it may come to owe. Negative: put back what was not."""
         with self._lock:
             self._level = self.level - tokens
-
-    def refund(self, tokens: float) -> None:
-        """Put back what was not worked for."""
-        with self._lock:
-            self._level = min(self._capacity, self.level + tokens)
 
 
 class Quotas:
@@ -108,31 +106,21 @@ class Quotas:
         self._clock = clock
         self._lock = threading.Lock()
         self._kept = OrderedDict[str, Bucket]()  # the client that has not called for longest first
-        # And those that requests under way hold, of clients forgotten meanwhile.
+        # Those, and those that requests under way hold, of clients forgotten meanwhile.
         self._alive = WeakValueDictionary[str, Bucket]()
-
-    def __len__(self) -> int:
-        return len(self._kept)
 
     def of(self, name: str) -> Bucket:
         """Return the bucket of a client."""
         with self._lock:
-            bucket = self._kept.get(name)
-            if bucket is not None:
-                self._kept.move_to_end(name)
-                return bucket
             bucket = self._alive.get(name)
             if bucket is None:
                 bucket = self._alive[name] = Bucket(self._rate, self._capacity, self._clock)
-            while len(self._kept) >= MOST_BUCKETS:
-                del self._kept[self._least_missed()]
+            self._kept.pop(name, None)
+            if len(self._kept) >= MOST_BUCKETS:  # a full one says no more than a new one
+                oldest = itertools.islice(self._kept, OLDEST)
+                del self._kept[max(oldest, key=lambda each: self._kept[each].level)]
             self._kept[name] = bucket
             return bucket
-
-    def _least_missed(self) -> str:
-        """The client whose bucket has most in it: a full one says no more than a new one."""
-        oldest = itertools.islice(self._kept.items(), OLDEST)
-        return max(oldest, key=lambda each: each[1].level)[0]
 
 
 def quotas_of(config: Config) -> Quotas | None:

@@ -31,7 +31,6 @@ class RequestBudget:
         "_computing",
         "_done",
         "_expected",
-        "_patience",
         "_priority",
         "_queued_at",
         "_read",
@@ -42,13 +41,12 @@ class RequestBudget:
     )
 
     def __init__(self, admission: Admission, priority: Priority, bucket: Bucket | None = None) -> None:
-        """Nothing is held."""
         self._admission = admission
         self._priority: Priority = priority
         self._request_bytes = self.answer_bytes = self._tokens = self._computing = 0
-        self._read = self._charged = 0.0  # tokens: read and charged for; charged for the whole work
+        self._read = self._charged = 0.0  # tokens: for reading; for the whole work
         self._expected: Expected | None = None  # of the wait for the wave that is queued
-        self._patience, self._queued_at = math.inf, 0.0
+        self._queued_at = 0.0
         self._closed = False
         self.bucket = bucket
         self._done = 0  # tokens that were computed: whatever comes next, they are paid
@@ -85,22 +83,20 @@ class RequestBudget:
 
     def will_read(self, characters: int) -> None:
         """Charge for characters that are about to be read, before they keep a thread busy."""
-        if self.bucket is not None:
-            self._read = characters / READ_CHARACTERS
-            self.bucket.spend(self._read / READING)
+        self.has_read(characters / READ_CHARACTERS)
 
-    def has_read(self, tokens: int) -> None:
+    def has_read(self, tokens: float) -> None:
         """Charge for the tokens that were read, beyond the characters that `will_read` charged."""
-        if self.bucket is not None and tokens > self._read:
-            self.bucket.spend((tokens - self._read) / READING)
-            self._read = tokens
+        price = tokens / READING
+        if self.bucket is not None and price > self._read:
+            self.bucket.spend(price - self._read)
+            self._read = price
 
     def charge(self, tokens: int) -> None:
         """Charge for tokens to be computed. Reading may have cost more. Raises Shed."""
         if self.bucket is not None:
-            paid = self._read / READING
-            charged = max(tokens, paid)
-            self.bucket.charge(charged, paid)
+            charged = max(tokens, self._read)
+            self.bucket.charge(charged, self._read)
             self._charged = charged
 
     def reserve(self, size: int, smaller: Callable[[int], tuple[str, str]] | None = None) -> None:
@@ -119,9 +115,7 @@ class RequestBudget:
             if self._closed:
                 raise CancelledError
             if deadline < math.inf:  # else there is no wait to be refused, or learnt from
-                self._patience = deadline - now
-                admission.check_wait(tokens, self._patience, self._priority)
-                self._expected = admission.expect(tokens, self._priority)
+                self._expected = admission.check_wait(tokens, deadline - now, self._priority)
             admission.take_tokens(tokens, self._priority)
             self._tokens = tokens
 
@@ -142,7 +136,7 @@ class RequestBudget:
             tokens = self._tokens
             if not self._closed:
                 self._done += tokens
-                self._learn(time.monotonic() - self._queued_at)
+                self._learn_wait(answered=True)
                 self._give_tokens(0)
             return tokens
 
@@ -165,13 +159,13 @@ class RequestBudget:
             self.answer_bytes -= kept
             self._admission.requests.held -= self._request_bytes
             if self._tokens:  # the wave was given up: at its deadline, or by its caller
-                self._learn_late(time.monotonic() - self._queued_at)
+                self._learn_wait(answered=False)
                 self._give_tokens(self._computing)
             if not self._computing:
                 self._give_answer()
         failed = isinstance(error, Exception) and not isinstance(error, DeadlineExceeded)
         if self.bucket is not None and self._charged and failed:
-            self.bucket.refund(self._charged - max(self._done, self._read / READING))
+            self.bucket.spend(max(self._done, self._read) - self._charged)
         return kept
 
     def release(self, answer_bytes: int) -> None:
@@ -179,15 +173,12 @@ class RequestBudget:
         with self._admission.lock:
             self._admission.outputs.held -= answer_bytes
 
-    def _learn(self, seconds: float) -> None:
-        expected, self._expected = self._expected, None
-        if expected is not None:
-            self._admission.estimate.waited(expected, self._priority, self._patience, seconds)
-
-    def _learn_late(self, waited: float) -> None:
-        expected, estimate = self._expected, self._admission.estimate
-        if expected is not None and waited > estimate.latest(expected, self._priority):
-            self._learn(math.inf)
+    def _learn_wait(self, *, answered: bool) -> None:
+        if self._expected is not None:
+            seconds = time.monotonic() - self._queued_at
+            estimate = self._admission.estimate
+            estimate.waited(self._expected, self._priority, seconds, answered=answered)
+            self._expected = None
 
     def _give_tokens(self, left: int) -> None:
         pool = self._admission.bulk if self._priority == "bulk" else self._admission.tokens

@@ -1,4 +1,4 @@
-"""What batches compute in, which nothing bounds while they run: whether the memory of the container has room for it."""
+"""Working memory of batches, which nothing bounds: whether the container has room for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headlight.runtime import Runtime
 from headlight.runtime.bundle.manifest import Architecture
 
 log = logging.getLogger("headlight_service.core.admission.working_memory")
-# Of a container, as it sees itself: of cgroup v2, and of v1, where "none" is a number larger than any memory.
+# Of a container, as it sees itself: of cgroup v2, and of v1, where "none" is a huge number.
 LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 RESIDENT = Path("/proc/self/statm")
 MIB = 1 << 20
@@ -41,7 +41,7 @@ def text_bytes(architecture: Architecture, length: int, provider: str, *, attend
 
 
 def batches_at_once(streams: int, provider: str) -> int:
-    """How many run at most: beside as many of bulk, which end when interactive ones come, but OpenVINO has no more than streams."""
+    """Return how many run at most: interactive ones beside bulk, but OpenVINO has only streams."""
     return streams if provider == "openvino" else 2 * streams
 
 
@@ -56,7 +56,7 @@ def memory_limit(files: Sequence[Path] = LIMITS) -> int | None:
 
 
 def warn_if_short(runtime: Runtime, limit: int | None) -> None:
-    """Log one warning where the longest texts, in as many batches as may run, do not fit beside what is resident already.
+    """Log one warning where as many of the longest texts as may run do not fit into the memory.
 
     Args:
         runtime: loaded and warm.
@@ -81,6 +81,15 @@ def warn_if_short(runtime: Runtime, limit: int | None) -> None:
         f" {batches * text / MIB:.0f} MiB beside {resident / MIB:.0f} MiB in use; the memory limit is {limit / MIB:.0f} MiB,"
         " beyond which the process is killed"
     )
-    about = {"tokens": manifest.max_length, "text_bytes": text, "batches": batches, "estimate_bytes": batches * text}
-    held = {"resident_bytes": resident, "limit_bytes": limit}
-    log.warning(f"{problem}: {', or '.join(remedies)}", extra={"event": "memory_short", **about, **held})
+    log.warning(
+        f"{problem}: {', or '.join(remedies)}",
+        extra={
+            "event": "memory_short",
+            "tokens": manifest.max_length,
+            "text_bytes": text,
+            "batches": batches,
+            "estimate_bytes": batches * text,
+            "resident_bytes": resident,
+            "limit_bytes": limit,
+        },
+    )

@@ -1,4 +1,4 @@
-"""A batch that does not give all its items results: one beyond the memory, in halves; one in which some overflow."""
+"""Batches that do not give all items results: beyond the memory, or where some overflow."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from headlight.runtime.encode_items import EncodeItem, ItemResult
 
 log = logging.getLogger("headlight_service.core.scheduler.batch_halving")
 Outcome = ItemResult | DeviceFull | EngineError
+Encode = Callable[[Sequence[EncodeItem]], list[ItemResult]]
 
 
 class Run(Protocol):
@@ -22,9 +23,7 @@ class Run(Protocol):
     def __call__(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]: ...
 
 
-def rescued(
-    error: DeviceFull | NotFinite, run: Callable[[Sequence[EncodeItem]], list[ItemResult]], items: Sequence[EncodeItem]
-) -> list[Outcome]:
+def rescued(error: DeviceFull | NotFinite, run: Encode, items: Sequence[EncodeItem]) -> list[Outcome]:
     """Return what a batch has although it failed; if memory is short, each half of it is run.
 
     A half of a GPU's is not divided again. If the process is short of memory, a half that fails
@@ -53,38 +52,31 @@ def rescued(
     return _halves(run, items)
 
 
-def _halves(run: Callable[[Sequence[EncodeItem]], list[ItemResult]], items: Sequence[EncodeItem]) -> list[Outcome]:
+def _halves(run: Encode, items: Sequence[EncodeItem]) -> list[Outcome]:
     middle = len(items) // 2
-    halves = [items[:middle], items[middle:]]
-    found: list[list[Outcome] | DeviceFull] = []
-    for half in halves:
-        try:
-            found.append(_outcomes(run, half))
-        except DeviceFull as error:
-            found.append(_bare(error))
-    one_fits = any(isinstance(outcomes, list) for outcomes in found)
+    halves = (items[:middle], items[middle:])
+    found = [_outcomes(run, half) for half in halves]
+    one_fits = not all(isinstance(outcomes[0], DeviceFull) for outcomes in found)
     result: list[Outcome] = []
     for half, outcomes in zip(halves, found, strict=True):
-        if isinstance(outcomes, list):
-            result += outcomes
-        elif isinstance(outcomes, HostFull) and one_fits and len(half) > 1:
-            result += _halves(run, half)
-        else:
-            result += [outcomes] * len(half)
+        again = one_fits and isinstance(outcomes[0], HostFull) and len(half) > 1
+        result += _halves(run, half) if again else outcomes
     return result
+
+
+def _outcomes(run: Encode, items: Sequence[EncodeItem]) -> list[Outcome]:
+    try:
+        return list(run(items))
+    except NotFinite as error:
+        return _finite(error)
+    except DeviceFull as error:
+        return [_bare(error)] * len(items)
 
 
 def _bare(error: DeviceFull) -> DeviceFull:
     """An error without frames and causes, which hold the batch."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
-
-
-def _outcomes(run: Callable[[Sequence[EncodeItem]], list[ItemResult]], items: Sequence[EncodeItem]) -> list[Outcome]:
-    try:
-        return list(run(items))
-    except NotFinite as error:
-        return _finite(error)
 
 
 def _finite(error: NotFinite) -> list[Outcome]:

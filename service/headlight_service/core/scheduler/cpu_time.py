@@ -1,4 +1,4 @@
-"""How long processors worked on a batch. What else runs on the machine makes batches take longer, but not their work more."""
+"""How long processors worked on a batch, whatever else ran on the machine meanwhile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class Stopwatch:
 
         Args:
             clock: seconds, monotonic.
-            worked: seconds that the process's processors have worked on batches; None where these are not what computes.
+            worked: seconds that the process's processors have worked on batches; None: a device
+                computes.
         """
         self._clock, self._worked = clock, worked
 
@@ -33,17 +34,16 @@ class Stopwatch:
         return Begun(self._clock(), 0.0 if self._worked is None else self._worked(), running)
 
     def effort(self, begun: Begun, done: float, running: int) -> float:
-        """Seconds that a batch would have taken with its thread never waiting for a processor; at most those that it took.
+        """Return the seconds that a batch would have taken without waiting for a processor.
 
-        Of several threads it is the sum of theirs: rather too much, for how well they go together nobody knows.
-
-        Measured by what it took, bulk batches on a busy machine would shrink to single texts: each waits for its turn as long as a
-        large one, which shows no more than that it is to be smaller still.
+        At most those that it took; of several threads, the sum of theirs. Measured by what they
+        took, bulk batches on a busy machine would shrink to single texts: a small one waits for its
+        turn as long as a large one.
 
         Args:
             begun: when it began.
             done: when it was done.
-            running: batches that are running, this one included. Each is taken to have had as much of the work as the others.
+            running: batches that are running, this one included, among which the work is shared.
         """
         took = done - begun.at
         if self._worked is None:
@@ -52,9 +52,10 @@ class Stopwatch:
 
 
 def processors() -> float:
-    """Return the seconds that all threads but the main one, the event loop's, have worked. From any thread.
+    """Return the seconds that all threads but the main one, the event loop's, have worked.
 
-    Those of calls are among them: beside many of these, batches of bulk seem dearer than they are.
+    From any thread. Threads of calls are among them: beside many of these, batches of bulk seem
+    dearer than they are.
     """
     main = time.pthread_getcpuclockid(threading.main_thread().ident or 0)
     return time.process_time() - time.clock_gettime(main)

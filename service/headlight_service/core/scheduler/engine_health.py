@@ -36,7 +36,6 @@ class EngineHealth:
     """
 
     def __init__(self, engines: Mapping[str, Engine]) -> None:
-        """All are well."""
         self._engines = engines
         self._failures = dict.fromkeys(engines, 0)
         self.lost: EngineLost | None = None
@@ -66,8 +65,10 @@ class EngineHealth:
 
     def probe(self, model: str) -> Exception | None:
         """Run the engine's probe; returns why it failed. Without the lock."""
-        event = {"event": "engine_probe", "model": model}
-        log.warning("batches keep failing; probing the engine", extra=event)
+        log.warning(
+            "batches keep failing; probing the engine",
+            extra={"event": "engine_probe", "model": model},
+        )
         try:
             self._engines[model].probe()
         except (DeviceFull, MemoryError):  # memory is still short, which is no illness
@@ -84,7 +85,9 @@ class EngineHealth:
             self._lose(model, why)
 
     def _lose(self, model: str, why: Exception) -> None:
-        event = {"event": "engine_lost", "model": model, "kind": type(why).__name__}
-        log.critical("the engine does not recover", extra=event)
+        log.critical(
+            "the engine does not recover",
+            extra={"event": "engine_lost", "model": model, "kind": type(why).__name__},
+        )
         if self.lost is None:
             self.lost = EngineLost(f"the engine of {model} does not recover")

@@ -308,7 +308,7 @@ class Scheduler:
     @staticmethod
     def _waits(pending: PendingRequest) -> bool:
         """Whether some of a request is still in the queue."""
-        return any(entry.bunch is not None and entry in entry.bunch.waiting for entry in pending.entries)
+        return any(entry.waiting for entry in pending.entries)
 
     def _settle(self, over: Sequence[PendingRequest]) -> None:
         """Take requests that are decided out of the queue."""

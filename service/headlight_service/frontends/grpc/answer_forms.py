@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headlight.description import Limits
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef, TokenList
 from headlight.runtime.values import Ids
-from headlight_service.core.models import Limits
 from headlight_service.core.occlusion import Occluded
 from headlight_service.core.requests.answer import Answer, Prepared
 from headlight_service.frontends.grpc.answer_encoding import (

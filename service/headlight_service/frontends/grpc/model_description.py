@@ -48,7 +48,7 @@ def describe(model: ServedModel) -> pb.GetModelResponse:
     return pb.GetModelResponse(
         model=pb.ModelRef(**dataclasses.asdict(model.ref)),
         info=info,
-        limits=pb.Limits(**model.limits._asdict()),
+        limits=pb.Limits(**dataclasses.asdict(model.limits)),
         variants=[pb.Variant(provider=provider, precision=p) for provider, p in manifest.variants],
         parity=parity,
         quality=[pb.Quality(**dataclasses.asdict(entry)) for entry in manifest.quality],

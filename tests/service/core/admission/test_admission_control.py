@@ -142,12 +142,11 @@ def test_a_deadline_that_has_passed_is_no_shortage(patience: float) -> None:
 def test_what_begins_at_once_is_tried_however_long_it_may_take() -> None:
     asked: list[Priority] = []
 
-    class Idle:
-        def begins_at_once(self, priority: Priority) -> bool:
-            asked.append(priority)
-            return priority == "interactive"
+    def begins_at_once(priority: Priority) -> bool:
+        asked.append(priority)
+        return priority == "interactive"
 
-    admission = admission_of(1000, queue=Idle())
+    admission = admission_of(1000, begins_at_once=begins_at_once)
     admission.estimate.worked_off(tokens=1, seconds=1e6)
     admission.tokens.take(10)
     admission.check_wait(10, 1e-3, "interactive")

@@ -15,12 +15,12 @@ def outlook_of(waits: list[float], before: float = 1.0, patience: float = PATIEN
     """After waits of so many seconds where `before` and .1 of its own were expected."""
     outlook = WaitEstimate(streams=1)
     for seconds in waits:
-        outlook.waited(Expected(before, 0.1), "interactive", patience, seconds)
+        outlook.waited(Expected(before, 0.1, patience), "interactive", seconds, answered=seconds < math.inf)
     return outlook
 
 
 def latest(outlook: WaitEstimate) -> float:
-    return outlook.latest(Expected(1.0, 0.1), "interactive")
+    return outlook.latest(Expected(1.0, 0.1, PATIENCE), "interactive")
 
 
 def test_the_rate_is_that_of_all_streams() -> None:
@@ -44,12 +44,12 @@ def test_who_came_late_for_the_batch_that_was_running_says_nothing_of_the_queue(
     outlook = WaitEstimate(streams=1)
     outlook.worked_off(tokens=100, seconds=0.6)
     for _ in range(100):
-        outlook.waited(Expected(1.0, 0.1), "interactive", 2.0, math.inf)
+        outlook.waited(Expected(1.0, 0.1, 2.0), "interactive", math.inf, answered=False)
     assert latest(outlook) == pytest.approx(1.1)
 
 
 def test_who_finds_nothing_waiting_runs_at_once() -> None:
-    assert WaitEstimate(1).latest(Expected(0.0, 5.0), "interactive") == 0.0
+    assert WaitEstimate(1).latest(Expected(0.0, 5.0, PATIENCE), "interactive") == 0.0
 
 
 def test_it_comes_to_what_one_in_a_hundred_waits_longer_than() -> None:
@@ -61,6 +61,15 @@ def test_those_who_were_not_served_in_time_count_as_the_longest() -> None:
     assert latest(outlook_of([math.inf] * 1000)) == pytest.approx(LONGEST + 0.1)
 
 
+def test_one_that_was_given_up_before_it_was_late_teaches_nothing() -> None:
+    outlook = outlook_of([math.inf] * 10)
+    learnt = latest(outlook)
+    outlook.waited(Expected(1.0, 0.1, PATIENCE), "interactive", 1.1, answered=False)
+    assert latest(outlook) == learnt
+    outlook.waited(Expected(1.0, 0.1, PATIENCE), "interactive", 1.1, answered=True)
+    assert latest(outlook) < learnt
+
+
 def test_it_is_unlearned_too() -> None:
     waits = [math.inf] * 20 + [1.0] * 3000
     assert latest(outlook_of(waits)) == pytest.approx(1.1)
@@ -68,7 +77,7 @@ def test_it_is_unlearned_too() -> None:
 
 def test_it_is_learned_for_each_priority_alone() -> None:
     outlook = outlook_of([math.inf] * 10)
-    assert outlook.latest(Expected(1.0, 0.1), "bulk") == pytest.approx(1.1)
+    assert outlook.latest(Expected(1.0, 0.1, PATIENCE), "bulk") == pytest.approx(1.1)
 
 
 @pytest.mark.parametrize("patience", [math.inf, 1 / WORTH + 0.1, 0.0, -1.0])

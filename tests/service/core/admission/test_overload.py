@@ -67,13 +67,13 @@ class Overloaded:
         if now < SECONDS:
             self._at(now + self._rng.expovariate(2 * RATE * STREAMS / (56 * self._group)), self._arrive)
         lengths = sorted((length(self._rng) for _ in range(self._group)), reverse=True)
-        expected = self._admission.expect(sum(lengths))
         try:
-            self._admission.check_wait(sum(lengths), DEADLINE, "interactive")
+            expected = self._admission.check_wait(sum(lengths), DEADLINE, "interactive")
             self._admission.take_tokens(sum(lengths), "interactive")
         except Shed:
             self.refused += 1
             return
+        assert expected is not None
         request = Request(expected, now, sum(lengths), len(lengths))
         for size in lengths:
             request.entries.append(Entry(LANE, request, size, size, now, now + DEADLINE))
@@ -94,7 +94,7 @@ class Overloaded:
     def _end(self, request: Request, seconds: float) -> None:
         request.over = True
         self._admission.tokens.take(-request.tokens)
-        self._admission.estimate.waited(request.expected, "interactive", DEADLINE, seconds)
+        self._admission.estimate.waited(request.expected, "interactive", seconds, answered=seconds < math.inf)
         if seconds <= DEADLINE:
             self.answered += 1
             self.useful += request.tokens

@@ -182,7 +182,7 @@ class Learnt:
 
     def __init__(self, admission: Admission, monkeypatch: pytest.MonkeyPatch) -> None:
         self.waits: list[tuple[Expected, Priority, float, float]] = []
-        monkeypatch.setattr(admission.estimate, "waited", lambda *wait: self.waits.append(wait))
+        monkeypatch.setattr(admission.estimate, "waited", lambda *wait, answered: self.waits.append((*wait, answered)))
 
 
 def test_how_long_it_waited_is_learnt_when_it_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,27 +191,39 @@ def test_how_long_it_waited_is_learnt_when_it_is_computed(monkeypatch: pytest.Mo
     others, learnt = queued(admission), Learnt(admission, monkeypatch)
     budget = queued(admission, "bulk", time.monotonic() + 100)
     budget.computed()
-    [(expected, priority, patience, seconds)] = learnt.waits
-    assert (expected, priority) == (Expected(5.0, 5.0), "bulk")
-    assert 99 < patience <= 100
+    [(expected, priority, seconds, answered)] = learnt.waits
+    assert (expected, priority, answered) == (Expected(5.0, 5.0, expected.patience), "bulk", True)
+    assert 99 < expected.patience <= 100
     assert 0 <= seconds < 30
     budget.close()
     assert len(learnt.waits) == 1, "nothing waits any more"
     others.close()
 
 
-def test_a_wait_that_was_given_up_is_learnt_if_it_was_longer_than_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_that_was_given_up_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     admission = admission_of()
     learnt = Learnt(admission, monkeypatch)
     budget = queued(admission, deadline=time.monotonic() + 100)
     budget._queued_at -= 1.0
     budget.close()
-    [(*_, seconds)] = learnt.waits
-    assert seconds == math.inf
+    [(*_, seconds, answered)] = learnt.waits
+    assert seconds >= 1.0
+    assert not answered
+    budget.close()
+    assert len(learnt.waits) == 1
+
+
+def test_a_wait_that_was_given_up_is_learnt_if_it_was_longer_than_expected() -> None:
+    admission = admission_of()
     admission.estimate.worked_off(tokens=10, seconds=60.0)
-    others = queued(admission)
-    queued(admission, deadline=time.monotonic() + 1e6).close()
-    assert len(learnt.waits) == 1, "it did not wait as long as it was told"
+    others, expected = queued(admission), Expected(1.0, 0.0, 1.0)
+    before = admission.estimate.latest(expected, "interactive")
+    queued(admission, deadline=time.monotonic() + 1e3).close()
+    assert admission.estimate.latest(expected, "interactive") == before, "it did not wait as long as it was told"
+    late = queued(admission, deadline=time.monotonic() + 1e3)
+    late._queued_at -= 1e3
+    late.close()
+    assert admission.estimate.latest(expected, "interactive") > before
     others.close()
 
 

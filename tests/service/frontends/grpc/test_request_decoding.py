@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headlight.description import Limits
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import Runtime
 from headlight.runtime.attention.resolved_spec import resolve_indices
 from headlight.runtime.encode_items import Selection
 from headlight.spec import SpecialTokens
-from headlight_service.core.models import LEAST_TOKEN_INFO_BYTES, Limits, ServedModel
+from headlight_service.core.models import LEAST_TOKEN_INFO_BYTES, ServedModel
 from headlight_service.core.requests.request import Pair, TokenIds
 from headlight_service.core.tokenization import TokenizationJob, encoding_job, tokenizing_job
 from headlight_service.frontends.grpc.request_decoding import (

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
 
 T = TypeVar("T")
+WhenGone = Callable[[Callable[[], object]], None]  # is given what to call if the caller leaves
 _TAKEN: Future[Any] = Future()  # in place of one whose result was taken: an error refers to frames
 
 
@@ -127,8 +128,14 @@ class Handle(Generic[T]):
         """Bytes of the answer that are held."""
         return self._budget.answer_bytes
 
-    def start(self) -> Self:
-        """Take the request as far as it comes without waiting; errors come with the result."""
+    def start(self, when_gone: WhenGone | None = None) -> Self:
+        """Take the request as far as it comes without waiting; errors come with the result.
+
+        Args:
+            when_gone: given `cancel` before anything runs, since this thread may compute for long.
+        """
+        if when_gone is not None:
+            when_gone(self.cancel)
         self._run(self._admit)
         return self
 

@@ -18,7 +18,8 @@ from headlight.runtime.attention.token_units import pooled_token, select
 from headlight.runtime.values import Floats, Ids, Tokenized
 from headlight.spec import TokenChoice
 from headlight_service.core.admission.shedding import Shed
-from headlight_service.core.pipeline import AnswerForm, Encoding, Pipeline, WhenGone
+from headlight_service.core.handle import WhenGone
+from headlight_service.core.pipeline import AnswerForm, Encoding, Pipeline
 from headlight_service.core.requests.answer import Answer, Timings
 from headlight_service.core.requests.request import OcclusionRequest
 from headlight_service.core.scheduler.pending_requests import Computed
@@ -51,10 +52,7 @@ def occlude(
     when_gone: WhenGone | None = None,
 ) -> Occluding:
     """Start a request, as `Pipeline.submit`."""
-    handle = Occluding(pipeline, request, form, trace)
-    if when_gone is not None:
-        when_gone(handle.cancel)
-    return handle.start()
+    return Occluding(pipeline, request, form, trace).start(when_gone)
 
 
 class Occluding(Encoding):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from headlight.results import ModelRef
@@ -20,7 +20,7 @@ from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, ou
 from headlight.runtime.values import Ids, Tokenized
 from headlight_service.core.admission.answer_gate import AnswerGate
 from headlight_service.core.admission.rate_limit import READ_CHARACTERS, READING, Bucket, Quotas
-from headlight_service.core.handle import Handle
+from headlight_service.core.handle import Handle, WhenGone
 from headlight_service.core.models import Models
 from headlight_service.core.requests.answer import Answer, Prepared, Timings
 from headlight_service.core.requests.request import Request
@@ -31,9 +31,6 @@ from headlight_service.core.tokenizer_threads import TokenizerThreads
 
 if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
-
-
-WhenGone = Callable[[Callable[[], object]], None]  # is given what to call if the caller leaves
 
 
 class AnswerForm(Protocol):
@@ -95,10 +92,7 @@ class Pipeline:
         Returns:
             A handle, to be closed once the answer has left. Nothing is raised.
         """
-        encoding = Encoding(self, request, form, trace, gate, here=here)
-        if when_gone is not None:
-            when_gone(encoding.cancel)
-        return encoding.start()
+        return Encoding(self, request, form, trace, gate, here=here).start(when_gone)
 
     def tokenize(
         self,
@@ -109,10 +103,7 @@ class Pipeline:
         when_gone: WhenGone | None = None,
     ) -> Handle[bytes]:
         """Start a request for the tokens of its inputs, as `submit`."""
-        tokenizing = Tokenizing(self, request, form, trace)
-        if when_gone is not None:
-            when_gone(tokenizing.cancel)
-        return tokenizing.start()
+        return Tokenizing(self, request, form, trace).start(when_gone)
 
     def bucket_of(self, client: str | None) -> Bucket | None:
         """Return the token bucket of a client; None: it has no quota."""

@@ -108,9 +108,6 @@ class Lanes(Generic[T]):
         self._overtaken = 0  # interactive batches in a row while bulk waited
         self.waiting: dict[Priority, int] = dict.fromkeys(PRIORITIES, 0)
 
-    def __len__(self) -> int:
-        return sum(self.waiting.values())
-
     def add(self, *entries: Entry[T]) -> None:
         """Queue an item in its lane, or all of one request, from the longest."""
         first = entries[0]

@@ -102,7 +102,7 @@ class Overloaded:
             self.late += 1
 
     def _start(self, now: float) -> None:
-        while self._idle and len(self._lanes):
+        while self._idle and any(self._lanes.waiting.values()):
             batch = self._lanes.take(now, Slots(self._idle))
             for entry in batch.expired:
                 self._give_up(entry.value)

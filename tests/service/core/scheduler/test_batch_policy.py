@@ -42,7 +42,7 @@ def test_the_lane_whose_head_waited_longest_goes_first() -> None:
     second, first = entry(5, arrived=2), entry(5, arrived=1, lane=ATTEND)
     lanes.add(second)
     lanes.add(first)
-    assert len(lanes) == 2
+    assert lanes.waiting["interactive"] == 2
     assert lanes.take(3).entries == [first]
     assert lanes.take(3).entries == [second]
     assert lanes.take(3).entries == []

@@ -58,7 +58,7 @@ class Model:
         for each in batch.entries + batch.expired:
             self.waiting.remove(each)  # fails where it was cancelled or taken before
         self.gone += batch.entries + batch.expired
-        assert len(self.lanes) == len(self.waiting)
+        assert sum(self.lanes.waiting.values()) == len(self.waiting)
 
     def check(self, batch: Batch[int], now: float) -> None:
         first, budget = batch.entries[0], self.budget

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import errno
 import socket
-from typing import Protocol
+from operator import itemgetter
 
 import grpc
 
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.option_types import Address
+from headlight_service.frontends.grpc.transport.grpc_server import GrpcServer
 
 REASONS = {
     errno.EADDRINUSE: "is in use; end what listens there, or choose another port (0 takes any free one)",
     errno.EADDRNOTAVAIL: "is not an address of this machine; give one that is, or 0.0.0.0 or [::] for all of them",
     errno.EACCES: "is not for this user; choose a port from 1024 on",
 }
-
-
-class Listener(Protocol):
-    """A gRPC server, before it is started."""
-
-    def add_insecure_port(self, address: str, /) -> int:
-        """Listen in plaintext; return the port. Raises RuntimeError."""
-
-    def add_secure_port(self, address: str, credentials: grpc.ServerCredentials, /) -> int:
-        """Listen with TLS; return the port. Raises RuntimeError."""
 
 
 class PortTaken(Exception):
@@ -53,7 +44,7 @@ def taken(option: str, address: Address) -> socket.socket:
     """
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, where = found[0]
+        family, kind, protocol, _, where = min(found, key=itemgetter(0))  # of a name, IPv4 before IPv6
         own = socket.socket(family, kind, protocol)
         try:
             own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -66,34 +57,8 @@ def taken(option: str, address: Address) -> socket.socket:
     return own
 
 
-class Reserved:
-    """An address that is ours before anybody can connect to it: of a server that cannot answer yet.
-
-    Whoever is connected to is sent calls, and a replica that is loading would refuse them for as long as it takes. To one that
-    refuses connections no balancer and no client sends any.
-
-    Attributes:
-        address: with its port, where any free one was asked for.
-    """
-
-    def __init__(self, address: Address, option: str = "--grpc") -> None:
-        """Take it: whoever wants to listen there without SO_REUSEADDR, or after `bind`, finds it in use. Raises as `taken`."""
-        self._option = option
-        self._socket = taken(option, address)
-        self.address = Address(address.host, self._socket.getsockname()[1])
-
-    def bind(self, server: Listener, credentials: grpc.ServerCredentials | None) -> None:
-        """Listen there from now on; see `bind`."""
-        bind(server, self.address, credentials, self._option)
-        self._socket.close()
-
-    def give_up(self) -> None:
-        """Others may have it."""
-        self._socket.close()
-
-
 def bind(
-    server: Listener,
+    server: GrpcServer,
     address: Address,
     credentials: grpc.ServerCredentials | None = None,
     option: str = "--grpc",

@@ -5,7 +5,6 @@ Nothing is asked of the engine for this: a probe that stands in a queue behind w
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -41,11 +40,6 @@ class Liveness:
             return "event loop"
         return next((name for name, still in [*self._watched.items()] if still() > self._stuck_seconds), None)
 
-    @property
-    def stuck(self) -> bool:
-        """Whether anything does not move."""
-        return self.stuck_at is not None
-
     async def watch(self, tell: Callable[[bool], None], pause: Callable[[float], Awaitable[None]]) -> None:
         """Tell whenever it changes whether the process is stuck, until cancelled.
 
@@ -66,8 +60,3 @@ class Liveness:
                 else:
                     log.warning("it moves again", extra={"event": "unstuck"})
             await pause(LOOK_SECONDS)
-
-
-def start(liveness: Liveness, tell: Callable[[bool], None]) -> asyncio.Task[None]:
-    """Watch in a task, to be cancelled."""
-    return asyncio.create_task(liveness.watch(tell, asyncio.sleep), name="liveness")

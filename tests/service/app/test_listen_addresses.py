@@ -4,10 +4,11 @@ import errno
 import socket
 from typing import Any
 
-import grpc
 import pytest
 
-from headlight_service.app.listen_addresses import PortTaken, Reserved, bind, refused, taken
+from headlight_service.app.health import Readiness
+from headlight_service.app.listen_addresses import PortTaken, bind, refused, taken
+from headlight_service.app.server_setup import build_health_server
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.option_types import Address
 
@@ -19,9 +20,9 @@ async def test_why_an_address_cannot_be_had_is_said(capfd: pytest.CaptureFixture
         used = Address("127.0.0.1", other.getsockname()[1])
         for address, reason in ((used, "is in use; end what"), (NOBODYS, "is not an address of this machine; give")):
             with pytest.raises(PortTaken, match=f"^--health {address} {reason}"):
-                bind(grpc.aio.server(), address, option="--health")
+                bind(build_health_server(Readiness()), address, option="--health")
             with pytest.raises(PortTaken, match=f"^--grpc {address} {reason}"):
-                Reserved(address)
+                taken("--grpc", address)
     assert capfd.readouterr().err == "", "gRPC said it, too"
 
 
@@ -52,10 +53,10 @@ def test_a_port_that_is_for_others_is_said() -> None:
 async def test_a_port_that_is_taken_while_it_is_reserved_is_told_by_us_alone(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    ours = Reserved(Address("127.0.0.1", 0))
-    with taken("--http", ours.address) as other:
-        other.listen()
-        with pytest.raises(PortTaken, match="is in use"):
-            ours.bind(grpc.aio.server(), None)
-    ours.give_up()
+    with taken("--grpc", Address("127.0.0.1", 0)) as ours:
+        address = Address("127.0.0.1", ours.getsockname()[1])
+        with taken("--http", address) as other:
+            other.listen()
+            with pytest.raises(PortTaken, match="is in use"):
+                bind(build_health_server(Readiness()), address)
     assert capfd.readouterr().err == ""

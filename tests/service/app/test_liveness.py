@@ -34,7 +34,6 @@ def watched(setup: Setup) -> Liveness:
 
 
 def where(liveness: Liveness) -> str | None:
-    assert liveness.stuck is (liveness.stuck_at is not None)
     return liveness.stuck_at
 
 

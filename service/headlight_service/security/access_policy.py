@@ -11,7 +11,7 @@ import grpc
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
 from headlight_service.security.auth_tokens import AuthTokens
-from headlight_service.security.authentication import Gate, gate_of
+from headlight_service.security.authentication import Gate
 from headlight_service.security.certificates import Certificates
 from headlight_service.telemetry.metrics import Metrics
 
@@ -23,7 +23,7 @@ class Security(NamedTuple):
 
     Attributes:
         credentials: of the port; None: plaintext.
-        gate: what each call passes; None: nothing is asked of it.
+        gate: what each call passes; None: nothing is asked of callers, and no quota is counted.
     """
 
     credentials: grpc.ServerCredentials | None
@@ -51,12 +51,8 @@ def security_of(config: Config, metrics: Metrics) -> Security:
         if credentials is None and not is_loopback(config.grpc):
             text = "tokens are taken in plaintext: whoever sees the traffic has them; use --tls-cert, or a mesh that encrypts"
             log.warning(text, extra={"event": "tokens_in_plaintext"})
-    return Security(credentials, gate_of(tokens, quotas=config.quota_tokens_per_second is not None))
-
-
-def check(config: Config) -> None:
-    """See that what the options name can be used. Raises ConfigError as `security_of` does."""
-    security_of(config, Metrics())
+    asked = tokens is not None or config.quota_tokens_per_second is not None
+    return Security(credentials, Gate(tokens) if asked else None)
 
 
 def is_loopback(address: Address) -> bool:

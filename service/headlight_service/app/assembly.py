@@ -59,11 +59,14 @@ def load(config: Config) -> Runtime:
         gpu=Gpu(config.gpu_device, config.gpu_memory_bytes),
     )
     measure_tokenizer(runtime, asked_characters(config, runtime.bundle.manifest))
-    longest = runtime.bundle.manifest.max_length
-    if config.max_request_tokens < longest:
+    manifest = runtime.bundle.manifest  # with its limit
+    if config.max_request_tokens < manifest.max_length:
         have = f"--max-request-tokens is {config.max_request_tokens}"
-        raise ConfigError(f"{have}; the model takes {longest} tokens, so allow at least as many")
-    warn_of_text_limit(config, runtime.bundle.manifest)
+        raise ConfigError(f"{have}; the model takes {manifest.max_length} tokens, so allow at least as many")
+    asked, held = config.max_text_characters, max_characters(config, manifest)
+    if asked is not None and held < asked:
+        problem = f"--max-text-characters is {asked}; the bundle's tokenizer_limit, {held}, holds; lower the option"
+        log.warning(problem, extra={"event": "text_limit_lowered", "max_characters": held})
     if fell_back(config, runtime):
         remedy = "--provider cuda makes that an error, --provider cpu says that it is meant"
         log.warning(
@@ -97,14 +100,6 @@ def max_characters(config: Config, manifest: Manifest) -> int:
     """Return the characters of one text that are read: as the options allow, and no more than the tokenizer's limit."""
     asked, limit = asked_characters(config, manifest), manifest.tokenizer_limit
     return asked if limit is None else min(asked, limit.max_characters)
-
-
-def warn_of_text_limit(config: Config, manifest: Manifest) -> None:
-    """Log a warning if the tokenizer's limit is below the option's value."""
-    asked, held = config.max_text_characters, max_characters(config, manifest)
-    if asked is not None and held < asked:
-        problem = f"--max-text-characters is {asked}; the bundle's tokenizer_limit, {held}, holds; lower the option"
-        log.warning(problem, extra={"event": "text_limit_lowered", "max_characters": held})
 
 
 def fell_back(config: Config, runtime: Runtime) -> bool:
@@ -153,8 +148,7 @@ def limits(config: Config, manifest: Manifest) -> Limits:
 
 def _of_all(config: Config, of_stream: int) -> int:
     """Bytes of all results at once, unless told otherwise: of a few full streams, and of a unary answer at the least."""
-    usual = max(STREAMS_HELD * of_stream, outputs_for(config.max_unary_response_bytes))
-    return config.max_output_bytes or usual
+    return config.max_output_bytes or max(STREAMS_HELD * of_stream, outputs_for(config.max_unary_response_bytes))
 
 
 def assemble(

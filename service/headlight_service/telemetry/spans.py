@@ -98,17 +98,18 @@ class RequestSpans:
         if not self.recording:
             return
         outputs = [name for name, size in prepared.output_bytes.items() if size]
-        attributes: dict[str, AttributeValue] = {
-            "gen_ai.operation.name": "embeddings",
-            "gen_ai.request.model": ref.name,
-            "gen_ai.usage.input_tokens": prepared.tokens,
-            "headlight.inputs": len(prepared.items),
-            "headlight.outputs": outputs or ["token_info"],
-            "headlight.priority": prepared.priority,
-            "headlight.provider": ref.provider,
-            "headlight.precision": ref.precision,
-        }
-        self._span.set_attributes(attributes)
+        self._span.set_attributes(
+            {
+                "gen_ai.operation.name": "embeddings",
+                "gen_ai.request.model": ref.name,
+                "gen_ai.usage.input_tokens": prepared.tokens,
+                "headlight.inputs": len(prepared.items),
+                "headlight.outputs": outputs or ["token_info"],
+                "headlight.priority": prepared.priority,
+                "headlight.provider": ref.provider,
+                "headlight.precision": ref.precision,
+            }
+        )
 
     def infer(self, batch: Span) -> None:
         """Some items are in a batch from now on."""
@@ -179,8 +180,7 @@ class BatchTracing:
     def begin(self, batch: Batch[Member], *, wide: bool) -> BatchSpan | None:
         """A batch begins, and with it the inference of those that have waited for it."""
         pending = {entry.value.pending: None for entry in batch.entries}
-        traces = [each.trace for each in pending]
-        members = [trace for trace in traces if trace is not None and trace.recording]
+        members = [each.trace for each in pending if each.trace is not None and each.trace.recording]
         if not members:
             return None
         for member in members:

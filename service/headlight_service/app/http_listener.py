@@ -16,8 +16,6 @@ import threading
 from collections.abc import Callable
 from typing import BinaryIO
 
-from headlight_service.telemetry.json_logs import describe
-
 log = logging.getLogger("headlight_service.app.http_listener")
 
 BACKLOG = 1024  # connections in the kernel; a client beyond them tries again after a second
@@ -55,8 +53,8 @@ class Listener:
         share = MOST_CONNECTIONS if unlimited else max(1, self._most_open // SHARE_OF_DESCRIPTORS)
         self._most = min(MOST_CONNECTIONS, share)
         self._connections: dict[asyncio.Task[None], None] = {}  # the oldest first
-        self._spare: BinaryIO | None = None
-        self._take_spare()
+        # A descriptor to give up for a connection that would find none.
+        self._spare: BinaryIO | None = open(os.devnull, "rb")  # noqa: SIM115
         self._loop = asyncio.new_event_loop()
         self._loop.add_reader(self._listener, self._accept)
         threading.Thread(target=self._loop.run_forever, name="http", daemon=True).start()
@@ -80,28 +78,24 @@ class Listener:
     async def _converse(self, client: socket.socket) -> None:
         """Read a request, send the response, and hang up. Cancelled, it hangs up at once."""
         head = response = b""
-        with client:
-            try:
-                async with asyncio.timeout(CLIENT_SECONDS):
-                    while not response:
-                        received = await self._loop.sock_recv(client, HEAD_BYTES)
-                        head += received
-                        if b"\r\n\r\n" in head or b"\n\n" in head:
-                            response = self._respond(head)
-                        elif len(head) >= HEAD_BYTES:
-                            response = TOO_LARGE
-                        elif not received:
-                            return
-                    await self._loop.sock_sendall(client, response)
-            except OSError:  # the client has hung up, or is late
-                pass
-            except Exception as error:  # no memory, say; it concerns this connection alone
-                log.error("a connection failed", extra={"event": "page_failed", **describe(error)})
+        with client, contextlib.suppress(OSError):  # it has hung up, or is late
+            async with asyncio.timeout(CLIENT_SECONDS):
+                while not response:
+                    received = await self._loop.sock_recv(client, HEAD_BYTES)
+                    head += received
+                    if b"\r\n\r\n" in head or b"\n\n" in head:
+                        response = self._respond(head)
+                    elif len(head) >= HEAD_BYTES:
+                        response = TOO_LARGE
+                    elif not received:
+                        return
+                await self._loop.sock_sendall(client, response)
 
     def _ended(self, connection: asyncio.Task[None]) -> None:
         self._connections.pop(connection, None)
         if self._spare is None and not self._connections:
-            self._take_spare()
+            with contextlib.suppress(OSError):
+                self._spare = open(os.devnull, "rb")  # noqa: SIM115  # see _make_room
 
     def _hang_up_on_oldest(self) -> None:
         oldest = next(iter(self._connections))
@@ -113,14 +107,9 @@ class Listener:
         log.warning(NO_ROOM, extra={"event": "descriptors_exhausted", "limit": self._most_open})
         if self._connections:
             self._hang_up_on_oldest()
-            return True
-        if self._spare is not None:
+        elif self._spare is not None:
             self._spare.close()
             self._spare = None
-            return True
-        return False
-
-    def _take_spare(self) -> None:
-        """Hold a descriptor for a connection that would find none."""
-        with contextlib.suppress(OSError):
-            self._spare = open(os.devnull, "rb")  # noqa: SIM115  # closed by _make_room
+        else:
+            return False
+        return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
 from operator import itemgetter
@@ -23,18 +24,6 @@ class PortTaken(Exception):
     """An address cannot be listened on; the message says which, and why."""
 
 
-def refused(option: str, address: Address, error: OSError) -> PortTaken | ConfigError:
-    """What is to be said of an address that cannot be listened on: that the option is wrong, where its name is none."""
-    if (
-        isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN
-    ):  # which tells of the resolver, not of the name
-        return ConfigError(
-            f"{option} is {address}; its host is not found ({error.strerror}); give an address of this machine"
-        )
-    reason = REASONS.get(error.errno or 0, f"cannot be listened on: {error.strerror}")
-    return PortTaken(f"{option} {address} {reason}")
-
-
 def taken(option: str, address: Address) -> socket.socket:
     """A socket that has the address and does not listen there: others that bind it with SO_REUSEADDR still may.
 
@@ -45,16 +34,19 @@ def taken(option: str, address: Address) -> socket.socket:
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, where = min(found, key=itemgetter(0))  # of a name, IPv4 before IPv6
-        own = socket.socket(family, kind, protocol)
-        try:
+        with contextlib.ExitStack() as stack:
+            own = stack.enter_context(socket.socket(family, kind, protocol))
             own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             own.bind(where)
-        except OSError:
-            own.close()
-            raise
+            stack.pop_all()
+            return own
     except OSError as error:
-        raise refused(option, address, error) from None
-    return own
+        # EAI_AGAIN tells of the resolver, not of the name.
+        if isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN:
+            problem = f"its host is not found ({error.strerror}); give an address of this machine"
+            raise ConfigError(f"{option} is {address}; {problem}") from None
+        reason = REASONS.get(error.errno or 0, f"cannot be listened on: {error.strerror}")
+        raise PortTaken(f"{option} {address} {reason}") from None
 
 
 def bind(

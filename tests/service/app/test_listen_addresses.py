@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headlight_service.app.health import Readiness
-from headlight_service.app.listen_addresses import PortTaken, bind, refused, taken
+from headlight_service.app.listen_addresses import PortTaken, bind, taken
 from headlight_service.app.server_setup import build_health_server
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.option_types import Address
@@ -45,9 +45,14 @@ def test_a_name_that_is_none_is_a_wrong_option_and_a_resolver_that_is_away_is_no
     assert str(told.value).startswith(f"--http {reason}")
 
 
-def test_a_port_that_is_for_others_is_said() -> None:
-    told = refused("--http", Address("127.0.0.1", 80), PermissionError(errno.EACCES, "Permission denied"))
-    assert str(told) == "--http 127.0.0.1:80 is not for this user; choose a port from 1024 on"
+def test_a_port_that_is_for_others_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bind_socket(*_: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(socket.socket, "bind", bind_socket)
+    with pytest.raises(PortTaken) as told:
+        taken("--http", Address("127.0.0.1", 80))
+    assert str(told.value) == "--http 127.0.0.1:80 is not for this user; choose a port from 1024 on"
 
 
 async def test_a_port_that_is_taken_while_it_is_reserved_is_told_by_us_alone(

@@ -130,9 +130,9 @@ class Server:
         balancer and no client sends any.
         """
         config = self._config
-        security = security_of(config, self._metrics)
+        credentials, gate = security_of(config, self._metrics)
         self._grpc = build_server(
-            config, self._servicer, self._readiness, self._metrics, self._in_flight, security.gate, self._tracing
+            config, self._servicer, self._readiness, self._metrics, self._in_flight, gate, self._tracing
         )
         with taken("--grpc", config.grpc) as reserved:
             address = Address(config.grpc.host, reserved.getsockname()[1])
@@ -143,7 +143,7 @@ class Server:
             model = assemble(runtime, config, self._metrics, self._tracing, self._on_lost)
             self._liveness.add("batches", lambda: model.scheduler.heart.still_seconds)
             self._models.add(model)
-            bind(self._grpc, address, security.credentials)
+            bind(self._grpc, address, credentials)
         await self._grpc.start(self)
         self._readiness.set(serving=True)
         ref = model.ref
@@ -245,8 +245,7 @@ class Server:
         self._in_flight.told.set()
         last = time.monotonic() + self._config.grace_seconds
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._config.grace_seconds):
-                await self._in_flight.idle()
+            await asyncio.wait_for(self._in_flight.idle(), self._config.grace_seconds)
         left = self._in_flight.count
         # Calls that have come, and their message not yet, are refused within this time; to stop at once would break them off.
         await asyncio.wait([stopping], timeout=REFUSE_SECONDS)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -35,22 +34,17 @@ COUNT = whole(1, (1 << 31) - 1)  # no message has more of anything; what GetMode
 THREADS = whole(1, 1024)  # far more than CPUs; of many more a process can die before it says why
 
 
-def described(parse: Callable[[str], Any], why: str) -> Mapping[str, Any]:
-    """Return the metadata of an option: how its text is read, and why one would change it."""
-    return {"parse": parse, "why": why}
-
-
 def option(default: object, parse: Callable[[str], Any], why: str) -> Any:
-    """Return a field of Config that need not be given."""
-    return field(default=default, metadata=described(parse, why))
+    """Return a field of Config: its default, how its text is read, and why one would change it."""
+    return dataclasses.field(default=default, metadata={"parse": parse, "why": why})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
     """Every option of `headlight serve`. `--max-items` is also HEADLIGHT_MAX_ITEMS; the command line wins."""
 
-    bundle: Path = field(
-        metadata=described(Path, "directory of the exported model to serve (default: the shipped model)")
+    bundle: Path = option(
+        dataclasses.MISSING, Path, "directory of the exported model to serve (default: the shipped model)"
     )
     bundle_sha256: str | None = option(
         None, digest, "digest the bundle's manifest must have; set it where others can write its folder"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from typing import NamedTuple
 
 import grpc
 
@@ -18,24 +17,16 @@ from headlight_service.telemetry.metrics import Metrics
 log = logging.getLogger("headlight_service.security.access_policy")
 
 
-class Security(NamedTuple):
-    """How calls come in.
-
-    Attributes:
-        credentials: of the port; None: plaintext.
-        gate: what each call passes; None: nothing is asked of callers, and no quota is counted.
-    """
-
-    credentials: grpc.ServerCredentials | None
-    gate: Gate | None
-
-
-def security_of(config: Config, metrics: Metrics) -> Security:
+def security_of(config: Config, metrics: Metrics) -> tuple[grpc.ServerCredentials | None, Gate | None]:
     """Read what the options name.
 
     Args:
         config: as given.
         metrics: get what can be told of it.
+
+    Returns:
+        The credentials of the port; None: plaintext. And what each call passes; None: nothing is asked
+        of callers, and no quota is counted.
 
     Raises:
         ConfigError: a file cannot be used; the message names the option.
@@ -52,7 +43,7 @@ def security_of(config: Config, metrics: Metrics) -> Security:
             text = "tokens are taken in plaintext: whoever sees the traffic has them; use --tls-cert, or a mesh that encrypts"
             log.warning(text, extra={"event": "tokens_in_plaintext"})
     asked = tokens is not None or config.quota_tokens_per_second is not None
-    return Security(credentials, Gate(tokens) if asked else None)
+    return credentials, Gate(tokens) if asked else None
 
 
 def is_loopback(address: Address) -> bool:

@@ -18,7 +18,6 @@ from collections.abc import Mapping
 import grpc
 from opentelemetry.context import Context
 from opentelemetry.trace import (
-    Link,
     Span,
     SpanContext,
     Status,
@@ -111,17 +110,13 @@ class RequestSpans:
             }
         )
 
-    def infer(self, batch: Span) -> None:
-        """Some items are in a batch from now on."""
+    def infer(self, batch: Span) -> SpanContext:
+        """Some items are in a batch from now on. Returns what it may link to: the stage at hand, or the request."""
         with self._lock:
             self.stage("infer")
             if self._stage is not None:
                 self._stage.add_link(batch.get_span_context())
-
-    @property
-    def place(self) -> SpanContext:
-        """What others may link to: the stage at hand, or the request."""
-        return (self._stage or self._span).get_span_context()
+            return (self._stage or self._span).get_span_context()
 
     def refused(self, code: grpc.StatusCode, reason: str) -> None:
         """It will end so; `reason` is one of a closed set."""
@@ -183,7 +178,7 @@ class BatchTracing:
         members = [each.trace for each in pending if each.trace is not None and each.trace.recording]
         if not members:
             return None
-        for member in members:
+        for member in members:  # whose stages hold the batch
             member.stage("infer")
         first = batch.entries[0]
         attributes: dict[str, AttributeValue] = {
@@ -196,8 +191,7 @@ class BatchTracing:
             "headlight.batch.padding": round(1 - batch.total / batch.padded, 6),
             "headlight.batch.wide": wide,
         }
-        links = [Link(member.place) for member in members]
-        span = self._tracer.start_span("batch", Context(), attributes=attributes, links=links)
+        span = self._tracer.start_span("batch", Context(), attributes=attributes)
         for member in members:
-            member.infer(span)
+            span.add_link(member.infer(span))
         return BatchSpan(span)

@@ -127,8 +127,9 @@ def _content(path: StrPath) -> bytes:
 def _check_kind(path: StrPath, mode: int) -> None:
     if not stat.S_ISREG(mode):
         kind = next((name for is_kind, name in KINDS if is_kind(mode)), "not a file")
-        remedy = "write the content to a file and name that"
-        raise ValueError(f"{path} is {kind}; it must be a regular file or a link to one; {remedy}")
+        raise ValueError(
+            f"{path} is {kind}; it must be a regular file or a link to one; write the content to a file and name that"
+        )
 
 
 def _open_at_once(path: str, flags: int) -> int:

@@ -61,16 +61,21 @@ def load(config: Config) -> Runtime:
     measure_tokenizer(runtime, asked_characters(config, runtime.bundle.manifest))
     manifest = runtime.bundle.manifest  # with its limit
     if config.max_request_tokens < manifest.max_length:
-        have = f"--max-request-tokens is {config.max_request_tokens}"
-        raise ConfigError(f"{have}; the model takes {manifest.max_length} tokens, so allow at least as many")
+        raise ConfigError(
+            f"--max-request-tokens is {config.max_request_tokens}; the model takes {manifest.max_length} tokens,"
+            " so allow at least as many"
+        )
     asked, held = config.max_text_characters, max_characters(config, manifest)
     if asked is not None and held < asked:
-        problem = f"--max-text-characters is {asked}; the bundle's tokenizer_limit, {held}, holds; lower the option"
-        log.warning(problem, extra={"event": "text_limit_lowered", "max_characters": held})
-    if fell_back(config, runtime):
-        remedy = "--provider cuda makes that an error, --provider cpu says that it is meant"
         log.warning(
-            f"there is no GPU for --provider auto; the CPU computes. {remedy}", extra={"event": "provider_fallback"}
+            f"--max-text-characters is {asked}; the bundle's tokenizer_limit, {held}, holds; lower the option",
+            extra={"event": "text_limit_lowered", "max_characters": held},
+        )
+    if fell_back(config, runtime):
+        log.warning(
+            "there is no GPU for --provider auto; the CPU computes."
+            " --provider cuda makes that an error, --provider cpu says that it is meant",
+            extra={"event": "provider_fallback"},
         )
     with fitting():
         runtime.check_golden()
@@ -113,14 +118,19 @@ def fitting() -> Iterator[None]:
     try:
         yield
     except (HostFull, MemoryError):
-        remedy = "allow more, as by the limit of the container, or lower --warm-up-lengths"
-        raise BundleError(f"memory is too small for the first batches; {remedy}") from None
+        raise BundleError(
+            "memory is too small for the first batches; allow more, as by the limit of the container, or lower"
+            " --warm-up-lengths"
+        ) from None
     except DeviceFull:
-        remedy = "raise --gpu-memory-bytes, end what else uses the GPU, or lower --warm-up-lengths"
-        raise BundleError(f"the memory of the GPU is too small for the first batches; {remedy}") from None
+        raise BundleError(
+            "the memory of the GPU is too small for the first batches; raise --gpu-memory-bytes, end what else uses"
+            " the GPU, or lower --warm-up-lengths"
+        ) from None
     except EngineError as error:
-        remedy = "where memory is short, allow more or lower --warm-up-lengths"
-        raise BundleError(f"the first batches failed: {error.message}; {remedy}") from error
+        raise BundleError(
+            f"the first batches failed: {error.message}; where memory is short, allow more or lower --warm-up-lengths"
+        ) from error
 
 
 def limits(config: Config, manifest: Manifest) -> Limits:

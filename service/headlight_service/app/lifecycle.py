@@ -147,8 +147,17 @@ class Server:
         await self._grpc.start(self)
         self._readiness.set(serving=True)
         ref = model.ref
-        about = {"model_name": ref.name, "version": ref.version, "sha256": ref.bundle_sha256}
-        log.info("serving", extra={"event": "serving", "provider": ref.provider, "precision": ref.precision, **about})
+        log.info(
+            "serving",
+            extra={
+                "event": "serving",
+                "provider": ref.provider,
+                "precision": ref.precision,
+                "model_name": ref.name,
+                "version": ref.version,
+                "sha256": ref.bundle_sha256,
+            },
+        )
         return model.scheduler
 
     async def _answer_probes(self, grpc_port: int) -> None:

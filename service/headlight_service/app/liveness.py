@@ -55,8 +55,10 @@ class Liveness:
                 told = where is not None
                 tell(told)
                 if told:
-                    text = "there is work and nothing moves; not alive until it does"
-                    log.critical(text, extra={"event": "stuck", "where": where, "seconds": self._stuck_seconds})
+                    log.critical(
+                        "there is work and nothing moves; not alive until it does",
+                        extra={"event": "stuck", "where": where, "seconds": self._stuck_seconds},
+                    )
                 else:
                     log.warning("it moves again", extra={"event": "unstuck"})
             await pause(LOOK_SECONDS)

@@ -40,8 +40,11 @@ def security_of(config: Config, metrics: Metrics) -> tuple[grpc.ServerCredential
     if config.auth_tokens is not None:
         tokens = AuthTokens(config.auth_tokens, metrics.refused_tokens().inc)
         if credentials is None and not is_loopback(config.grpc):
-            text = "tokens are taken in plaintext: whoever sees the traffic has them; use --tls-cert, or a mesh that encrypts"
-            log.warning(text, extra={"event": "tokens_in_plaintext"})
+            log.warning(
+                "tokens are taken in plaintext: whoever sees the traffic has them; use --tls-cert, or a mesh that"
+                " encrypts",
+                extra={"event": "tokens_in_plaintext"},
+            )
     asked = tokens is not None or config.quota_tokens_per_second is not None
     return credentials, Gate(tokens) if asked else None
 

@@ -138,18 +138,27 @@ class Metrics:
 
     def define_tls(self, expires: Callable[[], float]) -> None:
         """Announce that there is TLS. `expires` tells when the certificate does, in seconds since the epoch."""
-        name, text = "headlight_tls_certificate_expiry_timestamp_seconds", "When the certificate in use expires."
-        Gauge(name, text, registry=self.registry).set_function(expires)
+        Gauge(
+            "headlight_tls_certificate_expiry_timestamp_seconds",
+            "When the certificate in use expires.",
+            registry=self.registry,
+        ).set_function(expires)
 
     def refused_tls(self) -> Counter:
         """Of changed certificates that were not taken."""
-        text = "Looks at changed certificates, keys or authorities that could not be used."
-        return Counter("headlight_tls_reload_failures", text, registry=self.registry)
+        return Counter(
+            "headlight_tls_reload_failures",
+            "Looks at changed certificates, keys or authorities that could not be used.",
+            registry=self.registry,
+        )
 
     def refused_tokens(self) -> Counter:
         """Of changed files of tokens that were not taken."""
-        text = "Looks at a changed file of tokens that could not be used."
-        return Counter("headlight_auth_reload_failures", text, registry=self.registry)
+        return Counter(
+            "headlight_auth_reload_failures",
+            "Looks at a changed file of tokens that could not be used.",
+            registry=self.registry,
+        )
 
     def of(self, model: str) -> ModelMetrics:
         """The series of a model; they exist from here on, at zero."""

@@ -27,10 +27,12 @@ def start(endpoint: str | None) -> Tracing | None:
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("opentelemetry"):
             raise
-        advice = f"{remedy('otel')}, or leave the option out"
-        raise ConfigError(f"--otlp-endpoint needs OpenTelemetry, which is not installed; {advice}") from None
+        raise ConfigError(
+            f"--otlp-endpoint needs OpenTelemetry, which is not installed; {remedy('otel')}, or leave the option out"
+        ) from None
     try:
         return otlp.to_collector(endpoint)
     except Exception as error:  # of several kinds, which are the library's affair
-        problem = f"OpenTelemetry cannot be set up ({error}); check the variables OTEL_*"
-        raise ConfigError(f"--otlp-endpoint: {problem}") from None
+        raise ConfigError(
+            f"--otlp-endpoint: OpenTelemetry cannot be set up ({error}); check the variables OTEL_*"
+        ) from None

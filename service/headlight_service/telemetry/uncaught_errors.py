@@ -25,8 +25,9 @@ class StrayOutput(io.TextIOBase):
         if text.strip():
             error = sys.exc_info()[1]
             what = describe(error) if error is not None else {}
-            message = "a library wrote to standard error; its text is left out"
-            log.error(message, extra={"event": "stray_output", **what})
+            log.error(
+                "a library wrote to standard error; its text is left out", extra={"event": "stray_output", **what}
+            )
         return len(text)
 
 

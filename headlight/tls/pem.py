@@ -67,10 +67,10 @@ def check_pair(certificate: bytes, key: bytes, role: Role, authorities: bytes | 
         peer, found = _shake_hands(own, other, role)
     except ssl.SSLCertVerificationError as error:
         if authorities is not None and error.verify_code in FOREIGN:
-            problem = (
-                "it does not come from an authority that it must come from, or its intermediates are not behind it"
-            )
-            raise PemError(f"the certificate is refused: {problem} ({error.verify_message})") from None
+            raise PemError(
+                "the certificate is refused: it does not come from an authority that it must come from, or its"
+                f" intermediates are not behind it ({error.verify_message})"
+            ) from None
         raise PemError(f"the certificate is refused: {error.verify_message}") from None
     except (ssl.SSLError, ValueError) as error:
         raise PemError(f"the certificate cannot be used: {_reason(error)}") from None

@@ -43,8 +43,9 @@ def taken(option: str, address: Address) -> socket.socket:
     except OSError as error:
         # EAI_AGAIN tells of the resolver, not of the name.
         if isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN:
-            problem = f"its host is not found ({error.strerror}); give an address of this machine"
-            raise ConfigError(f"{option} is {address}; {problem}") from None
+            raise ConfigError(
+                f"{option} is {address}; its host is not found ({error.strerror}); give an address of this machine"
+            ) from None
         reason = REASONS.get(error.errno or 0, f"cannot be listened on: {error.strerror}")
         raise PortTaken(f"{option} {address} {reason}") from None
 

@@ -45,6 +45,16 @@ def test_a_name_that_is_none_is_a_wrong_option_and_a_resolver_that_is_away_is_no
     assert str(told.value).startswith(f"--http {reason}")
 
 
+def test_of_a_name_with_addresses_of_both_kinds_that_of_ipv4_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look_up(*_: Any, **__: Any) -> Any:
+        stream = (socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
+        return [(socket.AF_INET6, *stream, ("::1", 0, 0, 0)), (socket.AF_INET, *stream, ("127.0.0.1", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with taken("--http", Address("localhost", 0)) as own:
+        assert own.getsockname()[0] == "127.0.0.1"
+
+
 def test_a_port_that_is_for_others_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def bind_socket(*_: Any) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")

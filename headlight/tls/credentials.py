@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import grpc
 
 from headlight.tls.pem import check_authorities, check_pair
-from headlight.tls.watched_file import Watched
+from headlight.tls.watched_file import StrPath, Watched
 
 T = TypeVar("T")
-PathLike = str | os.PathLike[str]
+PathLike = StrPath
 Metadata = tuple[tuple[str, str], ...]
 TOKEN = re.compile(r"[!-~]+")
 TOKEN_PROBLEM = "must be one word of visible ASCII characters"
@@ -55,60 +53,49 @@ def access(
         raise ValueError("tls_cert, tls_key: give both, or neither")
     if token is not None and token_file is not None:
         raise ValueError("token, token_file: give one of them")
+    if token is not None and not TOKEN.fullmatch(token):
+        raise ValueError(f"token: {TOKEN_PROBLEM}")
     files = {"tls_ca": tls_ca, "tls_cert": tls_cert, "tls_key": tls_key}
-    given = {name: Path(path) for name, path in files.items() if path is not None}
+    given = [name for name, path in files.items() if path is not None]
     if credentials is not None and given:
         raise ValueError(f"credentials, {', '.join(given)}: give one or the other")
-    kept: dict[str, Watched[Any]] = {}
-    metadata: Callable[[], Metadata] | None = None
-    if token is not None:
-        metadata = _named("token", lambda: _always(_bearer(token)))
-    if token_file is not None:
-        kept["token_file"] = _named("token_file", lambda: Watched([Path(token_file)], _bearer_in))
-        metadata = kept["token_file"].latest
+    watched: list[Watched[Any]] = []
 
     def problems() -> list[str]:
-        return [f"{names}: {each.problem}" for names, each in kept.items() if each.problem is not None]
+        return [each.problem for each in watched if each.problem is not None]
 
+    metadata: Callable[[], Metadata] | None = None
+    if token is not None:
+        metadata = _always(_bearer(token))
+    if token_file is not None:
+        watched.append(Watched({"token_file": token_file}, _bearer_in))
+        metadata = watched[-1].latest
     if not given:
         fixed = grpc.ssl_channel_credentials() if tls and credentials is None else credentials
-        return Access(lambda: fixed, metadata, fixed=metadata is None, problems=problems)
-
-    def parse(contents: Sequence[bytes]) -> grpc.ChannelCredentials:
-        found = dict(zip(given, contents, strict=True))
-        root, certificate, key = (found.get(name) for name in files)
-        if root is not None:
-            check_authorities(root)
-        if certificate is not None and key is not None:
-            check_pair(certificate, key, "client")
-        return grpc.ssl_channel_credentials(root, key, certificate)
-
-    names = ", ".join(given)
-    kept[names] = watched = _named(names, lambda: Watched([*given.values()], parse))
-    return Access(watched.latest, metadata, fixed=False, problems=problems)
-
-
-def _named(arguments: str, make: Callable[[], T]) -> T:
-    """What is made of some arguments; a ValueError names them."""
-    try:
-        return make()
-    except ValueError as error:
-        raise ValueError(f"{arguments}: {error}") from None
+        return Access(_always(fixed), metadata, fixed=metadata is None, problems=problems)
+    watched.append(Watched(files, _credentials_in))
+    return Access(watched[-1].latest, metadata, fixed=False, problems=problems)
 
 
 def _always(value: T) -> Callable[[], T]:
     return lambda: value
 
 
-def _bearer_in(contents: Sequence[bytes]) -> Metadata:
-    try:
-        token = contents[0].decode("ascii").strip()
-    except UnicodeDecodeError:  # whose words quote what is there
-        raise ValueError(TOKEN_PROBLEM) from None
+def _credentials_in(found: Mapping[str, bytes]) -> grpc.ChannelCredentials:
+    root, certificate, key = (found.get(name) for name in ("tls_ca", "tls_cert", "tls_key"))
+    if root is not None:
+        check_authorities(root)
+    if certificate is not None and key is not None:
+        check_pair(certificate, key, "client")
+    return grpc.ssl_channel_credentials(root, key, certificate)
+
+
+def _bearer_in(found: Mapping[str, bytes]) -> Metadata:
+    token = found["token_file"].decode("ascii", "replace").strip()
+    if not TOKEN.fullmatch(token):
+        raise ValueError(TOKEN_PROBLEM)
     return _bearer(token)
 
 
 def _bearer(token: str) -> Metadata:
-    if not TOKEN.fullmatch(token):
-        raise ValueError(TOKEN_PROBLEM)
     return (("authorization", f"Bearer {token}"),)

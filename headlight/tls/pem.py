@@ -56,7 +56,7 @@ def check_pair(certificate: bytes, key: bytes, role: Role, authorities: bytes | 
     for context in (own, other):  # each checks what it is told to, and no names
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    with _as_files(certificate, key) as (first, second):
+    with _as_file(certificate) as first, _as_file(key) as second:
         _load(own, first, second)
         if role == "client":
             _load(other, first, second)  # some certificate is needed for that side, too
@@ -67,10 +67,10 @@ def check_pair(certificate: bytes, key: bytes, role: Role, authorities: bytes | 
         peer, found = _shake_hands(own, other, role)
     except ssl.SSLCertVerificationError as error:
         if authorities is not None and error.verify_code in FOREIGN:
-            problem = (
-                "it does not come from an authority that it must come from, or its intermediates are not behind it"
-            )
-            raise PemError(f"the certificate is refused: {problem} ({error.verify_message})") from None
+            raise PemError(
+                "the certificate is refused: it does not come from an authority that it must come from, or its"
+                f" intermediates are not behind it ({error.verify_message})"
+            ) from None
         raise PemError(f"the certificate is refused: {error.verify_message}") from None
     except (ssl.SSLError, ValueError) as error:
         raise PemError(f"the certificate cannot be used: {_reason(error)}") from None
@@ -113,20 +113,17 @@ def _text(pem: bytes, what: str) -> str:
 
 
 @contextlib.contextmanager
-def _as_files(*contents: bytes) -> Iterator[list[str]]:
-    """Paths, since that is all that `ssl` takes; on Linux to memory, so that no key is written to a disk."""
+def _as_file(content: bytes) -> Iterator[str]:
+    """A path, since that is all that `ssl` takes; on Linux to memory, so that no key is written to a disk."""
     with contextlib.ExitStack() as stack:
-        paths = []
-        for content in contents:
-            if hasattr(os, "memfd_create"):
-                file = stack.enter_context(os.fdopen(os.memfd_create("pem"), "wb", buffering=0))
-                path = f"/proc/self/fd/{file.fileno()}"
-            else:
-                path = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "pem")  # for us alone
-                file = stack.enter_context(open(path, "wb", buffering=0))
-            file.write(content)
-            paths.append(path)
-        yield paths
+        if hasattr(os, "memfd_create"):
+            file = stack.enter_context(os.fdopen(os.memfd_create("pem"), "wb", buffering=0))
+            path = f"/proc/self/fd/{file.fileno()}"
+        else:
+            path = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "pem")  # for us alone
+            file = stack.enter_context(open(path, "wb", buffering=0))
+        file.write(content)
+        yield path
 
 
 def _load(context: ssl.SSLContext, certificate: str, key: str) -> None:

@@ -6,11 +6,11 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+StrPath = str | os.PathLike[str]
 READS = 3  # of files that change while they are being read; then they are left alone until somebody asks again
 MOST_BYTES = 1 << 20  # of one file; a thousand tokens, or hundreds of certificates, have less
 AGAIN_SECONDS = 60.0  # what was refused is looked at again, unchanged, for a certificate may only not be valid yet
@@ -31,37 +31,41 @@ class Watched(Generic[T]):
     meanwhile; what they hold is then checked as a whole, and refused as a whole.
 
     Attributes:
-        problem: why the files as they are now are not used; None: they are.
+        problem: why the files as they are now are not used, naming what gave them; None: they are.
     """
 
     def __init__(
         self,
-        paths: Sequence[Path],
-        parse: Callable[[Sequence[bytes]], T],
+        files: Mapping[str, StrPath | None],
+        parse: Callable[[Mapping[str, bytes]], T],
         on_refused: Callable[[str], None] = lambda problem: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Read the files.
 
         Args:
-            paths: of the files. Where they lead may change, too.
-            parse: from their contents, in this order, to what they hold; raises ValueError saying what is wrong. Its message never
-                quotes them.
+            files: their paths, by the options or arguments that give them; None: not given. Where paths
+                lead may change, too.
+            parse: from the contents of those that are given to what they hold; raises ValueError saying
+                what is wrong. Its message never quotes them.
             on_refused: told why changed files are not used, whatever the error was: once for each change, and once a minute while
                 it stays.
             clock: seconds, monotonic.
 
         Raises:
-            ValueError: one cannot be read, or `parse` refused them.
+            ValueError: one cannot be read, or `parse` refused them; the message names what gave them.
         """
-        self._paths = paths
+        self._paths = {name: path for name, path in files.items() if path is not None}
         self._parse = parse
         self._on_refused = on_refused
         self._clock = clock
         self._lock = threading.Lock()
         self._refused_at: float | None = None
         self.problem: str | None = None
-        self._seen, self._value = self._read()
+        try:
+            self._seen, self._value = self._read()
+        except ValueError as error:
+            raise ValueError(self._named(str(error))) from None
 
     def latest(self) -> T:
         """What they hold, or held when they could last be used. Costs a look at their times, unless they changed."""
@@ -78,23 +82,27 @@ class Watched(Generic[T]):
                     # In words that quote none of the files: of what `parse` did not mean to say, only the kind is told.
                     kind = type(error).__name__
                     other = f"{kind}: {error.strerror}" if isinstance(error, OSError) else kind
-                    self.problem = str(error) if isinstance(error, ValueError) else other
+                    self.problem = self._named(str(error) if isinstance(error, ValueError) else other)
                     self._on_refused(self.problem)
             return self._value
+
+    def _named(self, problem: str) -> str:
+        return f"{', '.join(self._paths)}: {problem}"
 
     def _read(self) -> tuple[State, T]:
         for _ in range(READS):
             before = self._state()
-            contents = [_content(path) for path in self._paths]
+            contents = {name: _content(path) for name, path in self._paths.items()}
             if self._state() == before:
                 return before, self._parse(contents)
-        raise ValueError(f"{self._paths[0]} keeps changing while it is read; write it aside, then rename it")
+        first = next(iter(self._paths.values()))
+        raise ValueError(f"{first} keeps changing while it is read; write it aside, then rename it")
 
     def _state(self) -> State:
-        return tuple(map(_state, self._paths))
+        return tuple(map(_state, self._paths.values()))
 
 
-def _state(path: Path) -> State:
+def _state(path: StrPath) -> State:
     try:
         found = os.stat(path)
     except OSError as error:
@@ -102,7 +110,7 @@ def _state(path: Path) -> State:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-def _content(path: Path) -> bytes:
+def _content(path: StrPath) -> bytes:
     """Return the content of a regular file; refuse anything that may block or never end."""
     try:
         _check_kind(path, os.stat(path).st_mode)  # opening alone may act on a device or a FIFO
@@ -116,11 +124,12 @@ def _content(path: Path) -> bytes:
     return content
 
 
-def _check_kind(path: Path, mode: int) -> None:
+def _check_kind(path: StrPath, mode: int) -> None:
     if not stat.S_ISREG(mode):
         kind = next((name for is_kind, name in KINDS if is_kind(mode)), "not a file")
-        remedy = "write the content to a file and name that"
-        raise ValueError(f"{path} is {kind}; it must be a regular file or a link to one; {remedy}")
+        raise ValueError(
+            f"{path} is {kind}; it must be a regular file or a link to one; write the content to a file and name that"
+        )
 
 
 def _open_at_once(path: str, flags: int) -> int:

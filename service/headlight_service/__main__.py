@@ -20,8 +20,9 @@ from headlight_service.app.assembly import load
 from headlight_service.app.lifecycle import EXIT_BUNDLE, EXIT_CONFIG, EXIT_FAILED, EXIT_OK, Server, end_at_once
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
-from headlight_service.security import access_policy
+from headlight_service.security.access_policy import security_of
 from headlight_service.telemetry import json_logs, tracing, uncaught_errors
+from headlight_service.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from headlight_service.telemetry.otlp import Tracing
@@ -62,7 +63,7 @@ async def serve(config: Config, spans: Tracing | None) -> NoReturn:
 def check(config: Config) -> int:
     """Look at certificates and tokens, verify the bundle and run its golden inputs; one line says what came of it."""
     logging.getLogger().addHandler(logging.NullHandler())  # else errors on the way would be printed too
-    access_policy.check(config)
+    security_of(config, Metrics())
     try:
         runtime = load(config)
     except BundleError as error:

@@ -60,15 +60,23 @@ def load(config: Config) -> Runtime:
         gpu=Gpu(config.gpu_device, config.gpu_memory_bytes),
     )
     measure_tokenizer(runtime, asked_characters(config, runtime.bundle.manifest))
-    longest = runtime.bundle.manifest.max_length
-    if config.max_request_tokens < longest:
-        have = f"--max-request-tokens is {config.max_request_tokens}"
-        raise ConfigError(f"{have}; the model takes {longest} tokens, so allow at least as many")
-    warn_of_text_limit(config, runtime.bundle.manifest)
-    if fell_back(config, runtime):
-        remedy = "--provider cuda makes that an error, --provider cpu says that it is meant"
+    manifest = runtime.bundle.manifest  # with its limit
+    if config.max_request_tokens < manifest.max_length:
+        raise ConfigError(
+            f"--max-request-tokens is {config.max_request_tokens}; the model takes {manifest.max_length} tokens,"
+            " so allow at least as many"
+        )
+    asked, held = config.max_text_characters, max_characters(config, manifest)
+    if asked is not None and held < asked:
         log.warning(
-            f"there is no GPU for --provider auto; the CPU computes. {remedy}", extra={"event": "provider_fallback"}
+            f"--max-text-characters is {asked}; the bundle's tokenizer_limit, {held}, holds; lower the option",
+            extra={"event": "text_limit_lowered", "max_characters": held},
+        )
+    if fell_back(config, runtime):
+        log.warning(
+            "there is no GPU for --provider auto; the CPU computes."
+            " --provider cuda makes that an error, --provider cpu says that it is meant",
+            extra={"event": "provider_fallback"},
         )
     with fitting():
         runtime.check_golden()
@@ -100,14 +108,6 @@ def max_characters(config: Config, manifest: Manifest) -> int:
     return asked if limit is None else min(asked, limit.max_characters)
 
 
-def warn_of_text_limit(config: Config, manifest: Manifest) -> None:
-    """Log a warning if the tokenizer's limit is below the option's value."""
-    asked, held = config.max_text_characters, max_characters(config, manifest)
-    if asked is not None and held < asked:
-        problem = f"--max-text-characters is {asked}; the bundle's tokenizer_limit, {held}, holds; lower the option"
-        log.warning(problem, extra={"event": "text_limit_lowered", "max_characters": held})
-
-
 def fell_back(config: Config, runtime: Runtime) -> bool:
     """Whether the CPU computes for want of the GPU that ONNX Runtime was installed for."""
     return config.provider == "auto" and runtime.provider == "cpu" and gpu_installed()
@@ -119,14 +119,19 @@ def fitting() -> Iterator[None]:
     try:
         yield
     except (HostFull, MemoryError):
-        remedy = "allow more, as by the limit of the container, or lower --warm-up-lengths"
-        raise BundleError(f"memory is too small for the first batches; {remedy}") from None
+        raise BundleError(
+            "memory is too small for the first batches; allow more, as by the limit of the container, or lower"
+            " --warm-up-lengths"
+        ) from None
     except DeviceFull:
-        remedy = "raise --gpu-memory-bytes, end what else uses the GPU, or lower --warm-up-lengths"
-        raise BundleError(f"the memory of the GPU is too small for the first batches; {remedy}") from None
+        raise BundleError(
+            "the memory of the GPU is too small for the first batches; raise --gpu-memory-bytes, end what else uses"
+            " the GPU, or lower --warm-up-lengths"
+        ) from None
     except EngineError as error:
-        remedy = "where memory is short, allow more or lower --warm-up-lengths"
-        raise BundleError(f"the first batches failed: {error.message}; {remedy}") from error
+        raise BundleError(
+            f"the first batches failed: {error.message}; where memory is short, allow more or lower --warm-up-lengths"
+        ) from error
 
 
 def limits(config: Config, manifest: Manifest) -> Limits:
@@ -154,8 +159,7 @@ def limits(config: Config, manifest: Manifest) -> Limits:
 
 def _of_all(config: Config, of_stream: int) -> int:
     """Bytes of all results at once, unless told otherwise: of a few full streams, and of a unary answer at the least."""
-    usual = max(STREAMS_HELD * of_stream, outputs_for(config.max_unary_response_bytes))
-    return config.max_output_bytes or usual
+    return config.max_output_bytes or max(STREAMS_HELD * of_stream, outputs_for(config.max_unary_response_bytes))
 
 
 def assemble(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -19,31 +18,64 @@ AGAIN_SECONDS = 5.0  # after which one that was refused may try again
 READY_NAMES = ("", SERVICE, READINESS)  # of whoever wants to know whether requests are answered
 
 
-class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its package ships no types
-    """grpc.health.v1.Health, for any number of servers.
+class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its package ships no types
+    """grpc.health.v1.Health for any number of servers. Starts as NOT_SERVING, and alive.
 
     Not grpc_health's own: that one writes to watchers under the lock which whoever changes a status has to take, so one watcher
     who does not read would hold up start-up, drain and the news that nothing moves.
+
+    Attributes:
+        started: whether it has ever served.
+        stuck: whether there is work and nothing moves.
     """
 
     def __init__(self) -> None:
-        self._told: Mapping[str, bool] = {}
+        self.started = False
+        self.stuck = False
+        self._open = False
+        self._lost = False
         self._watchers: set[asyncio.Event] = set()
 
-    def tell(self, told: Mapping[str, bool]) -> None:
-        """From here on this is how each name fares."""
-        self._told = told
+    @property
+    def serving(self) -> bool:
+        """Whether requests are answered; may be read by any thread."""
+        return self._open and not self.stuck and not self._lost
+
+    def set(self, serving: bool) -> None:
+        """Tell everyone, watchers included, whether requests are let in."""
+        self._open = serving
+        self.started = self.started or serving
+        self._wake_watchers()
+
+    def set_stuck(self, stuck: bool) -> None:
+        """Tell everyone whether there is work and nothing moves. While that is so, nobody should send more."""
+        self.stuck = stuck
+        self._wake_watchers()
+
+    def set_lost(self, lost: bool) -> None:
+        """Tell everyone whether the gRPC server is lost, and nothing listens in its place."""
+        self._lost = lost
+        self._wake_watchers()
+
+    def _wake_watchers(self) -> None:
         for changed in self._watchers:
             changed.set()
 
+    def _told(self) -> dict[str, bool]:
+        """How each name fares."""
+        return dict.fromkeys(READY_NAMES, self.serving) | {STARTUP: self.started, LIVENESS: not self.stuck}
+
     def Check(self, request: health_pb2.HealthCheckRequest, call: Call) -> health_pb2.HealthCheckResponse:
-        if request.service not in self._told:
-            known = ", ".join(name for name in self._told if name)
+        told = self._told()
+        if request.service not in told:
+            known = ", ".join(name for name in told if name)
             raise NotFound(f"no such service; there are {known}, or leave the name out")
         return STATUS(status=self._status(request.service))
 
     def List(self, request: health_pb2.HealthListRequest, call: Call) -> health_pb2.HealthListResponse:
-        return health_pb2.HealthListResponse(statuses={name: STATUS(status=self._status(name)) for name in self._told})
+        return health_pb2.HealthListResponse(
+            statuses={name: STATUS(status=self._status(name)) for name in self._told()}
+        )
 
     async def Watch(self, request: health_pb2.HealthCheckRequest, call: Call) -> None:
         if len(self._watchers) >= MOST_WATCHERS:
@@ -71,49 +103,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its packa
             raise CallerGone from None
 
     def _status(self, name: str) -> health_pb2.HealthCheckResponse.ServingStatus.ValueType:
-        if name not in self._told:
+        told = self._told()
+        if name not in told:
             return STATUS.SERVICE_UNKNOWN  # as the protocol has it: it may come to be known
-        return STATUS.SERVING if self._told[name] else STATUS.NOT_SERVING
-
-
-class Readiness:
-    """Starts as NOT_SERVING, and alive.
-
-    Attributes:
-        servicer: grpc.health.v1.Health, for any number of servers.
-        started: whether it has ever served.
-        stuck: whether there is work and nothing moves.
-    """
-
-    def __init__(self) -> None:
-        self.servicer = Health()
-        self.started = False
-        self.stuck = False
-        self._open = False
-        self._lost = False
-        self._tell()
-
-    @property
-    def serving(self) -> bool:
-        """Whether requests are answered; may be read by any thread."""
-        return self._open and not self.stuck and not self._lost
-
-    def set(self, serving: bool) -> None:
-        """Tell everyone, watchers included, whether requests are let in."""
-        self._open = serving
-        self.started = self.started or serving
-        self._tell()
-
-    def set_stuck(self, stuck: bool) -> None:
-        """Tell everyone whether there is work and nothing moves. While that is so, nobody should send more."""
-        self.stuck = stuck
-        self._tell()
-
-    def set_lost(self, lost: bool) -> None:
-        """Tell everyone whether the gRPC server is lost, and nothing listens in its place."""
-        self._lost = lost
-        self._tell()
-
-    def _tell(self) -> None:
-        well = dict.fromkeys(READY_NAMES, self.serving) | {STARTUP: self.started, LIVENESS: not self.stuck}
-        self.servicer.tell(well)
+        return STATUS.SERVING if told[name] else STATUS.NOT_SERVING

@@ -10,20 +10,21 @@ import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NoReturn
-
-import grpc
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
 
 from headlight.errors import BundleError
 from headlight.runtime import Runtime
 from headlight_service.app.allocator import trim
 from headlight_service.app.assembly import assemble, fitting, load
 from headlight_service.app.health import Readiness
-from headlight_service.app.listen_addresses import PortTaken, Reserved, bind, refused
-from headlight_service.app.liveness import Liveness, start
-from headlight_service.app.operational_http import Router, routes, serve_http
+from headlight_service.app.http_listener import Listener
+from headlight_service.app.listen_addresses import PortTaken, bind, taken
+from headlight_service.app.liveness import Liveness
+from headlight_service.app.operational_http import respond, service_pages
 from headlight_service.app.server_setup import GRPC, build_health_server, build_server
 from headlight_service.config.command_line import ConfigError
+from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
 from headlight_service.core.admission.rate_limit import quotas_of
 from headlight_service.core.admission.working_memory import memory_limit, warn_if_short
@@ -71,119 +72,115 @@ class Server:
         self._readiness = Readiness()
         self._liveness = Liveness(config.stuck_seconds)
         self._metrics.ready.set_function(lambda: self._readiness.serving)
-        self._metrics.stuck.set_function(lambda: self._liveness.stuck)
+        self._metrics.stuck.set_function(self._is_stuck)
         self._in_flight = InFlight()
         self._models = Models()
         self._tokenizers = TokenizerThreads(TOKENIZER_THREADS)
         pipeline = Pipeline(self._models, self._tokenizers, quotas_of(config))
         self._servicer = HeadlightServicer(pipeline, config.stall_seconds)
-        self._grpc: GrpcServer  # from `_listen` on
-        self._lost: asyncio.Future[EngineLost | None] = asyncio.get_running_loop().create_future()
-        self._reserved: Reserved | None = None
+        self._grpc: GrpcServer  # from `_start` on
+        self._loop = asyncio.get_running_loop()
+        self._stop: asyncio.Future[None] = self._loop.create_future()
+        self._lost: asyncio.Future[None] = self._loop.create_future()
         self._probes = build_health_server(self._readiness)
         # The library reads it at each batch. Requests are tokenised side by side already: more threads for one were no faster on two
         # cores, and took 15 to 45 % more CPU.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         self._liveness.add("tokenizer", lambda: self._tokenizers.heart.still_seconds)
-        self._stop = asyncio.Event()
 
     async def serve(self) -> int:
         """Live; returns the exit code."""
-        self._handle_signals()
-        watching = start(self._liveness, self._readiness.set_stuck)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._on_signal)
+        watching = asyncio.create_task(self._liveness.watch(self._readiness.set_stuck, asyncio.sleep), name="liveness")
         try:
             return await self._live()
         finally:
             watching.cancel()
-            if self._reserved is not None:
-                self._reserved.give_up()
             await self._probes.stop(None)  # the last to go: until here it tells that nothing is served
+
+    def _on_signal(self) -> None:
+        if self._stop.done():
+            log.critical("second signal; ending at once", extra={"event": "killed"})
+            end_at_once(EXIT_FAILED)
+        self._stop.set_result(None)
 
     async def _live(self) -> int:
         try:
-            credentials = await self._listen()
-            runtime = await self._load()
-        except (PortTaken, OSError, ConfigError) as error:
-            return told(error)
+            scheduler = await self._start()
+        except ConfigError as error:
+            log.critical(str(error), extra={"event": "bad_option"})
+            return EXIT_CONFIG
+        except (PortTaken, OSError) as error:
+            log.critical(str(error), extra={"event": "cannot_listen"})
+            return EXIT_FAILED
         except BundleError as error:
             log.critical(error.message, extra={"event": "bundle_refused", "file": error.file})
             return EXIT_BUNDLE
-        if runtime is None:
+        if scheduler is None:
             log.info("stopped while loading", extra={"event": "stopped"})
             return EXIT_OK
-        loop = asyncio.get_running_loop()
+        return await self._until_stopped(scheduler)
 
-        def on_lost(error: EngineLost) -> None:
-            loop.call_soon_threadsafe(self._lose, error)
+    async def _start(self) -> Scheduler | None:
+        """Listen, load, and let callers in. Returns None where a signal came first.
 
-        model = assemble(runtime, self._config, self._metrics, self._tracing, on_lost)
-        self._liveness.add("batches", lambda: model.scheduler.heart.still_seconds)
-        self._models.add(model)
-        try:
-            await self._open(credentials)
-        except (
-            PortTaken,
-            ConfigError,
-        ) as error:  # meanwhile, by another who had only reserved it; a name that is no longer found
-            return told(error)
-        ref = model.ref
-        about = {"model_name": ref.name, "version": ref.version, "sha256": ref.bundle_sha256}
-        log.info("serving", extra={"event": "serving", "provider": ref.provider, "precision": ref.precision, **about})
-        return await self._until_stopped(model.scheduler)
-
-    def _handle_signals(self) -> None:
-        def on_signal() -> None:
-            if self._stop.is_set():
-                log.critical("second signal; ending at once", extra={"event": "killed"})
-                end_at_once(EXIT_FAILED)
-            self._stop.set()
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, on_signal)
-
-    async def _listen(self) -> grpc.ServerCredentials | None:
-        """Take the ports. From here on probes are answered: alive, not ready. Returns how gRPC is to be spoken."""
+        The port of gRPC is ours from the start, but nobody can connect to it before the model is
+        loaded: whoever is connected to is sent calls, and to a replica that refuses connections no
+        balancer and no client sends any.
+        """
         config = self._config
-        security = security_of(config, self._metrics)
+        credentials, gate = security_of(config, self._metrics)
         self._grpc = build_server(
-            config, self._servicer, self._readiness, self._metrics, self._in_flight, security.gate, self._tracing
+            config, self._servicer, self._readiness, self._metrics, self._in_flight, gate, self._tracing
         )
-        self._reserved = Reserved(config.grpc)
-        serving, stuck = lambda: self._readiness.serving, lambda: self._liveness.stuck
-        router = Router(routes(self._metrics.exposition, serving, stuck))
-        try:
-            http = serve_http(self._config.http, router)
-        except OSError as error:
-            raise refused("--http", config.http, error) from None
-        ports = {"grpc_port": self._reserved.address.port, "http_port": http.server_port}
+        with taken("--grpc", config.grpc) as reserved:
+            address = Address(config.grpc.host, reserved.getsockname()[1])
+            await self._answer_probes(address.port)
+            runtime = await self._load()
+            if runtime is None:
+                return None
+            model = assemble(runtime, config, self._metrics, self._tracing, self._on_lost)
+            self._liveness.add("batches", lambda: model.scheduler.heart.still_seconds)
+            self._models.add(model)
+            bind(self._grpc, address, credentials)
+        await self._grpc.start(self)
+        self._readiness.set(serving=True)
+        ref = model.ref
+        log.info(
+            "serving",
+            extra={
+                "event": "serving",
+                "provider": ref.provider,
+                "precision": ref.precision,
+                "model_name": ref.name,
+                "version": ref.version,
+                "sha256": ref.bundle_sha256,
+            },
+        )
+        return model.scheduler
+
+    async def _answer_probes(self, grpc_port: int) -> None:
+        """Open the other ports. From here on probes are answered: alive, not ready."""
+        config = self._config
+        pages = service_pages(self._metrics.exposition, lambda: self._readiness.serving, self._is_stuck)
+        http = Listener(taken("--http", config.http), partial(respond, pages))
+        ports = {"grpc_port": grpc_port, "http_port": http.server_port}
         if config.health is not None:
             ports["health_port"] = bind(self._probes, config.health, option="--health")
             await self._probes.start(self)
         log.info("listening; to gRPC once the model is loaded", extra={"event": "listening", **ports})
-        return security.credentials
 
-    async def _open(self, credentials: grpc.ServerCredentials | None) -> None:
-        """Let callers in.
-
-        Raises:
-            PortTaken, ConfigError: see `Reserved`.
-        """
-        assert self._reserved is not None  # since `_listen`
-        self._reserved.bind(self._grpc, credentials)
-        await self._grpc.start(self)
-        self._readiness.set(serving=True)
+    def _is_stuck(self) -> bool:
+        return self._liveness.stuck_at is not None
 
     async def _load(self) -> Runtime | None:
         """The runtime, checked and warm; None where a signal came first."""
         loader = ThreadPoolExecutor(1, thread_name_prefix="load")
-        loading = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(loader, self._load_now))
-        stopped = asyncio.create_task(self._stop.wait())
-        await asyncio.wait((loading, stopped), return_when=asyncio.FIRST_COMPLETED)
-        if not loading.done():
-            return None
-        stopped.cancel()
-        loader.shutdown()
-        return loading.result()
+        loading = self._loop.run_in_executor(loader, self._load_now)
+        loader.shutdown(wait=False)  # once it has run
+        await asyncio.wait((loading, self._stop), return_when=asyncio.FIRST_COMPLETED)
+        return loading.result() if loading.done() else None
 
     def _load_now(self) -> Runtime:
         stand_behind()  # the threads that the libraries start, too
@@ -198,11 +195,8 @@ class Server:
         return runtime
 
     async def _until_stopped(self, scheduler: Scheduler) -> int:
-        stopped = asyncio.create_task(self._stop.wait())
-        ending: set[asyncio.Future[Any]] = {stopped, self._lost}
-        await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((self._stop, self._lost), return_when=asyncio.FIRST_COMPLETED)
         if self._lost.done():
-            tell_lost(self._lost.result())
             self._readiness.set(serving=False)
             await asyncio.sleep(TOLD_SECONDS)  # or who watches our health hears nothing but that the connection ends
             await self._grpc.stop(None)
@@ -210,7 +204,6 @@ class Server:
             return EXIT_FAILED
         left = await self._drain()
         if self._lost.done():  # callers that waited for it have been told
-            tell_lost(self._lost.result())
             return EXIT_FAILED
         scheduler.close()
         self._tokenizers.close()
@@ -220,9 +213,16 @@ class Server:
         log.info("stopped", extra={"event": "stopped"})
         return EXIT_OK
 
+    def _on_lost(self, error: EngineLost) -> None:
+        self._loop.call_soon_threadsafe(self._lose, error)
+
     def _lose(self, error: EngineLost | None) -> None:
-        if not self._lost.done():
-            self._lost.set_result(error)
+        """End the process as failed. None: for want of a gRPC server, which has logged why."""
+        if self._lost.done():
+            return
+        self._lost.set_result(None)
+        if error is not None:
+            log.critical("the scheduler ended", extra={"event": "batcher_died", **describe(error)})
 
     def lost(self, name: str) -> None:
         """A gRPC server ended by itself: health fails until another takes its place."""
@@ -254,8 +254,7 @@ class Server:
         self._in_flight.told.set()
         last = time.monotonic() + self._config.grace_seconds
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._config.grace_seconds):
-                await self._in_flight.idle()
+            await asyncio.wait_for(self._in_flight.idle(), self._config.grace_seconds)
         left = self._in_flight.count
         # Calls that have come, and their message not yet, are refused within this time; to stop at once would break them off.
         await asyncio.wait([stopping], timeout=REFUSE_SECONDS)
@@ -267,19 +266,6 @@ class Server:
     async def _flush(self, seconds: float) -> None:
         if self._tracing is not None:
             await self._tracing.close(max(0.0, seconds))
-
-
-def told(error: Exception) -> int:
-    """Log why there will be no service. Returns the exit code."""
-    wrong = isinstance(error, ConfigError)
-    log.critical(str(error), extra={"event": "bad_option" if wrong else "cannot_listen"})
-    return EXIT_CONFIG if wrong else EXIT_FAILED
-
-
-def tell_lost(error: EngineLost | None) -> None:
-    """Log why no batch will run any more; None: the gRPC server ended, which is logged already."""
-    if error is not None:
-        log.critical("the scheduler ended", extra={"event": "batcher_died", **describe(error)})
 
 
 def end_at_once(code: int) -> NoReturn:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
-from typing import Protocol
+from operator import itemgetter
 
 import grpc
 
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.option_types import Address
+from headlight_service.frontends.grpc.transport.grpc_server import GrpcServer
 
 REASONS = {
     errno.EADDRINUSE: "is in use; end what listens there, or choose another port (0 takes any free one)",
@@ -18,30 +20,8 @@ REASONS = {
 }
 
 
-class Listener(Protocol):
-    """A gRPC server, before it is started."""
-
-    def add_insecure_port(self, address: str, /) -> int:
-        """Listen in plaintext; return the port. Raises RuntimeError."""
-
-    def add_secure_port(self, address: str, credentials: grpc.ServerCredentials, /) -> int:
-        """Listen with TLS; return the port. Raises RuntimeError."""
-
-
 class PortTaken(Exception):
     """An address cannot be listened on; the message says which, and why."""
-
-
-def refused(option: str, address: Address, error: OSError) -> PortTaken | ConfigError:
-    """What is to be said of an address that cannot be listened on: that the option is wrong, where its name is none."""
-    if (
-        isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN
-    ):  # which tells of the resolver, not of the name
-        return ConfigError(
-            f"{option} is {address}; its host is not found ({error.strerror}); give an address of this machine"
-        )
-    reason = REASONS.get(error.errno or 0, f"cannot be listened on: {error.strerror}")
-    return PortTaken(f"{option} {address} {reason}")
 
 
 def taken(option: str, address: Address) -> socket.socket:
@@ -53,47 +33,25 @@ def taken(option: str, address: Address) -> socket.socket:
     """
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, where = found[0]
-        own = socket.socket(family, kind, protocol)
-        try:
+        family, kind, protocol, _, where = min(found, key=itemgetter(0))  # of a name, IPv4 before IPv6
+        with contextlib.ExitStack() as stack:
+            own = stack.enter_context(socket.socket(family, kind, protocol))
             own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             own.bind(where)
-        except OSError:
-            own.close()
-            raise
+            stack.pop_all()
+            return own
     except OSError as error:
-        raise refused(option, address, error) from None
-    return own
-
-
-class Reserved:
-    """An address that is ours before anybody can connect to it: of a server that cannot answer yet.
-
-    Whoever is connected to is sent calls, and a replica that is loading would refuse them for as long as it takes. To one that
-    refuses connections no balancer and no client sends any.
-
-    Attributes:
-        address: with its port, where any free one was asked for.
-    """
-
-    def __init__(self, address: Address, option: str = "--grpc") -> None:
-        """Take it: whoever wants to listen there without SO_REUSEADDR, or after `bind`, finds it in use. Raises as `taken`."""
-        self._option = option
-        self._socket = taken(option, address)
-        self.address = Address(address.host, self._socket.getsockname()[1])
-
-    def bind(self, server: Listener, credentials: grpc.ServerCredentials | None) -> None:
-        """Listen there from now on; see `bind`."""
-        bind(server, self.address, credentials, self._option)
-        self._socket.close()
-
-    def give_up(self) -> None:
-        """Others may have it."""
-        self._socket.close()
+        # EAI_AGAIN tells of the resolver, not of the name.
+        if isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN:
+            raise ConfigError(
+                f"{option} is {address}; its host is not found ({error.strerror}); give an address of this machine"
+            ) from None
+        reason = REASONS.get(error.errno or 0, f"cannot be listened on: {error.strerror}")
+        raise PortTaken(f"{option} {address} {reason}") from None
 
 
 def bind(
-    server: Listener,
+    server: GrpcServer,
     address: Address,
     credentials: grpc.ServerCredentials | None = None,
     option: str = "--grpc",

@@ -5,7 +5,6 @@ Nothing is asked of the engine for this: a probe that stands in a queue behind w
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -41,11 +40,6 @@ class Liveness:
             return "event loop"
         return next((name for name, still in [*self._watched.items()] if still() > self._stuck_seconds), None)
 
-    @property
-    def stuck(self) -> bool:
-        """Whether anything does not move."""
-        return self.stuck_at is not None
-
     async def watch(self, tell: Callable[[bool], None], pause: Callable[[float], Awaitable[None]]) -> None:
         """Tell whenever it changes whether the process is stuck, until cancelled.
 
@@ -61,13 +55,10 @@ class Liveness:
                 told = where is not None
                 tell(told)
                 if told:
-                    text = "there is work and nothing moves; not alive until it does"
-                    log.critical(text, extra={"event": "stuck", "where": where, "seconds": self._stuck_seconds})
+                    log.critical(
+                        "there is work and nothing moves; not alive until it does",
+                        extra={"event": "stuck", "where": where, "seconds": self._stuck_seconds},
+                    )
                 else:
                     log.warning("it moves again", extra={"event": "unstuck"})
             await pause(LOOK_SECONDS)
-
-
-def start(liveness: Liveness, tell: Callable[[bool], None]) -> asyncio.Task[None]:
-    """Watch in a task, to be cancelled."""
-    return asyncio.create_task(liveness.watch(tell, asyncio.sleep), name="liveness")

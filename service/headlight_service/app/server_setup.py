@@ -60,7 +60,7 @@ def build_server(
         interceptor = Interceptor(bridge, metrics, in_flight, arrivals, gate, tracing)
         server = grpc.server(bridge.threads, interceptors=[interceptor], options=options(config))  # type: ignore[arg-type]
         add_HeadlightServiceServicer_to_server(servicer, server)
-        health_pb2_grpc.add_HealthServicer_to_server(readiness.servicer, server)
+        health_pb2_grpc.add_HealthServicer_to_server(readiness, server)
         names = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflected = reflection.aio.ReflectionServicer(names)  # type: ignore[attr-defined]
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflected, server)
@@ -84,7 +84,7 @@ def build_health_server(readiness: Readiness) -> GrpcServer:
     def make(bridge: Bridge) -> grpc.Server:
         interceptor = Interceptor(bridge, metrics, InFlight(), arrivals)
         server = grpc.server(bridge.threads, interceptors=[interceptor], options=[*limits.items()])  # type: ignore[arg-type]
-        health_pb2_grpc.add_HealthServicer_to_server(readiness.servicer, server)
+        health_pb2_grpc.add_HealthServicer_to_server(readiness, server)
         return server
 
     return GrpcServer(HEALTH, make)

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -37,33 +38,23 @@ LANE = LaneKey("", "embed")
 
 
 @dataclasses.dataclass(frozen=True)
-class Layout:
-    """Who computes, on which threads."""
+class Options:
+    """What is tuned; the names are those of the service's options."""
 
     provider: str
     streams: int
     threads: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """What is tuned; the names are those of the service's options."""
-
-    layout: Layout
     batch_tokens: int = Config.batch_tokens
     round_lengths: int = Config.round_lengths
 
     def variables(self) -> dict[str, str]:
         """As the service reads them from its environment."""
-        own = {"batch_tokens": self.batch_tokens, "round_lengths": self.round_lengths}
-        return {
-            f"HEADLIGHT_{name.upper()}": str(value) for name, value in (dataclasses.asdict(self.layout) | own).items()
-        }
+        return {f"HEADLIGHT_{name.upper()}": str(value) for name, value in vars(self).items()}
 
     def __str__(self) -> str:
-        threads = f"{self.layout.streams} x {self.layout.threads} threads"
         rounding = "" if self.round_lengths == 1 else f", lengths rounded to {self.round_lengths}"
-        return f"{self.layout.provider}, {threads}, {self.batch_tokens} tokens{rounding}"
+        threads = f"{self.streams} x {self.threads} threads"
+        return f"{self.provider}, {threads}, {self.batch_tokens} tokens{rounding}"
 
 
 class Machine:
@@ -79,57 +70,49 @@ class Machine:
             rounds: of which the median counts.
         """
         self._bundle, self._precision, self._seconds, self._rounds = bundle, precision, seconds, rounds
-        self._runtimes: dict[tuple[Layout, int], Runtime] = {}
+        self._runtimes: dict[Options, Runtime] = {}
 
-    def layouts(self) -> list[Layout]:
-        """Every provider that has the precision here: a thread for each batch, all threads for one, and what lies between."""
+    def layouts(self) -> list[Options]:
+        """Every provider that has the precision here, and its threads: one for each batch, all for one, and what lies between."""
         cpus = usable_cpus()
         pairs = dict.fromkeys(share(streams, None, cpus) for streams in (None, 1, max(1, cpus // 4)))
         found = []
         for provider in PROVIDERS:
             try:
-                self._runtime(Layout(provider, *share(None, None, cpus)), 1)
+                self._runtime(Options(provider, *share(None, None, cpus), round_lengths=1))
             except BundleError as error:
                 print(f"{provider} is left out: {error}")
                 continue
             ways = [(1, cpus)] if provider == "cuda" else pairs  # threads compute nothing there
-            found += [Layout(provider, streams, threads) for streams, threads in ways]
+            found += [Options(provider, streams, threads) for streams, threads in ways]
         return found
 
     def measure(self, contestants: Sequence[Options]) -> dict[Options, float]:
         """Texts a second of each."""
-        rates: dict[Options, list[float]] = {options: [] for options in contestants}
-        for round_ in range(self._rounds + 1):
-            for options in contestants:
-                rate = self._rate(options)
-                if round_:  # the first warms up
-                    rates[options].append(rate)
-        return {options: statistics.median(found) for options, found in rates.items()}
+        rounds = [[self._rate(options) for options in contestants] for _ in range(self._rounds + 1)]
+        medians = map(statistics.median, zip(*rounds[1:], strict=True))  # the first round warms up
+        return dict(zip(contestants, medians, strict=True))
 
-    def _runtime(self, layout: Layout, rounding: int) -> Runtime:
-        if (layout, rounding) not in self._runtimes:
-            self._runtimes[layout, rounding] = Runtime(
+    def _runtime(self, options: Options) -> Runtime:
+        known = dataclasses.replace(options, batch_tokens=0)  # which is the queue's affair
+        if known not in self._runtimes:
+            self._runtimes[known] = Runtime(
                 self._bundle,
-                provider=layout.provider,
+                provider=options.provider,
                 precision=self._precision,
-                threads=layout.threads,
-                streams=layout.streams,
+                threads=options.threads,
+                streams=options.streams,
                 wide=False,
                 attend=False,
-                round_lengths=rounding,
+                round_lengths=options.round_lengths,
             )
-        return self._runtimes[layout, rounding]
+        return self._runtimes[known]
 
     def _rate(self, options: Options) -> float:
-        runtime = self._runtime(options.layout, options.round_lengths)
-        queue = _Queue(runtime, options)
-        streams = [threading.Thread(target=queue.work, args=(self._seconds,)) for _ in range(options.layout.streams)]
-        begin = time.perf_counter()
-        for stream in streams:
-            stream.start()
-        for stream in streams:
-            stream.join()
-        return queue.done / (time.perf_counter() - begin)
+        queue, begin = _Queue(self._runtime(options), options), time.perf_counter()
+        with ThreadPoolExecutor(options.streams) as pool:
+            done = sum(pool.map(queue.work, [begin + self._seconds] * options.streams))
+        return done / (time.perf_counter() - begin)
 
 
 class _Queue:
@@ -141,23 +124,23 @@ class _Queue:
         self._lanes: Lanes[EncodeItem] = Lanes({LANE: Budget(options.batch_tokens, None, Config.max_padding)})
         self._random, self._longest = np.random.default_rng(0), min(longest, LONGEST)
         self._lock = threading.Lock()
-        self.done = 0
         self._refill(WAITING)
 
-    def work(self, seconds: float) -> None:
-        """Take batches and run them: one stream's part."""
-        end = time.perf_counter() + seconds
+    def work(self, end: float) -> int:
+        """Take batches and run them until a time: one stream's part. Returns how many texts."""
+        done = 0
         while time.perf_counter() < end:
             with self._lock:
                 batch = self._lanes.take(0.0)
             self._engine.run([entry.value for entry in batch.entries])
+            done += len(batch.entries)
             with self._lock:
-                self.done += len(batch.entries)
                 self._refill(len(batch.entries))
+        return done
 
     def _refill(self, count: int) -> None:
-        for length in np.exp(self._random.normal(np.log(MEDIAN), SPREAD, count)):
-            size = int(np.clip(length, min(SHORTEST, self._longest), self._longest))
+        lengths = np.exp(self._random.normal(np.log(MEDIAN), SPREAD, count))
+        for size in lengths.astype(int).clip(min(SHORTEST, self._longest), self._longest).tolist():
             item = EncodeItem(np.ones(size, dtype=np.int64), Selection())
             self._lanes.add(Entry(LANE, item, size, self._rounding.up(size), 0.0, float("inf")))
 
@@ -179,9 +162,9 @@ def tune(machine: Machine) -> tuple[Options, dict[Options, float]]:
     layouts = machine.layouts()
     if not layouts:
         raise BundleError("no provider has this precision here; leave --precision out, or export the bundle with it")
-    chosen = best(Options(layout) for layout in layouts)
+    chosen = best(layouts)
     chosen = best(dataclasses.replace(chosen, batch_tokens=tokens) for tokens in BATCH_TOKENS)
-    if chosen.layout.provider != "cpu":  # that one compiles nothing
+    if chosen.provider != "cpu":  # that one compiles nothing
         chosen = best(dataclasses.replace(chosen, round_lengths=multiple) for multiple in ROUND_LENGTHS)
     return chosen, found
 

@@ -90,8 +90,9 @@ def lengths(text: str) -> tuple[int, ...]:
     values = [_natural(part.strip()) for part in text.split(",") if part.strip()]
     found = tuple(value for value in values if value is not None and 1 <= value <= LONGEST)
     if len(found) < len(values):
-        must = f"must be lengths in tokens from 1 to {LONGEST} with commas between them, as 16,64,256, or nothing"
-        raise ValueError(must)
+        raise ValueError(
+            f"must be lengths in tokens from 1 to {LONGEST} with commas between them, as 16,64,256, or nothing"
+        )
     return found
 
 

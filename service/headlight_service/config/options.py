@@ -1,11 +1,12 @@
 """The options of the service: one dataclass is the only source of flags, environment variables, help and validation."""
 
+# ruff: noqa: RUF009  # `option` is dataclasses.field
+
 from __future__ import annotations
 
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -33,240 +34,171 @@ COUNT = whole(1, (1 << 31) - 1)  # no message has more of anything; what GetMode
 THREADS = whole(1, 1024)  # far more than CPUs; of many more a process can die before it says why
 
 
-def option(parse: Callable[[str], Any], why: str) -> Mapping[str, Any]:
-    """What a field of Config needs besides its default: how its text is read, and why one would change it."""
-    return {"parse": parse, "why": why}
+def option(default: object, parse: Callable[[str], Any], why: str) -> Any:
+    """Return a field of Config: its default, how its text is read, and why one would change it."""
+    return dataclasses.field(default=default, metadata={"parse": parse, "why": why})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
     """Every option of `headlight serve`. `--max-items` is also HEADLIGHT_MAX_ITEMS; the command line wins."""
 
-    bundle: Path = field(metadata=option(Path, "directory of the exported model to serve (default: the shipped model)"))
-    bundle_sha256: str | None = field(
-        default=None,
-        metadata=option(digest, "digest the bundle's manifest must have; set it where others can write its folder"),
+    bundle: Path = option(
+        dataclasses.MISSING, Path, "directory of the exported model to serve (default: the shipped model)"
     )
-    grpc: Address = field(
-        default=Address("127.0.0.1", 50051),
-        metadata=option(address, "where to serve gRPC; 0.0.0.0 or [::] to be reached from other machines"),
+    bundle_sha256: str | None = option(
+        None, digest, "digest the bundle's manifest must have; set it where others can write its folder"
     )
-    http: Address = field(
-        default=Address("127.0.0.1", 8080),
-        metadata=option(address, "where to serve /metrics, /livez and /readyz; 0.0.0.0 or [::] as for --grpc"),
+    grpc: Address = option(
+        Address("127.0.0.1", 50051), address, "where to serve gRPC; 0.0.0.0 or [::] to be reached from other machines"
     )
-    health: Address | None = field(
-        default=None,
-        metadata=option(
-            address, "where to serve grpc.health.v1 alone, in plaintext, for probes that know no TLS (default: nowhere)"
-        ),
+    http: Address = option(
+        Address("127.0.0.1", 8080),
+        address,
+        "where to serve /metrics, /livez and /readyz; 0.0.0.0 or [::] as for --grpc",
     )
-    tls_cert: Path | None = field(
-        default=None,
-        metadata=option(Path, "certificate of --grpc with its intermediates, PEM; read again when it changes"),
+    health: Address | None = option(
+        None,
+        address,
+        "where to serve grpc.health.v1 alone, in plaintext, for probes that know no TLS (default: nowhere)",
     )
-    tls_key: Path | None = field(default=None, metadata=option(Path, "its key, PEM, not encrypted"))
-    tls_ca: Path | None = field(
-        default=None,
-        metadata=option(
-            Path, "authorities, PEM, from one of which --tls-cert must come; a pair of any other is not taken"
-        ),
+    tls_cert: Path | None = option(
+        None, Path, "certificate of --grpc with its intermediates, PEM; read again when it changes"
     )
-    tls_client_ca: Path | None = field(
-        default=None,
-        metadata=option(Path, "authorities, PEM, one of which must have signed the certificate of every caller"),
+    tls_key: Path | None = option(None, Path, "its key, PEM, not encrypted")
+    tls_ca: Path | None = option(
+        None, Path, "authorities, PEM, from one of which --tls-cert must come; a pair of any other is not taken"
     )
-    auth_tokens: Path | None = field(
-        default=None,
-        metadata=option(
-            Path,
-            "lines of NAME TOKEN or NAME sha256:HEX; every call must bring one of these tokens, but for health checks",
-        ),
+    tls_client_ca: Path | None = option(
+        None, Path, "authorities, PEM, one of which must have signed the certificate of every caller"
     )
-    quota_tokens_per_second: float | None = field(
-        default=None,
-        metadata=option(
-            between(1, 1e9), "of the model, for each client by the name of its token, else of its certificate"
-        ),
+    auth_tokens: Path | None = option(
+        None,
+        Path,
+        "lines of NAME TOKEN or NAME sha256:HEX; every call must bring one of these tokens, but for health checks",
     )
-    quota_burst_seconds: float = field(
-        default=10.0, metadata=option(between(1, 86400), "of its quota that a client can save up while it asks less")
+    quota_tokens_per_second: float | None = option(
+        None, between(1, 1e9), "of the model, for each client by the name of its token, else of its certificate"
     )
-    provider: str = field(
-        default="auto",
-        metadata=option(
-            one_of("auto", *PROVIDERS),
-            "what computes; openvino has bf16 on CPUs with AVX512-BF16 or AMX; auto: cuda where onnxruntime-gpu is installed and"
-            " there is a GPU, else cpu",
-        ),
+    quota_burst_seconds: float = option(
+        10.0, between(1, 86400), "of its quota that a client can save up while it asks less"
     )
-    gpu_device: int = field(
-        default=0,
-        metadata=option(whole(0, (1 << 31) - 1), "which GPU, of those that the process sees, for provider cuda"),
+    provider: str = option(
+        "auto",
+        one_of("auto", *PROVIDERS),
+        "what computes; openvino has bf16 on CPUs with AVX512-BF16 or AMX; auto: cuda where onnxruntime-gpu is installed and"
+        " there is a GPU, else cpu",
     )
-    gpu_memory_bytes: int | None = field(
-        default=None,
-        metadata=option(
-            whole(1 << 20),
-            "of the GPU's memory for each graph's arena, of which there are two unless --attention off (default: what there is)",
-        ),
+    gpu_device: int = option(0, whole(0, (1 << 31) - 1), "which GPU, of those that the process sees, for provider cuda")
+    gpu_memory_bytes: int | None = option(
+        None,
+        whole(1 << 20),
+        "of the GPU's memory for each graph's arena, of which there are two unless --attention off (default: what there is)",
     )
-    precision: str = field(
-        default="fp32",
-        metadata=option(
-            one_of(*PRECISIONS),
-            "of the computation, where the bundle has graphs for it; the same on all nodes that fill one index",
-        ),
+    precision: str = option(
+        "fp32",
+        one_of(*PRECISIONS),
+        "of the computation, where the bundle has graphs for it; the same on all nodes that fill one index",
     )
-    threads: int | None = field(
-        default=None,
-        metadata=option(
-            THREADS, "for each batch (default: the CPUs, shared by the streams); more than 1 for few long texts"
-        ),
+    threads: int | None = option(
+        None, THREADS, "for each batch (default: the CPUs, shared by the streams); more than 1 for few long texts"
     )
-    streams: int | None = field(
-        default=None,
-        metadata=option(
-            THREADS,
-            "batches at once; those of bulk that run when interactive ones come end beside them, so for a moment there may be twice"
-            " as many (default: one for each CPU, at most 8; cuda: 1)",
-        ),
+    streams: int | None = option(
+        None,
+        THREADS,
+        "batches at once; those of bulk that run when interactive ones come end beside them, so for a moment there may be twice"
+        " as many (default: one for each CPU, at most 8; cuda: 1)",
     )
-    wide: str = field(
-        default="auto",
-        metadata=option(
-            one_of("auto", "on", "off"),
-            "whether a lone interactive batch gets all threads: a sooner answer, for a second copy of the weights in memory;"
-            " auto: from 4 threads on (openvino: 2), and with fewer by the graph that returns attention, without a copy",
-        ),
+    wide: str = option(
+        "auto",
+        one_of("auto", "on", "off"),
+        "whether a lone interactive batch gets all threads: a sooner answer, for a second copy of the weights in memory;"
+        " auto: from 4 threads on (openvino: 2), and with fewer by the graph that returns attention, without a copy",
     )
-    attention: str = field(
-        default="on",
-        metadata=option(one_of("on", "off"), "off serves vectors alone, without the memory of the other graph"),
+    attention: str = option(
+        "on", one_of("on", "off"), "off serves vectors alone, without the memory of the other graph"
     )
-    max_items: int = field(default=512, metadata=option(COUNT, "inputs per request; clients split their work by it"))
-    max_text_characters: int | None = field(
-        default=None,
-        metadata=option(
-            COUNT,
-            "characters of one text with its prompt (default: 64 for each token of the longest); more are not read, nor more than"
-            " the bundle's tokenizer_limit",
-        ),
+    max_items: int = option(512, COUNT, "inputs per request; clients split their work by it")
+    max_text_characters: int | None = option(
+        None,
+        COUNT,
+        "characters of one text with its prompt (default: 64 for each token of the longest); more are not read, nor more than"
+        " the bundle's tokenizer_limit",
     )
-    special_tokens: SpecialTokens = field(
-        default="parse",
-        metadata=option(
-            one_of(*SPECIAL_TOKENS),
-            "how special tokens spelled out in a text, as [SEP], are read unless a request says it: parse makes the special token of"
-            " each, as Hugging Face does; text reads plain characters, for texts of strangers",
-        ),
+    special_tokens: SpecialTokens = option(
+        "parse",
+        one_of(*SPECIAL_TOKENS),
+        "how special tokens spelled out in a text, as [SEP], are read unless a request says it: parse makes the special token of"
+        " each, as Hugging Face does; text reads plain characters, for texts of strangers",
     )
-    max_request_tokens: int = field(
-        # An eighth of the queue: one stream's requests in flight fill it, and no lone interactive caller is shed. Bulk may have an
-        # eighth less (RESERVE): of eight requests as large as this one is shed, and sent again once others are answered.
-        default=16384,
-        metadata=option(COUNT, "tokens per request; lower it to share the queue more evenly"),
+    # An eighth of the queue: one stream's requests in flight fill it, and no lone interactive caller is shed. Bulk may have an
+    # eighth less (RESERVE): of eight requests as large as this one is shed, and sent again once others are answered.
+    max_request_tokens: int = option(16384, COUNT, "tokens per request; lower it to share the queue more evenly")
+    max_request_bytes: int = option(4 << 20, MESSAGE_BYTES, "bytes of one request message; raise it for long texts")
+    max_unary_response_bytes: int = option(
+        4 << 20, MESSAGE_BYTES, "bytes of one unary answer; raise it only where clients raise their own limit"
     )
-    max_request_bytes: int = field(
-        default=4 << 20, metadata=option(MESSAGE_BYTES, "bytes of one request message; raise it for long texts")
+    max_stream_output_bytes: int | None = option(
+        None,
+        BYTES,
+        "bytes of results one stream may hold (default: all outputs of one longest text, at least 64 MiB and at most 1 GiB)",
     )
-    max_unary_response_bytes: int = field(
-        default=4 << 20,
-        metadata=option(MESSAGE_BYTES, "bytes of one unary answer; raise it only where clients raise their own limit"),
+    max_stream_in_flight: int = option(8, COUNT, "requests of one stream at once; raise it for distant clients")
+    # Together with the time that the largest unary answer adds, less than the grace at shutdown. With no time at all nobody would
+    # ever be answered on a stream.
+    stall_seconds: float = option(
+        20.0,
+        between(0.1, 86400),
+        "for a caller to read an answer, or to send a request, and again for each 16 MiB, else it is cut; raise it for slow links",
     )
-    max_stream_output_bytes: int | None = field(
-        default=None,
-        metadata=option(
-            BYTES,
-            "bytes of results one stream may hold (default: all outputs of one longest text, at least 64 MiB and at most 1 GiB)",
-        ),
+    max_output_bytes: int | None = option(
+        None,
+        BYTES,
+        "bytes of all answers held at once, an eighth of them kept for those of at most 1 MiB; what is being sent takes"
+        " twice its size of memory (default: four times what one stream may hold, and room for one unary answer at the least)",
     )
-    max_stream_in_flight: int = field(
-        default=8, metadata=option(COUNT, "requests of one stream at once; raise it for distant clients")
+    max_queue_bytes: int = option(64 << 20, BYTES, "bytes of all requests held at once, from before tokenising")
+    max_queue_tokens: int = option(131072, COUNT, "tokens admitted at once; lower it to refuse early, not answer late")
+    batch_tokens: int = option(
+        512, COUNT, "padded tokens per batch; less waits less, `make tune` finds where more gains nothing"
     )
-    stall_seconds: float = field(
-        # Together with the time that the largest unary answer adds, less than the grace at shutdown.
-        default=20.0,
-        metadata=option(
-            between(0.1, 86400),  # with no time at all nobody would ever be answered on a stream
-            "for a caller to read an answer, or to send a request, and again for each 16 MiB, else it is cut; raise it for slow links",
-        ),
+    bulk_batch_ms: float = option(
+        25.0,
+        between(1, 60000),
+        "milliseconds of work in a batch of bulk, which is how long others share the CPUs with it; more is a little faster",
     )
-    max_output_bytes: int | None = field(
-        default=None,
-        metadata=option(
-            BYTES,
-            "bytes of all answers held at once, an eighth of them kept for those of at most 1 MiB; what is being sent takes"
-            " twice its size of memory (default: four times what one stream may hold, and room for one unary answer at the least)",
-        ),
+    attend_batch_cost: int = option(
+        1 << 18, whole(1), "count × longest² per batch with attention, which bounds its memory"
     )
-    max_queue_bytes: int = field(
-        default=64 << 20, metadata=option(BYTES, "bytes of all requests held at once, from before tokenising")
+    max_padding: float = option(
+        0.2, between(0, 1), "share of a batch that may be padding; 0 batches equal lengths only"
     )
-    max_queue_tokens: int = field(
-        default=131072,
-        metadata=option(COUNT, "tokens admitted at once; lower it to refuse early, not answer late"),
+    round_lengths: int = option(
+        1, COUNT, "tokens; batches are padded to a multiple of it: 8 where each new shape is compiled, else 1"
     )
-    batch_tokens: int = field(
-        default=512,
-        metadata=option(COUNT, "padded tokens per batch; less waits less, `make tune` finds where more gains nothing"),
+    # At most 24 days: gRPC counts its milliseconds in 32 bits.
+    max_connection_age_seconds: float = option(
+        300.0,
+        between(1, 86400 * 24),
+        "(give or take a tenth) until a client must connect anew, and so finds new replicas; calls in flight end in peace",
     )
-    bulk_batch_ms: float = field(
-        default=25.0,
-        metadata=option(
-            between(1, 60000),
-            "milliseconds of work in a batch of bulk, which is how long others share the CPUs with it; more is a little faster",
-        ),
+    stuck_seconds: float = option(
+        60.0,
+        between(1, 86400),
+        "without a batch begun or done, while there is work, until the process calls itself dead; more than a batch takes",
     )
-    attend_batch_cost: int = field(
-        default=1 << 18,
-        metadata=option(whole(1), "count × longest² per batch with attention, which bounds its memory"),
+    drain_delay_seconds: float = option(
+        0.0, SECONDS, "from NOT_SERVING to closing; on Kubernetes 5 to 10, until endpoints are removed"
     )
-    max_padding: float = field(
-        default=0.2,
-        metadata=option(between(0, 1), "share of a batch that may be padding; 0 batches equal lengths only"),
+    grace_seconds: float = option(30.0, SECONDS, "for calls in flight at shutdown; more than the longest call takes")
+    warm_up_lengths: tuple[int, ...] = option(
+        (16, 64, 256), lengths, "tokens; run before serving, so that no caller pays for a first run"
     )
-    round_lengths: int = field(
-        default=1,
-        metadata=option(
-            COUNT, "tokens; batches are padded to a multiple of it: 8 where each new shape is compiled, else 1"
-        ),
+    otlp_endpoint: str | None = option(
+        None, endpoint, "URL of an OpenTelemetry collector; switches tracing on (extra otel, docs/tracing.md)"
     )
-    max_connection_age_seconds: float = field(
-        default=300.0,
-        metadata=option(
-            between(1, 86400 * 24),  # gRPC counts its milliseconds in 32 bits
-            "(give or take a tenth) until a client must connect anew, and so finds new replicas; calls in flight end in peace",
-        ),
-    )
-    stuck_seconds: float = field(
-        default=60.0,
-        metadata=option(
-            between(1, 86400),
-            "without a batch begun or done, while there is work, until the process calls itself dead; more than a batch takes",
-        ),
-    )
-    drain_delay_seconds: float = field(
-        default=0.0,
-        metadata=option(SECONDS, "from NOT_SERVING to closing; on Kubernetes 5 to 10, until endpoints are removed"),
-    )
-    grace_seconds: float = field(
-        default=30.0, metadata=option(SECONDS, "for calls in flight at shutdown; more than the longest call takes")
-    )
-    warm_up_lengths: tuple[int, ...] = field(
-        default=(16, 64, 256),
-        metadata=option(lengths, "tokens; run before serving, so that no caller pays for a first run"),
-    )
-    otlp_endpoint: str | None = field(
-        default=None,
-        metadata=option(
-            endpoint, "URL of an OpenTelemetry collector; switches tracing on (extra otel, docs/tracing.md)"
-        ),
-    )
-    log_level: str = field(default="info", metadata=option(one_of(*LEVELS), "least severe message to log"))
-    check: bool = field(
-        default=False, metadata=option(flag, "verify the bundle, run its golden inputs, print one line and exit")
-    )
+    log_level: str = option("info", one_of(*LEVELS), "least severe message to log")
+    check: bool = option(False, flag, "verify the bundle, run its golden inputs, print one line and exit")
 
     @classmethod
     def parse(cls, arguments: Sequence[str], environ: Mapping[str, str]) -> Config:
@@ -294,23 +226,42 @@ class Config:
         for (one, here), (other, there) in itertools.combinations(listening.items(), 2):
             if here is not None and there is not None and here.meets(there):
                 raise ConfigError(f"{one} is {here}, {other} {there}; give each a port of its own")
-        if self.max_request_tokens > self.max_queue_tokens:
-            have = f"--max-request-tokens is {self.max_request_tokens}, --max-queue-tokens {self.max_queue_tokens}"
-            raise ConfigError(f"{have}; the queue must hold at least one request")
-        if self.max_request_bytes > self.max_queue_bytes:
-            have = f"--max-request-bytes is {self.max_request_bytes}, --max-queue-bytes {self.max_queue_bytes}"
-            raise ConfigError(f"{have}; the process must hold at least one request")
-        if self.max_output_bytes and largest_output(self.max_output_bytes) < self.max_unary_response_bytes:
-            problem = "is too small for --max-unary-response-bytes; the process must hold one answer, and a reserve"
-            raise ConfigError(f"--max-output-bytes {problem}")
-        if (self.tls_cert is None) != (self.tls_key is None):
-            raise ConfigError("--tls-cert and --tls-key are needed together; give both, or neither")
-        if self.tls_ca is not None and self.tls_cert is None:
-            raise ConfigError(
-                "--tls-ca needs --tls-cert and --tls-key, whose authority it is; for callers' use --tls-client-ca"
-            )
-        if self.tls_client_ca is not None and self.tls_cert is None:
-            raise ConfigError("--tls-client-ca needs --tls-cert and --tls-key: without TLS nobody shows a certificate")
-        if self.quota_tokens_per_second is not None and self.auth_tokens is None and self.tls_client_ca is None:
-            problem = "needs --auth-tokens or --tls-client-ca; without either nobody knows one client from another"
-            raise ConfigError(f"--quota-tokens-per-second {problem}")
+        no_cert = self.tls_cert is None
+        clients_are_known = self.auth_tokens is not None or self.tls_client_ca is not None
+        problems = (
+            (
+                self.max_request_tokens > self.max_queue_tokens,
+                f"--max-request-tokens is {self.max_request_tokens}, --max-queue-tokens {self.max_queue_tokens};"
+                " the queue must hold at least one request",
+            ),
+            (
+                self.max_request_bytes > self.max_queue_bytes,
+                f"--max-request-bytes is {self.max_request_bytes}, --max-queue-bytes {self.max_queue_bytes};"
+                " the process must hold at least one request",
+            ),
+            (
+                self.max_output_bytes and largest_output(self.max_output_bytes) < self.max_unary_response_bytes,
+                "--max-output-bytes is too small for --max-unary-response-bytes;"
+                " the process must hold one answer, and a reserve",
+            ),
+            (
+                no_cert != (self.tls_key is None),
+                "--tls-cert and --tls-key are needed together; give both, or neither",
+            ),
+            (
+                no_cert and self.tls_ca is not None,
+                "--tls-ca needs --tls-cert and --tls-key, whose authority it is; for callers' use --tls-client-ca",
+            ),
+            (
+                no_cert and self.tls_client_ca is not None,
+                "--tls-client-ca needs --tls-cert and --tls-key: without TLS nobody shows a certificate",
+            ),
+            (
+                self.quota_tokens_per_second is not None and not clients_are_known,
+                "--quota-tokens-per-second needs --auth-tokens or --tls-client-ca;"
+                " without either nobody knows one client from another",
+            ),
+        )
+        for found, problem in problems:
+            if found:
+                raise ConfigError(problem)

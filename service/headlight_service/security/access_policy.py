@@ -4,38 +4,29 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from typing import NamedTuple
 
 import grpc
 
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
 from headlight_service.security.auth_tokens import AuthTokens
-from headlight_service.security.authentication import Gate, gate_of
+from headlight_service.security.authentication import Gate
 from headlight_service.security.certificates import Certificates
 from headlight_service.telemetry.metrics import Metrics
 
 log = logging.getLogger("headlight_service.security.access_policy")
 
 
-class Security(NamedTuple):
-    """How calls come in.
-
-    Attributes:
-        credentials: of the port; None: plaintext.
-        gate: what each call passes; None: nothing is asked of it.
-    """
-
-    credentials: grpc.ServerCredentials | None
-    gate: Gate | None
-
-
-def security_of(config: Config, metrics: Metrics) -> Security:
+def security_of(config: Config, metrics: Metrics) -> tuple[grpc.ServerCredentials | None, Gate | None]:
     """Read what the options name.
 
     Args:
         config: as given.
         metrics: get what can be told of it.
+
+    Returns:
+        The credentials of the port; None: plaintext. And what each call passes; None: nothing is asked
+        of callers, and no quota is counted.
 
     Raises:
         ConfigError: a file cannot be used; the message names the option.
@@ -49,14 +40,13 @@ def security_of(config: Config, metrics: Metrics) -> Security:
     if config.auth_tokens is not None:
         tokens = AuthTokens(config.auth_tokens, metrics.refused_tokens().inc)
         if credentials is None and not is_loopback(config.grpc):
-            text = "tokens are taken in plaintext: whoever sees the traffic has them; use --tls-cert, or a mesh that encrypts"
-            log.warning(text, extra={"event": "tokens_in_plaintext"})
-    return Security(credentials, gate_of(tokens, quotas=config.quota_tokens_per_second is not None))
-
-
-def check(config: Config) -> None:
-    """See that what the options name can be used. Raises ConfigError as `security_of` does."""
-    security_of(config, Metrics())
+            log.warning(
+                "tokens are taken in plaintext: whoever sees the traffic has them; use --tls-cert, or a mesh that"
+                " encrypts",
+                extra={"event": "tokens_in_plaintext"},
+            )
+    asked = tokens is not None or config.quota_tokens_per_second is not None
+    return credentials, Gate(tokens) if asked else None
 
 
 def is_loopback(address: Address) -> bool:

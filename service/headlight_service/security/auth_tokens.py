@@ -15,14 +15,14 @@ import hmac
 import logging
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from headlight.errors import Unauthenticated
 from headlight.tls.watched_file import Watched
 from headlight_service.config.command_line import ConfigError
 
+OPTION = "--auth-tokens"
 log = logging.getLogger("headlight_service.security.auth_tokens")
 LEAST_CHARACTERS = 16  # of a token: what is shorter can be found by trying
 MOST_TOKENS = 1000  # each is compared with that of each call, in about a tenth of a microsecond
@@ -34,13 +34,6 @@ DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 KEY, SCHEME = "authorization", "bearer"
 NO_TOKEN = "the call has no token; send it as metadata, `authorization: Bearer TOKEN`"
 WRONG_TOKEN = "the token is not one of this server's; was it replaced?"
-
-
-class Entry(NamedTuple):
-    """One token that is alive."""
-
-    digest: bytes  # SHA-256; the token itself is not kept
-    name: str
 
 
 class AuthTokens:
@@ -60,10 +53,10 @@ class AuthTokens:
         self._on_refused = on_refused
         self._clock = clock
         try:
-            self._file = Watched([path], parse, self._refused, clock)
+            self._file = Watched({OPTION: path}, parse, self._refused, clock)
         except ValueError as error:
-            raise ConfigError(f"--auth-tokens: {error}") from None
-        self._entries, self._looked = self._file.latest(), clock()
+            raise ConfigError(str(error)) from None
+        self._names, self._looked = self._file.latest(), clock()
 
     def caller(self, metadata: Sequence[tuple[str, str | bytes]]) -> str:
         """The name of the client that made a call.
@@ -78,24 +71,24 @@ class AuthTokens:
         if scheme.lower() != SCHEME or not token:
             raise Unauthenticated(NO_TOKEN)
         if self._clock() - self._looked >= LOOK_SECONDS:
-            self._entries, self._looked = self._file.latest(), self._clock()
+            self._names, self._looked = self._file.latest(), self._clock()
         digest, found = hashlib.sha256(token.strip().encode()).digest(), None
-        for entry in self._entries:  # all of them, so that the time tells nothing
-            if hmac.compare_digest(entry.digest, digest):
-                found = entry.name
+        for known, name in self._names.items():  # all of them, so that the time tells nothing
+            if hmac.compare_digest(known, digest):
+                found = name
         if found is None:
             raise Unauthenticated(WRONG_TOKEN)
         return found
 
     def _refused(self, problem: str) -> None:
         self._on_refused()
-        log.error("the tokens before stay in use: --auth-tokens: %s", problem, extra={"event": "tokens_refused"})
+        log.error(f"the tokens before stay in use: {problem}", extra={"event": "tokens_refused"})
 
 
-def parse(contents: Sequence[bytes]) -> tuple[Entry, ...]:
-    """The entries of the file. Raises ValueError naming the line, and never what is in it."""
+def parse(contents: Mapping[str, bytes]) -> dict[bytes, str]:
+    """Return the clients' names by the SHA-256 of their tokens. Raises ValueError naming the line, and never what is in it."""
     try:
-        text = contents[0].decode("ascii")
+        text = contents[OPTION].decode("ascii")
     except UnicodeDecodeError:
         raise ValueError("the file holds characters beyond ASCII; names and tokens have none") from None
     lines = text.splitlines()
@@ -103,22 +96,22 @@ def parse(contents: Sequence[bytes]) -> tuple[Entry, ...]:
         raise ValueError(
             f"line {len(lines)}: has no end, so the file may be half written; the last line, too, must end with a newline"
         )
-    found: dict[bytes, Entry] = {}
+    found: dict[bytes, str] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        entry = _entry(line.split(), f"line {number}")
-        known = found.setdefault(entry.digest, entry)
-        if known.name != entry.name:
+        name, digest = _entry(line.split(), f"line {number}")
+        if found.setdefault(digest, name) != name:
             raise ValueError(f"line {number}: has the token of another client; give each its own")
     if not 1 <= len(found) <= MOST_TOKENS:
         raise ValueError(
             f"the file holds {len(found)} tokens, of 1 to {MOST_TOKENS}; write a line `NAME TOKEN` for each"
         )
-    return tuple(found.values())
+    return found
 
 
-def _entry(words: list[str], where: str) -> Entry:
+def _entry(words: list[str], where: str) -> tuple[str, bytes]:
+    """A client's name, and the SHA-256 of its token, which itself is not kept."""
     if len(words) != 2:
         raise ValueError(f"{where}: has {len(words)} words; write `NAME TOKEN` or `NAME {HASHED}HEX`")
     name, token = words
@@ -127,9 +120,9 @@ def _entry(words: list[str], where: str) -> Entry:
     if token.startswith(HASHED):
         if not DIGEST.fullmatch(token.removeprefix(HASHED)):
             raise ValueError(f"{where}: {HASHED} must be followed by 64 hexadecimal digits")
-        return Entry(bytes.fromhex(token.removeprefix(HASHED)), name)
+        return name, bytes.fromhex(token.removeprefix(HASHED))
     if len(token) < LEAST_CHARACTERS or not TOKEN.fullmatch(token):
         raise ValueError(
             f"{where}: a token must have at least {LEAST_CHARACTERS} letters, digits or any of . _ ~ + / -, and = at the end"
         )
-    return Entry(hashlib.sha256(token.encode()).digest(), name)
+    return name, hashlib.sha256(token.encode()).digest()

@@ -34,11 +34,6 @@ class Gate:
         return named_by_certificate(call) if call.caller is None else call.caller
 
 
-def gate_of(tokens: AuthTokens | None, *, quotas: bool) -> Gate | None:
-    """Return a gate, if anything is asked of callers, or their quotas are counted."""
-    return Gate(tokens) if quotas or tokens is not None else None
-
-
 def named_by_certificate(call: Call) -> str:
     """A caller's name by its certificate: the first of its alternative names, else its common name, else ANONYMOUS."""
     told: Any = call.auth_context()

@@ -45,12 +45,10 @@ class Certificates:
         self._on_refused = on_refused
         self._mutual = client_ca is not None
         files = {"--tls-cert": cert, "--tls-key": key, "--tls-ca": ca, "--tls-client-ca": client_ca}
-        given = {option: path for option, path in files.items() if path is not None}
         try:
-            paths = [*given.values()]
-            self._files = Watched(paths, lambda read: parse(dict(zip(given, read, strict=True))), self._refused)
+            self._files = Watched(files, parse, self._refused)
         except ValueError as error:
-            raise ConfigError(f"{', '.join(given)}: {error}") from None
+            raise ConfigError(str(error)) from None
         self._given = self._files.latest()
 
     @property
@@ -82,7 +80,7 @@ class Certificates:
 
     def _refused(self, problem: str) -> None:
         self._on_refused()
-        log.error("the certificate before stays in use: %s", problem, extra={"event": "tls_refused"})
+        log.error(f"the certificate before stays in use: {problem}", extra={"event": "tls_refused"})
 
 
 def parse(found: Mapping[str, bytes]) -> Material:

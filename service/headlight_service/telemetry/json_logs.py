@@ -16,7 +16,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, TextIO
 
 from headlight_service.telemetry.log_writer import RATE, Writer
@@ -45,11 +44,10 @@ class JsonFormatter(logging.Formatter):
             "event": _event(record),
             "message": record.getMessage() if trusted else WITHHELD,
         }
-        if trusted:
-            entry.update((key, value) for key, value in vars(record).items() if key not in _STANDARD)
-        else:
+        if not trusted:
             entry["place"] = f"{record.pathname}:{record.lineno} {record.funcName}"
-            entry.update((key, value) for key, value in vars(record).items() if key == LEFT_OUT)
+        extra = vars(record).keys() - _STANDARD if trusted else {LEFT_OUT}
+        entry.update((key, value) for key, value in vars(record).items() if key in extra)
         if record.exc_info and record.exc_info[1] is not None:
             entry.update(describe(record.exc_info[1]))
         return json.dumps(entry, default=str, ensure_ascii=False)
@@ -68,11 +66,8 @@ def _event(record: logging.LogRecord) -> str:
 def describe(error: BaseException) -> dict[str, Any]:
     """Type and stack of an exception, without its message: a library's message may quote what the caller sent."""
     kind = type(error)
-    return {"kind": f"{kind.__module__}.{kind.__qualname__}", "stack": _stack(error.__traceback__)}
-
-
-def _stack(trace: TracebackType | None) -> list[str]:
-    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(trace)]
+    stack = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(error.__traceback__)]
+    return {"kind": f"{kind.__module__}.{kind.__qualname__}", "stack": stack}
 
 
 class Seldom(logging.Filter):
@@ -129,11 +124,12 @@ def configure(level: str, stream: TextIO | None = None) -> None:
     else:
         handler = Writer(sys.stderr.fileno())
     handler.setFormatter(JsonFormatter())
-    handler.addFilter(Seldom("opentelemetry"))
-    handler.addFilter(Seldom("headlight_service.app.http_listener"))
-    handler.addFilter(
-        Seldom("headlight_service.telemetry.uncaught_errors", 1.0)
-    )  # a traceback is printed in many pieces
-    handler.addFilter(Seldom("", PAUSE_SECONDS, BURST))
+    for limiter in (
+        Seldom("opentelemetry"),
+        Seldom("headlight_service.app.http_listener"),
+        Seldom("headlight_service.telemetry.uncaught_errors", 1.0),  # a traceback is printed in many pieces
+        Seldom("", PAUSE_SECONDS, BURST),
+    ):
+        handler.addFilter(limiter)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)

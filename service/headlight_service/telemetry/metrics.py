@@ -37,6 +37,31 @@ SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 ITEMS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # a lone request to far beyond what a token budget admits
 TOKENS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)  # a short text to eight default budgets
 RATIOS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)  # 0: exact lengths; 0.2: the default limit
+
+# Of a model, by their names without "headlight_". Histograms: what they tell, labels besides `model`, buckets.
+HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], tuple[float, ...]]] = {
+    "batch_items": ("Inputs in a batch.", (), ITEMS),
+    "batch_tokens": ("Tokens in a batch, padding excluded.", (), TOKENS),
+    "batch_seconds": ("Time of a batch in the model.", ("priority",), SECONDS),
+    "padding_ratio": ("Share of a batch that is padding.", (), RATIOS),
+    # By priority, for what waits in bulk would drown those who are waited for.
+    "stage_seconds": (
+        "Time of a request by stage; queue: until the first of its batches begins, infer: until the last of them is done.",
+        ("priority", "stage"),
+        SECONDS,
+    ),
+}
+COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "attend_runs": (
+        "Batches run on the graph that returns attention, those included that only have all threads there.",
+        (),
+    ),
+    "texts": ("Inputs encoded.", ("priority",)),
+    "tokens": ("Tokens encoded, padding excluded.", ("priority",)),
+    "output_bytes": ("Bytes of results computed, by output.", ("output",)),
+    "rejected": ("Requests that got no answer, by reason.", ("reason",)),
+    "cancelled": ("Requests whose caller left, by stage.", ("stage",)),
+}
 GAUGES = {  # asked at each scrape
     "queue_tokens": "Tokens admitted and not yet answered, running ones included.",
     "queue_bulk_tokens": "Those of headlight_queue_tokens that are bulk's.",
@@ -72,122 +97,87 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves it unannotated
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self._define_grpc()
         self._define_process()
-        self._define_batches()
-        self._define_requests()
+        r = self.registry
+        self._histograms = {
+            name: Histogram(f"headlight_{name}", text, ("model", *labels), buckets=buckets, registry=r)
+            for name, (text, labels, buckets) in HISTOGRAMS.items()
+        }
+        self._counters = {
+            name: Counter(f"headlight_{name}", text, ("model", *labels), registry=r)
+            for name, (text, labels) in COUNTERS.items()
+        }
+        self._gauges = {name: Gauge(f"headlight_{name}", text, ["model"], registry=r) for name, text in GAUGES.items()}
         self._info = Gauge(
             "headlight_model_info",
             "Always 1; the labels say which weights answer, on what.",
             ("model", "version", "sha256", "provider", "precision", "positions"),
-            registry=self.registry,
-        )
-
-    def _define_grpc(self) -> None:
-        """The names that go-grpc-middleware gave them: existing dashboards and alerts fit."""
-        method = ("grpc_type", "grpc_service", "grpc_method")
-        self.grpc_started = Counter("grpc_server_started", "RPCs started.", method, registry=self.registry)
-        self.grpc_handled = Counter(
-            "grpc_server_handled", "RPCs completed, by status.", (*method, "grpc_code"), registry=self.registry
-        )
-        self.grpc_seconds = Histogram(
-            "grpc_server_handling_seconds", "Duration of RPCs.", method, buckets=SECONDS, registry=self.registry
+            registry=r,
         )
 
     def _define_process(self) -> None:
         """Of the process, not of a model: they are there while none is loaded."""
-        self.registry.register(DROPPED)
-        self.ready = Gauge("headlight_ready", "1 where requests can be answered, else 0.", registry=self.registry)
-        self.stuck = Gauge(
-            "headlight_stuck", "1 where there is work and nothing moves, for too long, else 0.", registry=self.registry
+        r = self.registry
+        # The names that go-grpc-middleware gave them: existing dashboards and alerts fit.
+        method = ("grpc_type", "grpc_service", "grpc_method")
+        self.grpc_started = Counter("grpc_server_started", "RPCs started.", method, registry=r)
+        self.grpc_handled = Counter(
+            "grpc_server_handled", "RPCs completed, by status.", (*method, "grpc_code"), registry=r
         )
-
+        self.grpc_seconds = Histogram(
+            "grpc_server_handling_seconds", "Duration of RPCs.", method, buckets=SECONDS, registry=r
+        )
+        r.register(DROPPED)
+        self.ready = Gauge("headlight_ready", "1 where requests can be answered, else 0.", registry=r)
+        self.stuck = Gauge(
+            "headlight_stuck", "1 where there is work and nothing moves, for too long, else 0.", registry=r
+        )
         self.grpc_restarts = Counter(
-            "headlight_grpc_restarts",
-            "gRPC servers that ended by themselves, each replaced by a new one.",
-            registry=self.registry,
+            "headlight_grpc_restarts", "gRPC servers that ended by themselves, each replaced by a new one.", registry=r
         )
 
     def define_tls(self, expires: Callable[[], float]) -> None:
         """Announce that there is TLS. `expires` tells when the certificate does, in seconds since the epoch."""
-        name, text = "headlight_tls_certificate_expiry_timestamp_seconds", "When the certificate in use expires."
-        Gauge(name, text, registry=self.registry).set_function(expires)
+        Gauge(
+            "headlight_tls_certificate_expiry_timestamp_seconds",
+            "When the certificate in use expires.",
+            registry=self.registry,
+        ).set_function(expires)
 
     def refused_tls(self) -> Counter:
         """Of changed certificates that were not taken."""
-        text = "Looks at changed certificates, keys or authorities that could not be used."
-        return Counter("headlight_tls_reload_failures", text, registry=self.registry)
+        return Counter(
+            "headlight_tls_reload_failures",
+            "Looks at changed certificates, keys or authorities that could not be used.",
+            registry=self.registry,
+        )
 
     def refused_tokens(self) -> Counter:
         """Of changed files of tokens that were not taken."""
-        text = "Looks at a changed file of tokens that could not be used."
-        return Counter("headlight_auth_reload_failures", text, registry=self.registry)
-
-    def _define_batches(self) -> None:
-        r = self.registry
-        self._batch_items = Histogram(
-            "headlight_batch_items", "Inputs in a batch.", ["model"], buckets=ITEMS, registry=r
+        return Counter(
+            "headlight_auth_reload_failures",
+            "Looks at a changed file of tokens that could not be used.",
+            registry=self.registry,
         )
-        self._batch_tokens = Histogram(
-            "headlight_batch_tokens", "Tokens in a batch, padding excluded.", ["model"], buckets=TOKENS, registry=r
-        )
-        self._batch_seconds = Histogram(
-            "headlight_batch_seconds",
-            "Time of a batch in the model.",
-            ["model", "priority"],
-            buckets=SECONDS,
-            registry=r,
-        )
-        self._padding = Histogram(
-            "headlight_padding_ratio", "Share of a batch that is padding.", ["model"], buckets=RATIOS, registry=r
-        )
-        self._attend_runs = Counter(
-            "headlight_attend_runs",
-            "Batches run on the graph that returns attention, those included that only have all threads there.",
-            ["model"],
-            registry=r,
-        )
-
-    def _define_requests(self) -> None:
-        r, labels = self.registry, ["model", "priority"]
-        self._texts = Counter("headlight_texts", "Inputs encoded.", labels, registry=r)
-        self._tokens = Counter("headlight_tokens", "Tokens encoded, padding excluded.", labels, registry=r)
-        # By priority, for what waits in bulk would drown those who are waited for.
-        self._stages = Histogram(
-            "headlight_stage_seconds",
-            "Time of a request by stage; queue: until the first of its batches begins, infer: until the last of them is done.",
-            [*labels, "stage"],
-            buckets=SECONDS,
-            registry=r,
-        )
-        self._output_bytes = Counter(
-            "headlight_output_bytes", "Bytes of results computed, by output.", ["model", "output"], registry=r
-        )
-        self._rejected = Counter(
-            "headlight_rejected", "Requests that got no answer, by reason.", ["model", "reason"], registry=r
-        )
-        self._cancelled = Counter(
-            "headlight_cancelled", "Requests whose caller left, by stage.", ["model", "stage"], registry=r
-        )
-        self._gauges = {name: Gauge(f"headlight_{name}", text, ["model"], registry=r) for name, text in GAUGES.items()}
 
     def of(self, model: str) -> ModelMetrics:
         """The series of a model; they exist from here on, at zero."""
+        counters, histograms = self._counters, self._histograms
         return ModelMetrics(
-            texts={priority: self._texts.labels(model, priority) for priority in PRIORITIES},
-            tokens={priority: self._tokens.labels(model, priority) for priority in PRIORITIES},
-            batch_items=self._batch_items.labels(model),
-            batch_tokens=self._batch_tokens.labels(model),
-            batch_seconds={priority: self._batch_seconds.labels(model, priority) for priority in PRIORITIES},
-            padding_ratio=self._padding.labels(model),
-            attend_runs=self._attend_runs.labels(model),
+            texts={priority: counters["texts"].labels(model, priority) for priority in PRIORITIES},
+            tokens={priority: counters["tokens"].labels(model, priority) for priority in PRIORITIES},
+            batch_items=histograms["batch_items"].labels(model),
+            batch_tokens=histograms["batch_tokens"].labels(model),
+            batch_seconds={priority: histograms["batch_seconds"].labels(model, priority) for priority in PRIORITIES},
+            padding_ratio=histograms["padding_ratio"].labels(model),
+            attend_runs=counters["attend_runs"].labels(model),
             stage_seconds={
-                priority: {stage: self._stages.labels(model, priority, stage) for stage in STAGES}
+                priority: {stage: histograms["stage_seconds"].labels(model, priority, stage) for stage in STAGES}
                 for priority in PRIORITIES
             },
-            output_bytes={output: self._output_bytes.labels(model, output) for output in OUTPUTS},
-            rejected={reason: self._rejected.labels(model, reason) for reason in REASONS},
-            cancelled={stage: self._cancelled.labels(model, stage) for stage in CANCEL_STAGES},
+            output_bytes={output: counters["output_bytes"].labels(model, output) for output in OUTPUTS},
+            rejected={reason: counters["rejected"].labels(model, reason) for reason in REASONS},
+            cancelled={stage: counters["cancelled"].labels(model, stage) for stage in CANCEL_STAGES},
         )
 
     def serve(

@@ -60,11 +60,10 @@ class Tracing:
         attributes = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method}
         if (request_id := given_id(metadata)) is not None:
             attributes["headlight.request_id"] = request_id
-        carrier: dict[str, list[str]] = {}
-        for key, value in metadata:
-            if key in HEADERS and isinstance(value, str):
-                carrier.setdefault(key, []).append(value)
-        parent = W3C.extract(carrier, Context()) if carrier else Context()
+        carrier = {
+            name: [value for key, value in metadata if key == name and isinstance(value, str)] for name in HEADERS
+        }
+        parent = W3C.extract(carrier, Context())
         span = self._requests.start_span(f"{service}/{method}", parent, SpanKind.SERVER, attributes)
         return RequestSpans(self._requests, span)
 

@@ -18,7 +18,6 @@ from collections.abc import Mapping
 import grpc
 from opentelemetry.context import Context
 from opentelemetry.trace import (
-    Link,
     Span,
     SpanContext,
     Status,
@@ -98,29 +97,26 @@ class RequestSpans:
         if not self.recording:
             return
         outputs = [name for name, size in prepared.output_bytes.items() if size]
-        attributes: dict[str, AttributeValue] = {
-            "gen_ai.operation.name": "embeddings",
-            "gen_ai.request.model": ref.name,
-            "gen_ai.usage.input_tokens": prepared.tokens,
-            "headlight.inputs": len(prepared.items),
-            "headlight.outputs": outputs or ["token_info"],
-            "headlight.priority": prepared.priority,
-            "headlight.provider": ref.provider,
-            "headlight.precision": ref.precision,
-        }
-        self._span.set_attributes(attributes)
+        self._span.set_attributes(
+            {
+                "gen_ai.operation.name": "embeddings",
+                "gen_ai.request.model": ref.name,
+                "gen_ai.usage.input_tokens": prepared.tokens,
+                "headlight.inputs": len(prepared.items),
+                "headlight.outputs": outputs or ["token_info"],
+                "headlight.priority": prepared.priority,
+                "headlight.provider": ref.provider,
+                "headlight.precision": ref.precision,
+            }
+        )
 
-    def infer(self, batch: Span) -> None:
-        """Some items are in a batch from now on."""
+    def infer(self, batch: Span) -> SpanContext:
+        """Some items are in a batch from now on. Returns what it may link to: the stage at hand, or the request."""
         with self._lock:
             self.stage("infer")
             if self._stage is not None:
                 self._stage.add_link(batch.get_span_context())
-
-    @property
-    def place(self) -> SpanContext:
-        """What others may link to: the stage at hand, or the request."""
-        return (self._stage or self._span).get_span_context()
+            return (self._stage or self._span).get_span_context()
 
     def refused(self, code: grpc.StatusCode, reason: str) -> None:
         """It will end so; `reason` is one of a closed set."""
@@ -179,11 +175,10 @@ class BatchTracing:
     def begin(self, batch: Batch[Member], *, wide: bool) -> BatchSpan | None:
         """A batch begins, and with it the inference of those that have waited for it."""
         pending = {entry.value.pending: None for entry in batch.entries}
-        traces = [each.trace for each in pending]
-        members = [trace for trace in traces if trace is not None and trace.recording]
+        members = [each.trace for each in pending if each.trace is not None and each.trace.recording]
         if not members:
             return None
-        for member in members:
+        for member in members:  # whose stages hold the batch
             member.stage("infer")
         first = batch.entries[0]
         attributes: dict[str, AttributeValue] = {
@@ -196,8 +191,7 @@ class BatchTracing:
             "headlight.batch.padding": round(1 - batch.total / batch.padded, 6),
             "headlight.batch.wide": wide,
         }
-        links = [Link(member.place) for member in members]
-        span = self._tracer.start_span("batch", Context(), attributes=attributes, links=links)
+        span = self._tracer.start_span("batch", Context(), attributes=attributes)
         for member in members:
-            member.infer(span)
+            span.add_link(member.infer(span))
         return BatchSpan(span)

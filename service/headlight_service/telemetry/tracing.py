@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
 from headlight.extras import remedy
@@ -24,15 +23,16 @@ def start(endpoint: str | None) -> Tracing | None:
     if endpoint is None:
         return None
     try:
-        telemetry = importlib.import_module("headlight_service.telemetry.otlp")
+        from headlight_service.telemetry import otlp  # noqa: PLC0415  # it needs an optional dependency
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("opentelemetry"):
             raise
-        advice = f"{remedy('otel')}, or leave the option out"
-        raise ConfigError(f"--otlp-endpoint needs OpenTelemetry, which is not installed; {advice}") from None
+        raise ConfigError(
+            f"--otlp-endpoint needs OpenTelemetry, which is not installed; {remedy('otel')}, or leave the option out"
+        ) from None
     try:
-        tracing: Tracing = telemetry.to_collector(endpoint)
+        return otlp.to_collector(endpoint)
     except Exception as error:  # of several kinds, which are the library's affair
-        problem = f"OpenTelemetry cannot be set up ({error}); check the variables OTEL_*"
-        raise ConfigError(f"--otlp-endpoint: {problem}") from None
-    return tracing
+        raise ConfigError(
+            f"--otlp-endpoint: OpenTelemetry cannot be set up ({error}); check the variables OTEL_*"
+        ) from None

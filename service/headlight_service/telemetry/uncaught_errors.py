@@ -20,17 +20,14 @@ log = logging.getLogger("headlight_service.telemetry.uncaught_errors")
 class StrayOutput(io.TextIOBase):
     """Stand-in for `sys.stderr`: logs that there was output, not the output."""
 
-    def writable(self) -> bool:
-        """Like any standard error."""
-        return True
-
     def write(self, text: str) -> int:
         """Log one line, with the kind and stack of the exception being handled, if any."""
         if text.strip():
             error = sys.exc_info()[1]
             what = describe(error) if error is not None else {}
-            message = "a library wrote to standard error; its text is left out"
-            log.error(message, extra={"event": "stray_output", **what})
+            log.error(
+                "a library wrote to standard error; its text is left out", extra={"event": "stray_output", **what}
+            )
         return len(text)
 
 

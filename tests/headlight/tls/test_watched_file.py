@@ -6,7 +6,7 @@ import errno
 import os
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -24,17 +24,23 @@ class Pair:
         self.parsed = 0
         self.refused: list[str] = []
         self.now = 0.0
-        self.watched = Watched([self.first, self.second], self.parse, self.refused.append, lambda: self.now)
+        self.watched = Watched(
+            {"--first": self.first, "--second": self.second, "--third": None},
+            self.parse,
+            self.refused.append,
+            lambda: self.now,
+        )
 
     def write(self, first: str, second: str) -> None:
         self.first.write_text(first, encoding="ascii")
         self.second.write_text(second, encoding="ascii")
 
-    def parse(self, contents: Sequence[bytes]) -> str:
+    def parse(self, contents: Mapping[str, bytes]) -> str:
         self.parsed += 1
-        if contents[0] != contents[1]:
+        first, second = contents["--first"], contents["--second"]
+        if first != second:
             raise ValueError("they differ")
-        return contents[0].decode()
+        return first.decode()
 
 
 @pytest.fixture
@@ -53,10 +59,10 @@ def test_files_are_read_again_only_when_they_change(pair: Pair) -> None:
 def test_what_is_half_written_is_refused_once_and_the_value_before_stays(pair: Pair) -> None:
     pair.first.write_text("three", encoding="ascii")
     assert [pair.watched.latest() for _ in range(3)] == ["one"] * 3
-    assert pair.refused == ["they differ"]
+    assert pair.refused == ["--first, --second: they differ"]
     pair.second.write_text("three", encoding="ascii")
     assert pair.watched.latest() == "three"
-    assert pair.refused == ["they differ"]
+    assert pair.refused == ["--first, --second: they differ"]
 
 
 def test_what_was_refused_is_looked_at_again_after_a_while(pair: Pair) -> None:
@@ -72,7 +78,7 @@ def test_a_file_that_is_gone_is_refused_by_name_and_taken_when_it_is_back(pair: 
     pair.second.unlink()
     assert pair.watched.latest() == "one"
     assert pair.watched.latest() == "one"
-    assert pair.refused == [f"{pair.second} cannot be read: No such file or directory"]
+    assert pair.refused == [f"--first, --second: {pair.second} cannot be read: No such file or directory"]
     pair.write("five!", "five!")
     assert pair.watched.latest() == "five!"
 
@@ -93,16 +99,16 @@ def test_any_other_error_is_a_refusal_too_and_tried_again(
     with monkeypatch.context() as patch:
         patch.setattr(watched_file, "_content", fail)
         assert [pair.watched.latest() for _ in range(2)] == ["one"] * 2
-    assert pair.refused == [told]
+    assert pair.refused == [f"--first, --second: {told}"]
     assert pair.watched.latest() == "one"
     pair.now += AGAIN_SECONDS
     assert pair.watched.latest() == "three"
-    assert pair.refused == [told]
+    assert pair.refused == [f"--first, --second: {told}"]
 
 
 def test_at_first_nothing_else_could_be_used(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="cannot be read"):
-        Watched([tmp_path / "none"], lambda contents: contents)
+    with pytest.raises(ValueError, match=r"^--file: .* cannot be read"):
+        Watched({"--file": tmp_path / "none"}, lambda contents: contents)
 
 
 def test_a_folder_of_links_is_followed_when_it_is_swapped(tmp_path: Path) -> None:
@@ -112,10 +118,10 @@ def test_a_folder_of_links_is_followed_when_it_is_swapped(tmp_path: Path) -> Non
         for name in ("first", "second"):
             (tmp_path / version / name).write_text(version, encoding="ascii")
     (tmp_path / "..data").symlink_to("1")
-    paths = [tmp_path / "first", tmp_path / "second"]
-    for path in paths:
+    paths = {name: tmp_path / name for name in ("first", "second")}
+    for path in paths.values():
         path.symlink_to(Path("..data") / path.name)
-    links = Watched(paths, b"".join)
+    links = Watched(paths, lambda contents: b"".join(contents.values()))
     assert links.latest() == b"11"
     (tmp_path / "next").symlink_to("2")
     os.replace(tmp_path / "next", tmp_path / "..data")
@@ -159,7 +165,7 @@ def test_why_files_are_not_used_is_told_until_they_are(pair: Pair) -> None:
     pair.first.write_text("three", encoding="ascii")
     for _ in range(2):
         assert pair.watched.latest() == "one"
-        assert str(pair.watched.problem) == "they differ"
+        assert str(pair.watched.problem) == "--first, --second: they differ"
     pair.second.write_text("three", encoding="ascii")
     assert pair.watched.latest() == "three"
     assert pair.watched.problem is None
@@ -206,9 +212,9 @@ def within_seconds(call: Callable[[], object]) -> object:
 
 def test_a_path_that_is_no_regular_file_is_refused_at_start(not_a_file: tuple[Path, str]) -> None:
     path, problem = not_a_file
-    error = within_seconds(lambda: Watched([path], b"".join))
+    error = within_seconds(lambda: Watched({"--file": path}, lambda contents: contents))
     assert isinstance(error, ValueError)
-    assert str(error).startswith(problem)
+    assert str(error).startswith(f"--file: {problem}")
 
 
 def test_a_path_that_becomes_no_regular_file_changes_nothing(pair: Pair, not_a_file: tuple[Path, str]) -> None:
@@ -217,7 +223,7 @@ def test_a_path_that_becomes_no_regular_file_changes_nothing(pair: Pair, not_a_f
     pair.second.symlink_to(path)
     assert [within_seconds(pair.watched.latest) for _ in range(2)] == ["one"] * 2
     [refused] = pair.refused
-    assert refused.startswith(problem.replace(str(path), str(pair.second)))
+    assert refused.startswith(f"--first, --second: {problem.replace(str(path), str(pair.second))}")
     pair.second.unlink()
     pair.write("three", "three")
     assert pair.watched.latest() == "three"

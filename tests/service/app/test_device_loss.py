@@ -28,6 +28,7 @@ from headlight_service.core.scheduler.engine_health import EngineLost
 from headlight_service.core.scheduler.pending_requests import Computed
 from headlight_service.core.scheduler.running_batch import compute
 from headlight_service.frontends.grpc.grpc_status import refusal
+from tests.ports import free_port
 from tests.service.batching import Setup, lengths, running
 from tests.service.calls import details_of, until
 from tests.service.conftest import Serve
@@ -197,7 +198,8 @@ async def test_what_comes_back_once_the_device_is_known_to_be_lost_is_no_answer(
 async def test_the_process_ends_within_two_seconds_and_answers_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = FakeRuntime()
     monkeypatch.setattr(server_module, "load", lambda config: runtime)
-    server = Server(Config(bundle=Path("none"), grpc=ANY, http=ANY, warm_up_lengths=(3,)))
+    address = Address("127.0.0.1", free_port())
+    server = Server(Config(bundle=Path("none"), grpc=address, http=ANY, warm_up_lengths=(3,)))
     flushed: list[float] = []
 
     async def flush(seconds: float) -> None:  # to a collector that does not answer
@@ -209,8 +211,7 @@ async def test_the_process_ends_within_two_seconds_and_answers_nothing_more(monk
     async with asyncio.timeout(30):
         while not server._readiness.serving:
             await asyncio.sleep(0)
-    assert server._reserved is not None
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{server._reserved.address.port}") as channel:
+    async with grpc.aio.insecure_channel(str(address)) as channel:
         stub, health = pb_grpc.HeadlightServiceStub(channel), health_pb2_grpc.HealthStub(channel)
         request = pb.EncodeRequest(inputs=[pb.Input(text="a")])
         await stub.Encode(request)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from headlight_service.app import http_listener as module
 from headlight_service.app.http_listener import Listener
-from headlight_service.app.operational_http import Response, Router, serve_http
+from headlight_service.app.listen_addresses import taken
+from headlight_service.app.operational_http import Response, respond
 from headlight_service.config.option_types import Address
 
 ROOT = Path(__file__).parents[3]
@@ -26,23 +28,14 @@ def fail() -> Response:
     raise ValueError("secret")
 
 
-@pytest.fixture
-def listening() -> Iterator[Callable[[], Listener]]:
-    """Start listeners, which are closed in the end."""
-    with contextlib.ExitStack() as stack:
-
-        def start() -> Listener:
-            pages = {
-                "/ok": lambda: Response("200 OK", "text/plain", b"ok\n"),
-                "/large": lambda: Response("200 OK", "application/octet-stream", LARGE),
-                "/fails": fail,
-            }
-            server = serve_http(Address("127.0.0.1", 0), Router(pages))
-            stack.callback(server.server_close)
-            stack.callback(server.shutdown)
-            return server
-
-        yield start
+def listening() -> Listener:
+    """Listen on a port of its own, for as long as the process lives."""
+    pages = {
+        "/ok": lambda: Response("200 OK", "text/plain", b"ok\n"),
+        "/large": lambda: Response("200 OK", "application/octet-stream", LARGE),
+        "/fails": fail,
+    }
+    return Listener(taken("--http", Address("127.0.0.1", 0)), functools.partial(respond, pages))
 
 
 def connect(server: Listener) -> socket.socket:
@@ -63,9 +56,7 @@ def ask(server: Listener, request: bytes) -> bytes:
         return everything(client)
 
 
-def test_the_oldest_connection_makes_room_for_a_new_one(
-    listening: Callable[[], Listener], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_oldest_connection_makes_room_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_CONNECTIONS", 4)
     server = listening()
     with contextlib.ExitStack() as stack:
@@ -77,7 +68,7 @@ def test_the_oldest_connection_makes_room_for_a_new_one(
         assert ask(server, b"GET /ok HTTP/1.0\r\n\r\n").endswith(b"ok\n")
 
 
-def test_many_connections_have_one_thread(listening: Callable[[], Listener]) -> None:
+def test_many_connections_have_one_thread() -> None:
     server = listening()
     before = set(threading.enumerate())
     with contextlib.ExitStack() as stack:
@@ -88,11 +79,8 @@ def test_many_connections_have_one_thread(listening: Callable[[], Listener]) -> 
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /ok HT", b"GET /large HTTP/1.1\r\n\r\n"])
-def test_a_client_has_a_limited_time(
-    listening: Callable[[], Listener], monkeypatch: pytest.MonkeyPatch, sent: bytes
-) -> None:
+def test_a_client_has_a_limited_time(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     monkeypatch.setattr(module, "CLIENT_SECONDS", 0.1)
-    monkeypatch.setattr(module, "TICK_SECONDS", 0.05)
     server = listening()
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # the large answer does not fit
@@ -111,13 +99,13 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_a_response_larger_than_the_buffers_arrives_whole(listening: Callable[[], Listener]) -> None:
+def test_a_response_larger_than_the_buffers_arrives_whole() -> None:
     head, _, body = ask(listening(), b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").partition(b"\r\n\r\n")
     assert f"Content-Length: {len(LARGE)}".encode() in head
     assert body == LARGE
 
 
-def test_a_request_may_come_in_pieces(listening: Callable[[], Listener]) -> None:
+def test_a_request_may_come_in_pieces() -> None:
     server = listening()
     with connect(server) as client:
         for piece in (b"GE", b"T /o", b"k HTTP/1.1\r", b"\n\r", b"\n"):
@@ -142,21 +130,23 @@ def test_a_request_may_come_in_pieces(listening: Callable[[], Listener]) -> None
         (b"\x16\x03\x01", b"400"),
     ],
 )
-def test_every_request_has_an_answer(listening: Callable[[], Listener], request_line: bytes, status: bytes) -> None:
+def test_every_request_has_an_answer(request_line: bytes, status: bytes) -> None:
     server = listening()
     for _ in range(2):
         assert ask(server, request_line + b"\r\n\r\n").startswith(b"HTTP/1.1 " + status)
 
 
-def test_a_request_that_never_ends_is_refused(listening: Callable[[], Listener]) -> None:
+def test_a_request_that_never_ends_is_refused() -> None:
     head = b"GET /ok HTTP/1.1\r\nX: ".ljust(module.HEAD_BYTES, b"x")
     assert ask(listening(), head).startswith(b"HTTP/1.1 431")
 
 
 # In a process of its own, whose file descriptors can be used up.
 WITHOUT_DESCRIPTORS = """
-import os, resource, socket, sys, time
-from headlight_service.app.operational_http import Response, Router, serve_http
+import functools, os, resource, socket, sys, time
+from headlight_service.app.http_listener import Listener
+from headlight_service.app.listen_addresses import taken
+from headlight_service.app.operational_http import Response, respond
 from headlight_service.config.option_types import Address
 
 def ask(client):
@@ -186,7 +176,8 @@ clients, held = [socket.socket() for _ in range(4)], []
 for client in clients:
     client.settimeout(20)
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-server = serve_http(Address("127.0.0.1", 0), Router({"/ok": lambda: Response("200 OK", "text/plain", b"ok\\n")}))
+pages = {"/ok": lambda: Response("200 OK", "text/plain", b"ok\\n")}
+server = Listener(taken("--http", Address("127.0.0.1", 0)), functools.partial(respond, pages))
 
 use_up()
 connect(clients[0])
@@ -200,11 +191,10 @@ connect(clients[2])
 assert ask(clients[2]), "by the spare descriptor"
 
 wait_until(lambda: server._spare is not None)
-os.close(server._spare)
+server._spare.close()
 server._spare = None
 use_up()
 connect(clients[3])
-wait_until(lambda: server._paused_until is not None)
 used = time.process_time()
 time.sleep(1)
 assert time.process_time() - used < 0.3, "it spins"

@@ -25,6 +25,7 @@ from headlight_service.app.lifecycle import EXIT_BUNDLE, EXIT_FAILED, EXIT_OK, S
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
 from headlight_service.core.scheduler.engine_health import FAILURES_BEFORE_PROBE
+from tests.ports import free_port
 from tests.service.fakes import FakeRuntime
 
 ANY = Address("127.0.0.1", 0)
@@ -144,19 +145,19 @@ async def test_a_port_that_is_taken_is_told_before_anything_is_loaded(
 async def test_a_port_that_is_taken_while_the_model_is_loaded_ends_the_process(
     monkeypatch: pytest.MonkeyPatch, log: Log, runtime: FakeRuntime
 ) -> None:
-    server, others = Server(CONFIG), list[socket.socket]()
+    port, others = free_port(), list[socket.socket]()
 
     def load(config: Config) -> FakeRuntime:
-        assert server._reserved is not None
         other = socket.socket()
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        other.bind(("127.0.0.1", server._reserved.address.port))
+        other.bind(("127.0.0.1", port))
         other.listen()
         others.append(other)
         return runtime
 
     monkeypatch.setattr(module, "load", load)
-    assert await server.serve() == EXIT_FAILED
+    config = dataclasses.replace(CONFIG, grpc=Address("127.0.0.1", port))
+    assert await Server(config).serve() == EXIT_FAILED
     await log.event("cannot_listen")
     others[0].close()
 

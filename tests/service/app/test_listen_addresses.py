@@ -4,10 +4,11 @@ import errno
 import socket
 from typing import Any
 
-import grpc
 import pytest
 
-from headlight_service.app.listen_addresses import PortTaken, Reserved, bind, refused, taken
+from headlight_service.app.health import Readiness
+from headlight_service.app.listen_addresses import PortTaken, bind, taken
+from headlight_service.app.server_setup import build_health_server
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.option_types import Address
 
@@ -19,9 +20,9 @@ async def test_why_an_address_cannot_be_had_is_said(capfd: pytest.CaptureFixture
         used = Address("127.0.0.1", other.getsockname()[1])
         for address, reason in ((used, "is in use; end what"), (NOBODYS, "is not an address of this machine; give")):
             with pytest.raises(PortTaken, match=f"^--health {address} {reason}"):
-                bind(grpc.aio.server(), address, option="--health")
+                bind(build_health_server(Readiness()), address, option="--health")
             with pytest.raises(PortTaken, match=f"^--grpc {address} {reason}"):
-                Reserved(address)
+                taken("--grpc", address)
     assert capfd.readouterr().err == "", "gRPC said it, too"
 
 
@@ -44,18 +45,33 @@ def test_a_name_that_is_none_is_a_wrong_option_and_a_resolver_that_is_away_is_no
     assert str(told.value).startswith(f"--http {reason}")
 
 
-def test_a_port_that_is_for_others_is_said() -> None:
-    told = refused("--http", Address("127.0.0.1", 80), PermissionError(errno.EACCES, "Permission denied"))
-    assert str(told) == "--http 127.0.0.1:80 is not for this user; choose a port from 1024 on"
+def test_of_a_name_with_addresses_of_both_kinds_that_of_ipv4_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look_up(*_: Any, **__: Any) -> Any:
+        stream = (socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
+        return [(socket.AF_INET6, *stream, ("::1", 0, 0, 0)), (socket.AF_INET, *stream, ("127.0.0.1", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with taken("--http", Address("localhost", 0)) as own:
+        assert own.getsockname()[0] == "127.0.0.1"
+
+
+def test_a_port_that_is_for_others_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bind_socket(*_: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(socket.socket, "bind", bind_socket)
+    with pytest.raises(PortTaken) as told:
+        taken("--http", Address("127.0.0.1", 80))
+    assert str(told.value) == "--http 127.0.0.1:80 is not for this user; choose a port from 1024 on"
 
 
 async def test_a_port_that_is_taken_while_it_is_reserved_is_told_by_us_alone(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    ours = Reserved(Address("127.0.0.1", 0))
-    with taken("--http", ours.address) as other:
-        other.listen()
-        with pytest.raises(PortTaken, match="is in use"):
-            ours.bind(grpc.aio.server(), None)
-    ours.give_up()
+    with taken("--grpc", Address("127.0.0.1", 0)) as ours:
+        address = Address("127.0.0.1", ours.getsockname()[1])
+        with taken("--http", address) as other:
+            other.listen()
+            with pytest.raises(PortTaken, match="is in use"):
+                bind(build_health_server(Readiness()), address)
     assert capfd.readouterr().err == ""

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import functools
 import http.client
-from collections.abc import Iterator
 
 import pytest
 
-from headlight_service.app.operational_http import Router, routes, serve_http
+from headlight_service.app.http_listener import Listener
+from headlight_service.app.listen_addresses import PortTaken, taken
+from headlight_service.app.operational_http import respond, service_pages
 from headlight_service.config.option_types import Address
 
 State = dict[str, bool]
@@ -17,12 +19,10 @@ def state() -> State:
 
 
 @pytest.fixture
-def port(state: State) -> Iterator[int]:
-    router = Router(routes(lambda: ("text/plain; version=0.0.4", b"metric 1\n"), lambda: state["serving"]))
-    server = serve_http(Address("127.0.0.1", 0), router)
-    yield server.server_port
-    server.shutdown()
-    server.server_close()
+def port(state: State) -> int:
+    exposition = ("text/plain; version=0.0.4", b"metric 1\n")
+    pages = service_pages(lambda: exposition, lambda: state["serving"], lambda: False)
+    return Listener(taken("--http", Address("127.0.0.1", 0)), functools.partial(respond, pages)).server_port
 
 
 def request(port: int, method: str, path: str) -> tuple[int, str, str]:
@@ -53,5 +53,5 @@ def test_there_is_nothing_else(port: int) -> None:
 
 
 def test_a_taken_port_is_an_error(port: int) -> None:
-    with pytest.raises(OSError, match="in use"):
-        serve_http(Address("127.0.0.1", port), Router({}))
+    with pytest.raises(PortTaken, match="in use"):
+        taken("--http", Address("127.0.0.1", port))

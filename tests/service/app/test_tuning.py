@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,48 +12,48 @@ import pytest
 from headlight.errors import BundleError
 from headlight_service.app import tuning
 from headlight_service.app.assembly import load
-from headlight_service.app.tuning import Layout, Machine, Options, main, tune
+from headlight_service.app.tuning import Machine, Options, main, tune
 from headlight_service.config.options import Config
 
-LAYOUTS = [Layout("cpu", 2, 1), Layout("cpu", 1, 2), Layout("openvino", 2, 1)]
+LAYOUTS = [Options("cpu", 2, 1), Options("cpu", 1, 2), Options("openvino", 2, 1)]
 
 
 class Known:
     """A machine whose rates are known."""
 
-    def __init__(self, layouts: Sequence[Layout], rates: dict[Options, float], usual: float) -> None:
+    def __init__(self, layouts: Sequence[Options], rates: dict[Options, float], usual: float) -> None:
         self._layouts, self._rates, self._usual = layouts, rates, usual
 
-    def layouts(self) -> Sequence[Layout]:
+    def layouts(self) -> Sequence[Options]:
         return self._layouts
 
     def measure(self, contestants: Sequence[Options]) -> dict[Options, float]:
         return {options: self._rates.get(options, self._usual) for options in contestants}
 
 
-def chosen(rates: dict[Options, float], layouts: Sequence[Layout] = LAYOUTS) -> Options:
+def chosen(rates: dict[Options, float], layouts: Sequence[Options] = LAYOUTS) -> Options:
     return tune(Known(layouts, rates, 100.0))[0]  # type: ignore[arg-type]  # a fake
 
 
 def test_where_all_are_alike_nothing_is_used_that_has_a_price() -> None:
-    assert chosen({}) == Options(LAYOUTS[0], batch_tokens=128)
+    assert chosen({}) == replace(LAYOUTS[0], batch_tokens=128)
 
 
 def test_the_fastest_layout_is_kept_while_tokens_and_rounding_are_tried() -> None:
     fast = LAYOUTS[2]
     rates = {
-        Options(fast, 512): 200.0,
-        Options(fast, 1024): 260.0,
-        Options(fast, 2048): 265.0,  # not worth twice the wait
-        Options(fast, 1024, 8): 300.0,
-        Options(fast, 1024, 16): 301.0,
+        replace(fast, batch_tokens=512): 200.0,
+        replace(fast, batch_tokens=1024): 260.0,
+        replace(fast, batch_tokens=2048): 265.0,  # not worth twice the wait
+        replace(fast, batch_tokens=1024, round_lengths=8): 300.0,
+        replace(fast, batch_tokens=1024, round_lengths=16): 301.0,
     }
-    assert chosen(rates) == Options(fast, 1024, 8)
+    assert chosen(rates) == replace(fast, batch_tokens=1024, round_lengths=8)
 
 
 def test_a_little_slower_with_less_is_better() -> None:
-    assert chosen({Options(LAYOUTS[0], 256): 103.0}) == Options(LAYOUTS[0], 128)
-    assert chosen({Options(LAYOUTS[0], 256): 104.0}) == Options(LAYOUTS[0], 256)
+    assert chosen({replace(LAYOUTS[0], batch_tokens=256): 103.0}) == replace(LAYOUTS[0], batch_tokens=128)
+    assert chosen({replace(LAYOUTS[0], batch_tokens=256): 104.0}) == replace(LAYOUTS[0], batch_tokens=256)
 
 
 def test_without_any_provider_it_is_told() -> None:
@@ -93,5 +94,5 @@ def test_a_precision_that_nobody_has_ends_it(
 
 def test_a_machine_measures_what_it_is_asked(bundle_path: Path) -> None:
     machine = Machine(bundle_path, "fp32", seconds=0.01, rounds=1)
-    contestants = [Options(machine.layouts()[0], tokens) for tokens in (16, 512)]
+    contestants = [replace(machine.layouts()[0], batch_tokens=tokens) for tokens in (16, 512)]
     assert all(rate > 0 for rate in machine.measure(contestants).values())

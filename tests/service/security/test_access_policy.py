@@ -37,7 +37,7 @@ def test_tokens_in_plaintext_are_warned_of_where_others_could_see_them(
     address = Address(host, 50051)
     assert is_loopback(address) is not warned
     with caplog.at_level(logging.WARNING):
-        assert security_of(config(tmp_path, grpc=address), Metrics()).gate is not None
+        assert security_of(config(tmp_path, grpc=address), Metrics())[1] is not None
     assert [vars(record)["event"] for record in logged(caplog)] == ["tokens_in_plaintext"] * warned
 
 

@@ -163,22 +163,19 @@ class Wanted:
     def _maps(self, row: int, outputs: Arrays) -> Maps:
         wish = self._wishes[row]
         n, source = wish.places.length, wish.source
-
-        def of(at: int) -> Any:
-            layer = wish.choice.layers[at]
-            heads = list(wish.choice.heads[at])
+        for layer, chosen in zip(wish.choice.layers, wish.choice.heads, strict=True):
+            heads = list(chosen)
             found = [outputs[name.format(layer)][row] for name in OUTPUTS_OF[source]]
             if source == "mixed":
-                return found[0][:, :n, :n]
-            if source == "rows":
-                return found[0][heads, : len(wish.rows), :n]
-            if source == "top":
-                return tuple(part[heads, :n, : wish.top] for part in found)
-            there = self._chosen[source, layer]
-            whole = found[0] if heads == there else found[0][[there.index(head) for head in heads]]
-            return whole[:, :n, :n]
-
-        return of
+                yield found[0][:, :n, :n]
+            elif source == "rows":
+                yield found[0][heads, : len(wish.rows), :n]
+            elif source == "top":
+                yield tuple(part[heads, :n, : wish.top] for part in found)
+            else:
+                there = self._chosen[source, layer]
+                whole = found[0] if heads == there else found[0][[there.index(head) for head in heads]]
+                yield whole[:, :n, :n]
 
     def _mixes(self) -> Floats:
         """float32 [B, 1, H]: of each input the weights of its heads, the same in every layer."""

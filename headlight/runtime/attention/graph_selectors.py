@@ -86,9 +86,7 @@ class _Wish:
         if self.choice.reduced.get("queries") == "pooling_weights":
             return pooling_weights(self.choice, self.places)[None]
         tokens = row_tokens(self.choice, self.places)
-        rows = np.zeros((len(tokens), self.places.length), dtype=np.float32)
-        rows[np.arange(len(tokens)), tokens] = 1
-        return rows
+        return (tokens[:, None] == np.arange(self.places.length)).astype(np.float32)
 
 
 class Wanted:

@@ -69,19 +69,15 @@ class Engine:
             longest=bundle.manifest.max_length,
         )
         self._title = f"{bundle.manifest.name} {bundle.manifest.version} on {provider}/{precision}"
-        self._own_arenas = provider == "cuda"
         self._sessions: dict[Role, Session] = {}
-        roles: tuple[Role, ...] = ("embed", "attend") if attend else ("embed",)
         self._workers, self._lent = workers, workers.lent and attend
-        for role in roles:
+        workers_of: dict[Role, Workers] = {"embed": workers}
+        if self._lent:
+            workers_of["attend"] = dataclasses.replace(workers, streams=1, threads=workers.all)
+        elif attend:  # answers are large, and callers wait for more than the engine: no second copy of weights
+            workers_of["attend"] = dataclasses.replace(workers, wide="none")
+        for role, own in workers_of.items():
             graph = bundle.manifest.graph(role, provider, precision)
-            own = workers
-            if role == "attend" and workers.lent:
-                own = dataclasses.replace(workers, streams=1, threads=workers.all)
-            elif (
-                role == "attend"
-            ):  # answers are large, and callers wait for more than the engine: no second copy of weights
-                own = dataclasses.replace(workers, wide="none")
             try:
                 self._sessions[role] = open_session(bundle.graph(graph.file), provider, precision, own, gpu)
             except BundleError:
@@ -200,7 +196,7 @@ class Engine:
         """Give back the memory that batches before needed. Not for every batch: the next would have to ask for it again."""
         item = EncodeItem(np.zeros(1, dtype=np.int64), Selection())
         for role, session in self._sessions.items():
-            if role == "embed" or self._own_arenas:  # else that of "attend" is the same
+            if role == "embed" or self.faults.gpu:  # which has an arena for each; else that of "attend" is the same
                 session.shrink(self._feeds(role, [item])[0])
 
     def _feeds(self, role: Role, items: Sequence[EncodeItem]) -> tuple[Outputs, Wanted | None]:
@@ -231,11 +227,8 @@ class Engine:
 
 def output_names(items: Sequence[EncodeItem]) -> list[str]:
     """The graph outputs that a batch needs beside those of attention: the union of its items' selections."""
-    tokens, states = False, set[int]()
-    for item in items:
-        tokens = tokens or item.selection.tokens
-        if item.selection.hidden is not None:
-            states.update(item.selection.hidden.layers)
+    selections = [item.selection for item in items]
     # Always fetched: small, and the cheapest witness that the whole computation is finite.
-    names = ["pooled", "tokens"] if tokens else ["pooled"]
+    names = ["pooled", "tokens"] if True in [one.tokens for one in selections] else ["pooled"]
+    states = {layer for one in selections if one.hidden is not None for layer in one.hidden.layers}
     return names + [f"hidden_{layer}" for layer in sorted(states)] if states else names

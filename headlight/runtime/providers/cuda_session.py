@@ -26,9 +26,8 @@ PRECISIONS = ("fp32", "fp16", "bf16")
 FATAL = 4  # of ONNX Runtime's severities: all else comes as an exception too
 
 DRIVER = "libcuda.so.1"  # comes with NVIDIA's driver, from the machine and not from a package
-NONE = frozenset(
-    (34, 100)
-)  # what cuInit answers where there is no device: that of a stub of the driver, that of the driver
+# What cuInit answers where there is no device: that of a stub of the driver, that of the driver.
+NONE = frozenset((34, 100))
 GIVE = "in a container, give it one (docker: --gpus all; Kubernetes: nvidia.com/gpu: 1)"
 
 
@@ -150,10 +149,7 @@ def provider_options(gpu: Gpu) -> dict[str, Any]:
 def load_libraries() -> str:
     """Load CUDA's libraries from NVIDIA's packages, where the loader does not look. Returns what was said of one that is not there."""
     onnxruntime.set_default_logger_severity(FATAL)  # standard error is for our log alone
-    preload = getattr(onnxruntime, "preload_dlls", None)
-    if preload is None:
-        return ""
     with contextlib.redirect_stdout(io.StringIO()) as said:  # it prints, and raises nothing
-        preload()
+        onnxruntime.preload_dlls()
     first = next((line for line in said.getvalue().splitlines() if line.startswith("Failed to load ")), "")
     return f"; {first:.200}" if first else ""

@@ -100,17 +100,14 @@ class EncodeItem(NamedTuple):
 
     def output_bytes(self, architecture: Architecture) -> dict[str, int]:
         """Bytes of each output, 0 where it is not wanted: known before anything runs."""
-        selection, length, hidden = self.selection, len(self.ids), self.selection.hidden
+        selection, hidden = self.selection, self.selection.hidden
         row = architecture.dim * NUMBER_BYTES[selection.rows.dtype]
-        held = 0
-        if hidden is not None:
-            tokens = length if self.states is None else len(self.states)
-            held = len(hidden.layers) * tokens * architecture.dim * NUMBER_BYTES[hidden.spec.dtype]
+        state = 0 if hidden is None else architecture.dim * NUMBER_BYTES[hidden.spec.dtype] * len(hidden.layers)
         return {
             "pooled": selection.vector.bytes(architecture.pooled_dim) if selection.pooled else 0,
             "tokens": self.row_count * row if selection.tokens else 0,
             "attention": 0 if selection.attention is None else attention_bytes(selection.attention, self.where),
-            "hidden": held,
+            "hidden": state * len(self.ids if self.states is None else self.states),
         }
 
 

@@ -139,8 +139,7 @@ class Wanted:
             return None
         choice, places = self._wishes[0].choice, self._wishes[0].places
         as_it_is = AttentionSpec(layers=choice.spec.layers, heads=choice.spec.heads, max_bytes=choice.spec.max_bytes)
-        rising = [list(heads) == sorted(heads) for heads in choice.heads]
-        if choice.spec != as_it_is or not all(rising):
+        if choice.spec != as_it_is or any(list(heads) != sorted(heads) for heads in choice.heads):
             return None
         return np.empty(attention_shape(choice, places), dtype=np.float32)
 

@@ -87,12 +87,10 @@ def _heads(choice: Choice, places: Places, source: Source, maps: Floats) -> Floa
         return np.where(maps < MASKED, np.float32(-np.inf), maps)
     if choice.spec.drop_special and places.special is not None:
         maps = without(maps, places.special, rows_too=source != "rows")
-    reduced = choice.reduced.get("heads")
-    if source != "mixed" and reduced == "head_max":
-        maps = maps.max(axis=0, keepdims=True)
-    elif source != "mixed" and reduced == "head_mean":
-        maps = maps.mean(axis=0, keepdims=True, dtype=np.float32)
-    return maps
+    reduced = None if source == "mixed" else choice.reduced.get("heads")
+    if reduced == "head_max":
+        return maps.max(axis=0, keepdims=True)
+    return maps.mean(axis=0, keepdims=True, dtype=np.float32) if reduced == "head_mean" else maps
 
 
 def without(maps: Floats, special: NDArray[np.bool_], *, rows_too: bool) -> Floats:
@@ -127,7 +125,7 @@ def _grouped_queries(choice: Choice, places: Places, source: Source, maps: Float
     if reduced or queries is None or queries.starts is None:
         return maps
     sums: Floats = np.add.reduceat(maps, queries.starts, axis=1)
-    sums /= queries.sizes()[:, None]
+    sums /= np.diff(queries.starts, append=len(queries.tokens))[:, None]  # tokens of each unit
     return sums
 
 

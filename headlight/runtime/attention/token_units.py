@@ -43,11 +43,6 @@ class Units:
         """How many units."""
         return len(self.tokens) if self.starts is None else len(self.starts)
 
-    def sizes(self) -> Ids:
-        """Tokens of each unit: int64 [units]."""
-        starts = np.arange(len(self.tokens)) if self.starts is None else self.starts
-        return np.diff(np.append(starts, len(self.tokens)))
-
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Places:
@@ -65,19 +60,15 @@ class Places:
     special: NDArray[np.bool_] | None = None
     left_out: int = 0
 
-    def count(self, axis: Units | None) -> int:
-        """Units on an axis."""
-        return self.length if axis is None else axis.count
-
 
 def attention_shape(choice: Choice, places: Places) -> tuple[int, ...]:
     """The extents of an item's result: one for each of `choice.axes`."""
-    keys = places.count(places.keys)
+    keys = places.length if places.keys is None else places.keys.count
     extents = {
         "pair": len(choice.layers),
         "layer": len(choice.layers),
         "head": len(choice.heads[0]) if choice.heads else 0,
-        "query": places.count(places.queries),
+        "query": places.length if places.queries is None else places.queries.count,
         "key": keys,
         "top": min(keys, choice.spec.top_k or 0),
         "statistic": len(STATISTICS),

@@ -157,8 +157,10 @@ class Manifest:
         """
         top = Fields(values)
         if top.take("format_version", int) != FORMAT_VERSION:
-            have = top.values["format_version"]
-            raise BundleError(f"format_version is {have}; this runtime reads {FORMAT_VERSION}: export again", MANIFEST)
+            raise BundleError(
+                f"format_version is {top.values['format_version']}; this runtime reads {FORMAT_VERSION}: export again",
+                MANIFEST,
+            )
         shape = top.child("architecture")
         architecture = Architecture(
             positions=shape.take("positions", str),

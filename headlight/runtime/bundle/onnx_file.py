@@ -150,21 +150,15 @@ def _reference(tensor: Any, name: str, *, initializer: bool = False, table: bool
     entries = {entry.key: entry.value for entry in tensor.external_data}
     # int() would also read "1_0", " 1" and digits of other scripts, and ONNX Runtime something else there, or nothing.
     numbers = {key: entries.get(key, "0") for key in ("offset", "length")}
-    try:
-        if not all(NUMBER.fullmatch(text) for text in numbers.values()):
-            raise ValueError
-        length = int(numbers["length"]) if "length" in entries else None
-        return ExternalData(
-            entries["location"],
-            int(numbers["offset"]),
-            length,
-            tensor.name,
-            tensor.data_type,
-            tuple(tensor.dims),
-            initializer,
-            table,
-        )
-    except (KeyError, ValueError):
-        raise BundleError(
-            "refers to external data without a location, or with an offset that is no number", name
-        ) from None
+    if "location" not in entries or not all(NUMBER.fullmatch(text) for text in numbers.values()):
+        raise BundleError("refers to external data without a location, or with an offset that is no number", name)
+    return ExternalData(
+        entries["location"],
+        int(numbers["offset"]),
+        int(numbers["length"]) if "length" in entries else None,
+        tensor.name,
+        tensor.data_type,
+        tuple(tensor.dims),
+        initializer,
+        table,
+    )

@@ -45,7 +45,6 @@ class SelfTest:
     """The self-test of an engine at start-up, and the probe of a GPU that is suspected later."""
 
     def __init__(self, bundle: Bundle, engine: Engine, provider: str, precision: str) -> None:
-        """Test nothing yet."""
         self._manifest, self._engine = bundle.manifest, engine
         self._bundle, self._provider, self._precision = bundle, provider, precision
         self.known: tuple[Golden, ...] = ()  # what `probe` needs, from `run` on
@@ -117,8 +116,9 @@ class SelfTest:
         try:
             return self._engine.run(items)
         except EngineError:
-            problem = "cannot run the golden inputs, or gives no finite numbers for them"
-            raise BundleError(problem, self._file(role)) from None
+            raise BundleError(
+                "cannot run the golden inputs, or gives no finite numbers for them", self._file(role)
+            ) from None
 
     def _check_vocabulary(self) -> None:
         """The graphs must know the highest id and segment that the manifest allows: requests are checked against the manifest."""
@@ -128,8 +128,10 @@ class SelfTest:
             try:
                 self._engine.run([EncodeItem(np.array([highest]), selection, np.array([segment]))])
             except EngineError:
-                problem = f"does not know id {highest}, the last of the manifest's vocabulary, or segment {segment}"
-                raise BundleError(problem, self._file(selection.role)) from None
+                raise BundleError(
+                    f"does not know id {highest}, the last of the manifest's vocabulary, or segment {segment}",
+                    self._file(selection.role),
+                ) from None
 
     def _selections(self, embedding: Selection) -> list[Selection]:
         """One for each graph that is loaded."""

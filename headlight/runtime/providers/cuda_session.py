@@ -85,9 +85,10 @@ def device_exists() -> bool:
 def check_cuda(precision: str, gpu: Gpu) -> None:
     """Raises BundleError, with the remedy, where CUDA cannot compute here, or not in this precision."""
     if not cuda_installed():
-        problem = "needs onnxruntime-gpu in the place of onnxruntime, for both install the same files"
-        advice = f"`pip uninstall onnxruntime`, then `{remedy('gpu')}`"
-        raise BundleError(f"provider cuda {problem}: {advice}")
+        raise BundleError(
+            "provider cuda needs onnxruntime-gpu in the place of onnxruntime, for both install the same files:"
+            f" `pip uninstall onnxruntime`, then `{remedy('gpu')}`"
+        )
     if precision not in PRECISIONS:
         raise BundleError(f"provider cuda computes in {', '.join(PRECISIONS)}, not in {precision}; --provider cpu may")
     found = devices()
@@ -134,15 +135,13 @@ class CudaSession(OrtSession):
 
 def provider_options(gpu: Gpu) -> dict[str, Any]:
     """How CUDA computes: in the precision of the graph, in memory that grows by what is asked for."""
-    options: dict[str, Any] = {
+    limit = {} if gpu.memory_bytes is None else {"gpu_mem_limit": gpu.memory_bytes}
+    return limit | {
         "device_id": gpu.device,
         # By powers of two, as it does by default, it would take twice the memory that the largest batch needs.
         "arena_extend_strategy": "kSameAsRequested",
         "use_tf32": 0,  # on, it would round what float32 products take to 10 bits
     }
-    if gpu.memory_bytes is not None:
-        options["gpu_mem_limit"] = gpu.memory_bytes
-    return options
 
 
 @functools.cache

@@ -46,7 +46,8 @@ REFUSED = re.compile(
     re.IGNORECASE,
 )
 LOST_TYPES = frozenset(("EPFail", "DeviceReset"))  # of ONNX Runtime: the provider failed, the device was reset
-PROBES: contextvars.ContextVar[bool] = contextvars.ContextVar("probes", default=False)  # what this thread runs is a probe
+# Whether what this thread runs is a probe.
+PROBES: contextvars.ContextVar[bool] = contextvars.ContextVar("probes", default=False)
 FULL_MESSAGE = "the memory of the GPU is full; ask for less at once: fewer outputs, shorter texts"
 
 

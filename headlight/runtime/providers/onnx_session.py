@@ -49,7 +49,6 @@ class OnnxSession(OrtSession):
     """A session on CPUs."""
 
     def __init__(self, graph: OnnxGraph, workers: Workers) -> None:
-        """Open a graph."""
         super().__init__(_open(graph, workers.threads, workers.spin), "cpu:0")  # the arena is that of all sessions
         # All callers share the one session, each with the threads of a stream.
         self._wide = _open(graph, workers.all, workers.spin) if workers.apart else self._session
@@ -108,9 +107,11 @@ def give_weights(options: Any, graph: OnnxGraph, *, in_place: bool) -> None:
     copied, value = dict[str, Any](), onnxruntime.OrtValue
     for tensor, array in graph.arrays():
         if tensor not in kept:
-            of_type = value.ortvalue_from_numpy_with_onnx_type
-            bfloat16 = tensor.type == BFLOAT16
-            copied[tensor.name] = of_type(array, BFLOAT16) if bfloat16 else value.ortvalue_from_numpy(array)
+            copied[tensor.name] = (
+                value.ortvalue_from_numpy_with_onnx_type(array, BFLOAT16)
+                if tensor.type == BFLOAT16
+                else value.ortvalue_from_numpy(array)
+            )
     options.add_external_initializers(list(copied), list(copied.values()))
     if kept:
         names = sorted({tensor.location for tensor in kept})

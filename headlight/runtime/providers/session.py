@@ -58,13 +58,14 @@ def check_interface(session: Session, graph: Graph, manifest: Manifest) -> None:
     # Prompts would be pooled that are not to be, or the graph waits for what is not fed.
     if ("pool_mask" in graph.inputs) == manifest.include_prompt:
         must = "must not take pool_mask" if manifest.include_prompt else "must take pool_mask"
-        problem = f"{must}: the manifest's include_prompt is {str(manifest.include_prompt).lower()}"
-        raise BundleError(problem, graph.file)
-    outputs, inputs = session.outputs, session.inputs
-    for what, found, declared in (("takes", inputs, graph.inputs), ("gives", set(outputs), graph.outputs)):
+        raise BundleError(
+            f"{must}: the manifest's include_prompt is {str(manifest.include_prompt).lower()}", graph.file
+        )
+    outputs = session.outputs
+    for what, found, declared in (("takes", session.inputs, graph.inputs), ("gives", set(outputs), graph.outputs)):
         if found != set(declared):
-            problem = f"{what} {sorted(found)!a:.200}; the manifest says {sorted(declared)!a:.200}"
-            raise BundleError(problem, graph.file)
+            have = f"{what} {sorted(found)!a:.200}"
+            raise BundleError(f"{have}; the manifest says {sorted(declared)!a:.200}", graph.file)
     for name, expected in _shapes(graph.role, manifest.architecture).items():
         if name not in outputs:
             raise BundleError(f"does not give {name}, as the manifest's architecture has it", graph.file)

@@ -56,8 +56,7 @@ def checked_head_mask(manifest: Manifest, mask: ArrayLike) -> Floats:
     except (TypeError, ValueError):
         raise InvalidInput("head_mask", "must hold numbers alone") from None
     if found.shape != (layers, heads):
-        have = f"has the shape {found.shape}; this model has {layers} layers of {heads} heads"
-        raise InvalidInput("head_mask", have)
+        raise InvalidInput("head_mask", f"has the shape {found.shape}; this model has {layers} layers of {heads} heads")
     if not ((found >= 0) & (found <= 1)).all():  # beyond, numbers could overflow, and with them those of a batch-mate
         raise InvalidInput("head_mask", "holds something that is not from 0 to 1; 1 keeps a head, 0 removes it")
     return found
@@ -99,13 +98,12 @@ def cut(
     if truncation == "refuse":
         have = f"has {len(stays)} tokens{' with its prompt' if prompt else ''}, the model takes {most}"
         raise InvalidInput("", f"{have}; shorten it or ask for truncation")
-    staying = int(stays.sum())
-    room = most - staying
+    room = most - int(stays.sum())
     if room < 1:
         what, remedy = (
             ("prompt and special tokens", "shorten the prompt") if prompt else ("special tokens", "send one text")
         )
-        raise InvalidInput("", f"its {what} are {staying} tokens, the model takes {most}; {remedy}")
+        raise InvalidInput("", f"its {what} are {most - room} tokens, the model takes {most}; {remedy}")
     texts = [np.flatnonzero(~stays & ~second), np.flatnonzero(~stays & second)]
     shorter = int(len(texts[0]) > len(texts[1]))  # which; of two that are as long, the first
     rooms = dict.fromkeys((0, 1), min(len(texts[shorter]), room // 2))

@@ -10,9 +10,10 @@ character before the model sees them.
 from __future__ import annotations
 
 import itertools
+import operator
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -93,10 +94,8 @@ def _ids(tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
 
 def _cuts(spellings: Collection[str]) -> pre_tokenizers.PreTokenizer:
     """Cut each spelling after its first character, wherever it stands."""
-    rests: dict[str, list[str]] = {}
-    for text in spellings:
-        rests.setdefault(text[0], []).append(text[1:])
-    pattern = "|".join(f"{re.escape(first)}(?={_any_of(rest)})" for first, rest in rests.items())
+    groups = itertools.groupby(sorted(spellings), key=operator.itemgetter(0))
+    pattern = "|".join(f"{re.escape(first)}(?={_any_of([text[1:] for text in group])})" for first, group in groups)
     return pre_tokenizers.Split(tokenizers.Regex(pattern), "merged_with_previous")
 
 
@@ -109,11 +108,8 @@ def _any_of(texts: Collection[str]) -> str:
     common = os.path.commonprefix(list(texts))  # noqa: RUF071  # of characters, not of folders
     if common in texts:  # longer ones say nothing more
         return re.escape(common)
-    rests: dict[str, list[str]] = {}
-    for text in texts:
-        rest = text[len(common) :]
-        rests.setdefault(rest[0], []).append(rest)
-    return f"{re.escape(common)}(?:{'|'.join(map(_any_of, rests.values()))})"
+    groups = itertools.groupby(sorted(text[len(common) :] for text in texts), key=operator.itemgetter(0))
+    return f"{re.escape(common)}(?:{'|'.join(_any_of(list(group)) for _, group in groups)})"
 
 
 def prompt_tokens(encoding: tokenizers.Encoding, characters: int) -> NDArray[np.bool_]:
@@ -175,13 +171,9 @@ def _at(values: Sequence[T], kept: Ids | None) -> Sequence[T]:
     return values if kept is None else [values[at] for at in kept.tolist()]
 
 
-def _texts(sequences: Sequence[int | None]) -> list[int]:
+def _texts(sequences: Iterable[int | None]) -> list[int]:
     """Which text of a pair each token is of: 0 or 1. A special token around texts goes with the text before it.
 
     Token types would not tell: RoBERTa has one for both texts.
     """
-    texts, last = [], 0
-    for text in sequences:
-        last = last if text is None else text
-        texts.append(last)
-    return texts
+    return list(itertools.accumulate(sequences, lambda last, text: last if text is None else text, initial=0))[1:]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from headlight.errors import BundleError, InvalidInput
 from headlight.runtime.bundle.file_contents import File, plain_arrays
 from headlight.runtime.values import Floats
 from headlight.runtime.vectors.quantization import halve
-from headlight.spec import VECTOR_BITS, PooledSpec, RowType, TokensSpec, VectorType, check_dimensions
+from headlight.spec import VECTOR_BITS, PooledSpec, RowType, TokensSpec, VectorType, check_dimensions, check_name
 
 POOLED, TOKENS = "outputs.pooled", "outputs.tokens"
 RANGE_NAME = re.compile(r"int8_([1-9][0-9]{0,6})")
@@ -101,7 +101,8 @@ def resolve_pooled(spec: PooledSpec, offer: Offer) -> Vector:
     check_dimensions(width, offer.dim)
     unit = offer.normalize if spec.normalize is None else spec.normalize
     dtypes = spec.dtypes or ("float32",)
-    _check_type(f"{POOLED}.dtypes", dtypes, VECTOR_BITS)
+    for dtype in dtypes:
+        check_name(f"{POOLED}.dtypes", dtype, VECTOR_BITS)
     if len(set(dtypes)) != len(dtypes):
         raise InvalidInput(f"{POOLED}.dtypes", f"names one twice: {', '.join(dtypes)}; name each once")
     for dtype in dtypes:
@@ -126,14 +127,8 @@ def resolve_pooled(spec: PooledSpec, offer: Offer) -> Vector:
 
 def resolve_rows(spec: TokensSpec) -> Rows:
     """The same of token vectors. Raises InvalidInput for a type that they cannot have."""
-    _check_type(f"{TOKENS}.dtype", (spec.dtype,), ("float32", "float16"))
+    check_name(f"{TOKENS}.dtype", spec.dtype, ("float32", "float16"))
     return Rows(spec.skip_special, spec.skip_prompt, spec.normalize, spec.dtype)
-
-
-def _check_type(field: str, dtypes: Iterable[str], known: Collection[str]) -> None:
-    for dtype in dtypes:
-        if dtype not in known:
-            raise InvalidInput(field, f"{dtype!r:.40} is none; there are {', '.join(known)}")
 
 
 def unit_length(vectors: Floats) -> Floats:

@@ -150,7 +150,7 @@ def test_wishes_are_resolved(spec: PooledSpec, expected: Vector) -> None:
     [
         (PooledSpec(dimensions=0), r"outputs\.pooled\.dimensions: is 0; this model's vectors have 1 \.\. 20"),
         (PooledSpec(dimensions=21), r"outputs\.pooled\.dimensions: is 21"),
-        (PooledSpec(dtypes=("int4",)), r"outputs\.pooled\.dtypes: 'int4' is none; there are float32, "),  # type: ignore[arg-type]
+        (PooledSpec(dtypes=("int4",)), r"outputs\.pooled\.dtypes: is 'int4'; must be one of float32, "),  # type: ignore[arg-type]
         (PooledSpec(dtypes=("int8", "int8")), r"outputs\.pooled\.dtypes: names one twice"),
         (PooledSpec(dtypes=("binary",)), r"outputs\.pooled\.dimensions: is 20; binary packs 8 into a byte"),
         (PooledSpec(dtypes=("ubinary",)), r"outputs\.pooled\.dimensions: is 20; ubinary"),
@@ -197,5 +197,5 @@ def test_ranges_are_read_by_width(tmp_path: Path) -> None:
 
 
 def test_rows_have_two_types() -> None:
-    with pytest.raises(InvalidInput, match=r"outputs\.tokens\.dtype: 'int8' is none; there are float32, float16"):
+    with pytest.raises(InvalidInput, match=r"outputs\.tokens\.dtype: is 'int8'; must be one of float32, float16"):
         resolve_rows(TokensSpec(dtype="int8"))  # type: ignore[arg-type]

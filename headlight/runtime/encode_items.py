@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import NamedTuple
 
 from headlight.runtime.attention.resolved_spec import Choice, States, states, whole
 from headlight.runtime.attention.token_units import Places, attention_bytes, place, place_rows, place_states
 from headlight.runtime.bundle.manifest import Architecture
-from headlight.runtime.values import Floats, Ids, Role, Tokenized
+from headlight.runtime.values import Array, Floats, Ids, Keys, Role, Tokenized
 from headlight.runtime.vectors.vector_forms import ALL_ROWS, AS_THEY_ARE, Rows, Vector
 from headlight.spec import NUMBER_BYTES, VectorType
 
@@ -157,9 +154,9 @@ class ItemResult(NamedTuple):
     """
 
     pooled: Floats | None = None
-    tokens: NDArray[Any] | None = None
-    attention: NDArray[Any] | None = None
-    hidden: NDArray[Any] | None = None
-    indices: NDArray[np.uint16] | None = None
+    tokens: Array | None = None
+    attention: Array | None = None
+    hidden: Array | None = None
+    indices: Keys | None = None
     scales: Floats | None = None
-    by_type: Mapping[VectorType, NDArray[Any]] | None = None
+    by_type: Mapping[VectorType, Array] | None = None

@@ -16,19 +16,16 @@ not leave the graph is not copied.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headlight.runtime.attention.reduction import Maps, Reduced, Source, pooling_weights, reduce_attention, row_tokens
 from headlight.runtime.attention.resolved_spec import Choice
 from headlight.runtime.attention.token_units import Places, attention_shape
 from headlight.runtime.encode_items import EncodeItem
-from headlight.runtime.values import Floats
+from headlight.runtime.values import Arrays, Floats
 from headlight.spec import AttentionSpec
 
-Arrays = dict[str, NDArray[Any]]
 # Rows that are computed one by one rather than cut out of whole maps: the share of all at which whole maps are cheaper.
 FEW_ROWS = 1 / 8
 OUTPUTS_OF: dict[Source, tuple[str, ...]] = {
@@ -86,7 +83,8 @@ class _Wish:
         if self.choice.reduced.get("queries") == "pooling_weights":
             return pooling_weights(self.choice, self.places)[None]
         tokens = row_tokens(self.choice, self.places)
-        return (tokens[:, None] == np.arange(self.places.length)).astype(np.float32)
+        rows: Floats = (tokens[:, None] == np.arange(self.places.length)).astype(np.float32)
+        return rows
 
 
 class Wanted:

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headlight.runtime.attention.resolved_spec import Choice, is_one_token
 from headlight.runtime.attention.token_units import Places, attention_shape, pooled_token
-from headlight.runtime.values import Floats, Ids
+from headlight.runtime.values import Array, Floats, Ids, Keys, Marks
 from headlight.runtime.vectors.quantization import halve, quantise
 from headlight.spec import STATISTICS
 
@@ -22,7 +21,7 @@ MASKED = -1e29  # below every score: the graph has -1e30 where a query does not 
 # Of each of Choice.layers in turn, float32 of the item alone: "attention", "scores": [heads, n, n]; "mixed": [1, n, n];
 # "rows": [heads, rows, n]; "top": [heads, n, k] twice, the entries and their keys.
 Maps = Iterable[Any]
-Reduced = tuple[NDArray[Any], NDArray[np.uint16] | None, Floats | None]
+Reduced = tuple[Array, Keys | None, Floats | None]
 
 
 def reduce_attention(choice: Choice, places: Places, source: Source, maps: Maps) -> Reduced:
@@ -89,11 +88,13 @@ def _heads(choice: Choice, places: Places, source: Source, maps: Floats) -> Floa
         maps = without(maps, places.special, rows_too=source != "rows")
     reduced = None if source == "mixed" else choice.reduced.get("heads")
     if reduced == "head_max":
-        return maps.max(axis=0, keepdims=True)
-    return maps.mean(axis=0, keepdims=True, dtype=np.float32) if reduced == "head_mean" else maps
+        maps = maps.max(axis=0, keepdims=True)
+    elif reduced == "head_mean":
+        maps = maps.mean(axis=0, keepdims=True, dtype=np.float32)
+    return maps
 
 
-def without(maps: Floats, special: NDArray[np.bool_], *, rows_too: bool) -> Floats:
+def without(maps: Floats, special: Marks, *, rows_too: bool) -> Floats:
     """float32 [H, rows, n] as if special tokens were not there: their weights are 0, and the rest of each row sums to 1 again.
 
     Rows keep their places: nobody selects those of special tokens afterwards. Rows without other weight stay 0.
@@ -151,7 +152,7 @@ def pooling_weights(choice: Choice, places: Places) -> Floats:
     return weights
 
 
-def largest(rows: Floats, count: int) -> tuple[Floats, NDArray[np.int64]]:
+def largest(rows: Floats, count: int) -> tuple[Floats, Ids]:
     """The largest entries of each row, falling, and where they are: [..., min(count, n)] twice."""
     count = min(count, rows.shape[-1])
     found = np.argpartition(rows, -count, axis=-1)[..., -count:]

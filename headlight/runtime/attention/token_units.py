@@ -11,12 +11,11 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headlight.errors import InvalidInput
 from headlight.results import TokenList
 from headlight.runtime.attention.resolved_spec import ATTENTION, HIDDEN, Choice, States, is_one_token
-from headlight.runtime.values import Ids, Tokenized
+from headlight.runtime.values import Ids, Marks, Tokenized
 from headlight.runtime.vectors.vector_forms import TOKENS, Rows
 from headlight.spec import NUMBER_BYTES, STATISTICS, Span, TokenChoice
 
@@ -57,7 +56,7 @@ class Places:
     length: int
     queries: Units | None = None
     keys: Units | None = None
-    special: NDArray[np.bool_] | None = None
+    special: Marks | None = None
     left_out: int = 0
 
 

@@ -16,6 +16,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message, message_fa
 from headlight.errors import BundleError
 
 NUMBER = re.compile(r"-?[0-9]{1,19}")
+PACKAGE = "headlight.onnx_subset"
 EXTERNAL = 1  # TensorProto.DataLocation.EXTERNAL
 SCALARS = {"string": "TYPE_STRING", "int32": "TYPE_INT32", "int64": "TYPE_INT64"}
 # message -> field -> (number, type of the field: a message's name or one of SCALARS); all repeated where the name ends in "*"
@@ -69,21 +70,23 @@ class ExternalData:
 
 
 def _model_class() -> type[message.Message]:
-    file = descriptor_pb2.FileDescriptorProto(
-        name="headlight/onnx_subset.proto", package="headlight.onnx_subset", syntax="proto3"
-    )
-    for name, fields in SCHEMA.items():
-        declared = file.message_type.add(name=name)
-        for key, (number, kind) in fields.items():
-            field = declared.field.add(name=key.rstrip("*"), number=number)
-            field.label = field.LABEL_REPEATED if key.endswith("*") else field.LABEL_OPTIONAL
-            if kind in SCHEMA:
-                field.type, field.type_name = field.TYPE_MESSAGE, f".headlight.onnx_subset.{kind}"
-            else:
-                field.type = getattr(field, SCALARS[kind])
+    messages: Any = [
+        {"name": name, "field": [_field(key, *described) for key, described in fields.items()]}
+        for name, fields in SCHEMA.items()
+    ]
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("headlight.onnx_subset.Model"))
+    pool.Add(
+        descriptor_pb2.FileDescriptorProto(
+            name="headlight/onnx_subset.proto", package=PACKAGE, syntax="proto3", message_type=messages
+        )
+    )
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.Model"))
+
+
+def _field(key: str, number: int, kind: str) -> dict[str, Any]:
+    typed = {"type": "TYPE_MESSAGE", "type_name": f".{PACKAGE}.{kind}"} if kind in SCHEMA else {"type": SCALARS[kind]}
+    label = "LABEL_REPEATED" if key.endswith("*") else "LABEL_OPTIONAL"
+    return {"name": key.rstrip("*"), "number": number, "label": label, **typed}
 
 
 def external_data(data: bytes, name: str) -> list[ExternalData]:

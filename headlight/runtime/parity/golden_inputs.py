@@ -20,7 +20,7 @@ from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.file_contents import plain_arrays
 from headlight.runtime.bundle.manifest import Architecture, Manifest
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
-from headlight.runtime.values import Floats, Ids
+from headlight.runtime.values import Arrays, Floats, Ids, Keys
 from headlight.spec import AttentionSpec
 
 MASKED = "masked_"  # before the names of inputs of which not all is looked at; bundles of an earlier export have none
@@ -28,11 +28,9 @@ OUTPUTS = ("pooled", "tokens", "attention", "hidden")
 # Rows of a residual stream grow with depth, and rounding with them; attention and pooled rows are bounded by 1.
 SCALED_BY_ROW = ("tokens", "hidden")
 VECTORS = ("pooled", "tokens")
-Arrays = Mapping[str, NDArray[Any]]
 TOP = 3
 STEP = 2  # of the heads whose mean is taken: of all heads it would be the same in any order
 Numbers = NDArray[np.floating[Any]]
-Keys = NDArray[np.uint16] | None
 Pairs = Iterator[tuple[Numbers, Numbers]]  # of what was found and what should have been
 
 
@@ -167,7 +165,7 @@ def form_error(name: str, result: ItemResult, maps: Floats) -> float:
     return max(worst) if np.isfinite(worst).all() else float("inf")
 
 
-def _scores(scores: Numbers, maps: Floats, _: Keys) -> Pairs:
+def _scores(scores: Numbers, maps: Floats, _: Keys | None) -> Pairs:
     """Their softmax: how far rounding moves scores themselves depends on how large they are, and weights are what comes of them."""
     largest = scores.max(axis=-1, keepdims=True)
     weights = np.exp(scores - np.where(np.isfinite(largest), largest, 0))
@@ -175,15 +173,15 @@ def _scores(scores: Numbers, maps: Floats, _: Keys) -> Pairs:
     yield weights / np.where(sums == 0, 1, sums), maps  # a query that sees no key has no weights
 
 
-def _head_mean(means: Numbers, maps: Floats, _: Keys) -> Pairs:
+def _head_mean(means: Numbers, maps: Floats, _: Keys | None) -> Pairs:
     yield means, maps[:, ::STEP].mean(axis=1, dtype=np.float64)
 
 
-def _pooling_weights(rows: Numbers, maps: Floats, _: Keys) -> Pairs:
+def _pooling_weights(rows: Numbers, maps: Floats, _: Keys | None) -> Pairs:
     yield rows, np.average(maps, axis=2, weights=np.arange(1.0, maps.shape[2] + 1))
 
 
-def _top_k(entries: Numbers, maps: Floats, indices: Keys) -> Pairs:
+def _top_k(entries: Numbers, maps: Floats, indices: Keys | None) -> Pairs:
     """Entries are the largest, and lie where the keys say. Which of equal ones come, is not said."""
     keys = np.asarray(indices, dtype=np.int64)
     ordered = np.sort(keys, axis=-1)
@@ -194,7 +192,7 @@ def _top_k(entries: Numbers, maps: Floats, indices: Keys) -> Pairs:
     yield entries, np.take_along_axis(maps, keys, axis=-1)
 
 
-FORMS: dict[str, Callable[[Numbers, Floats, Keys], Pairs]] = {
+FORMS: dict[str, Callable[[Numbers, Floats, Keys | None], Pairs]] = {
     "scores": _scores,
     "head_mean": _head_mean,
     "pooling_weights": _pooling_weights,

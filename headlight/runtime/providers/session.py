@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any, Protocol
-
-from numpy.typing import NDArray
+from typing import Protocol
 
 from headlight.errors import BundleError
 from headlight.runtime.attention.graph_selectors import selected_names
 from headlight.runtime.bundle.manifest import Architecture, Graph, Manifest
+from headlight.runtime.values import Arrays
 
-Outputs = dict[str, NDArray[Any]]
+Outputs = Arrays
 Shape = tuple[int | str | None, ...]  # a number, or anything else where the size varies
 
 

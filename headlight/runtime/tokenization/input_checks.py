@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Literal, TypeGuard
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from headlight.errors import InvalidInput
 from headlight.results import TokenList
 from headlight.runtime.bundle.manifest import Manifest
-from headlight.runtime.values import Floats, Ids
+from headlight.runtime.values import Floats, Ids, Marks
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int]
@@ -78,9 +78,7 @@ def _checked(field: str, what: str, values: Sequence[int], count: int) -> Ids:
     return found
 
 
-def cut(
-    stays: NDArray[np.bool_], second: NDArray[np.bool_], most: int, truncation: Truncation, *, prompt: bool = False
-) -> Ids:
+def cut(stays: Marks, second: Marks, most: int, truncation: Truncation, *, prompt: bool = False) -> Ids:
     """The tokens that are left: int64 [most], rising. The longer text of a pair is cut, until both are as long.
 
     As the tokenizers library does it (`longest_first`), whose own way begins with tokenising the input again.

@@ -18,11 +18,10 @@ from typing import TypeVar
 
 import numpy as np
 import tokenizers
-from numpy.typing import NDArray
 from tokenizers import pre_tokenizers
 
 from headlight.results import TokenList
-from headlight.runtime.values import Ids
+from headlight.runtime.values import Ids, Marks
 
 T = TypeVar("T")
 # A noncharacter, which no vocabulary has: what a model makes of it, it makes of all that it does not know.
@@ -112,7 +111,7 @@ def _any_of(texts: Collection[str]) -> str:
     return f"{re.escape(common)}(?:{'|'.join(_any_of(list(group)) for _, group in groups)})"
 
 
-def prompt_tokens(encoding: tokenizers.Encoding, characters: int) -> NDArray[np.bool_]:
+def prompt_tokens(encoding: tokenizers.Encoding, characters: int) -> Marks:
     """bool [n]: the tokens of a prompt of so many characters. A token that has characters of both belongs to the text."""
     around = np.array(encoding.special_tokens_mask, dtype=np.bool_)
     ends = np.array([end for _, end in encoding.offsets], dtype=np.int64)
@@ -124,7 +123,7 @@ def token_list(
     encoding: tokenizers.Encoding,
     kept: Ids | None,
     special: Sequence[bool],
-    of_prompt: NDArray[np.bool_] | None,
+    of_prompt: Marks | None,
     characters: int,
 ) -> TokenList:
     """What is known of the tokens of one input.

@@ -9,14 +9,12 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headlight.errors import BundleError, InvalidInput
 from headlight.runtime.bundle.file_contents import File, plain_arrays
-from headlight.runtime.values import Floats
+from headlight.runtime.values import Array, Floats
 from headlight.runtime.vectors.quantization import halve
 from headlight.spec import VECTOR_BITS, PooledSpec, RowType, TokensSpec, VectorType, check_dimensions, check_name
 
@@ -168,19 +166,19 @@ def _shaped(whole: Floats, vector: Vector, normalize: bool) -> Floats:
     return unit_length(part) if (normalize if vector.unit is None else vector.unit) else part
 
 
-def shape_rows(tokens: Floats, rows: Rows) -> NDArray[Any]:
+def shape_rows(tokens: Floats, rows: Rows) -> Array:
     """Token vectors float32 [m, D], scaled and in their type, with memory of their own."""
     if rows.dtype == "float16":
         return halve(unit_length(tokens) if rows.unit else tokens)
     return unit_length(tokens) if rows.unit else tokens.copy()
 
 
-def as_types(vectors: Floats, vector: Vector) -> dict[VectorType, NDArray[Any]]:
+def as_types(vectors: Floats, vector: Vector) -> dict[VectorType, Array]:
     """Vectors float32 [..., width] in each type wanted, in that order; see DataType in the contract."""
     return {dtype: as_type(vectors, dtype, vector.ranges) for dtype in vector.dtypes}
 
 
-def as_type(vectors: Floats, dtype: VectorType, ranges: Floats | None = None) -> NDArray[Any]:
+def as_type(vectors: Floats, dtype: VectorType, ranges: Floats | None = None) -> Array:
     """Vectors float32 [..., width] in one type: bits as [..., width / 8] bytes, everything else as [..., width] numbers.
 
     As sentence-transformers' quantize_embeddings.
@@ -199,14 +197,14 @@ def as_type(vectors: Floats, dtype: VectorType, ranges: Floats | None = None) ->
     return halve(vectors) if dtype == "float16" else vectors
 
 
-def _in_steps(vectors: Floats, ranges: Floats | None) -> NDArray[np.int8]:
+def _in_steps(vectors: Floats, ranges: Floats | None) -> Array:
     if ranges is None:
         raise RuntimeError("int8 was promised without ranges. This is a bug.")
     least = ranges[0]
     steps = (ranges[1] - least) / np.float32(255)
     steps = np.where(steps == 0, np.float32(1), steps)
     with np.errstate(over="ignore"):  # beyond a very narrow range: the last step all the same
-        counted: NDArray[Any] = np.clip(np.floor((vectors - least) / steps), 0, 255)
+        counted: Array = np.clip(np.floor((vectors - least) / steps), 0, 255)
     return (counted - 128).astype(np.int8)
 
 

@@ -131,10 +131,8 @@ def place_rows(rows: Rows, tokenized: Tokenized) -> Ids | None:
     if not (rows.skip_special or rows.skip_prompt):
         return None
     info = tokenized.info
-    if rows.skip_special and (info is None or tokenized.words is None):
+    if info is None or (rows.skip_special and tokenized.words is None):
         raise InvalidInput(f"{TOKENS}.skip_special", "what is special is known of texts alone; send texts, not ids")
-    if info is None:
-        raise RuntimeError("tokens were chosen without knowing them. This is a bug.")
     skips = ((rows.skip_special, info.special), (rows.skip_prompt, info.prompt))
     left = np.flatnonzero(~np.any([marks for skipped, marks in skips if skipped], axis=0))
     if not len(left):

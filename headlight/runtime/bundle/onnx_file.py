@@ -139,10 +139,9 @@ def _parsed(data: bytes, name: str) -> Any:
 
 def _tensors(node: Any) -> Iterator[Any]:
     """All Tensor messages below a message."""
-    for field, value in node.ListFields():
-        if field.message_type is None:
-            continue
-        for child in [value] if not field.is_repeated else value:
+    messages = [(field, value) for field, value in node.ListFields() if field.message_type is not None]
+    for field, value in messages:
+        for child in value if field.is_repeated else [value]:
             if field.message_type.name == "Tensor":
                 yield child
             else:

@@ -89,6 +89,10 @@ class Engine:
         self.roles = frozenset(self._sessions)
         self.wide_roles: frozenset[Role] = self.roles if self._lent else frozenset(("embed",) if workers.apart else ())
 
+    def selections(self, embedding: Selection) -> list[Selection]:
+        """One for each graph that is loaded: `embedding`, and everything that the other can give."""
+        return [embedding, everything(self.architecture)] if "attend" in self.roles else [embedding]
+
     def graph(self, role: Role, *, wide: bool) -> Role:
         """The graph that a batch of this role runs on: one of "embed" that has all threads may run on "attend", see `Wide`."""
         return "attend" if wide and self._lent else role
@@ -184,9 +188,7 @@ class Engine:
         """Run every graph at each length, on each stream and on all threads: no caller pays for a first run."""
         own = self._workers.apart or self._workers.lent
         ways = [False] * self._workers.streams + [True] * own  # one after another, streams take turns
-        wanted = [Selection(tokens=True)]
-        if "attend" in self.roles:
-            wanted.append(everything(self.architecture))
+        wanted = self.selections(Selection(tokens=True))
         for length, selection, wide in itertools.product(lengths, wanted, ways):
             ids = np.zeros(min(length, self._rounding.most), dtype=np.int64)
             self.run([EncodeItem(ids, selection)], wide=wide)

@@ -9,7 +9,7 @@ import numpy as np
 
 from headlight.errors import BundleError, EngineError
 from headlight.runtime.bundle.bundle import Bundle
-from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, everything
+from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.runtime.engine.engine import Engine
 from headlight.runtime.parity.golden_inputs import (
     FORMS,
@@ -90,7 +90,7 @@ class SelfTest:
         Raises:
             BundleError: a graph cannot run them, or its numbers are not finite.
         """
-        for selection in self._selections(Selection(tokens=True)):
+        for selection in self._engine.selections(Selection(tokens=True)):
             wanted = OUTPUTS if selection.role == "attend" else VECTORS
             results = self._run(selection.role, [one.item(selection) for one in golden])
             for one, result in zip(golden, results, strict=True):
@@ -124,7 +124,7 @@ class SelfTest:
         """The graphs must know the highest id and segment that the manifest allows: requests are checked against the manifest."""
         architecture = self._manifest.architecture
         highest, segment = architecture.vocab_size - 1, max(0, architecture.segments - 1)
-        for selection in self._selections(Selection()):
+        for selection in self._engine.selections(Selection()):
             try:
                 self._engine.run([EncodeItem(np.array([highest]), selection, np.array([segment]))])
             except EngineError:
@@ -132,11 +132,6 @@ class SelfTest:
                     f"does not know id {highest}, the last of the manifest's vocabulary, or segment {segment}",
                     self._file(selection.role),
                 ) from None
-
-    def _selections(self, embedding: Selection) -> list[Selection]:
-        """One for each graph that is loaded."""
-        attends = "attend" in self._engine.roles
-        return [embedding, everything(self._engine.architecture)] if attends else [embedding]
 
     def _file(self, role: Role) -> str:
         return self._manifest.graph(role, self._provider, self._precision).file

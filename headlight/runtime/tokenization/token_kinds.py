@@ -51,14 +51,15 @@ class Spelled:
             encoding: of a tokenizer that parses them.
             value: the text or the pair that was read.
         """
-        texts, marks = (value,) if isinstance(value, str) else value, list[bool]()
+        texts = (value,) if isinstance(value, str) else value
         tokens = zip(encoding.ids, encoding.special_tokens_mask, encoding.offsets, encoding.sequence_ids, strict=True)
-        for number, added, (start, end), text in tokens:
-            special = bool(added) or number in self.spellings
-            if special and not added and number in self._unknown:
-                special = texts[text or 0][start:end].strip() == self.spellings[number]
-            marks.append(special)
-        return tuple(marks)
+        known = self.spellings.keys() - self._unknown
+        return tuple(
+            bool(added)
+            or number in known
+            or (number in self._unknown and texts[text or 0][start:end].strip() == self.spellings[number])
+            for number, added, (start, end), text in tokens
+        )
 
 
 def as_plain_text(tokenizer: tokenizers.Tokenizer, spellings: Mapping[int, str]) -> tokenizers.Tokenizer:
@@ -156,13 +157,9 @@ def word_numbers(encoding: tokenizers.Encoding, kept: Ids | None) -> Ids:
         _at(encoding.special_tokens_mask, kept),
         strict=True,
     )
-    words, last, number = [], None, -1
-    for text, word, special in belongs:
-        here = None if special or word is None else (text, word)
-        number += here is None or here != last
-        last = here
-        words.append(number)
-    return np.array(words, dtype=np.int64)
+    words = [None if special or word is None else (text, word) for text, word, special in belongs]
+    begins = [word is None or word != last for last, word in itertools.pairwise([None, *words])]
+    return np.cumsum(begins, dtype=np.int64) - 1
 
 
 def _at(values: Sequence[T], kept: Ids | None) -> Sequence[T]:

@@ -151,9 +151,7 @@ def shape_pooled(whole: Floats, wanted: Sequence[Vector | None], normalize: bool
     if first is not None and wanted.count(first) == len(wanted):  # mostly
         return [one.copy() for one in _shaped(whole, first, normalize)]
     shaped: list[Floats | None] = [None] * len(wanted)
-    for vector in dict.fromkeys(wanted):
-        if vector is None:
-            continue
+    for vector in {each for each in wanted if each is not None}:
         rows = [row for row, each in enumerate(wanted) if each == vector]
         for row, one in zip(rows, _shaped(whole[rows], vector, normalize), strict=True):
             shaped[row] = one.copy()

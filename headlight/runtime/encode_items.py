@@ -13,8 +13,8 @@ from headlight.runtime.attention.resolved_spec import Choice, States, states, wh
 from headlight.runtime.attention.token_units import Places, attention_bytes, place, place_rows, place_states
 from headlight.runtime.bundle.manifest import Architecture
 from headlight.runtime.values import Array, Floats, Ids, Keys, Role, Tokenized
-from headlight.runtime.vectors.vector_forms import ALL_ROWS, AS_THEY_ARE, Rows, Vector
-from headlight.spec import NUMBER_BYTES, VectorType
+from headlight.runtime.vectors.vector_forms import ALL_ROWS, AS_THEY_ARE, Vector
+from headlight.spec import NUMBER_BYTES, TokensSpec, VectorType
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Selection:
     attention: Choice | None = None
     hidden: States | None = None
     vector: Vector = AS_THEY_ARE
-    rows: Rows = ALL_ROWS
+    rows: TokensSpec = ALL_ROWS
     role: Role = dataclasses.field(init=False, repr=False, compare=False)
     vectors_alone: bool = dataclasses.field(init=False, repr=False, compare=False)
     computes: bool = dataclasses.field(init=False, repr=False, compare=False)

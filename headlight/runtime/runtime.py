@@ -131,12 +131,12 @@ class Runtime:
         self.prompts = Prompts(manifest.prompts, manifest.default_prompt)
         width, file = manifest.architecture.pooled_dim, manifest.ranges
         self.offer = Offer(
-            width, manifest.normalize, {} if file is None else load_ranges(self.bundle.contents(file), width)
+            width, manifest.normalize, {} if file is None else load_ranges(self.bundle.files[file], width)
         )
         self.tokenizer: Tokenizer | None = None
         if manifest.tokenizer is not None:
             self.tokenizer = open_tokenizer(
-                self.bundle.contents(manifest.tokenizer),
+                self.bundle.files[manifest.tokenizer],
                 manifest.max_length,
                 vocabulary=manifest.architecture.vocab_size,
                 segments=manifest.architecture.segments,

@@ -118,7 +118,7 @@ class Wanted:
     def feeds(self) -> Arrays:
         """The selectors of every layer."""
         feeds: Arrays = {}
-        mix, combine = self._mixes(), self._combinations()
+        mix, combine = self._weights()
         most = max([wish.top for wish in self._wishes.values()], default=0)
         for layer in range(self._layers):
             for source in ("attention", "scores"):
@@ -172,20 +172,14 @@ class Wanted:
                 whole = found[0] if heads == there else found[0][[there.index(head) for head in heads]]
                 yield whole[:, :n, :n]
 
-    def _mixes(self) -> Floats:
-        """float32 [B, 1, H]: of each input the weights of its heads, the same in every layer."""
+    def _weights(self) -> tuple[Floats, Floats]:
+        """Of each input the weights of its heads, float32 [B, 1, H], and its combinations of rows, float32 [B, 1, r, S]."""
+        most = max([len(wish.rows) for wish in self._wishes.values()], default=0)
         mix = np.zeros((self._batch, 1, self._heads), dtype=np.float32)
+        combine = np.zeros((self._batch, 1, most, self._longest), dtype=np.float32)
         for row, wish in self._wishes.items():
             if wish.source == "mixed":
                 heads = list(wish.choice.heads[0])
                 mix[row, 0, heads] = np.float32(1) / np.float32(len(heads))
-        return mix
-
-    def _combinations(self) -> Floats:
-        """float32 [B, 1, r, S]: of each input the combinations of rows that it wants."""
-        wanted = {row: wish.rows for row, wish in self._wishes.items() if wish.source == "rows"}
-        most = max(map(len, wanted.values()), default=0)
-        combine = np.zeros((self._batch, 1, most, self._longest), dtype=np.float32)
-        for row, rows in wanted.items():
-            combine[row, 0, : len(rows), : rows.shape[1]] = rows
-        return combine
+            combine[row, 0, : len(wish.rows), : wish.rows.shape[1]] = wish.rows
+        return mix, combine

@@ -16,8 +16,8 @@ from headlight.errors import InvalidInput
 from headlight.results import TokenList
 from headlight.runtime.attention.resolved_spec import ATTENTION, HIDDEN, Choice, States, is_one_token
 from headlight.runtime.values import Ids, Marks, Tokenized
-from headlight.runtime.vectors.vector_forms import TOKENS, Rows
-from headlight.spec import NUMBER_BYTES, STATISTICS, Span, TokenChoice
+from headlight.runtime.vectors.vector_forms import TOKENS
+from headlight.spec import NUMBER_BYTES, STATISTICS, Span, TokenChoice, TokensSpec
 
 MOST_KEYS = 1 << 16  # that an index of 16 bits can tell apart
 UNKNOWN = "special tokens, words and spans are known of texts alone; send texts, not ids"
@@ -122,7 +122,7 @@ def place_states(states: States, tokenized: Tokenized, pooling: str) -> Ids | No
     return select(f"{HIDDEN}.tokens", states.spec.tokens, length, info, vector)
 
 
-def place_rows(rows: Rows, tokenized: Tokenized) -> Ids | None:
+def place_rows(rows: TokensSpec, tokenized: Tokenized) -> Ids | None:
     """The tokens of one input whose vectors are wanted: int64 [m]; None: all.
 
     Raises:

@@ -34,6 +34,8 @@ class Bundle:
         path: the directory.
         manifest: its parsed manifest.
         sha256: hex digest of manifest.json, which pins every other file.
+        files: by name, the golden inputs, the tokenizer and the ranges, in memory. `release` leaves the golden inputs.
+        graphs: by name, those that `opens` named, with their weights, until `release`.
     """
 
     def __init__(
@@ -66,25 +68,17 @@ class Bundle:
         except (ValueError, RecursionError):  # the latter from brackets nested without end
             raise BundleError("is not JSON", MANIFEST) from None
         self.manifest = Manifest.parse(values)
-        self._graphs: dict[str, OnnxGraph] = {}
-        self._files: dict[str, File] = {}
+        self.graphs: dict[str, OnnxGraph] = {}
+        self.files: dict[str, File] = {}
         self._verify(opens)
-
-    def contents(self, name: str) -> File:
-        """The golden inputs, the tokenizer or the ranges, from memory. Of these, `release` leaves the golden inputs."""
-        return self._files[name]
-
-    def graph(self, name: str) -> OnnxGraph:
-        """A graph that `opens` named, with its weights, until `release`."""
-        return self._graphs[name]
 
     def release(self) -> None:
         """Let go of graphs, and of weights but for what sessions keep: all of it has been opened."""
-        for graph in self._graphs.values():
+        for graph in self.graphs.values():
             for weights in graph.weights.values():
                 weights.release()
-        self._graphs.clear()
-        self._files = {name: file for name, file in self._files.items() if name == self.manifest.golden}
+        self.graphs.clear()
+        self.files = {name: file for name, file in self.files.items() if name == self.manifest.golden}
 
     def file(self, name: str) -> Path:
         """The path of a listed file.
@@ -124,7 +118,7 @@ class Bundle:
             if name in heavy:
                 weights[name] = read_weights(path, name, entry)
             elif name in small:
-                self._files[name] = read_file(path, name, entry)
+                self.files[name] = read_file(path, name, entry)
             else:
                 check_file(path, name, entry)
         for used in filter(None, (manifest.golden, manifest.tokenizer, manifest.ranges)):
@@ -134,14 +128,15 @@ class Bundle:
                 self.file(used)
             references = self._verified_references(graph)
             if graph in opened:
-                own = {name: weights[name] for name in graph.weights}
-                self._graphs[graph.file] = OnnxGraph(self._files[graph.file].data, references, own)
-        self._files = {name: file for name, file in self._files.items() if name not in graphs}
+                self.graphs[graph.file] = OnnxGraph(
+                    self.files[graph.file].data, references, {name: weights[name] for name in graph.weights}
+                )
+        self.files = {name: file for name, file in self.files.items() if name not in graphs}
 
     def _verified_references(self, graph: Graph) -> tuple[ExternalData, ...]:
         """A graph may only refer to its declared weight files, and to bytes that these have."""
         name, path = graph.file, self.file(graph.file)
-        references = external_data(self._files[name].data, name)
+        references = external_data(self.files[name].data, name)
         for reference in references:
             location = reference.location
             if location not in graph.weights:

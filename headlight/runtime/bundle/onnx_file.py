@@ -117,11 +117,8 @@ def with_inputs(data: bytes, names: Collection[str]) -> bytes:
     known = {value.name for value in graph.input}
     for tensor in graph.initializer:
         if tensor.name in names and tensor.name not in known:
-            value = graph.input.add(name=tensor.name)
-            value.type.tensor_type.elem_type = tensor.data_type
-            value.type.tensor_type.shape.SetInParent()  # so that a scalar has one, too
-            for size in tensor.dims:
-                value.type.tensor_type.shape.dim.add(dim_value=size)
+            shape = {"dim": [{"dim_value": size} for size in tensor.dims]}  # that a scalar has, too, and is empty
+            graph.input.add(name=tensor.name, type={"tensor_type": {"elem_type": tensor.data_type, "shape": shape}})
     for place in reversed(range(len(graph.initializer))):
         if graph.initializer[place].name in names:
             del graph.initializer[place]

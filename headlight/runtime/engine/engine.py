@@ -79,7 +79,7 @@ class Engine:
         for role, own in workers_of.items():
             graph = bundle.manifest.graph(role, provider, precision)
             try:
-                self._sessions[role] = open_session(bundle.graph(graph.file), provider, precision, own, gpu)
+                self._sessions[role] = open_session(bundle.graphs[graph.file], provider, precision, own, gpu)
             except BundleError:
                 raise
             except Exception as error:  # libraries raise many types; at start-up their words reach the operator alone

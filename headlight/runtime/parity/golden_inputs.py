@@ -61,7 +61,7 @@ class Golden(NamedTuple):
 def load_golden(bundle: Bundle) -> tuple[Golden, ...]:
     """The bundle's golden inputs. Raises BundleError where they are none, or not those of such a model."""
     name = bundle.manifest.golden
-    arrays = plain_arrays(bundle.contents(name).data, name)
+    arrays = plain_arrays(bundle.files[name].data, name)
     found = [
         _read(arrays, kind, index, bundle.manifest)
         for kind in ("", MASKED)

@@ -48,7 +48,6 @@ REFUSED = re.compile(
 LOST_TYPES = frozenset(("EPFail", "DeviceReset"))  # of ONNX Runtime: the provider failed, the device was reset
 # Whether what this thread runs is a probe.
 PROBES: contextvars.ContextVar[bool] = contextvars.ContextVar("probes", default=False)
-FULL_MESSAGE = "the memory of the GPU is full; ask for less at once: fewer outputs, shorter texts"
 
 
 def fault(error: BaseException) -> Literal["full", "host", "lost", "refused"] | None:
@@ -166,7 +165,7 @@ class Faults:
             return HostFull()
         if kind == "full":
             log.warning("the GPU's memory is full", extra={"event": "gpu_memory_full", "details": details})
-            return DeviceFull(FULL_MESSAGE)
+            return DeviceFull("the memory of the GPU is full; ask for less at once: fewer outputs, shorter texts")
         if kind == "lost" and self.gpu:
             self._lost = True
             return DeviceLost(told("the GPU failed", str(error)))

@@ -16,7 +16,7 @@ from headlight.errors import BundleError, InvalidInput
 from headlight.runtime.bundle.file_contents import File, plain_arrays
 from headlight.runtime.values import Array, Floats
 from headlight.runtime.vectors.quantization import halve
-from headlight.spec import VECTOR_BITS, PooledSpec, RowType, TokensSpec, VectorType, check_dimensions, check_name
+from headlight.spec import VECTOR_BITS, PooledSpec, TokensSpec, VectorType, check_dimensions, check_name
 
 POOLED, TOKENS = "outputs.pooled", "outputs.tokens"
 RANGE_NAME = re.compile(r"int8_([1-9][0-9]{0,6})")
@@ -45,18 +45,8 @@ class Vector:
         return sum(packed(self.width or pooled_dim, dtype)[1] for dtype in self.dtypes)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Rows:
-    """Token vectors, resolved: see TokensSpec."""
-
-    skip_special: bool = False
-    skip_prompt: bool = False
-    unit: bool = False
-    dtype: RowType = "float32"
-
-
 # Vectors whole and as the model gives them.
-AS_THEY_ARE, ALL_ROWS = Vector(), Rows()
+AS_THEY_ARE, ALL_ROWS = Vector(), TokensSpec()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,10 +113,10 @@ def resolve_pooled(spec: PooledSpec, offer: Offer) -> Vector:
     return Vector(width, unit, dtypes, offer.ranges[width])
 
 
-def resolve_rows(spec: TokensSpec) -> Rows:
-    """The same of token vectors. Raises InvalidInput for a type that they cannot have."""
+def resolve_rows(spec: TokensSpec) -> TokensSpec:
+    """What is asked of token vectors. Raises InvalidInput for a type that they cannot have."""
     check_name(f"{TOKENS}.dtype", spec.dtype, ("float32", "float16"))
-    return Rows(spec.skip_special, spec.skip_prompt, spec.normalize, spec.dtype)
+    return spec
 
 
 def unit_length(vectors: Floats) -> Floats:
@@ -164,11 +154,11 @@ def _shaped(whole: Floats, vector: Vector, normalize: bool) -> Floats:
     return unit_length(part) if (normalize if vector.unit is None else vector.unit) else part
 
 
-def shape_rows(tokens: Floats, rows: Rows) -> Array:
+def shape_rows(tokens: Floats, rows: TokensSpec) -> Array:
     """Token vectors float32 [m, D], scaled and in their type, with memory of their own."""
     if rows.dtype == "float16":
-        return halve(unit_length(tokens) if rows.unit else tokens)
-    return unit_length(tokens) if rows.unit else tokens.copy()
+        return halve(unit_length(tokens) if rows.normalize else tokens)
+    return unit_length(tokens) if rows.normalize else tokens.copy()
 
 
 def as_types(vectors: Floats, vector: Vector) -> dict[VectorType, Array]:

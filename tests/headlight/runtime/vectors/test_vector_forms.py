@@ -16,7 +16,6 @@ from headlight.errors import BundleError, InvalidInput
 from headlight.runtime.values import Floats
 from headlight.runtime.vectors.vector_forms import (
     Offer,
-    Rows,
     Vector,
     as_type,
     as_types,
@@ -114,10 +113,10 @@ def test_zeros_stay_zeros_and_large_numbers_do_not_overflow() -> None:
 
 def test_rows_are_scaled_each_and_copied() -> None:
     rows = np.array([[3.0, 4.0], [0.0, 2.0]], dtype=np.float32)
-    np.testing.assert_allclose(shape_rows(rows, Rows(unit=True)), [[0.6, 0.8], [0.0, 1.0]])
-    halves = shape_rows(rows, Rows(dtype="float16"))
+    np.testing.assert_allclose(shape_rows(rows, TokensSpec(normalize=True)), [[0.6, 0.8], [0.0, 1.0]])
+    halves = shape_rows(rows, TokensSpec(dtype="float16"))
     assert halves.dtype == np.float16
-    assert not np.shares_memory(shape_rows(rows, Rows()), rows)
+    assert not np.shares_memory(shape_rows(rows, TokensSpec()), rows)
 
 
 def test_types_come_in_the_order_asked_with_the_bytes_announced() -> None:

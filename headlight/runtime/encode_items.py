@@ -51,8 +51,7 @@ class Selection:
 def everything(architecture: Architecture) -> Selection:
     """All outputs of an encoder, whole."""
     layers = architecture.layers
-    attention = whole(range(layers), architecture.heads)
-    return Selection(True, True, attention, states(range(layers + 1)))
+    return Selection(True, True, whole(range(layers), architecture.heads), states(range(layers + 1)))
 
 
 class EncodeItem(NamedTuple):

@@ -33,9 +33,8 @@ def reduce_attention(choice: Choice, places: Places, source: Source, maps: Maps)
     values = np.empty(shape, dtype=spec.dtype)
     indices = np.empty(shape, dtype=np.uint16) if spec.top_k else None
     scales = np.empty(shape[:-1], dtype=np.float32) if spec.dtype == "uint8" else None
-    per_layer = choice.axes[0] in ("pair", "layer")
     for at, (entries, keys) in enumerate(_results(choice, places, source, maps)):
-        here = (at,) if per_layer else ()
+        here = (at,) if choice.axes[0] in ("pair", "layer") else ()
         part = entries.reshape(shape[len(here) :])
         if scales is not None:
             values[here], scales[here] = quantise(part)

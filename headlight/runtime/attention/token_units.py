@@ -186,8 +186,11 @@ def within(field: str, span: Span, characters: Ids) -> Ids:
     starts, ends, texts = characters
     tokens = np.flatnonzero((texts == span.text) & (starts < span.end) & (ends > span.start))
     if not len(tokens):
-        where = f"characters {span.start} .. {span.end - 1} of text {span.text}"
-        raise InvalidInput(field, f"no token of this input lies in {where}; offsets count code points")
+        raise InvalidInput(
+            field,
+            f"no token of this input lies in characters {span.start} .. {span.end - 1} of text {span.text};"
+            " offsets count code points",
+        )
     return tokens
 
 

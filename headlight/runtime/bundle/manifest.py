@@ -129,8 +129,9 @@ class Manifest:
         for graph in self.graphs:
             if graph.role == role and graph.precision == precision and provider in graph.providers:
                 return graph
-        have = ", ".join(f"{p}/{q}" for p, q in self.variants)
-        raise BundleError(f"no {role} graph for {provider}/{precision}; the bundle has {have}")
+        raise BundleError(
+            f"no {role} graph for {provider}/{precision}; the bundle has {', '.join(map('/'.join, self.variants))}"
+        )
 
     def tolerance(self, provider: str, precision: str) -> Tolerance:
         """The tolerance declared for the pair, else the one declared for the precision on any provider.

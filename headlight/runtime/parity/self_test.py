@@ -102,8 +102,8 @@ class SelfTest:
 
     def _form_errors(self, golden: Sequence[Golden]) -> Iterator[GoldenError]:
         """Each form of attention, of a short and a longer input in turn: one padded batch of few tokens."""
-        whole = [one for one in golden if "attention" in one.answers and not one.about]
-        whole.sort(key=lambda one: len(one.ids))
+        plain = (one for one in golden if "attention" in one.answers and not one.about)
+        whole = sorted(plain, key=lambda one: len(one.ids))
         few = whole[1:3] or whole[:1]
         chosen = [(name, few[at % len(few)]) for at, name in enumerate(FORMS)] if few else []
         items = [one.item(form(name, self._engine.architecture)) for name, one in chosen]

@@ -63,8 +63,10 @@ def check_precision(precision: str) -> None:
         raise BundleError(f"provider openvino computes in {' or '.join(PRECISIONS)}, not in {precision}")
     can = _core().get_property(DEVICE, "OPTIMIZATION_CAPABILITIES")
     if precision == "bf16" and "BF16" not in can:
-        name = _core().get_property(DEVICE, "FULL_DEVICE_NAME")
-        raise BundleError(f"precision bf16 needs a processor with AVX512-BF16 or AMX; {name} has neither: use fp32")
+        raise BundleError(
+            "precision bf16 needs a processor with AVX512-BF16 or AMX;"
+            f" {_core().get_property(DEVICE, 'FULL_DEVICE_NAME')} has neither: use fp32"
+        )
 
 
 class OpenVinoSession:

@@ -63,8 +63,7 @@ def check_interface(session: Session, graph: Graph, manifest: Manifest) -> None:
     outputs = session.outputs
     for what, found, declared in (("takes", session.inputs, graph.inputs), ("gives", set(outputs), graph.outputs)):
         if found != set(declared):
-            have = f"{what} {sorted(found)!a:.200}"
-            raise BundleError(f"{have}; the manifest says {sorted(declared)!a:.200}", graph.file)
+            raise BundleError(f"{what} {sorted(found)!a:.200}; the manifest says {sorted(declared)!a:.200}", graph.file)
     for name, expected in _shapes(graph.role, manifest.architecture).items():
         if name not in outputs:
             raise BundleError(f"does not give {name}, as the manifest's architecture has it", graph.file)
@@ -74,8 +73,9 @@ def check_interface(session: Session, graph: Graph, manifest: Manifest) -> None:
         )
         if not fits:
             wanted = [size or "any" for size in expected]
-            have = f"gives {name} in the shape {shape!a:.80}"
-            raise BundleError(f"{have}; the manifest's architecture makes it {wanted}", graph.file)
+            raise BundleError(
+                f"gives {name} in the shape {shape!a:.80}; the manifest's architecture makes it {wanted}", graph.file
+            )
 
 
 def _shapes(role: str, architecture: Architecture) -> dict[str, tuple[int, ...]]:

@@ -22,6 +22,7 @@ from tokenizers import pre_tokenizers
 
 from headlight.results import TokenList
 from headlight.runtime.values import Ids, Marks
+from headlight.spec import SpecialTokens
 
 T = TypeVar("T")
 # A noncharacter, which no vocabulary has: what a model makes of it, it makes of all that it does not know.
@@ -44,13 +45,18 @@ class Spelled:
         # An unknown word becomes one of these too; only its characters tell them apart.
         self._unknown = self.spellings.keys() & set(_ids(tokenizer, UNKNOWN))
 
-    def marks(self, encoding: tokenizers.Encoding, value: str | tuple[str, str]) -> tuple[bool, ...]:
-        """Whether each token is special: put around the text, or spelled out in it.
+    def marks(
+        self, encoding: tokenizers.Encoding, value: str | tuple[str, str], special_tokens: SpecialTokens
+    ) -> tuple[bool, ...]:
+        """Whether each token is special: put around the text, or spelled out in it and parsed.
 
         Args:
-            encoding: of a tokenizer that parses them.
+            encoding: of the tokenizer that reads them so.
             value: the text or the pair that was read.
+            special_tokens: "text": those around it alone are.
         """
+        if special_tokens == "text":
+            return tuple(map(bool, encoding.special_tokens_mask))
         texts = (value,) if isinstance(value, str) else value
         tokens = zip(encoding.ids, encoding.special_tokens_mask, encoding.offsets, encoding.sequence_ids, strict=True)
         known = self.spellings.keys() - self._unknown

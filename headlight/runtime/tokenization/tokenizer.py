@@ -133,11 +133,7 @@ class Tokenizer:
             for field, part in parts.items():
                 if not part:
                     raise InvalidInput(field, "is empty; send at least one character")
-            special = None
-            if with_info and special_tokens == "parse":
-                special = self._spelled.marks(encoding, whole)
-            elif with_info:  # in plain text, those around it alone are
-                special = tuple(map(bool, encoding.special_tokens_mask))
+            special = self._spelled.marks(encoding, whole, special_tokens) if with_info else None
             before = prompt if isinstance(value, str) else ""
             yield self._tokenized(encoding, before, kept, special, special_tokens)
 

@@ -18,8 +18,7 @@ from headlight.errors import BundleError
 NUMBER = re.compile(r"-?[0-9]{1,19}")
 PACKAGE = "headlight.onnx_subset"
 EXTERNAL = 1  # TensorProto.DataLocation.EXTERNAL
-SCALARS = {"string": "TYPE_STRING", "int32": "TYPE_INT32", "int64": "TYPE_INT64"}
-# message -> field -> (number, type of the field: a message's name or one of SCALARS); all repeated where the name ends in "*"
+# message -> field -> (number, type of the field: a message's name or a scalar's); all repeated where the name ends in "*"
 SCHEMA = {
     "Entry": {"key": (1, "string"), "value": (2, "string")},
     "Tensor": {
@@ -84,7 +83,11 @@ def _model_class() -> type[message.Message]:
 
 
 def _field(key: str, number: int, kind: str) -> dict[str, Any]:
-    typed = {"type": "TYPE_MESSAGE", "type_name": f".{PACKAGE}.{kind}"} if kind in SCHEMA else {"type": SCALARS[kind]}
+    typed = (
+        {"type": "TYPE_MESSAGE", "type_name": f".{PACKAGE}.{kind}"}
+        if kind in SCHEMA
+        else {"type": f"TYPE_{kind.upper()}"}
+    )
     label = "LABEL_REPEATED" if key.endswith("*") else "LABEL_OPTIONAL"
     return {"name": key.rstrip("*"), "number": number, "label": label, **typed}
 

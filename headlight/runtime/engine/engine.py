@@ -165,29 +165,28 @@ class Engine:
     def _results(self, items: Sequence[EncodeItem], outputs: Outputs, wanted: Wanted | None) -> list[ItemResult]:
         """What each item wants of a batch's outputs. Raises NotFinite, or DeviceLost, where these are not finite."""
         vectors = [item.selection.vector if item.selection.pooled else None for item in items]
-        if all_finite(outputs):
-            pooled = shape_pooled(outputs["pooled"], vectors, self._normalize)
-            if len(outputs) == 1:  # pooled vectors alone, as mostly
-                return [ItemResult(vector) for vector in pooled]
-            return [cut_out(outputs, row, item, pooled[row], wanted) for row, item in enumerate(items)]
-        good = finite_rows(items, outputs)
-        details = f"{len(good) - good.sum()} of {len(good)} rows, role {items[0].role}, {self._title}"
-        if (lost := self.faults.judge(NOT_FINITE, details)) is not None:
-            raise lost
-        finite = np.where(good[:, None], outputs["pooled"], np.float32(0))
-        pooled = shape_pooled(finite, vectors, self._normalize)
-        results = [
-            cut_out(outputs, row, item, pooled[row], wanted) if good[row] else None for row, item in enumerate(items)
-        ]
-        kept = [result for result in results if result is not None]
-        if len(kept) == len(results):
-            return kept
-        raise NotFinite(told(NOT_FINITE, details), results)
+        if not all_finite(outputs):
+            good = finite_rows(items, outputs)
+            details = f"{len(good) - good.sum()} of {len(good)} rows, role {items[0].role}, {self._title}"
+            if (lost := self.faults.judge(NOT_FINITE, details)) is not None:
+                raise lost
+            if not good.all():  # else it is padding alone
+                finite = np.where(good[:, None], outputs["pooled"], np.float32(0))
+                pooled = shape_pooled(finite, vectors, self._normalize)
+                results = [
+                    cut_out(outputs, row, item, pooled[row], wanted) if good[row] else None
+                    for row, item in enumerate(items)
+                ]
+                raise NotFinite(told(NOT_FINITE, details), results)
+        pooled = shape_pooled(outputs["pooled"], vectors, self._normalize)
+        if len(outputs) == 1:  # pooled vectors alone, as mostly
+            return [ItemResult(vector) for vector in pooled]
+        return [cut_out(outputs, row, item, pooled[row], wanted) for row, item in enumerate(items)]
 
     def warm_up(self, lengths: Iterable[int]) -> None:
         """Run every graph at each length, on each stream and on all threads: no caller pays for a first run."""
-        own = self._workers.apart or self._workers.lent
-        ways = [False] * self._workers.streams + [True] * own  # one after another, streams take turns
+        # One after another, streams take turns.
+        ways = [False] * self._workers.streams + [True] * (self._workers.apart or self._workers.lent)
         wanted = self.selections(Selection(tokens=True))
         for length, selection, wide in itertools.product(lengths, wanted, ways):
             ids = np.zeros(min(length, self._rounding.most), dtype=np.int64)

@@ -75,8 +75,10 @@ def run_into(session: Any, names: Sequence[str], feeds: Outputs, buffers: Output
         else:
             binding.bind_output(name)
     session.run_with_iobinding(binding)
-    found = zip(names, binding.get_outputs(), strict=True)
-    return {name: buffers[name] if name in buffers else value.numpy() for name, value in found}
+    return {
+        name: buffers[name] if name in buffers else value.numpy()
+        for name, value in zip(names, binding.get_outputs(), strict=True)
+    }
 
 
 def session_options(threads: int, spin: bool) -> Any:

@@ -134,7 +134,7 @@ def probe(
         clock: see `limit_of`.
         units: what texts consist of, by the name of the kind.
     """
-    size, before, costs = FIRST_CHARACTERS, dict.fromkeys(units, 0.0), dict[str, float]()
+    size, before = FIRST_CHARACTERS, dict.fromkeys(units, 0.0)
     while True:
         size = min(size, most)
         costs = {kind: _cost(read, text_of(kind, size, units), clock) for kind in units}

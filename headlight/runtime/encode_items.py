@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import NamedTuple
 
 from headlight.runtime.attention.resolved_spec import Choice, States, states, whole
 from headlight.runtime.attention.token_units import Places, attention_bytes, place, place_rows, place_states
 from headlight.runtime.bundle.manifest import Architecture
-from headlight.runtime.values import Floats, Ids, Role, Tokenized
-from headlight.runtime.vectors.vector_forms import ALL_ROWS, AS_THEY_ARE, Rows, Vector
-from headlight.spec import NUMBER_BYTES, VectorType
+from headlight.runtime.values import Array, Floats, Ids, Keys, Role, Tokenized
+from headlight.runtime.vectors.vector_forms import ALL_ROWS, AS_THEY_ARE, Vector
+from headlight.spec import NUMBER_BYTES, TokensSpec, VectorType
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,7 +33,7 @@ class Selection:
     attention: Choice | None = None
     hidden: States | None = None
     vector: Vector = AS_THEY_ARE
-    rows: Rows = ALL_ROWS
+    rows: TokensSpec = ALL_ROWS
     role: Role = dataclasses.field(init=False, repr=False, compare=False)
     vectors_alone: bool = dataclasses.field(init=False, repr=False, compare=False)
     computes: bool = dataclasses.field(init=False, repr=False, compare=False)
@@ -54,8 +51,7 @@ class Selection:
 def everything(architecture: Architecture) -> Selection:
     """All outputs of an encoder, whole."""
     layers = architecture.layers
-    attention = whole(range(layers), architecture.heads)
-    return Selection(True, True, attention, states(range(layers + 1)))
+    return Selection(True, True, whole(range(layers), architecture.heads), states(range(layers + 1)))
 
 
 class EncodeItem(NamedTuple):
@@ -100,17 +96,14 @@ class EncodeItem(NamedTuple):
 
     def output_bytes(self, architecture: Architecture) -> dict[str, int]:
         """Bytes of each output, 0 where it is not wanted: known before anything runs."""
-        selection, length, hidden = self.selection, len(self.ids), self.selection.hidden
+        selection, hidden = self.selection, self.selection.hidden
         row = architecture.dim * NUMBER_BYTES[selection.rows.dtype]
-        held = 0
-        if hidden is not None:
-            tokens = length if self.states is None else len(self.states)
-            held = len(hidden.layers) * tokens * architecture.dim * NUMBER_BYTES[hidden.spec.dtype]
+        state = 0 if hidden is None else architecture.dim * NUMBER_BYTES[hidden.spec.dtype] * len(hidden.layers)
         return {
             "pooled": selection.vector.bytes(architecture.pooled_dim) if selection.pooled else 0,
             "tokens": self.row_count * row if selection.tokens else 0,
             "attention": 0 if selection.attention is None else attention_bytes(selection.attention, self.where),
-            "hidden": held,
+            "hidden": state * len(self.ids if self.states is None else self.states),
         }
 
 
@@ -160,9 +153,9 @@ class ItemResult(NamedTuple):
     """
 
     pooled: Floats | None = None
-    tokens: NDArray[Any] | None = None
-    attention: NDArray[Any] | None = None
-    hidden: NDArray[Any] | None = None
-    indices: NDArray[np.uint16] | None = None
+    tokens: Array | None = None
+    attention: Array | None = None
+    hidden: Array | None = None
+    indices: Keys | None = None
     scales: Floats | None = None
-    by_type: Mapping[VectorType, NDArray[Any]] | None = None
+    by_type: Mapping[VectorType, Array] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -100,8 +100,8 @@ class Runtime:
         self.provider = choose_provider(provider, precision, gpu)
 
         def opens(graph: Graph) -> bool:
-            own = self.provider in graph.providers and graph.precision == precision
-            return own and (attend or graph.role == "embed")
+            made_for = self.provider in graph.providers and graph.precision == precision
+            return made_for and (attend or graph.role == "embed")
 
         self.bundle = Bundle(Path(bundle), sha256, opens=opens)
         self.precision = precision
@@ -122,21 +122,21 @@ class Runtime:
         self._open_files()
         self.bundle.release()
         self.self_test = SelfTest(self.bundle, self.engine, self.provider, precision)
-        alive = weakref.WeakMethod(self.probe)  # else the memory of both would wait for the garbage collector
-        self.engine.faults.probe = lambda: _probe(alive())
+        alive = weakref.proxy(self)  # else the memory of both would wait for the garbage collector
+        self.engine.faults.probe = lambda: Runtime.probe(alive)
 
     def _open_files(self) -> None:
         """Open what a bundle has beside its graphs: prompts, ranges of int8, the tokenizer."""
         manifest = self.bundle.manifest
         self.prompts = Prompts(manifest.prompts, manifest.default_prompt)
-        width, ranges = manifest.architecture.pooled_dim, dict[int, Floats]()
-        if manifest.ranges is not None:
-            ranges = load_ranges(self.bundle.contents(manifest.ranges), width)
-        self.offer = Offer(width, manifest.normalize, ranges)
+        width, file = manifest.architecture.pooled_dim, manifest.ranges
+        self.offer = Offer(
+            width, manifest.normalize, {} if file is None else load_ranges(self.bundle.files[file], width)
+        )
         self.tokenizer: Tokenizer | None = None
         if manifest.tokenizer is not None:
             self.tokenizer = open_tokenizer(
-                self.bundle.contents(manifest.tokenizer),
+                self.bundle.files[manifest.tokenizer],
                 manifest.max_length,
                 vocabulary=manifest.architecture.vocab_size,
                 segments=manifest.architecture.segments,
@@ -183,9 +183,8 @@ class Runtime:
         """
         manifest = self.bundle.manifest
         architecture, pooling = manifest.architecture, manifest.pooling
-        for field, wanted in ((ATTENTION, attention), (HIDDEN, hidden)):
-            if wanted is not None:
-                self._check_attends(field)
+        self._check_attends(ATTENTION, attention)
+        self._check_attends(HIDDEN, hidden)
         return Selection(
             pooled is not False,
             tokens is not False,
@@ -195,8 +194,8 @@ class Runtime:
             resolve_rows(tokens) if isinstance(tokens, TokensSpec) else ALL_ROWS,
         )
 
-    def _check_attends(self, field: str) -> None:
-        if "attend" not in self.roles:
+    def _check_attends(self, field: str, wanted: object | None) -> None:
+        if wanted is not None and "attend" not in self.roles:
             raise InvalidInput(
                 field, "this runtime was opened with attend=False; leave it out, or open another without"
             )
@@ -236,16 +235,11 @@ class Runtime:
         selection = self.select(pooled=pooled, tokens=tokens, attention=attention, hidden=hidden)
         check_name("special_tokens", special_tokens, SPECIAL_TOKENS)
         before = self.prompts.choose(prompt_name, prompt)
-        mask = None
-        if head_mask is not None:
-            self._check_attends("head_mask")
-            mask = checked_head_mask(self.bundle.manifest, head_mask)
+        self._check_attends("head_mask", head_mask)
+        mask = None if head_mask is None else checked_head_mask(self.bundle.manifest, head_mask)
         items = [
-            item_of(
-                self._tokenize(i, value, truncation, selection.needs_tokens, before, special_tokens),
-                selection,
-                self.bundle.manifest.pooling,
-                mask,
+            self.item(
+                self._tokenize(i, value, truncation, selection.needs_tokens, before, special_tokens), selection, mask
             )
             for i, value in enumerate(inputs)
         ]
@@ -291,11 +285,4 @@ class Runtime:
                 special_tokens=special_tokens,
             )
         except InvalidInput as error:
-            field = f"inputs[{index}].{error.field}".rstrip(".")
-            raise InvalidInput(field, error.problem) from None
-
-
-def _probe(probe: Callable[[], None] | None) -> None:
-    if probe is None:
-        raise RuntimeError("nobody has the runtime any more, nor what is known of its answers")
-    probe()
+            raise InvalidInput(f"inputs[{index}].{error.field}".rstrip("."), error.problem) from None

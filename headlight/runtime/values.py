@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,10 @@ from headlight.results import TokenList
 Role = Literal["embed", "attend"]
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float32]
+Keys = NDArray[np.uint16]  # of the largest weights of a row
+Marks = NDArray[np.bool_]  # of tokens, mostly
+Array = NDArray[Any]  # in the type that was asked for
+Arrays = dict[str, Array]
 
 
 class Tokenized(NamedTuple):

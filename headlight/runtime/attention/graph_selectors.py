@@ -16,19 +16,16 @@ not leave the graph is not copied.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headlight.runtime.attention.reduction import Maps, Reduced, Source, pooling_weights, reduce_attention, row_tokens
 from headlight.runtime.attention.resolved_spec import Choice
 from headlight.runtime.attention.token_units import Places, attention_shape
 from headlight.runtime.encode_items import EncodeItem
-from headlight.runtime.values import Floats
+from headlight.runtime.values import Arrays, Floats
 from headlight.spec import AttentionSpec
 
-Arrays = dict[str, NDArray[Any]]
 # Rows that are computed one by one rather than cut out of whole maps: the share of all at which whole maps are cheaper.
 FEW_ROWS = 1 / 8
 OUTPUTS_OF: dict[Source, tuple[str, ...]] = {
@@ -86,8 +83,7 @@ class _Wish:
         if self.choice.reduced.get("queries") == "pooling_weights":
             return pooling_weights(self.choice, self.places)[None]
         tokens = row_tokens(self.choice, self.places)
-        rows = np.zeros((len(tokens), self.places.length), dtype=np.float32)
-        rows[np.arange(len(tokens)), tokens] = 1
+        rows: Floats = (tokens[:, None] == np.arange(self.places.length)).astype(np.float32)
         return rows
 
 
@@ -122,7 +118,7 @@ class Wanted:
     def feeds(self) -> Arrays:
         """The selectors of every layer."""
         feeds: Arrays = {}
-        mix, combine = self._mixes(), self._combinations()
+        mix, combine = self._weights()
         most = max([wish.top for wish in self._wishes.values()], default=0)
         for layer in range(self._layers):
             for source in ("attention", "scores"):
@@ -141,8 +137,7 @@ class Wanted:
             return None
         choice, places = self._wishes[0].choice, self._wishes[0].places
         as_it_is = AttentionSpec(layers=choice.spec.layers, heads=choice.spec.heads, max_bytes=choice.spec.max_bytes)
-        rising = [list(heads) == sorted(heads) for heads in choice.heads]
-        if choice.spec != as_it_is or not all(rising):
+        if choice.spec != as_it_is or any(list(heads) != sorted(heads) for heads in choice.heads):
             return None
         return np.empty(attention_shape(choice, places), dtype=np.float32)
 
@@ -163,37 +158,28 @@ class Wanted:
     def _maps(self, row: int, outputs: Arrays) -> Maps:
         wish = self._wishes[row]
         n, source = wish.places.length, wish.source
-
-        def of(at: int) -> Any:
-            layer = wish.choice.layers[at]
-            heads = list(wish.choice.heads[at])
+        for layer, chosen in zip(wish.choice.layers, wish.choice.heads, strict=True):
+            heads = list(chosen)
             found = [outputs[name.format(layer)][row] for name in OUTPUTS_OF[source]]
             if source == "mixed":
-                return found[0][:, :n, :n]
-            if source == "rows":
-                return found[0][heads, : len(wish.rows), :n]
-            if source == "top":
-                return tuple(part[heads, :n, : wish.top] for part in found)
-            there = self._chosen[source, layer]
-            whole = found[0] if heads == there else found[0][[there.index(head) for head in heads]]
-            return whole[:, :n, :n]
+                yield found[0][:, :n, :n]
+            elif source == "rows":
+                yield found[0][heads, : len(wish.rows), :n]
+            elif source == "top":
+                yield tuple(part[heads, :n, : wish.top] for part in found)
+            else:
+                there = self._chosen[source, layer]
+                whole = found[0] if heads == there else found[0][[there.index(head) for head in heads]]
+                yield whole[:, :n, :n]
 
-        return of
-
-    def _mixes(self) -> Floats:
-        """float32 [B, 1, H]: of each input the weights of its heads, the same in every layer."""
+    def _weights(self) -> tuple[Floats, Floats]:
+        """Of each input the weights of its heads, float32 [B, 1, H], and its combinations of rows, float32 [B, 1, r, S]."""
+        most = max([len(wish.rows) for wish in self._wishes.values()], default=0)
         mix = np.zeros((self._batch, 1, self._heads), dtype=np.float32)
+        combine = np.zeros((self._batch, 1, most, self._longest), dtype=np.float32)
         for row, wish in self._wishes.items():
             if wish.source == "mixed":
                 heads = list(wish.choice.heads[0])
                 mix[row, 0, heads] = np.float32(1) / np.float32(len(heads))
-        return mix
-
-    def _combinations(self) -> Floats:
-        """float32 [B, 1, r, S]: of each input the combinations of rows that it wants."""
-        wanted = {row: wish.rows for row, wish in self._wishes.items() if wish.source == "rows"}
-        most = max(map(len, wanted.values()), default=0)
-        combine = np.zeros((self._batch, 1, most, self._longest), dtype=np.float32)
-        for row, rows in wanted.items():
-            combine[row, 0, : len(rows), : rows.shape[1]] = rows
-        return combine
+            combine[row, 0, : len(wish.rows), : wish.rows.shape[1]] = wish.rows
+        return mix, combine

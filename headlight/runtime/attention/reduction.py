@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headlight.runtime.attention.resolved_spec import Choice, is_one_token
 from headlight.runtime.attention.token_units import Places, attention_shape, pooled_token
-from headlight.runtime.values import Floats, Ids
+from headlight.runtime.values import Array, Floats, Ids, Keys, Marks
 from headlight.runtime.vectors.quantization import halve, quantise
 from headlight.spec import STATISTICS
 
@@ -18,10 +18,10 @@ from headlight.spec import STATISTICS
 # or the largest entries of each row.
 Source = Literal["attention", "scores", "mixed", "rows", "top"]
 MASKED = -1e29  # below every score: the graph has -1e30 where a query does not see a key
-# Of a layer by its place in Choice.layers -> float32 of the item alone: "attention", "scores": [heads, n, n]; "mixed": [1, n, n];
+# Of each of Choice.layers in turn, float32 of the item alone: "attention", "scores": [heads, n, n]; "mixed": [1, n, n];
 # "rows": [heads, rows, n]; "top": [heads, n, k] twice, the entries and their keys.
-Maps = Callable[[int], Any]
-Reduced = tuple[NDArray[Any], NDArray[np.uint16] | None, Floats | None]
+Maps = Iterable[Any]
+Reduced = tuple[Array, Keys | None, Floats | None]
 
 
 def reduce_attention(choice: Choice, places: Places, source: Source, maps: Maps) -> Reduced:
@@ -33,9 +33,8 @@ def reduce_attention(choice: Choice, places: Places, source: Source, maps: Maps)
     values = np.empty(shape, dtype=spec.dtype)
     indices = np.empty(shape, dtype=np.uint16) if spec.top_k else None
     scales = np.empty(shape[:-1], dtype=np.float32) if spec.dtype == "uint8" else None
-    per_layer = choice.axes[0] in ("pair", "layer")
     for at, (entries, keys) in enumerate(_results(choice, places, source, maps)):
-        here = (at,) if per_layer else ()
+        here = (at,) if choice.axes[0] in ("pair", "layer") else ()
         part = entries.reshape(shape[len(here) :])
         if scales is not None:
             values[here], scales[here] = quantise(part)
@@ -50,9 +49,8 @@ def _results(choice: Choice, places: Places, source: Source, maps: Maps) -> Iter
     """Of each layer wanted, or once where they are reduced: entries [heads or 1, queries, keys], and the keys of the largest."""
     spec = choice.spec
     if source == "top":
-        for at in range(len(choice.layers)):
-            entries, keys = maps(at)
-            rows = slice(None) if places.queries is None else places.queries.tokens
+        rows = slice(None) if places.queries is None else places.queries.tokens
+        for entries, keys in maps:
             yield entries[:, rows], settled(entries[:, rows], keys[:, rows])
         return
     for layer in _layers(choice, places, source, maps):
@@ -72,12 +70,12 @@ def _results(choice: Choice, places: Places, source: Source, maps: Maps) -> Iter
 
 def _layers(choice: Choice, places: Places, source: Source, maps: Maps) -> Iterator[Floats]:
     """Maps after everything that comes before queries are selected."""
-    reduced, count = choice.reduced.get("layers"), len(choice.layers)
-    ready = (_heads(choice, places, source, maps(at)) for at in range(count))
+    reduced = choice.reduced.get("layers")
+    ready = (_heads(choice, places, source, layer) for layer in maps)
     if reduced == "rollout":
         yield rollout(ready)
     elif reduced == "layer_mean":
-        yield np.asarray(sum(ready), dtype=np.float32) / np.float32(count)
+        yield np.asarray(sum(ready), dtype=np.float32) / np.float32(len(choice.layers))
     else:
         yield from ready
 
@@ -87,15 +85,15 @@ def _heads(choice: Choice, places: Places, source: Source, maps: Floats) -> Floa
         return np.where(maps < MASKED, np.float32(-np.inf), maps)
     if choice.spec.drop_special and places.special is not None:
         maps = without(maps, places.special, rows_too=source != "rows")
-    reduced = choice.reduced.get("heads")
-    if source != "mixed" and reduced == "head_max":
+    reduced = None if source == "mixed" else choice.reduced.get("heads")
+    if reduced == "head_max":
         maps = maps.max(axis=0, keepdims=True)
-    elif source != "mixed" and reduced == "head_mean":
+    elif reduced == "head_mean":
         maps = maps.mean(axis=0, keepdims=True, dtype=np.float32)
     return maps
 
 
-def without(maps: Floats, special: NDArray[np.bool_], *, rows_too: bool) -> Floats:
+def without(maps: Floats, special: Marks, *, rows_too: bool) -> Floats:
     """float32 [H, rows, n] as if special tokens were not there: their weights are 0, and the rest of each row sums to 1 again.
 
     Rows keep their places: nobody selects those of special tokens afterwards. Rows without other weight stay 0.
@@ -110,13 +108,9 @@ def without(maps: Floats, special: NDArray[np.bool_], *, rows_too: bool) -> Floa
 
 def rollout(maps: Iterator[Floats]) -> Floats:
     """The product over the layers, last on the left, of A + I with rows made to sum to 1: [1, n, n] (Abnar & Zuidema 2020, eq. 1)."""
-    product: Floats | None = None
-    for layer in maps:
-        mixed = layer[0] + np.eye(layer.shape[-1], dtype=np.float32)
-        mixed /= mixed.sum(axis=-1, keepdims=True)
-        product = mixed if product is None else mixed @ product
-    if product is None:
-        raise RuntimeError("a rollout of no layers. This is a bug.")
+    mixed = (layer[0] + np.eye(layer.shape[-1], dtype=np.float32) for layer in maps)
+    shares = (layer / layer.sum(axis=-1, keepdims=True) for layer in mixed)
+    product: Floats = functools.reduce(lambda before, layer: layer @ before, shares)
     return product[None]
 
 
@@ -131,7 +125,7 @@ def _grouped_queries(choice: Choice, places: Places, source: Source, maps: Float
     if reduced or queries is None or queries.starts is None:
         return maps
     sums: Floats = np.add.reduceat(maps, queries.starts, axis=1)
-    sums /= queries.sizes()[:, None]
+    sums /= np.diff(queries.starts, append=len(queries.tokens))[:, None]  # tokens of each unit
     return sums
 
 
@@ -157,7 +151,7 @@ def pooling_weights(choice: Choice, places: Places) -> Floats:
     return weights
 
 
-def largest(rows: Floats, count: int) -> tuple[Floats, NDArray[np.int64]]:
+def largest(rows: Floats, count: int) -> tuple[Floats, Ids]:
     """The largest entries of each row, falling, and where they are: [..., min(count, n)] twice."""
     count = min(count, rows.shape[-1])
     found = np.argpartition(rows, -count, axis=-1)[..., -count:]
@@ -194,19 +188,17 @@ def statistics(maps: Floats, places: Places) -> Floats:
     """The mean over the queries of each of STATISTICS: float32 [H, statistics]; see there."""
     n = places.length
     rows = np.arange(n) if places.queries is None else places.queries.tokens
-    left = np.ones(n, dtype=bool)
-    if places.keys is not None:  # special tokens are dropped: nothing else takes keys from statistics
-        left = np.isin(np.arange(n), places.keys.tokens)
+    # Where special tokens are dropped: nothing else takes keys from statistics.
+    left = np.ones(n, dtype=bool) if places.keys is None else np.isin(np.arange(n), places.keys.tokens)
     found = np.zeros((len(maps), len(STATISTICS)), dtype=np.float64)
     far = np.abs(rows[:, None] - np.arange(n)).astype(np.float32)
     for head, whole in enumerate(maps):
         weights = whole[rows]
         logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
         found[head, 0] = -(weights * logs).sum(axis=-1, dtype=np.float64).mean()
-        on_special = (
+        found[head, 1] = (
             np.nan if places.special is None else weights[:, places.special].sum(axis=-1, dtype=np.float64).mean()
         )
-        found[head, 1] = on_special
         for at, step in ((2, -1), (3, 1), (4, 0)):
             there = rows + step
             has = (there >= 0) & (there < n)

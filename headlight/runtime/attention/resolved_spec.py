@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping
 from typing import get_args
 
@@ -25,7 +26,7 @@ from headlight.spec import (
 ATTENTION, HIDDEN = "outputs.attention", "outputs.hidden"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Choice:
     """Maps of attention.
 
@@ -34,7 +35,7 @@ class Choice:
         layers: absolute, in the order wanted; the layer of each pair, where pairs were asked.
         heads: those wanted of each of `layers`.
         pooling: of the model.
-        reduced, axes: of the spec, computed once.
+        reduced, axes: of the spec.
         needs_tokens: whether it cannot be served without knowing which tokens are special, words,
             or characters of the text.
     """
@@ -43,17 +44,20 @@ class Choice:
     layers: tuple[int, ...]
     heads: tuple[tuple[int, ...], ...]
     pooling: str = "mean"
-    reduced: Mapping[str, str] = dataclasses.field(init=False, repr=False, compare=False)
-    axes: tuple[str, ...] = dataclasses.field(init=False, repr=False, compare=False)
-    needs_tokens: bool = dataclasses.field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
+    @functools.cached_property
+    def reduced(self) -> Mapping[str, str]:
+        return self.spec.reduced
+
+    @functools.cached_property
+    def axes(self) -> tuple[str, ...]:
+        return self.spec.axes
+
+    @functools.cached_property
+    def needs_tokens(self) -> bool:
         spec = self.spec
         grouped = spec.unit != "token" or spec.drop_special or "statistics" in spec.reduce
-        needs = grouped or _needs_tokens(spec.queries) or _needs_tokens(spec.keys)
-        object.__setattr__(self, "reduced", spec.reduced)
-        object.__setattr__(self, "axes", spec.axes)
-        object.__setattr__(self, "needs_tokens", needs)
+        return grouped or _needs_tokens(spec.queries) or _needs_tokens(spec.keys)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,10 +70,10 @@ class States:
 
     layers: tuple[int, ...]
     spec: HiddenSpec
-    needs_tokens: bool = dataclasses.field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "needs_tokens", _needs_tokens(self.spec.tokens))
+    @property
+    def needs_tokens(self) -> bool:
+        return _needs_tokens(self.spec.tokens)
 
 
 def _needs_tokens(choice: TokenChoice) -> bool:
@@ -103,8 +107,7 @@ def resolve_attention(spec: AttentionSpec, architecture: Architecture, pooling: 
     if "pooling_weights" in spec.reduce and pooling == "max":
         raise InvalidInput(f"{ATTENTION}.reduce", "this model pools by max, where no token has a weight; leave it out")
     if spec.pairs:
-        layers, heads = _pairs(spec, architecture)
-        return Choice(spec, layers, heads, pooling)
+        return Choice(spec, *_pairs(spec, architecture), pooling)
     layers = resolve_indices(f"{ATTENTION}.layers", spec.layers, architecture.layers)
     of_each = resolve_indices(f"{ATTENTION}.heads", spec.heads, architecture.heads)
     if "rollout" in spec.reduce and layers != tuple(range(architecture.layers)):
@@ -167,13 +170,16 @@ def _pairs(spec: AttentionSpec, architecture: Architecture) -> tuple[tuple[int, 
     field = f"{ATTENTION}.pairs"
     if spec.layers or spec.heads:
         raise InvalidInput(field, "stands for layers and heads; leave those empty")
-    layers, heads = list[int](), []
-    for place, (layer, head) in enumerate(spec.pairs):
-        layers.append(_absolute(f"{field}[{place}].layer", layer, architecture.layers))
-        heads.append((_absolute(f"{field}[{place}].head", head, architecture.heads),))
-    if len(set(zip(layers, heads, strict=True))) != len(layers):
+    pairs = [
+        (
+            _absolute(f"{field}[{place}].layer", layer, architecture.layers),
+            _absolute(f"{field}[{place}].head", head, architecture.heads),
+        )
+        for place, (layer, head) in enumerate(spec.pairs)
+    ]
+    if len(set(pairs)) != len(pairs):
         raise InvalidInput(field, "names one twice (negative ones count from the end); name each once")
-    return tuple(layers), tuple(heads)
+    return tuple(layer for layer, _ in pairs), tuple((head,) for _, head in pairs)
 
 
 def is_one_token(pooling: str) -> bool:

@@ -11,16 +11,16 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headlight.errors import InvalidInput
 from headlight.results import TokenList
 from headlight.runtime.attention.resolved_spec import ATTENTION, HIDDEN, Choice, States, is_one_token
-from headlight.runtime.values import Ids, Tokenized
-from headlight.runtime.vectors.vector_forms import TOKENS, Rows
-from headlight.spec import NUMBER_BYTES, STATISTICS, Span, TokenChoice
+from headlight.runtime.values import Ids, Marks, Tokenized
+from headlight.runtime.vectors.vector_forms import TOKENS
+from headlight.spec import NUMBER_BYTES, STATISTICS, Span, TokenChoice, TokensSpec
 
 MOST_KEYS = 1 << 16  # that an index of 16 bits can tell apart
+UNKNOWN = "special tokens, words and spans are known of texts alone; send texts, not ids"
 INDEX_BYTES = 2  # uint16; MOST_KEYS sees to it that it is enough
 SCALE_BYTES = 4  # float32
 
@@ -42,11 +42,6 @@ class Units:
         """How many units."""
         return len(self.tokens) if self.starts is None else len(self.starts)
 
-    def sizes(self) -> Ids:
-        """Tokens of each unit: int64 [units]."""
-        starts = np.arange(len(self.tokens)) if self.starts is None else self.starts
-        return np.diff(np.append(starts, len(self.tokens)))
-
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Places:
@@ -61,22 +56,18 @@ class Places:
     length: int
     queries: Units | None = None
     keys: Units | None = None
-    special: NDArray[np.bool_] | None = None
+    special: Marks | None = None
     left_out: int = 0
-
-    def count(self, axis: Units | None) -> int:
-        """Units on an axis."""
-        return self.length if axis is None else axis.count
 
 
 def attention_shape(choice: Choice, places: Places) -> tuple[int, ...]:
     """The extents of an item's result: one for each of `choice.axes`."""
-    keys = places.count(places.keys)
+    keys = places.length if places.keys is None else places.keys.count
     extents = {
         "pair": len(choice.layers),
         "layer": len(choice.layers),
         "head": len(choice.heads[0]) if choice.heads else 0,
-        "query": places.count(places.queries),
+        "query": places.length if places.queries is None else places.queries.count,
         "key": keys,
         "top": min(keys, choice.spec.top_k or 0),
         "statistic": len(STATISTICS),
@@ -103,10 +94,10 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
         return Places(length, left_out=tokenized.left_out)
     # What is special is not known of ids: all that statistics lose by it is one of their numbers.
     unknown = "statistics" in spec.reduce and tokenized.words is None and not spec.drop_special
-    info = _info(tokenized) if choice.needs_tokens and not unknown else None
+    info = _known(tokenized)[0] if choice.needs_tokens and not unknown else None
     special = np.array(info.special) if info is not None else None
     vector = pooled_token(choice.pooling, length, tokenized.left_out)
-    sides = []
+    sides = list[Units | None]()
     for name, wanted in (("queries", spec.queries), ("keys", spec.keys)):
         field = f"{ATTENTION}.{name}"
         tokens = select(field, wanted, length, info, vector)
@@ -114,7 +105,7 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
             tokens = np.flatnonzero(~special) if tokens is None else tokens[~special[tokens]]
         if tokens is not None and not len(tokens):
             raise InvalidInput(field, "drop_special leaves no token of this input; leave it out")
-        sides.append(_group(choice, tokens, tokenized, info))
+        sides.append(_group(choice, tokens, tokenized))
     if spec.top_k and (sides[1] or Units(tokenized.ids)).count > MOST_KEYS:
         raise InvalidInput(f"{ATTENTION}.top_k", f"chooses among at most {MOST_KEYS} keys; choose fewer keys")
     of_one = is_one_token(choice.pooling) and "queries" in choice.reduced
@@ -125,14 +116,13 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
 
 def place_states(states: States, tokenized: Tokenized, pooling: str) -> Ids | None:
     """The tokens of one input whose hidden states are wanted: int64 [m]; None: all. Raises InvalidInput as `place`."""
-    info = _info(tokenized) if states.needs_tokens else None
+    info = _known(tokenized)[0] if states.needs_tokens else None
     length = len(tokenized.ids)
-    return select(
-        f"{HIDDEN}.tokens", states.spec.tokens, length, info, pooled_token(pooling, length, tokenized.left_out)
-    )
+    vector = pooled_token(pooling, length, tokenized.left_out)
+    return select(f"{HIDDEN}.tokens", states.spec.tokens, length, info, vector)
 
 
-def place_rows(rows: Rows, tokenized: Tokenized) -> Ids | None:
+def place_rows(rows: TokensSpec, tokenized: Tokenized) -> Ids | None:
     """The tokens of one input whose vectors are wanted: int64 [m]; None: all.
 
     Raises:
@@ -141,18 +131,13 @@ def place_rows(rows: Rows, tokenized: Tokenized) -> Ids | None:
     if not (rows.skip_special or rows.skip_prompt):
         return None
     info = tokenized.info
-    if rows.skip_special and (info is None or tokenized.words is None):
+    if info is None or (rows.skip_special and tokenized.words is None):
         raise InvalidInput(f"{TOKENS}.skip_special", "what is special is known of texts alone; send texts, not ids")
-    if info is None:
-        raise RuntimeError("tokens were chosen without knowing them. This is a bug.")
-    left = np.ones(len(info), dtype=np.bool_)
-    if rows.skip_special:
-        left &= ~np.array(info.special)
-    if rows.skip_prompt:
-        left &= ~np.array(info.prompt)
-    if not left.any():
+    skips = ((rows.skip_special, info.special), (rows.skip_prompt, info.prompt))
+    left = np.flatnonzero(~np.any([marks for skipped, marks in skips if skipped], axis=0))
+    if not len(left):
         raise InvalidInput(TOKENS, "what is to be skipped leaves no token of this input; skip less")
-    return np.flatnonzero(left)
+    return left
 
 
 def select(field: str, wanted: TokenChoice, length: int, info: TokenList | None, vector: int) -> Ids | None:
@@ -173,7 +158,7 @@ def select(field: str, wanted: TokenChoice, length: int, info: TokenList | None,
             raise InvalidInput(field, "this input has no special token")
         return tokens
     if isinstance(wanted, Span):
-        return within(field, wanted, Characters(info))
+        return within(field, wanted, characters_of(info))
     if len(wanted) > length:
         raise InvalidInput(field, f"names {len(wanted)} tokens; this input has {length}, name each once")
     for at, index in enumerate(wanted):
@@ -185,27 +170,27 @@ def select(field: str, wanted: TokenChoice, length: int, info: TokenList | None,
     return tokens
 
 
-class Characters:
-    """Which characters each token stands for: none, where it was put around a text."""
-
-    def __init__(self, info: TokenList | None) -> None:
-        if info is None:
-            raise RuntimeError("a span was placed without tokens. This is a bug.")
-        self.starts, self.ends = np.array(info.starts), np.array(info.ends)
-        self.texts = np.array(info.segments)
+def characters_of(info: TokenList | None) -> Ids:
+    """int64 [3, n]: where the characters of each token begin and end, and in which text. Raises InvalidInput for ids."""
+    if info is None:
+        raise InvalidInput(ATTENTION, UNKNOWN)
+    return np.array([info.starts, info.ends, info.segments])
 
 
-def within(field: str, span: Span, characters: Characters) -> Ids:
-    """int64 [m]: the tokens that share a character with a span. Raises InvalidInput where there is none."""
+def within(field: str, span: Span, characters: Ids) -> Ids:
+    """int64 [m]: the tokens that share a character with a span, given `characters_of` all. Raises InvalidInput if none does."""
     if span.end <= span.start:
         raise InvalidInput(
             field, f"is the span {span.start} .. {span.end}, which holds no character; end it behind its start"
         )
-    own = characters.texts == span.text
-    tokens = np.flatnonzero(own & (characters.starts < span.end) & (characters.ends > span.start))
+    starts, ends, texts = characters
+    tokens = np.flatnonzero((texts == span.text) & (starts < span.end) & (ends > span.start))
     if not len(tokens):
-        where = f"characters {span.start} .. {span.end - 1} of text {span.text}"
-        raise InvalidInput(field, f"no token of this input lies in {where}; offsets count code points")
+        raise InvalidInput(
+            field,
+            f"no token of this input lies in characters {span.start} .. {span.end - 1} of text {span.text};"
+            " offsets count code points",
+        )
     return tokens
 
 
@@ -214,14 +199,15 @@ def pooled_token(pooling: str, length: int, left_out: int = 0) -> int:
     return left_out if pooling == "cls" else length - 1
 
 
-def _group(choice: Choice, tokens: Ids | None, tokenized: Tokenized, info: TokenList | None) -> Units | None:
+def _group(choice: Choice, tokens: Ids | None, tokenized: Tokenized) -> Units | None:
     spec = choice.spec
     if spec.unit == "token":
         return None if tokens is None else Units(tokens)
-    chosen = np.arange(len(tokenized.ids)) if tokens is None else tokens
+    info, words = _known(tokenized)
+    chosen = np.arange(len(words)) if tokens is None else tokens
     if spec.unit == "span":
-        _check_spans(spec.spans, len(tokenized.ids))
-        parts, characters = [], Characters(info)
+        _check_spans(spec.spans, len(words))
+        parts, characters = [], characters_of(info)
         for at, span in enumerate(spec.spans):
             part = within(f"{ATTENTION}.spans[{at}]", span, characters)
             parts.append(part[np.isin(part, chosen)])
@@ -229,10 +215,8 @@ def _group(choice: Choice, tokens: Ids | None, tokenized: Tokenized, info: Token
                 raise InvalidInput(f"{ATTENTION}.spans[{at}]", "holds none of the tokens chosen; leave it out")
         starts = np.cumsum([0, *(len(part) for part in parts[:-1])])
         return Units(np.concatenate(parts), starts)
-    if tokenized.words is None:
-        raise RuntimeError("words were asked for and not kept. This is a bug.")
-    words = tokenized.words[chosen]
-    return Units(chosen, np.flatnonzero(np.diff(words, prepend=words[0] - 1)))
+    numbers = words[chosen]
+    return Units(chosen, np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1)))
 
 
 def _check_spans(spans: Sequence[Span], length: int) -> None:
@@ -245,7 +229,8 @@ def _check_spans(spans: Sequence[Span], length: int) -> None:
             raise InvalidInput(f"{ATTENTION}.spans", f"has two that overlap: {both}; ask for them one after the other")
 
 
-def _info(tokenized: Tokenized) -> TokenList:
+def _known(tokenized: Tokenized) -> tuple[TokenList, Ids]:
+    """The tokens of an input and the numbers of their words. Raises InvalidInput for one of ids."""
     if tokenized.info is None or tokenized.words is None:
-        raise InvalidInput(ATTENTION, "special tokens, words and spans are known of texts alone; send texts, not ids")
-    return tokenized.info
+        raise InvalidInput(ATTENTION, UNKNOWN)
+    return tokenized.info, tokenized.words

@@ -34,6 +34,8 @@ class Bundle:
         path: the directory.
         manifest: its parsed manifest.
         sha256: hex digest of manifest.json, which pins every other file.
+        files: by name, the golden inputs, the tokenizer and the ranges, in memory. `release` leaves the golden inputs.
+        graphs: by name, those that `opens` named, with their weights, until `release`.
     """
 
     def __init__(
@@ -66,26 +68,17 @@ class Bundle:
         except (ValueError, RecursionError):  # the latter from brackets nested without end
             raise BundleError("is not JSON", MANIFEST) from None
         self.manifest = Manifest.parse(values)
-        self._graphs: dict[str, OnnxGraph] = {}
-        self._files: dict[str, File] = {}
-        self._weights: dict[str, Weights] = {}
+        self.graphs: dict[str, OnnxGraph] = {}
+        self.files: dict[str, File] = {}
         self._verify(opens)
-
-    def contents(self, name: str) -> File:
-        """The golden inputs, the tokenizer or the ranges, from memory. Of these, `release` leaves the golden inputs."""
-        return self._files[name]
-
-    def graph(self, name: str) -> OnnxGraph:
-        """A graph that `opens` named, with its weights, until `release`."""
-        return self._graphs[name]
 
     def release(self) -> None:
         """Let go of graphs, and of weights but for what sessions keep: all of it has been opened."""
-        for weights in self._weights.values():
-            weights.release()
-        self._weights.clear()
-        self._graphs.clear()
-        self._files = {name: file for name, file in self._files.items() if name == self.manifest.golden}
+        for graph in self.graphs.values():
+            for weights in graph.weights.values():
+                weights.release()
+        self.graphs.clear()
+        self.files = {name: file for name, file in self.files.items() if name == self.manifest.golden}
 
     def file(self, name: str) -> Path:
         """The path of a listed file.
@@ -113,36 +106,37 @@ class Bundle:
 
     def _verify(self, opens: Callable[[Graph], bool]) -> None:
         manifest = self.manifest
+        weights: dict[str, Weights] = {}
         opened = [graph for graph in manifest.graphs if opens(graph)]
-        weights = {name for graph in opened for name in graph.weights}
+        heavy = {name for graph in opened for name in graph.weights}
         graphs = {graph.file for graph in manifest.graphs}
         small = {manifest.golden, manifest.tokenizer, manifest.ranges, *graphs}
-        for name in small & weights:
+        for name in small & heavy:
             raise BundleError("is listed as weights and for another use; list it for one of them", name)
         for name, entry in manifest.files.items():
             path = self.file(name)
-            if name in weights:
-                self._weights[name] = read_weights(path, name, entry)
+            if name in heavy:
+                weights[name] = read_weights(path, name, entry)
             elif name in small:
-                self._files[name] = read_file(path, name, entry)
+                self.files[name] = read_file(path, name, entry)
             else:
                 check_file(path, name, entry)
-        for used in (manifest.golden, manifest.tokenizer, manifest.ranges):
-            if used is not None:
-                self.file(used)
+        for used in filter(None, (manifest.golden, manifest.tokenizer, manifest.ranges)):
+            self.file(used)
         for graph in manifest.graphs:
             for used in (*graph.weights, graph.file):
                 self.file(used)
             references = self._verified_references(graph)
             if graph in opened:
-                own = {name: self._weights[name] for name in graph.weights}
-                self._graphs[graph.file] = OnnxGraph(self._files[graph.file].data, references, own)
-        self._files = {name: file for name, file in self._files.items() if name not in graphs}
+                self.graphs[graph.file] = OnnxGraph(
+                    self.files[graph.file].data, references, {name: weights[name] for name in graph.weights}
+                )
+        self.files = {name: file for name, file in self.files.items() if name not in graphs}
 
     def _verified_references(self, graph: Graph) -> tuple[ExternalData, ...]:
         """A graph may only refer to its declared weight files, and to bytes that these have."""
         name, path = graph.file, self.file(graph.file)
-        references = external_data(self._files[name].data, name)
+        references = external_data(self.files[name].data, name)
         for reference in references:
             location = reference.location
             if location not in graph.weights:
@@ -156,8 +150,11 @@ class Bundle:
                 raise BundleError(f"refers to bytes {reference.offset}..{end} of {location}, which has {size}", name)
             length = size - reference.offset if reference.length is None else reference.length
             if not reference.initializer or tensor_bytes(reference) != length:
-                problem = f"refers to {length} bytes of {location} that are not an initialiser of its type and shape"
-                raise BundleError(f"{problem}; export again", name)
+                raise BundleError(
+                    f"refers to {length} bytes of {location} that are not an initialiser of its type and shape;"
+                    " export again",
+                    name,
+                )
         return tuple(references)
 
 

@@ -51,7 +51,6 @@ class File(NamedTuple):
     data: bytes
 
     def read_bytes(self) -> bytes:
-        """Return its bytes."""
         return self.data
 
 
@@ -64,8 +63,8 @@ class Weights:
 
     def array(self, tensor: ExternalData) -> NDArray[Any]:
         """Return a tensor's numbers in place. The array keeps the memory mapped."""
-        count = math.prod(tensor.shape)
-        return np.frombuffer(self.memory, TYPES[tensor.type], count, tensor.offset).reshape(tensor.shape)
+        numbers = np.frombuffer(self.memory, TYPES[tensor.type], math.prod(tensor.shape), tensor.offset)
+        return numbers.reshape(tensor.shape)
 
     def keep(self, tensor: ExternalData) -> None:
         """Except a tensor from `release`: a session reads it in place."""

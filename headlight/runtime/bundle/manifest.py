@@ -129,8 +129,9 @@ class Manifest:
         for graph in self.graphs:
             if graph.role == role and graph.precision == precision and provider in graph.providers:
                 return graph
-        have = ", ".join(f"{p}/{q}" for p, q in self.variants)
-        raise BundleError(f"no {role} graph for {provider}/{precision}; the bundle has {have}")
+        raise BundleError(
+            f"no {role} graph for {provider}/{precision}; the bundle has {', '.join(map('/'.join, self.variants))}"
+        )
 
     def tolerance(self, provider: str, precision: str) -> Tolerance:
         """The tolerance declared for the pair, else the one declared for the precision on any provider.
@@ -157,8 +158,10 @@ class Manifest:
         """
         top = Fields(values)
         if top.take("format_version", int) != FORMAT_VERSION:
-            have = top.values["format_version"]
-            raise BundleError(f"format_version is {have}; this runtime reads {FORMAT_VERSION}: export again", MANIFEST)
+            raise BundleError(
+                f"format_version is {top.values['format_version']}; this runtime reads {FORMAT_VERSION}: export again",
+                MANIFEST,
+            )
         shape = top.child("architecture")
         architecture = Architecture(
             positions=shape.take("positions", str),

@@ -30,12 +30,12 @@ class Fields:
         """The value of `name`, which must be there and of type `kind`."""
         value = self.values.get(name)
         if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
-            raise BundleError(f"{self.path}{name} is {value!r:.60}; expected a 64-bit number", MANIFEST)
-        is_bool = isinstance(value, bool)  # which Python takes for an int
-        if kind is float and isinstance(value, int) and not is_bool:
+            raise self._wrong(name, value, "a 64-bit number")
+        if kind is float and type(value) is int:
             value = float(value)
-        if not isinstance(value, kind) or (is_bool and kind is not bool):
-            raise BundleError(f"{self.path}{name} is {value!a:.60}; expected {kind.__name__}", MANIFEST)
+        # Python takes a bool for an int, too.
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise self._wrong(name, value, kind.__name__)
         if isinstance(value, str):
             self.check_text(name, value)
         return value
@@ -53,7 +53,7 @@ class Fields:
         """An integer of `least` to `most`."""
         value = self.take(name, int)
         if not least <= value <= most:
-            raise BundleError(f"{self.path}{name} is {value}; expected {least} to {most}", MANIFEST)
+            raise self._wrong(name, value, f"{least} to {most}")
         return value
 
     def counts(self, name: str, most: int) -> tuple[int, ...]:
@@ -61,8 +61,7 @@ class Fields:
         values = self.take(name, list)
         right = all(isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most for value in values)
         if not right or len(set(values)) != len(values):
-            problem = f"{self.path}{name} is {values!a:.60}; expected different numbers of 1 to {most}"
-            raise BundleError(problem, MANIFEST)
+            raise self._wrong(name, values, f"different numbers of 1 to {most}")
         return tuple(values)
 
     def text_or_null(self, name: str) -> str | None:
@@ -73,8 +72,7 @@ class Fields:
         """One of some strings, or None for null. The name must be there."""
         value = self.text_or_null(name)
         if value is not None and value not in choices:
-            have = ", ".join(choices) or "none"
-            raise BundleError(f"{self.path}{name} is {value!a:.60}; expected null or one of {have:.200}", MANIFEST)
+            raise self._wrong(name, value, f"null or one of {', '.join(choices) or 'none':.200}")
         return value
 
     def prose(self, name: str, most: int) -> str:
@@ -82,8 +80,7 @@ class Fields:
         value = self.values.get(name)
         # JSON can spell half of a surrogate pair, which UTF-8 has not.
         if not isinstance(value, str) or len(value) > most or SURROGATE.search(value):
-            problem = f"{self.path}{name!a:.60} is {value!a:.60}; expected a text of at most {most} characters"
-            raise BundleError(problem, MANIFEST)
+            raise self._wrong(f"{name!a:.60}", value, f"a text of at most {most} characters")
         return value
 
     def record(self, kind: type[R], counts: Mapping[str, int] = NO_COUNTS, least: float = 0) -> R:
@@ -103,8 +100,7 @@ class Fields:
             else:
                 values[name] = self.take(name, hint)
             if hint is float and not least <= values[name] < float("inf"):
-                expected = "a number" if least else "at least 0"
-                raise BundleError(f"{self.path}{name} is {values[name]}; expected {expected}", MANIFEST)
+                raise self._wrong(name, values[name], "a number" if least else "at least 0")
         return kind(**values)
 
     def child(self, name: str) -> Fields:
@@ -118,5 +114,7 @@ class Fields:
     def check_text(self, name: str, value: str) -> None:
         """Raises BundleError unless a value is fit to be printed."""
         if not 1 <= len(value) <= LONGEST_TEXT or not value.isprintable():
-            problem = f"{self.path}{name} is {value!a:.60}; expected 1 to {LONGEST_TEXT} printable characters"
-            raise BundleError(problem, MANIFEST)
+            raise self._wrong(name, value, f"1 to {LONGEST_TEXT} printable characters")
+
+    def _wrong(self, name: str, value: object, expected: str) -> BundleError:
+        return BundleError(f"{self.path}{name} is {value!a:.60}; expected {expected}", MANIFEST)

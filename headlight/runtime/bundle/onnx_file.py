@@ -16,9 +16,9 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message, message_fa
 from headlight.errors import BundleError
 
 NUMBER = re.compile(r"-?[0-9]{1,19}")
+PACKAGE = "headlight.onnx_subset"
 EXTERNAL = 1  # TensorProto.DataLocation.EXTERNAL
-SCALARS = {"string": "TYPE_STRING", "int32": "TYPE_INT32", "int64": "TYPE_INT64"}
-# message -> field -> (number, type of the field: a message's name or one of SCALARS); all repeated where the name ends in "*"
+# message -> field -> (number, type of the field: a message's name or a scalar's); all repeated where the name ends in "*"
 SCHEMA = {
     "Entry": {"key": (1, "string"), "value": (2, "string")},
     "Tensor": {
@@ -69,21 +69,27 @@ class ExternalData:
 
 
 def _model_class() -> type[message.Message]:
-    file = descriptor_pb2.FileDescriptorProto(
-        name="headlight/onnx_subset.proto", package="headlight.onnx_subset", syntax="proto3"
-    )
-    for name, fields in SCHEMA.items():
-        declared = file.message_type.add(name=name)
-        for key, (number, kind) in fields.items():
-            field = declared.field.add(name=key.rstrip("*"), number=number)
-            field.label = field.LABEL_REPEATED if key.endswith("*") else field.LABEL_OPTIONAL
-            if kind in SCHEMA:
-                field.type, field.type_name = field.TYPE_MESSAGE, f".headlight.onnx_subset.{kind}"
-            else:
-                field.type = getattr(field, SCALARS[kind])
+    messages: Any = [
+        {"name": name, "field": [_field(key, *described) for key, described in fields.items()]}
+        for name, fields in SCHEMA.items()
+    ]
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("headlight.onnx_subset.Model"))
+    pool.Add(
+        descriptor_pb2.FileDescriptorProto(
+            name="headlight/onnx_subset.proto", package=PACKAGE, syntax="proto3", message_type=messages
+        )
+    )
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.Model"))
+
+
+def _field(key: str, number: int, kind: str) -> dict[str, Any]:
+    typed = (
+        {"type": "TYPE_MESSAGE", "type_name": f".{PACKAGE}.{kind}"}
+        if kind in SCHEMA
+        else {"type": f"TYPE_{kind.upper()}"}
+    )
+    label = "LABEL_REPEATED" if key.endswith("*") else "LABEL_OPTIONAL"
+    return {"name": key.rstrip("*"), "number": number, "label": label, **typed}
 
 
 def external_data(data: bytes, name: str) -> list[ExternalData]:
@@ -114,11 +120,8 @@ def with_inputs(data: bytes, names: Collection[str]) -> bytes:
     known = {value.name for value in graph.input}
     for tensor in graph.initializer:
         if tensor.name in names and tensor.name not in known:
-            value = graph.input.add(name=tensor.name)
-            value.type.tensor_type.elem_type = tensor.data_type
-            value.type.tensor_type.shape.SetInParent()  # so that a scalar has one, too
-            for size in tensor.dims:
-                value.type.tensor_type.shape.dim.add(dim_value=size)
+            shape = {"dim": [{"dim_value": size} for size in tensor.dims]}  # that a scalar has, too, and is empty
+            graph.input.add(name=tensor.name, type={"tensor_type": {"elem_type": tensor.data_type, "shape": shape}})
     for place in reversed(range(len(graph.initializer))):
         if graph.initializer[place].name in names:
             del graph.initializer[place]
@@ -136,10 +139,9 @@ def _parsed(data: bytes, name: str) -> Any:
 
 def _tensors(node: Any) -> Iterator[Any]:
     """All Tensor messages below a message."""
-    for field, value in node.ListFields():
-        if field.message_type is None:
-            continue
-        for child in [value] if not field.is_repeated else value:
+    messages = [(field, value) for field, value in node.ListFields() if field.message_type is not None]
+    for field, value in messages:
+        for child in value if field.is_repeated else [value]:
             if field.message_type.name == "Tensor":
                 yield child
             else:
@@ -150,21 +152,15 @@ def _reference(tensor: Any, name: str, *, initializer: bool = False, table: bool
     entries = {entry.key: entry.value for entry in tensor.external_data}
     # int() would also read "1_0", " 1" and digits of other scripts, and ONNX Runtime something else there, or nothing.
     numbers = {key: entries.get(key, "0") for key in ("offset", "length")}
-    try:
-        if not all(NUMBER.fullmatch(text) for text in numbers.values()):
-            raise ValueError
-        length = int(numbers["length"]) if "length" in entries else None
-        return ExternalData(
-            entries["location"],
-            int(numbers["offset"]),
-            length,
-            tensor.name,
-            tensor.data_type,
-            tuple(tensor.dims),
-            initializer,
-            table,
-        )
-    except (KeyError, ValueError):
-        raise BundleError(
-            "refers to external data without a location, or with an offset that is no number", name
-        ) from None
+    if "location" not in entries or not all(NUMBER.fullmatch(text) for text in numbers.values()):
+        raise BundleError("refers to external data without a location, or with an offset that is no number", name)
+    return ExternalData(
+        entries["location"],
+        int(numbers["offset"]),
+        int(numbers["length"]) if "length" in entries else None,
+        tensor.name,
+        tensor.data_type,
+        tuple(tensor.dims),
+        initializer,
+        table,
+    )

@@ -50,8 +50,10 @@ class Prompts:
             raise InvalidInput("prompt_name", "and prompt_text are both set; send one of them")
         if name is not None:
             if name not in self.by_name:
-                have = ", ".join(self.by_name) or "none"
-                raise InvalidInput("prompt_name", f"is none of this model's; there is {have:.1000}, or use prompt_text")
+                raise InvalidInput(
+                    "prompt_name",
+                    f"is none of this model's; there is {', '.join(self.by_name) or 'none':.1000}, or use prompt_text",
+                )
             return Prompt(self.by_name[name], asked=True)
         if text is not None:
             if len(text) > LONGEST_PROMPT:

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headlight.runtime.attention.graph_selectors import Wanted
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight.runtime.providers.session import Outputs
-from headlight.runtime.values import Floats, Ids
+from headlight.runtime.values import Floats, Ids, Marks
 from headlight.runtime.vectors.vector_forms import shape_rows
 
 BATCH_TOKENS = 512  # padded tokens in one batch of one thread; `make tune` finds the best for a machine
@@ -72,7 +71,7 @@ def all_finite(outputs: Outputs) -> bool:
     return pooled and ("tokens" not in outputs or bool(np.isfinite(outputs["tokens"]).all()))
 
 
-def finite_rows(items: Sequence[EncodeItem], outputs: Outputs) -> NDArray[np.bool_]:
+def finite_rows(items: Sequence[EncodeItem], outputs: Outputs) -> Marks:
     """Of which items they are: bool [B]. Company changes no item's: its padding and what others want do not count."""
     good = np.asarray(np.isfinite(outputs["pooled"]).all(axis=1))
     if "tokens" in outputs:

@@ -69,21 +69,17 @@ class Engine:
             longest=bundle.manifest.max_length,
         )
         self._title = f"{bundle.manifest.name} {bundle.manifest.version} on {provider}/{precision}"
-        self._own_arenas = provider == "cuda"
         self._sessions: dict[Role, Session] = {}
-        roles: tuple[Role, ...] = ("embed", "attend") if attend else ("embed",)
         self._workers, self._lent = workers, workers.lent and attend
-        for role in roles:
+        workers_of: dict[Role, Workers] = {"embed": workers}
+        if self._lent:
+            workers_of["attend"] = dataclasses.replace(workers, streams=1, threads=workers.all)
+        elif attend:  # answers are large, and callers wait for more than the engine: no second copy of weights
+            workers_of["attend"] = dataclasses.replace(workers, wide="none")
+        for role, own in workers_of.items():
             graph = bundle.manifest.graph(role, provider, precision)
-            own = workers
-            if role == "attend" and workers.lent:
-                own = dataclasses.replace(workers, streams=1, threads=workers.all)
-            elif (
-                role == "attend"
-            ):  # answers are large, and callers wait for more than the engine: no second copy of weights
-                own = dataclasses.replace(workers, wide="none")
             try:
-                self._sessions[role] = open_session(bundle.graph(graph.file), provider, precision, own, gpu)
+                self._sessions[role] = open_session(bundle.graphs[graph.file], provider, precision, own, gpu)
             except BundleError:
                 raise
             except Exception as error:  # libraries raise many types; at start-up their words reach the operator alone
@@ -92,6 +88,10 @@ class Engine:
             check_interface(self._sessions[role], graph, bundle.manifest)
         self.roles = frozenset(self._sessions)
         self.wide_roles: frozenset[Role] = self.roles if self._lent else frozenset(("embed",) if workers.apart else ())
+
+    def selections(self, embedding: Selection) -> list[Selection]:
+        """One for each graph that is loaded: `embedding`, and everything that the other can give."""
+        return [embedding, everything(self.architecture)] if "attend" in self.roles else [embedding]
 
     def graph(self, role: Role, *, wide: bool) -> Role:
         """The graph that a batch of this role runs on: one of "embed" that has all threads may run on "attend", see `Wide`."""
@@ -165,32 +165,29 @@ class Engine:
     def _results(self, items: Sequence[EncodeItem], outputs: Outputs, wanted: Wanted | None) -> list[ItemResult]:
         """What each item wants of a batch's outputs. Raises NotFinite, or DeviceLost, where these are not finite."""
         vectors = [item.selection.vector if item.selection.pooled else None for item in items]
-        if all_finite(outputs):
-            pooled = shape_pooled(outputs["pooled"], vectors, self._normalize)
-            if len(outputs) == 1:  # pooled vectors alone, as mostly
-                return [ItemResult(vector) for vector in pooled]
-            return [cut_out(outputs, row, item, pooled[row], wanted) for row, item in enumerate(items)]
-        good = finite_rows(items, outputs)
-        details = f"{len(good) - good.sum()} of {len(good)} rows, role {items[0].role}, {self._title}"
-        if (lost := self.faults.judge(NOT_FINITE, details)) is not None:
-            raise lost
-        finite = np.where(good[:, None], outputs["pooled"], np.float32(0))
-        pooled = shape_pooled(finite, vectors, self._normalize)
-        results = [
-            cut_out(outputs, row, item, pooled[row], wanted) if good[row] else None for row, item in enumerate(items)
-        ]
-        kept = [result for result in results if result is not None]
-        if len(kept) == len(results):
-            return kept
-        raise NotFinite(told(NOT_FINITE, details), results)
+        if not all_finite(outputs):
+            good = finite_rows(items, outputs)
+            details = f"{len(good) - good.sum()} of {len(good)} rows, role {items[0].role}, {self._title}"
+            if (lost := self.faults.judge(NOT_FINITE, details)) is not None:
+                raise lost
+            if not good.all():  # else it is padding alone
+                finite = np.where(good[:, None], outputs["pooled"], np.float32(0))
+                pooled = shape_pooled(finite, vectors, self._normalize)
+                results = [
+                    cut_out(outputs, row, item, pooled[row], wanted) if good[row] else None
+                    for row, item in enumerate(items)
+                ]
+                raise NotFinite(told(NOT_FINITE, details), results)
+        pooled = shape_pooled(outputs["pooled"], vectors, self._normalize)
+        if len(outputs) == 1:  # pooled vectors alone, as mostly
+            return [ItemResult(vector) for vector in pooled]
+        return [cut_out(outputs, row, item, pooled[row], wanted) for row, item in enumerate(items)]
 
     def warm_up(self, lengths: Iterable[int]) -> None:
         """Run every graph at each length, on each stream and on all threads: no caller pays for a first run."""
-        own = self._workers.apart or self._workers.lent
-        ways = [False] * self._workers.streams + [True] * own  # one after another, streams take turns
-        wanted = [Selection(tokens=True)]
-        if "attend" in self.roles:
-            wanted.append(everything(self.architecture))
+        # One after another, streams take turns.
+        ways = [False] * self._workers.streams + [True] * (self._workers.apart or self._workers.lent)
+        wanted = self.selections(Selection(tokens=True))
         for length, selection, wide in itertools.product(lengths, wanted, ways):
             ids = np.zeros(min(length, self._rounding.most), dtype=np.int64)
             self.run([EncodeItem(ids, selection)], wide=wide)
@@ -200,7 +197,7 @@ class Engine:
         """Give back the memory that batches before needed. Not for every batch: the next would have to ask for it again."""
         item = EncodeItem(np.zeros(1, dtype=np.int64), Selection())
         for role, session in self._sessions.items():
-            if role == "embed" or self._own_arenas:  # else that of "attend" is the same
+            if role == "embed" or self.faults.gpu:  # which has an arena for each; else that of "attend" is the same
                 session.shrink(self._feeds(role, [item])[0])
 
     def _feeds(self, role: Role, items: Sequence[EncodeItem]) -> tuple[Outputs, Wanted | None]:
@@ -231,11 +228,8 @@ class Engine:
 
 def output_names(items: Sequence[EncodeItem]) -> list[str]:
     """The graph outputs that a batch needs beside those of attention: the union of its items' selections."""
-    tokens, states = False, set[int]()
-    for item in items:
-        tokens = tokens or item.selection.tokens
-        if item.selection.hidden is not None:
-            states.update(item.selection.hidden.layers)
+    selections = [item.selection for item in items]
     # Always fetched: small, and the cheapest witness that the whole computation is finite.
-    names = ["pooled", "tokens"] if tokens else ["pooled"]
+    names = ["pooled", "tokens"] if True in [one.tokens for one in selections] else ["pooled"]
+    states = {layer for one in selections if one.hidden is not None for layer in one.hidden.layers}
     return names + [f"hidden_{layer}" for layer in sorted(states)] if states else names

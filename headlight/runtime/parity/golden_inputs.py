@@ -20,7 +20,7 @@ from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.file_contents import plain_arrays
 from headlight.runtime.bundle.manifest import Architecture, Manifest
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
-from headlight.runtime.values import Floats, Ids
+from headlight.runtime.values import Arrays, Floats, Ids, Keys
 from headlight.spec import AttentionSpec
 
 MASKED = "masked_"  # before the names of inputs of which not all is looked at; bundles of an earlier export have none
@@ -28,7 +28,6 @@ OUTPUTS = ("pooled", "tokens", "attention", "hidden")
 # Rows of a residual stream grow with depth, and rounding with them; attention and pooled rows are bounded by 1.
 SCALED_BY_ROW = ("tokens", "hidden")
 VECTORS = ("pooled", "tokens")
-Arrays = Mapping[str, NDArray[Any]]
 TOP = 3
 STEP = 2  # of the heads whose mean is taken: of all heads it would be the same in any order
 Numbers = NDArray[np.floating[Any]]
@@ -62,7 +61,7 @@ class Golden(NamedTuple):
 def load_golden(bundle: Bundle) -> tuple[Golden, ...]:
     """The bundle's golden inputs. Raises BundleError where they are none, or not those of such a model."""
     name = bundle.manifest.golden
-    arrays = plain_arrays(bundle.contents(name).data, name)
+    arrays = plain_arrays(bundle.files[name].data, name)
     found = [
         _read(arrays, kind, index, bundle.manifest)
         for kind in ("", MASKED)
@@ -159,45 +158,41 @@ def form_error(name: str, result: ItemResult, maps: Floats) -> float:
         What the tolerance of attention bounds: means and choices of weights are off by no more than these are. Infinity where
         something is not finite, or keys are none.
     """
+    found = np.asarray(result.attention, dtype=np.float64)
     with np.errstate(invalid="ignore"):  # of what is not finite
-        worst = [float(np.abs(got - expected).max(initial=0.0)) for got, expected in FORMS[name](result, maps)]
+        pairs = FORMS[name](found, maps, result.indices)
+        worst = [float(np.abs(got - expected).max(initial=0.0)) for got, expected in pairs]
     return max(worst) if np.isfinite(worst).all() else float("inf")
 
 
-def _scores(result: ItemResult, maps: Floats) -> Pairs:
+def _scores(scores: Numbers, maps: Floats, _: Keys | None) -> Pairs:
     """Their softmax: how far rounding moves scores themselves depends on how large they are, and weights are what comes of them."""
-    scores = _found(result)
     largest = scores.max(axis=-1, keepdims=True)
     weights = np.exp(scores - np.where(np.isfinite(largest), largest, 0))
     sums = weights.sum(axis=-1, keepdims=True)
     yield weights / np.where(sums == 0, 1, sums), maps  # a query that sees no key has no weights
 
 
-def _head_mean(result: ItemResult, maps: Floats) -> Pairs:
-    yield _found(result), maps[:, ::STEP].mean(axis=1, dtype=np.float64)
+def _head_mean(means: Numbers, maps: Floats, _: Keys | None) -> Pairs:
+    yield means, maps[:, ::STEP].mean(axis=1, dtype=np.float64)
 
 
-def _pooling_weights(result: ItemResult, maps: Floats) -> Pairs:
-    yield _found(result), np.average(maps, axis=2, weights=np.arange(1.0, maps.shape[2] + 1))
+def _pooling_weights(rows: Numbers, maps: Floats, _: Keys | None) -> Pairs:
+    yield rows, np.average(maps, axis=2, weights=np.arange(1.0, maps.shape[2] + 1))
 
 
-def _top_k(result: ItemResult, maps: Floats) -> Pairs:
+def _top_k(entries: Numbers, maps: Floats, indices: Keys | None) -> Pairs:
     """Entries are the largest, and lie where the keys say. Which of equal ones come, is not said."""
-    entries, keys = _found(result), np.asarray(result.indices, dtype=np.int64)
-    n, count = maps.shape[-1], entries.shape[-1]
+    keys = np.asarray(indices, dtype=np.int64)
     ordered = np.sort(keys, axis=-1)
-    if ordered.max(initial=0) >= n or (np.diff(ordered, axis=-1) == 0).any():
+    if ordered.max(initial=0) >= maps.shape[-1] or (np.diff(ordered, axis=-1) == 0).any():
         yield entries, np.full_like(entries, np.inf)
         return
-    yield entries, -np.sort(-maps, axis=-1)[..., :count]
+    yield entries, -np.sort(-maps, axis=-1)[..., : entries.shape[-1]]
     yield entries, np.take_along_axis(maps, keys, axis=-1)
 
 
-def _found(result: ItemResult) -> NDArray[np.float64]:
-    return np.asarray(result.attention, dtype=np.float64)
-
-
-FORMS: dict[str, Callable[[ItemResult, Floats], Pairs]] = {
+FORMS: dict[str, Callable[[Numbers, Floats, Keys | None], Pairs]] = {
     "scores": _scores,
     "head_mean": _head_mean,
     "pooling_weights": _pooling_weights,

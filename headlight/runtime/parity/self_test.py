@@ -9,7 +9,7 @@ import numpy as np
 
 from headlight.errors import BundleError, EngineError
 from headlight.runtime.bundle.bundle import Bundle
-from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, everything
+from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.runtime.engine.engine import Engine
 from headlight.runtime.parity.golden_inputs import (
     FORMS,
@@ -45,7 +45,6 @@ class SelfTest:
     """The self-test of an engine at start-up, and the probe of a GPU that is suspected later."""
 
     def __init__(self, bundle: Bundle, engine: Engine, provider: str, precision: str) -> None:
-        """Test nothing yet."""
         self._manifest, self._engine = bundle.manifest, engine
         self._bundle, self._provider, self._precision = bundle, provider, precision
         self.known: tuple[Golden, ...] = ()  # what `probe` needs, from `run` on
@@ -91,7 +90,7 @@ class SelfTest:
         Raises:
             BundleError: a graph cannot run them, or its numbers are not finite.
         """
-        for selection in self._selections(Selection(tokens=True)):
+        for selection in self._engine.selections(Selection(tokens=True)):
             wanted = OUTPUTS if selection.role == "attend" else VECTORS
             results = self._run(selection.role, [one.item(selection) for one in golden])
             for one, result in zip(golden, results, strict=True):
@@ -103,8 +102,8 @@ class SelfTest:
 
     def _form_errors(self, golden: Sequence[Golden]) -> Iterator[GoldenError]:
         """Each form of attention, of a short and a longer input in turn: one padded batch of few tokens."""
-        whole = [one for one in golden if "attention" in one.answers and not one.about]
-        whole.sort(key=lambda one: len(one.ids))
+        plain = (one for one in golden if "attention" in one.answers and not one.about)
+        whole = sorted(plain, key=lambda one: len(one.ids))
         few = whole[1:3] or whole[:1]
         chosen = [(name, few[at % len(few)]) for at, name in enumerate(FORMS)] if few else []
         items = [one.item(form(name, self._engine.architecture)) for name, one in chosen]
@@ -117,24 +116,22 @@ class SelfTest:
         try:
             return self._engine.run(items)
         except EngineError:
-            problem = "cannot run the golden inputs, or gives no finite numbers for them"
-            raise BundleError(problem, self._file(role)) from None
+            raise BundleError(
+                "cannot run the golden inputs, or gives no finite numbers for them", self._file(role)
+            ) from None
 
     def _check_vocabulary(self) -> None:
         """The graphs must know the highest id and segment that the manifest allows: requests are checked against the manifest."""
         architecture = self._manifest.architecture
         highest, segment = architecture.vocab_size - 1, max(0, architecture.segments - 1)
-        for selection in self._selections(Selection()):
+        for selection in self._engine.selections(Selection()):
             try:
                 self._engine.run([EncodeItem(np.array([highest]), selection, np.array([segment]))])
             except EngineError:
-                problem = f"does not know id {highest}, the last of the manifest's vocabulary, or segment {segment}"
-                raise BundleError(problem, self._file(selection.role)) from None
-
-    def _selections(self, embedding: Selection) -> list[Selection]:
-        """One for each graph that is loaded."""
-        attends = "attend" in self._engine.roles
-        return [embedding, everything(self._engine.architecture)] if attends else [embedding]
+                raise BundleError(
+                    f"does not know id {highest}, the last of the manifest's vocabulary, or segment {segment}",
+                    self._file(selection.role),
+                ) from None
 
     def _file(self, role: Role) -> str:
         return self._manifest.graph(role, self._provider, self._precision).file

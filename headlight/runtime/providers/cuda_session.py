@@ -26,9 +26,8 @@ PRECISIONS = ("fp32", "fp16", "bf16")
 FATAL = 4  # of ONNX Runtime's severities: all else comes as an exception too
 
 DRIVER = "libcuda.so.1"  # comes with NVIDIA's driver, from the machine and not from a package
-NONE = frozenset(
-    (34, 100)
-)  # what cuInit answers where there is no device: that of a stub of the driver, that of the driver
+# What cuInit answers where there is no device: that of a stub of the driver, that of the driver.
+NONE = frozenset((34, 100))
 GIVE = "in a container, give it one (docker: --gpus all; Kubernetes: nvidia.com/gpu: 1)"
 
 
@@ -86,9 +85,10 @@ def device_exists() -> bool:
 def check_cuda(precision: str, gpu: Gpu) -> None:
     """Raises BundleError, with the remedy, where CUDA cannot compute here, or not in this precision."""
     if not cuda_installed():
-        problem = "needs onnxruntime-gpu in the place of onnxruntime, for both install the same files"
-        advice = f"`pip uninstall onnxruntime`, then `{remedy('gpu')}`"
-        raise BundleError(f"provider cuda {problem}: {advice}")
+        raise BundleError(
+            "provider cuda needs onnxruntime-gpu in the place of onnxruntime, for both install the same files:"
+            f" `pip uninstall onnxruntime`, then `{remedy('gpu')}`"
+        )
     if precision not in PRECISIONS:
         raise BundleError(f"provider cuda computes in {', '.join(PRECISIONS)}, not in {precision}; --provider cpu may")
     found = devices()
@@ -135,25 +135,20 @@ class CudaSession(OrtSession):
 
 def provider_options(gpu: Gpu) -> dict[str, Any]:
     """How CUDA computes: in the precision of the graph, in memory that grows by what is asked for."""
-    options: dict[str, Any] = {
+    limit = {} if gpu.memory_bytes is None else {"gpu_mem_limit": gpu.memory_bytes}
+    return limit | {
         "device_id": gpu.device,
         # By powers of two, as it does by default, it would take twice the memory that the largest batch needs.
         "arena_extend_strategy": "kSameAsRequested",
         "use_tf32": 0,  # on, it would round what float32 products take to 10 bits
     }
-    if gpu.memory_bytes is not None:
-        options["gpu_mem_limit"] = gpu.memory_bytes
-    return options
 
 
 @functools.cache
 def load_libraries() -> str:
     """Load CUDA's libraries from NVIDIA's packages, where the loader does not look. Returns what was said of one that is not there."""
     onnxruntime.set_default_logger_severity(FATAL)  # standard error is for our log alone
-    preload = getattr(onnxruntime, "preload_dlls", None)
-    if preload is None:
-        return ""
     with contextlib.redirect_stdout(io.StringIO()) as said:  # it prints, and raises nothing
-        preload()
+        onnxruntime.preload_dlls()
     first = next((line for line in said.getvalue().splitlines() if line.startswith("Failed to load ")), "")
     return f"; {first:.200}" if first else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import logging
 import re
 import threading
@@ -45,7 +46,8 @@ REFUSED = re.compile(
     re.IGNORECASE,
 )
 LOST_TYPES = frozenset(("EPFail", "DeviceReset"))  # of ONNX Runtime: the provider failed, the device was reset
-FULL_MESSAGE = "the memory of the GPU is full; ask for less at once: fewer outputs, shorter texts"
+# Whether what this thread runs is a probe.
+PROBES: contextvars.ContextVar[bool] = contextvars.ContextVar("probes", default=False)
 
 
 def fault(error: BaseException) -> Literal["full", "host", "lost", "refused"] | None:
@@ -87,12 +89,11 @@ class Faults:
         self.probe: Callable[[], None] | None = None
         self.gpu, self._lost = gpu, False
         self._suspicions, self._settled = 0, threading.Condition()  # those that are being looked into
-        self._own = threading.local()
         self._vocabulary, self._segments, self._longest = vocabulary, segments, longest
 
     def check(self) -> None:
         """Raises DeviceLost where a batch before, or one beside this, found the device lost; waits where one is finding out."""
-        if self._suspicions and not self._is_probe:
+        if self._suspicions and not PROBES.get():
             with self._settled:
                 self._settled.wait_for(lambda: not self._suspicions)
         if self._lost:
@@ -111,18 +112,15 @@ class Faults:
         if wrong:
             raise EngineError(told("an input is outside of what the model knows", f"{', '.join(wrong)} of a batch"))
 
-    @property
-    def _is_probe(self) -> bool:
-        return getattr(self._own, "probes", False)
-
+    @staticmethod
     @contextlib.contextmanager
-    def probing(self) -> Iterator[None]:
+    def probing() -> Iterator[None]:
         """What this thread runs meanwhile is a probe: it waits for no other, and the GPU answers for whatever is wrong."""
-        before, self._own.probes = self._is_probe, True
+        before = PROBES.set(True)
         try:
             yield
         finally:
-            self._own.probes = before
+            PROBES.reset(before)
 
     def judge(self, what: str, details: str) -> DeviceLost | None:
         """Whether a GPU is at fault for what went wrong in this thread: it is probed at once.
@@ -145,15 +143,14 @@ class Faults:
                 self._settled.notify_all()
 
     def _is_right(self, why: str) -> bool:
-        if self._is_probe or self.probe is None:
+        if PROBES.get() or self.probe is None:
             return False
         log.warning("the GPU is suspected; probing it", extra={"event": "engine_probe", "details": why})
         try:
             with self.probing():
                 self.probe()
-        except (
-            DeviceFull
-        ):  # by what runs beside it, which is no illness; a device that gives none at all is found out elsewhere
+        except DeviceFull:
+            # By what runs beside it, which is no illness; a device that gives none at all is found out elsewhere.
             log.warning("the probe had no memory", extra={"event": "probe_failed", "details": why})
         except Exception as error:
             log.error("the probe failed", extra={"event": "probe_failed", "details": " ".join(str(error).split())})
@@ -168,7 +165,7 @@ class Faults:
             return HostFull()
         if kind == "full":
             log.warning("the GPU's memory is full", extra={"event": "gpu_memory_full", "details": details})
-            return DeviceFull(FULL_MESSAGE)
+            return DeviceFull("the memory of the GPU is full; ask for less at once: fewer outputs, shorter texts")
         if kind == "lost" and self.gpu:
             self._lost = True
             return DeviceLost(told("the GPU failed", str(error)))

@@ -49,7 +49,6 @@ class OnnxSession(OrtSession):
     """A session on CPUs."""
 
     def __init__(self, graph: OnnxGraph, workers: Workers) -> None:
-        """Open a graph."""
         super().__init__(_open(graph, workers.threads, workers.spin), "cpu:0")  # the arena is that of all sessions
         # All callers share the one session, each with the threads of a stream.
         self._wide = _open(graph, workers.all, workers.spin) if workers.apart else self._session
@@ -76,8 +75,10 @@ def run_into(session: Any, names: Sequence[str], feeds: Outputs, buffers: Output
         else:
             binding.bind_output(name)
     session.run_with_iobinding(binding)
-    found = zip(names, binding.get_outputs(), strict=True)
-    return {name: buffers[name] if name in buffers else value.numpy() for name, value in found}
+    return {
+        name: buffers[name] if name in buffers else value.numpy()
+        for name, value in zip(names, binding.get_outputs(), strict=True)
+    }
 
 
 def session_options(threads: int, spin: bool) -> Any:
@@ -108,9 +109,11 @@ def give_weights(options: Any, graph: OnnxGraph, *, in_place: bool) -> None:
     copied, value = dict[str, Any](), onnxruntime.OrtValue
     for tensor, array in graph.arrays():
         if tensor not in kept:
-            of_type = value.ortvalue_from_numpy_with_onnx_type
-            bfloat16 = tensor.type == BFLOAT16
-            copied[tensor.name] = of_type(array, BFLOAT16) if bfloat16 else value.ortvalue_from_numpy(array)
+            copied[tensor.name] = (
+                value.ortvalue_from_numpy_with_onnx_type(array, BFLOAT16)
+                if tensor.type == BFLOAT16
+                else value.ortvalue_from_numpy(array)
+            )
     options.add_external_initializers(list(copied), list(copied.values()))
     if kept:
         names = sorted({tensor.location for tensor in kept})

@@ -13,7 +13,7 @@ import logging
 import queue
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,8 +63,10 @@ def check_precision(precision: str) -> None:
         raise BundleError(f"provider openvino computes in {' or '.join(PRECISIONS)}, not in {precision}")
     can = _core().get_property(DEVICE, "OPTIMIZATION_CAPABILITIES")
     if precision == "bf16" and "BF16" not in can:
-        name = _core().get_property(DEVICE, "FULL_DEVICE_NAME")
-        raise BundleError(f"precision bf16 needs a processor with AVX512-BF16 or AMX; {name} has neither: use fp32")
+        raise BundleError(
+            "precision bf16 needs a processor with AVX512-BF16 or AMX;"
+            f" {_core().get_property(DEVICE, 'FULL_DEVICE_NAME')} has neither: use fp32"
+        )
 
 
 class OpenVinoSession:
@@ -78,12 +80,8 @@ class OpenVinoSession:
         """
         check_precision(precision)
         graph.keep(graph.references)
-        self._narrow = _Graph(
-            functools.partial(_compile, graph, precision, workers.streams, workers.all), workers.streams
-        )
-        self._wide = self._narrow
-        if workers.apart:
-            self._wide = _Graph(functools.partial(_compile, graph, precision, 1, workers.all), 1)
+        self._narrow = _Graph(graph, precision, workers.streams, workers.all)
+        self._wide = _Graph(graph, precision, 1, workers.all) if workers.apart else self._narrow
         compiled = self._narrow.present.compiled
         self._weights = tuple(graph.weights.values())  # read in place: to be let go after the sessions
         self.inputs = frozenset(value.get_any_name() for value in compiled.inputs)
@@ -125,14 +123,27 @@ def _model(graph: OnnxGraph) -> Any:
 
 
 class _Compiled:
-    """A compiled graph, its free requests, and whether a batch of it failed."""
+    """A compiled graph, its free requests, of which it has one for each stream, and whether a batch of it failed."""
 
-    def __init__(self, compiled: Any, requests: int) -> None:
-        self.compiled = compiled
+    def __init__(self, graph: OnnxGraph, precision: str, streams: int, threads: int) -> None:
+        self.compiled = _compile(graph, precision, streams, threads)
         self.free: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        for _ in range(requests):
-            self.free.put(compiled.create_infer_request())
-        self.failed = threading.Event()
+        for _ in range(streams):
+            self.free.put(self.compiled.create_infer_request())
+        self.failed = False
+
+    def compute(self, request: Any, feeds: Outputs) -> bool:
+        """Compute a batch; False: one beside it failed, and it may have run on what that left."""
+        try:
+            # `infer` of the Python package drops errors, and leaves the outputs of the batch before.
+            request.start_async(feeds, share_inputs=True)
+            request.wait()
+        except Exception:
+            self.failed = True
+            with contextlib.suppress(RuntimeError):  # others run
+                self.compiled.release_memory()
+            raise
+        return not self.failed
 
 
 class _Graph:
@@ -142,23 +153,23 @@ class _Graph:
     batches, or could compute them wrongly.
     """
 
-    def __init__(self, compile_graph: Callable[[], Any], requests: int) -> None:
-        """Compile. `requests`: how many may run at once."""
-        self._compile, self._count = compile_graph, requests
+    def __init__(self, graph: OnnxGraph, precision: str, streams: int, threads: int) -> None:
+        """Compile. `streams`: how many batches may run at once, on `threads` together."""
+        self._form = graph, precision, streams, threads
         self._lock = threading.Lock()
-        self._present: _Compiled | None = _Compiled(compile_graph(), requests)
+        self._present: _Compiled | None = _Compiled(*self._form)
 
     @property
     def present(self) -> _Compiled:
         """What batches run on. Raises the library's errors where it cannot be compiled again; the next batch tries once more."""
         present = self._present
-        if present is not None and not present.failed.is_set():
+        if present is not None and not present.failed:
             return present
         with self._lock:
-            if self._present is None or self._present.failed.is_set():
+            if self._present is None or self._present.failed:
                 log.warning("compiling a graph anew, as a batch failed", extra={"event": "graph_recompiled"})
                 self._present = present = None  # its memory is wanted
-                self._present = _Compiled(self._compile(), self._count)
+                self._present = _Compiled(*self._form)
             return self._present
 
     @contextlib.contextmanager
@@ -168,27 +179,12 @@ class _Graph:
             present = self.present
             request = present.free.get()
             try:
-                if present.failed.is_set() or not _computed(present, request, feeds):
-                    continue
-                yield request
-                return
+                if not present.failed and present.compute(request, feeds):
+                    yield request
+                    return
             finally:
                 present.free.put(request)
         raise MemoryError("batches beside this one failed, and the graph was compiled anew, each time")
-
-
-def _computed(present: _Compiled, request: Any, feeds: Outputs) -> bool:
-    """Compute a batch; False: one beside it failed, and it may have run on what that left."""
-    try:
-        # `infer` of the Python package drops errors, and leaves the outputs of the batch before.
-        request.start_async(feeds, share_inputs=True)
-        request.wait()
-    except Exception:
-        present.failed.set()
-        with contextlib.suppress(RuntimeError):  # others run
-            present.compiled.release_memory()
-        raise
-    return not present.failed.is_set()
 
 
 def _compile(graph: OnnxGraph, precision: str, streams: int, threads: int) -> Any:

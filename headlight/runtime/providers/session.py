@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any, Protocol
-
-from numpy.typing import NDArray
+from typing import Protocol
 
 from headlight.errors import BundleError
 from headlight.runtime.attention.graph_selectors import selected_names
 from headlight.runtime.bundle.manifest import Architecture, Graph, Manifest
+from headlight.runtime.values import Arrays
 
-Outputs = dict[str, NDArray[Any]]
+Outputs = Arrays
 Shape = tuple[int | str | None, ...]  # a number, or anything else where the size varies
 
 
@@ -58,13 +57,13 @@ def check_interface(session: Session, graph: Graph, manifest: Manifest) -> None:
     # Prompts would be pooled that are not to be, or the graph waits for what is not fed.
     if ("pool_mask" in graph.inputs) == manifest.include_prompt:
         must = "must not take pool_mask" if manifest.include_prompt else "must take pool_mask"
-        problem = f"{must}: the manifest's include_prompt is {str(manifest.include_prompt).lower()}"
-        raise BundleError(problem, graph.file)
-    outputs, inputs = session.outputs, session.inputs
-    for what, found, declared in (("takes", inputs, graph.inputs), ("gives", set(outputs), graph.outputs)):
+        raise BundleError(
+            f"{must}: the manifest's include_prompt is {str(manifest.include_prompt).lower()}", graph.file
+        )
+    outputs = session.outputs
+    for what, found, declared in (("takes", session.inputs, graph.inputs), ("gives", set(outputs), graph.outputs)):
         if found != set(declared):
-            problem = f"{what} {sorted(found)!a:.200}; the manifest says {sorted(declared)!a:.200}"
-            raise BundleError(problem, graph.file)
+            raise BundleError(f"{what} {sorted(found)!a:.200}; the manifest says {sorted(declared)!a:.200}", graph.file)
     for name, expected in _shapes(graph.role, manifest.architecture).items():
         if name not in outputs:
             raise BundleError(f"does not give {name}, as the manifest's architecture has it", graph.file)
@@ -74,8 +73,9 @@ def check_interface(session: Session, graph: Graph, manifest: Manifest) -> None:
         )
         if not fits:
             wanted = [size or "any" for size in expected]
-            have = f"gives {name} in the shape {shape!a:.80}"
-            raise BundleError(f"{have}; the manifest's architecture makes it {wanted}", graph.file)
+            raise BundleError(
+                f"gives {name} in the shape {shape!a:.80}; the manifest's architecture makes it {wanted}", graph.file
+            )
 
 
 def _shapes(role: str, architecture: Architecture) -> dict[str, tuple[int, ...]]:

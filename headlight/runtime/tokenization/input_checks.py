@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Literal, TypeGuard
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from headlight.errors import InvalidInput
 from headlight.results import TokenList
 from headlight.runtime.bundle.manifest import Manifest
-from headlight.runtime.values import Floats, Ids
+from headlight.runtime.values import Floats, Ids, Marks
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int]
@@ -56,8 +56,7 @@ def checked_head_mask(manifest: Manifest, mask: ArrayLike) -> Floats:
     except (TypeError, ValueError):
         raise InvalidInput("head_mask", "must hold numbers alone") from None
     if found.shape != (layers, heads):
-        have = f"has the shape {found.shape}; this model has {layers} layers of {heads} heads"
-        raise InvalidInput("head_mask", have)
+        raise InvalidInput("head_mask", f"has the shape {found.shape}; this model has {layers} layers of {heads} heads")
     if not ((found >= 0) & (found <= 1)).all():  # beyond, numbers could overflow, and with them those of a batch-mate
         raise InvalidInput("head_mask", "holds something that is not from 0 to 1; 1 keeps a head, 0 removes it")
     return found
@@ -79,9 +78,7 @@ def _checked(field: str, what: str, values: Sequence[int], count: int) -> Ids:
     return found
 
 
-def cut(
-    stays: NDArray[np.bool_], second: NDArray[np.bool_], most: int, truncation: Truncation, *, prompt: bool = False
-) -> Ids:
+def cut(stays: Marks, second: Marks, most: int, truncation: Truncation, *, prompt: bool = False) -> Ids:
     """The tokens that are left: int64 [most], rising. The longer text of a pair is cut, until both are as long.
 
     As the tokenizers library does it (`longest_first`), whose own way begins with tokenising the input again.
@@ -99,13 +96,12 @@ def cut(
     if truncation == "refuse":
         have = f"has {len(stays)} tokens{' with its prompt' if prompt else ''}, the model takes {most}"
         raise InvalidInput("", f"{have}; shorten it or ask for truncation")
-    staying = int(stays.sum())
-    room = most - staying
+    room = most - int(stays.sum())
     if room < 1:
         what, remedy = (
             ("prompt and special tokens", "shorten the prompt") if prompt else ("special tokens", "send one text")
         )
-        raise InvalidInput("", f"its {what} are {staying} tokens, the model takes {most}; {remedy}")
+        raise InvalidInput("", f"its {what} are {most - room} tokens, the model takes {most}; {remedy}")
     texts = [np.flatnonzero(~stays & ~second), np.flatnonzero(~stays & second)]
     shorter = int(len(texts[0]) > len(texts[1]))  # which; of two that are as long, the first
     rooms = dict.fromkeys((0, 1), min(len(texts[shorter]), room // 2))

@@ -10,18 +10,19 @@ character before the model sees them.
 from __future__ import annotations
 
 import itertools
+import operator
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
 import tokenizers
-from numpy.typing import NDArray
 from tokenizers import pre_tokenizers
 
 from headlight.results import TokenList
-from headlight.runtime.values import Ids
+from headlight.runtime.values import Ids, Marks
+from headlight.spec import SpecialTokens
 
 T = TypeVar("T")
 # A noncharacter, which no vocabulary has: what a model makes of it, it makes of all that it does not know.
@@ -44,21 +45,27 @@ class Spelled:
         # An unknown word becomes one of these too; only its characters tell them apart.
         self._unknown = self.spellings.keys() & set(_ids(tokenizer, UNKNOWN))
 
-    def marks(self, encoding: tokenizers.Encoding, value: str | tuple[str, str]) -> tuple[bool, ...]:
-        """Whether each token is special: put around the text, or spelled out in it.
+    def marks(
+        self, encoding: tokenizers.Encoding, value: str | tuple[str, str], special_tokens: SpecialTokens
+    ) -> tuple[bool, ...]:
+        """Whether each token is special: put around the text, or spelled out in it and parsed.
 
         Args:
-            encoding: of a tokenizer that parses them.
+            encoding: of the tokenizer that reads them so.
             value: the text or the pair that was read.
+            special_tokens: "text": those around it alone are.
         """
-        texts, marks = (value,) if isinstance(value, str) else value, list[bool]()
+        if special_tokens == "text":
+            return tuple(map(bool, encoding.special_tokens_mask))
+        texts = (value,) if isinstance(value, str) else value
         tokens = zip(encoding.ids, encoding.special_tokens_mask, encoding.offsets, encoding.sequence_ids, strict=True)
-        for number, added, (start, end), text in tokens:
-            special = bool(added) or number in self.spellings
-            if special and not added and number in self._unknown:
-                special = texts[text or 0][start:end].strip() == self.spellings[number]
-            marks.append(special)
-        return tuple(marks)
+        known = self.spellings.keys() - self._unknown
+        return tuple(
+            bool(added)
+            or number in known
+            or (number in self._unknown and texts[text or 0][start:end].strip() == self.spellings[number])
+            for number, added, (start, end), text in tokens
+        )
 
 
 def as_plain_text(tokenizer: tokenizers.Tokenizer, spellings: Mapping[int, str]) -> tokenizers.Tokenizer:
@@ -93,10 +100,8 @@ def _ids(tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
 
 def _cuts(spellings: Collection[str]) -> pre_tokenizers.PreTokenizer:
     """Cut each spelling after its first character, wherever it stands."""
-    rests: dict[str, list[str]] = {}
-    for text in spellings:
-        rests.setdefault(text[0], []).append(text[1:])
-    pattern = "|".join(f"{re.escape(first)}(?={_any_of(rest)})" for first, rest in rests.items())
+    groups = itertools.groupby(sorted(spellings), key=operator.itemgetter(0))
+    pattern = "|".join(f"{re.escape(first)}(?={_any_of([text[1:] for text in group])})" for first, group in groups)
     return pre_tokenizers.Split(tokenizers.Regex(pattern), "merged_with_previous")
 
 
@@ -109,14 +114,11 @@ def _any_of(texts: Collection[str]) -> str:
     common = os.path.commonprefix(list(texts))  # noqa: RUF071  # of characters, not of folders
     if common in texts:  # longer ones say nothing more
         return re.escape(common)
-    rests: dict[str, list[str]] = {}
-    for text in texts:
-        rest = text[len(common) :]
-        rests.setdefault(rest[0], []).append(rest)
-    return f"{re.escape(common)}(?:{'|'.join(map(_any_of, rests.values()))})"
+    groups = itertools.groupby(sorted(text[len(common) :] for text in texts), key=operator.itemgetter(0))
+    return f"{re.escape(common)}(?:{'|'.join(_any_of(list(group)) for _, group in groups)})"
 
 
-def prompt_tokens(encoding: tokenizers.Encoding, characters: int) -> NDArray[np.bool_]:
+def prompt_tokens(encoding: tokenizers.Encoding, characters: int) -> Marks:
     """bool [n]: the tokens of a prompt of so many characters. A token that has characters of both belongs to the text."""
     around = np.array(encoding.special_tokens_mask, dtype=np.bool_)
     ends = np.array([end for _, end in encoding.offsets], dtype=np.int64)
@@ -128,7 +130,7 @@ def token_list(
     encoding: tokenizers.Encoding,
     kept: Ids | None,
     special: Sequence[bool],
-    of_prompt: NDArray[np.bool_] | None,
+    of_prompt: Marks | None,
     characters: int,
 ) -> TokenList:
     """What is known of the tokens of one input.
@@ -161,13 +163,9 @@ def word_numbers(encoding: tokenizers.Encoding, kept: Ids | None) -> Ids:
         _at(encoding.special_tokens_mask, kept),
         strict=True,
     )
-    words, last, number = [], None, -1
-    for text, word, special in belongs:
-        here = None if special or word is None else (text, word)
-        number += here is None or here != last
-        last = here
-        words.append(number)
-    return np.array(words, dtype=np.int64)
+    words = [None if special or word is None else (text, word) for text, word, special in belongs]
+    begins = [word is None or word != last for last, word in itertools.pairwise([None, *words])]
+    return np.cumsum(begins, dtype=np.int64) - 1
 
 
 def _at(values: Sequence[T], kept: Ids | None) -> Sequence[T]:
@@ -175,13 +173,9 @@ def _at(values: Sequence[T], kept: Ids | None) -> Sequence[T]:
     return values if kept is None else [values[at] for at in kept.tolist()]
 
 
-def _texts(sequences: Sequence[int | None]) -> list[int]:
+def _texts(sequences: Iterable[int | None]) -> list[int]:
     """Which text of a pair each token is of: 0 or 1. A special token around texts goes with the text before it.
 
     Token types would not tell: RoBERTa has one for both texts.
     """
-    texts, last = [], 0
-    for text in sequences:
-        last = last if text is None else text
-        texts.append(last)
-    return texts
+    return list(itertools.accumulate(sequences, lambda last, text: last if text is None else text, initial=0))[1:]

@@ -51,8 +51,9 @@ class Tokenizer:
         self._plain.no_truncation()
         special = self._plain.num_special_tokens_to_add(is_pair=False)
         if special >= max_length:  # the library would not truncate at all
-            problem = f"puts {special} special tokens around a text, and the model takes {max_length}; allow more"
-            raise BundleError(problem, path.name)
+            raise BundleError(
+                f"puts {special} special tokens around a text, and the model takes {max_length}; allow more", path.name
+            )
         self._spelled = Spelled(self._plain)
         self._readers: dict[SpecialTokens, tokenizers.Tokenizer] = {
             "parse": self._plain,
@@ -88,15 +89,17 @@ class Tokenizer:
             InvalidInput: empty, without a single token of its own, or too long; `field` is empty, or "first" or "second" of a
                 pair, for the caller to complete.
         """
-        found = self.encode_each(
-            [text if second is None else (text, second)],
-            prompt=prompt,
-            truncation=truncation,
-            limit=limit,
-            with_info=with_info,
-            special_tokens=special_tokens,
+        value = text if second is None else (text, second)
+        return next(
+            self.encode_each(
+                [value],
+                prompt=prompt,
+                truncation=truncation,
+                limit=limit,
+                with_info=with_info,
+                special_tokens=special_tokens,
+            )
         )
-        return next(found)
 
     def encode_each(
         self,
@@ -130,11 +133,7 @@ class Tokenizer:
             for field, part in parts.items():
                 if not part:
                     raise InvalidInput(field, "is empty; send at least one character")
-            special = None
-            if with_info and special_tokens == "parse":
-                special = self._spelled.marks(encoding, whole)
-            elif with_info:  # in plain text, those around it alone are
-                special = tuple(map(bool, encoding.special_tokens_mask))
+            special = self._spelled.marks(encoding, whole, special_tokens) if with_info else None
             before = prompt if isinstance(value, str) else ""
             yield self._tokenized(encoding, before, kept, special, special_tokens)
 
@@ -171,9 +170,8 @@ class Tokenizer:
             special: whether each token is special; None: ids alone are wanted.
             special_tokens: see `encode`.
         """
-        length, kept, of_prompt = len(encoding), None, None
-        if prompt:
-            of_prompt = prompt_tokens(encoding, len(prompt))
+        length, kept = len(encoding), None
+        of_prompt = prompt_tokens(encoding, len(prompt)) if prompt else None
         if truncation is not None and length > self.max_length:
             stays = np.array(encoding.special_tokens_mask, dtype=np.bool_)
             if of_prompt is not None:
@@ -193,8 +191,7 @@ class Tokenizer:
         if of_prompt is None:
             return Tokenized(ids, length, info, segments, words)
         left_out = 0 if self._include_prompt else self._prompt_ids(prompt, special_tokens)
-        prompt_length = int(of_prompt.sum())
-        return Tokenized(ids, length, info, segments, words, prompt_length, min(left_out, len(ids) - 1))
+        return Tokenized(ids, length, info, segments, words, int(of_prompt.sum()), min(left_out, len(ids) - 1))
 
     def _count_prompt(self, prompt: str, special_tokens: SpecialTokens) -> int:
         """How many tokens sentence-transformers takes a prompt for: all of it tokenised alone, less a special one at its end."""

@@ -10,7 +10,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import tokenizers
@@ -86,9 +86,12 @@ def limit_of(
     Raises:
         BundleError: a text of the model's length may cost more than LIMIT_SECONDS; it names the pattern.
     """
-    if QUADRATIC in _patterns(json.loads(tokenizer.to_str())):
-        problem = f"has the pattern {QUADRATIC!r}, whose cost grows with the square of a run of line breaks"
-        raise BundleError(f"{problem}; put {MENDED!r} in its place in the checkpoint and export again", file)
+    if QUADRATIC in _patterns(tokenizer):
+        raise BundleError(
+            f"has the pattern {QUADRATIC!r}, whose cost grows with the square of a run of line breaks;"
+            f" put {MENDED!r} in its place in the checkpoint and export again",
+            file,
+        )
     needed = CHARACTERS_PER_TOKEN * max_length
     spellings = Spelled(tokenizer).spellings
     units = units_for(spellings.values())
@@ -131,7 +134,7 @@ def probe(
         clock: see `limit_of`.
         units: what texts consist of, by the name of the kind.
     """
-    size, before, costs = FIRST_CHARACTERS, dict.fromkeys(units, 0.0), dict[str, float]()
+    size, before = FIRST_CHARACTERS, dict.fromkeys(units, 0.0)
     while True:
         size = min(size, most)
         costs = {kind: _cost(read, text_of(kind, size, units), clock) for kind in units}
@@ -186,40 +189,30 @@ def _refusal(
 ) -> str:
     """Return what is wrong with a tokenizer that is too slow, the limit, and what to do."""
     cost = "cannot read" if math.isinf(found.seconds) else f"needs {found.seconds:.2g} s of CPU time for"
-    what = (
-        f"{cost} {found.tried} characters of one kind ({found.worst}), "
-        f"through {_blamed(tokenizer, found, clock, units)}"
-    )
+    what = f"{cost} {found.tried} characters of one kind ({found.worst}), through {_blamed(tokenizer, found, clock, units)}"
     rule = (
         f"a text of {needed} characters, {CHARACTERS_PER_TOKEN} for each token of the model, may cost {LIMIT_SECONDS} s"
     )
     fits = found.characters // CHARACTERS_PER_TOKEN
-    remedy = "mend it in the checkpoint and export again"
-    return f"{what}; {rule}; {remedy}" + (f", or export with --max-length {fits}" if fits else "")
+    remedy = "mend it in the checkpoint and export again" + (f", or export with --max-length {fits}" if fits else "")
+    return f"{what}; {rule}; {remedy}"
 
 
 def _blamed(tokenizer: tokenizers.Tokenizer, found: Probed, clock: Clock, units: Mapping[str, str]) -> str:
     """Return the part of a tokenizer that costs most on the worst text."""
-    described, text = json.loads(tokenizer.to_str()), text_of(found.worst, found.tried, units)
+    text = text_of(found.worst, found.tried, units)
     costs = {
         pattern: _cost(normalizers.Replace(tokenizers.Regex(pattern), "").normalize_str, text, clock)
-        for pattern in _patterns(described)
+        for pattern in _patterns(tokenizer)
     }
     slowest = max(costs, key=costs.__getitem__, default="")
     if slowest and costs[slowest] >= found.seconds / 2:
         return f"the pattern {slowest!r:.200}"
-    return f"its {described['model'].get('type', 'own')} model"
+    return f"its {type(tokenizer.model).__name__} model"
 
 
-def _patterns(value: Any) -> Iterator[str]:
-    """Yield the regular expressions in a tokenizer.json."""
-    if isinstance(value, dict):
-        for key, each in value.items():
-            if key == "Regex" and isinstance(each, str):
-                yield each
-            elif key != "vocab":  # hundreds of thousands of entries
-                yield from _patterns(each)
-    elif isinstance(value, list):
-        for each in value:
-            if isinstance(each, dict):
-                yield from _patterns(each)
+def _patterns(tokenizer: tokenizers.Tokenizer) -> list[str]:
+    """Return the regular expressions of a tokenizer."""
+    found = list[Any]()
+    json.loads(tokenizer.to_str(), object_hook=lambda described: found.append(described.get("Regex")))
+    return [pattern for pattern in found if isinstance(pattern, str)]

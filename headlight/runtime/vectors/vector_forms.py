@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headlight.errors import BundleError, InvalidInput
 from headlight.runtime.bundle.file_contents import File, plain_arrays
-from headlight.runtime.values import Floats
+from headlight.runtime.values import Array, Floats
 from headlight.runtime.vectors.quantization import halve
-from headlight.spec import VECTOR_BITS, PooledSpec, RowType, TokensSpec, VectorType, check_dimensions
+from headlight.spec import VECTOR_BITS, PooledSpec, TokensSpec, VectorType, check_dimensions, check_name
 
 POOLED, TOKENS = "outputs.pooled", "outputs.tokens"
 RANGE_NAME = re.compile(r"int8_([1-9][0-9]{0,6})")
@@ -47,18 +45,8 @@ class Vector:
         return sum(packed(self.width or pooled_dim, dtype)[1] for dtype in self.dtypes)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Rows:
-    """Token vectors, resolved: see TokensSpec."""
-
-    skip_special: bool = False
-    skip_prompt: bool = False
-    unit: bool = False
-    dtype: RowType = "float32"
-
-
 # Vectors whole and as the model gives them.
-AS_THEY_ARE, ALL_ROWS = Vector(), Rows()
+AS_THEY_ARE, ALL_ROWS = Vector(), TokensSpec()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -101,7 +89,8 @@ def resolve_pooled(spec: PooledSpec, offer: Offer) -> Vector:
     check_dimensions(width, offer.dim)
     unit = offer.normalize if spec.normalize is None else spec.normalize
     dtypes = spec.dtypes or ("float32",)
-    _check_type(f"{POOLED}.dtypes", dtypes, VECTOR_BITS)
+    for dtype in dtypes:
+        check_name(f"{POOLED}.dtypes", dtype, VECTOR_BITS)
     if len(set(dtypes)) != len(dtypes):
         raise InvalidInput(f"{POOLED}.dtypes", f"names one twice: {', '.join(dtypes)}; name each once")
     for dtype in dtypes:
@@ -124,16 +113,10 @@ def resolve_pooled(spec: PooledSpec, offer: Offer) -> Vector:
     return Vector(width, unit, dtypes, offer.ranges[width])
 
 
-def resolve_rows(spec: TokensSpec) -> Rows:
-    """The same of token vectors. Raises InvalidInput for a type that they cannot have."""
-    _check_type(f"{TOKENS}.dtype", (spec.dtype,), ("float32", "float16"))
-    return Rows(spec.skip_special, spec.skip_prompt, spec.normalize, spec.dtype)
-
-
-def _check_type(field: str, dtypes: Iterable[str], known: Collection[str]) -> None:
-    for dtype in dtypes:
-        if dtype not in known:
-            raise InvalidInput(field, f"{dtype!r:.40} is none; there are {', '.join(known)}")
+def resolve_rows(spec: TokensSpec) -> TokensSpec:
+    """What is asked of token vectors. Raises InvalidInput for a type that they cannot have."""
+    check_name(f"{TOKENS}.dtype", spec.dtype, ("float32", "float16"))
+    return spec
 
 
 def unit_length(vectors: Floats) -> Floats:
@@ -158,9 +141,7 @@ def shape_pooled(whole: Floats, wanted: Sequence[Vector | None], normalize: bool
     if first is not None and wanted.count(first) == len(wanted):  # mostly
         return [one.copy() for one in _shaped(whole, first, normalize)]
     shaped: list[Floats | None] = [None] * len(wanted)
-    for vector in dict.fromkeys(wanted):
-        if vector is None:
-            continue
+    for vector in {each for each in wanted if each is not None}:
         rows = [row for row, each in enumerate(wanted) if each == vector]
         for row, one in zip(rows, _shaped(whole[rows], vector, normalize), strict=True):
             shaped[row] = one.copy()
@@ -173,19 +154,19 @@ def _shaped(whole: Floats, vector: Vector, normalize: bool) -> Floats:
     return unit_length(part) if (normalize if vector.unit is None else vector.unit) else part
 
 
-def shape_rows(tokens: Floats, rows: Rows) -> NDArray[Any]:
+def shape_rows(tokens: Floats, rows: TokensSpec) -> Array:
     """Token vectors float32 [m, D], scaled and in their type, with memory of their own."""
     if rows.dtype == "float16":
-        return halve(unit_length(tokens) if rows.unit else tokens)
-    return unit_length(tokens) if rows.unit else tokens.copy()
+        return halve(unit_length(tokens) if rows.normalize else tokens)
+    return unit_length(tokens) if rows.normalize else tokens.copy()
 
 
-def as_types(vectors: Floats, vector: Vector) -> dict[VectorType, NDArray[Any]]:
+def as_types(vectors: Floats, vector: Vector) -> dict[VectorType, Array]:
     """Vectors float32 [..., width] in each type wanted, in that order; see DataType in the contract."""
     return {dtype: as_type(vectors, dtype, vector.ranges) for dtype in vector.dtypes}
 
 
-def as_type(vectors: Floats, dtype: VectorType, ranges: Floats | None = None) -> NDArray[Any]:
+def as_type(vectors: Floats, dtype: VectorType, ranges: Floats | None = None) -> Array:
     """Vectors float32 [..., width] in one type: bits as [..., width / 8] bytes, everything else as [..., width] numbers.
 
     As sentence-transformers' quantize_embeddings.
@@ -204,14 +185,14 @@ def as_type(vectors: Floats, dtype: VectorType, ranges: Floats | None = None) ->
     return halve(vectors) if dtype == "float16" else vectors
 
 
-def _in_steps(vectors: Floats, ranges: Floats | None) -> NDArray[np.int8]:
+def _in_steps(vectors: Floats, ranges: Floats | None) -> Array:
     if ranges is None:
         raise RuntimeError("int8 was promised without ranges. This is a bug.")
     least = ranges[0]
     steps = (ranges[1] - least) / np.float32(255)
     steps = np.where(steps == 0, np.float32(1), steps)
     with np.errstate(over="ignore"):  # beyond a very narrow range: the last step all the same
-        counted: NDArray[Any] = np.clip(np.floor((vectors - least) / steps), 0, 255)
+        counted: Array = np.clip(np.floor((vectors - least) / steps), 0, 255)
     return (counted - 128).astype(np.int8)
 
 

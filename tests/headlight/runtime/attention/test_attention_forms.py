@@ -123,6 +123,7 @@ def test_what_is_special_is_not_known_of_ids(opened: Opened) -> None:
     assert result.attention is not None
     assert np.isnan(result.attention[..., 1]).all()
     assert np.isfinite(np.delete(result.attention, 1, axis=-1)).all()
-    for spec in (AttentionSpec(drop_special=True), AttentionSpec(keys="special"), AttentionSpec(unit="word")):
+    of_span = AttentionSpec(reduce=("statistics",), queries=Span(0, 3))
+    for spec in (AttentionSpec(drop_special=True), AttentionSpec(keys="special"), AttentionSpec(unit="word"), of_span):
         with pytest.raises(InvalidInput, match="send texts, not ids"):
             runtime.encode([[5, 6, 7]], attention=spec)

@@ -135,13 +135,13 @@ def test_nothing_that_is_loaded_writes_to_standard_output(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = ["Failed to load libcublas.so.13: not here", "Failed to load libcurand.so.10: nor this", "Please follow"]
-    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: print("\n".join(lines)), raising=False)
+    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: print("\n".join(lines)))
     severities: list[int] = []
     monkeypatch.setattr(onnxruntime, "set_default_logger_severity", severities.append)
     assert cuda_session.load_libraries.__wrapped__() == f"; {lines[0]}"
     assert capsys.readouterr().out == ""
     assert severities == [4]
-    monkeypatch.delattr(onnxruntime, "preload_dlls")  # as before 1.21
+    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None)
     assert cuda_session.load_libraries.__wrapped__() == ""
 
 

@@ -13,6 +13,7 @@ from headlight.errors import DeviceFull, EngineError, HostFull
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.encode_items import everything
 from headlight.runtime.engine import engine as engines
+from headlight.runtime.providers import openvino_session
 from headlight.runtime.providers.openvino_session import REPEATS, OpenVinoSession
 
 PLACE = "Exception from src/plugins/intel_cpu/src/"
@@ -116,11 +117,11 @@ def test_openvino_compiles_anew_after_a_failure_as_soon_as_there_is_memory(
     with pytest.raises(RuntimeError), graph.run({"ids": np.full((1, 7), 9), "mask": np.ones((1, 3), np.int64)}):
         pass
 
-    def cannot() -> Any:
+    def cannot(*_: Any) -> Any:
         raise RuntimeError("Exception from src/inference/src/dev/plugin.cpp:54: std::bad_alloc")
 
     with monkeypatch.context() as patch:
-        patch.setattr(graph, "_compile", cannot)
+        patch.setattr(openvino_session, "_compile", cannot)
         for _ in range(2):
             with pytest.raises(HostFull):
                 runtime.engine.run(items(runtime, 5))
@@ -147,7 +148,7 @@ def test_what_ran_beside_a_failing_batch_is_computed_again(bundle_path: Path) ->
 
         def wait(self) -> None:
             self._request.wait()
-            before.failed.set()
+            before.failed = True
 
         def __getattr__(self, name: str) -> Any:
             return getattr(self._request, name)
@@ -158,19 +159,21 @@ def test_what_ran_beside_a_failing_batch_is_computed_again(bundle_path: Path) ->
     assert graph.present is not before
 
 
-def test_a_batch_beside_which_others_fail_again_and_again_is_given_up(bundle_path: Path) -> None:
+def test_a_batch_beside_which_others_fail_again_and_again_is_given_up(
+    bundle_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runtime = Runtime(bundle_path, provider="openvino", threads=1)
     session = runtime.engine._sessions["embed"]
     assert isinstance(session, OpenVinoSession)
     graph, compiled = session._narrow, list[object]()
 
-    def compile_graph() -> Any:
+    def compile_graph(*_: Any) -> Any:
         made = FailingBeside(graph)
         compiled.append(made)
         return made
 
-    graph._compile = compile_graph
-    graph.present.failed.set()
+    monkeypatch.setattr(openvino_session, "_compile", compile_graph)
+    graph.present.failed = True
     with pytest.raises(HostFull):
         runtime.engine.run([EncodeItem(np.array([9]), Selection())])
     assert len(compiled) == 1 + REPEATS
@@ -189,4 +192,4 @@ class FailingBeside:
         pass
 
     def wait(self) -> None:
-        self._graph.present.failed.set()
+        self._graph.present.failed = True

@@ -16,7 +16,6 @@ from headlight.errors import BundleError, InvalidInput
 from headlight.runtime.values import Floats
 from headlight.runtime.vectors.vector_forms import (
     Offer,
-    Rows,
     Vector,
     as_type,
     as_types,
@@ -114,10 +113,10 @@ def test_zeros_stay_zeros_and_large_numbers_do_not_overflow() -> None:
 
 def test_rows_are_scaled_each_and_copied() -> None:
     rows = np.array([[3.0, 4.0], [0.0, 2.0]], dtype=np.float32)
-    np.testing.assert_allclose(shape_rows(rows, Rows(unit=True)), [[0.6, 0.8], [0.0, 1.0]])
-    halves = shape_rows(rows, Rows(dtype="float16"))
+    np.testing.assert_allclose(shape_rows(rows, TokensSpec(normalize=True)), [[0.6, 0.8], [0.0, 1.0]])
+    halves = shape_rows(rows, TokensSpec(dtype="float16"))
     assert halves.dtype == np.float16
-    assert not np.shares_memory(shape_rows(rows, Rows()), rows)
+    assert not np.shares_memory(shape_rows(rows, TokensSpec()), rows)
 
 
 def test_types_come_in_the_order_asked_with_the_bytes_announced() -> None:
@@ -150,7 +149,7 @@ def test_wishes_are_resolved(spec: PooledSpec, expected: Vector) -> None:
     [
         (PooledSpec(dimensions=0), r"outputs\.pooled\.dimensions: is 0; this model's vectors have 1 \.\. 20"),
         (PooledSpec(dimensions=21), r"outputs\.pooled\.dimensions: is 21"),
-        (PooledSpec(dtypes=("int4",)), r"outputs\.pooled\.dtypes: 'int4' is none; there are float32, "),  # type: ignore[arg-type]
+        (PooledSpec(dtypes=("int4",)), r"outputs\.pooled\.dtypes: is 'int4'; must be one of float32, "),  # type: ignore[arg-type]
         (PooledSpec(dtypes=("int8", "int8")), r"outputs\.pooled\.dtypes: names one twice"),
         (PooledSpec(dtypes=("binary",)), r"outputs\.pooled\.dimensions: is 20; binary packs 8 into a byte"),
         (PooledSpec(dtypes=("ubinary",)), r"outputs\.pooled\.dimensions: is 20; ubinary"),
@@ -197,5 +196,5 @@ def test_ranges_are_read_by_width(tmp_path: Path) -> None:
 
 
 def test_rows_have_two_types() -> None:
-    with pytest.raises(InvalidInput, match=r"outputs\.tokens\.dtype: 'int8' is none; there are float32, float16"):
+    with pytest.raises(InvalidInput, match=r"outputs\.tokens\.dtype: is 'int8'; must be one of float32, float16"):
         resolve_rows(TokensSpec(dtype="int8"))  # type: ignore[arg-type]

@@ -8,7 +8,8 @@ import pytest
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.bundle.prompts import LONGEST_PROMPT
-from headlight.runtime.vectors.vector_forms import Offer, Rows, Vector
+from headlight.runtime.vectors.vector_forms import Offer, Vector
+from headlight.spec import TokensSpec
 from headlight_service.core.models import ServedModel
 from headlight_service.frontends.grpc.request_decoding import REMEMBERED, REMEMBERED_BYTES, OutputSpecs
 from tests.service.conftest import Serve
@@ -46,7 +47,7 @@ def test_pooled_is_resolved(message: pb.PooledOutput, expected: Vector) -> None:
 def test_tokens_are_resolved() -> None:
     message = pb.TokensOutput(skip_special=True, normalize=True, dtype=FLOAT16)
     found = selection(pb.Outputs(tokens=message), MODEL)
-    assert found.rows == Rows(skip_special=True, unit=True, dtype="float16")
+    assert found.rows == TokensSpec(skip_special=True, normalize=True, dtype="float16")
     assert found.needs_tokens
     assert not selection(pb.Outputs(tokens=pb.TokensOutput(normalize=True)), MODEL).needs_tokens
 

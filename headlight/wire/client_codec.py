@@ -76,6 +76,12 @@ def malformed(problem: str) -> BadAnswer:
     return BadAnswer(f"the server's answer is malformed: {shortened(escaped(problem), LONGEST_PROBLEM)}; {REMEDY}")
 
 
+def require(holds: bool, problem: str, *values: object) -> None:
+    """Raise BadAnswer unless an answer is as it must be; the values fill the braces of the problem."""
+    if not holds:
+        raise malformed(problem.format(*values))
+
+
 def as_list(texts: Iterable[Input] | str) -> list[Input]:
     """The inputs of one call; a lone text counts as a list of one."""
     return [texts] if isinstance(texts, str) else list(texts)
@@ -181,15 +187,13 @@ def from_token_info(info: pb.TokenInfo) -> TokenList:
         prompt=tuple(info.prompt),
     )
     lists = (tokens.pieces, tokens.starts, tokens.ends, tokens.special, tokens.segments, tokens.prompt)
-    if any(len(entries) != count for entries in lists):
-        raise malformed(f"the parallel lists of {count} tokens differ in length")
+    require(all(len(entries) == count for entries in lists), "the parallel lists of {} tokens differ in length", count)
     return tokens
 
 
 def dtype_of(number: pb.DataType) -> np.dtype[Any]:
     """The type that numbers have on the wire. Raises BadAnswer for one that this client does not know."""
-    if number not in DTYPES:
-        raise malformed(f"element type {number} is not known to this client; a newer one may know it")
+    require(number in DTYPES, "element type {} is not known to this client; a newer one may know it", number)
     return np.dtype(DTYPES[number])
 
 
@@ -204,8 +208,8 @@ def from_bytes(dtype: np.dtype[Any], data: bytes, elements: int) -> NDArray[Any]
     Raises:
         BadAnswer: there are more or fewer bytes than these elements take.
     """
-    if len(data) != dtype.itemsize * elements:
-        raise malformed(f"{len(data)} bytes of data where {dtype.itemsize * elements} were announced")
+    size = dtype.itemsize * elements
+    require(len(data) == size, "{} bytes of data where {} were announced", len(data), size)
     return np.frombuffer(data, dtype).astype(dtype.newbyteorder("="))
 
 

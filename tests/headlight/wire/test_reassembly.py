@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from headlight.client.calls.large_outputs import maps_of
 from headlight.errors import EngineError
 from headlight.pb import headlight_pb2 as pb
-from headlight.wire.byte_coverage import Coverage
-from headlight.wire.reassembly import Answer, Assembly, whole_answer
+from headlight.wire.reassembly import Answer, Assembly, Coverage, whole_answer
 from tests.headlight.fake_model import answer, frames_of
 
 MEANING = ("offset_bytes", "item", "layer", "head_begin", "head_end", "row_begin", "row_end", "output")

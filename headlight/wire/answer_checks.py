@@ -20,10 +20,10 @@ from headlight.errors import BadAnswer, MixedWeights
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import TokenList
 from headlight.spec import VECTOR_BITS
-from headlight.wire.answer_layouts import check_attention, check_numbers_of, check_places, check_width, resolved
+from headlight.wire.answer_layouts import check_attention, check_numbers_of, check_places, resolved
 from headlight.wire.answer_numbers import Kind, check_numbers, kind_of_attention
 from headlight.wire.attention_codec import attention_spec, hidden_spec
-from headlight.wire.client_codec import DTYPES, Input, Reading, from_token_info, malformed
+from headlight.wire.client_codec import DTYPES, Input, Reading, from_token_info, malformed, require
 from headlight.wire.printable import escaped, shortened
 from headlight.wire.reassembly import Answer, Layout, pooled_key
 from headlight.wire.vector_codec import VECTOR_NAMES
@@ -37,8 +37,7 @@ TOKENS_PER_CHARACTER, TOKENS_AROUND = 64, 512
 
 def check_name(name: str, expected: str) -> None:
     """Raise BadAnswer unless an answer comes from the expected model; "" expects any."""
-    if expected and name != expected:
-        raise malformed(f"model.name is {name[:100]!r}, and {expected!r} was asked for")
+    require(not expected or name == expected, f"model.name is {name[:100]!r}, and {expected!r} was asked for")
 
 
 def check_model(ref: pb.ModelRef, model: ModelDescription, name: str) -> None:
@@ -85,10 +84,11 @@ def check_description(model: ModelDescription, name: str) -> ModelDescription:
         ("pooled_dim", model.pooled_dim, MOST_WIDTH),
         ("max_length", model.max_length, MOST_TOKENS),
     ):
-        if not 1 <= size <= most:
-            raise malformed(f"info.{field} is {size}, and 1 .. {most} are possible")
-    if model.layers * model.heads > MOST_MAPS:
-        raise malformed(f"info has {model.layers} layers of {model.heads} heads, and {MOST_MAPS} maps are possible")
+        require(1 <= size <= most, f"info.{field} is {size}, and 1 .. {most} are possible")
+    require(
+        model.layers * model.heads <= MOST_MAPS,
+        f"info has {model.layers} layers of {model.heads} heads, and {MOST_MAPS} maps are possible",
+    )
     return model
 
 
@@ -118,20 +118,18 @@ def check_token_list(tokens: TokenList, given: Input, vocab_size: int, field: st
         BadAnswer: an id is not in the vocabulary or was not sent, or a token lies outside of its text.
     """
     texts, ids = texts_of(given), np.array(tokens.ids, np.int64)
-    if len(ids) and not 0 <= ids.min() <= ids.max() < (vocab_size or 2**63):
-        raise malformed(f"{field}.ids are {ids.min()} .. {ids.max()}, and the model knows {vocab_size}")
+    if len(ids):
+        known = 0 <= ids.min() <= ids.max() < (vocab_size or 2**63)
+        require(known, f"{field}.ids are {ids.min()} .. {ids.max()}, and the model knows {vocab_size}")
     if not texts:
-        if tokens.ids != tuple(given):
-            raise malformed(f"{field}.ids are not those that were sent")
+        require(tokens.ids == tuple(given), f"{field}.ids are not those that were sent")
         return
     found = ~np.array(tokens.special, bool)
-    segments = np.array(tokens.segments, np.int64)[found]
-    if segments.max(initial=0) >= len(texts):
-        raise malformed(f"{field}.segments has {segments.max()}, and {len(texts)} texts were sent")
-    starts, ends = np.array(tokens.starts, np.int64)[found], np.array(tokens.ends, np.int64)[found]
-    lengths = np.array([len(text) for text in texts])[segments]
-    if not ((starts <= ends) & (ends <= lengths)).all():
-        raise malformed(f"{field}.starts and .ends leave the text that was sent")
+    segments, starts, ends = (np.array(each, np.int64)[found] for each in (tokens.segments, tokens.starts, tokens.ends))
+    last = segments.max(initial=0)
+    require(last < len(texts), f"{field}.segments has {last}, and {len(texts)} texts were sent")
+    inside = (starts <= ends) & (ends <= np.array([len(text) for text in texts])[segments])
+    require(inside.all(), f"{field}.starts and .ends leave the text that was sent")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -198,13 +196,13 @@ class Expected:
         return "finite"
 
     def _check_items(self, response: pb.EncodeResponse, inputs: Sequence[Input]) -> None:
-        if not self._are_plain(response.items, inputs):
-            for at, (item, given) in enumerate(zip(response.items, inputs, strict=True)):
-                self._check_counts(f"items[{at}]", item, given)
-        if self.outputs.HasField("token_info"):
-            for at, (item, given) in enumerate(zip(response.items, inputs, strict=True)):
-                tokens = from_token_info(item.tokens)
-                check_token_list(tokens, given, self.model.vocab_size, f"items[{at}].tokens")
+        told = self.outputs.HasField("token_info")
+        if not told and self._are_plain(response.items, inputs):
+            return
+        for at, (item, given) in enumerate(zip(response.items, inputs, strict=True)):
+            self._check_counts(f"items[{at}]", item, given)
+            if told:
+                check_token_list(from_token_info(item.tokens), given, self.model.vocab_size, f"items[{at}].tokens")
 
     def _are_plain(self, items: Sequence[pb.Item], inputs: Sequence[Input]) -> bool:
         """Return whether nothing of the items needs a closer look, as mostly: texts that are short and whole."""
@@ -227,26 +225,27 @@ class Expected:
             fewest, most = 1, min(self.model.max_length, most_tokens(given, prompt))
         else:  # of ids nothing is added and nothing is cut off
             fewest = most = len(given)
-        if not fewest <= count <= most:
-            raise malformed(f"{field}.token_count is {count}, and {fewest} .. {most} are possible")
-        if not count <= original or item.truncated != (count < original) or (item.truncated and not truncates):
-            side = "a side" if truncates else "nothing"
-            raise malformed(f"{field} has {count} of {original} tokens, and {side} was to be cut off")
-        if item.prompt_token_count > count:
-            raise malformed(f"{field} has {item.prompt_token_count} tokens of a prompt, of {count}")
+        require(fewest <= count <= most, f"{field}.token_count is {count}, and {fewest} .. {most} are possible")
+        side = "a side" if truncates else "nothing"
+        rightly = count <= original and item.truncated == (count < original) and (truncates or not item.truncated)
+        require(rightly, f"{field} has {count} of {original} tokens, and {side} was to be cut off")
+        require(
+            item.prompt_token_count <= count, f"{field} has {item.prompt_token_count} tokens of a prompt, of {count}"
+        )
 
     def _check_outputs(self, response: pb.EncodeResponse, layouts: dict[str, Layout]) -> None:
         asked = self._asked()
-        if set(layouts) != set(asked):
+        if layouts.keys() != asked.keys():
             raise malformed(f"it holds {', '.join(sorted(layouts)) or 'nothing'}; asked for was {', '.join(asked)}")
         for output, (dtype, width) in asked.items():
-            if layouts[output].dtype != dtype:
-                raise malformed(f"{output} has the type {layouts[output].dtype}, and {dtype} was asked for")
-            if width is not None:
-                check_width(output, layouts[output], width)
+            layout = layouts[output]
+            if layout.dtype != dtype:
+                raise malformed(f"{output} has the type {layout.dtype}, and {dtype} was asked for")
+            for shape in layout.shapes if width is not None else ():
+                require(shape[-1] == width, f"{output} has vectors of {shape[-1]} numbers, and {width} were asked for")
         if "tokens" in asked:
             some = self.outputs.tokens.skip_special or self.outputs.tokens.skip_prompt
-            check_places("kept_tokens", response, response.kept_tokens, None if some else "all", increasing=True)
+            check_places("kept_tokens", response, response.kept_tokens, None if some else "all")
         if "hidden" in asked:
             spec = hidden_spec(self.outputs.hidden)
             layers = resolved(spec.layers, self.model.layers + 1)

@@ -76,10 +76,10 @@ def malformed(problem: str) -> BadAnswer:
     return BadAnswer(f"the server's answer is malformed: {shortened(escaped(problem), LONGEST_PROBLEM)}; {REMEDY}")
 
 
-def require(holds: bool, problem: str, *values: object) -> None:
-    """Raise BadAnswer unless an answer is as it must be; the values fill the braces of the problem."""
+def require(holds: object, problem: str) -> None:
+    """Raise BadAnswer unless something holds of an answer."""
     if not holds:
-        raise malformed(problem.format(*values))
+        raise malformed(problem)
 
 
 def as_list(texts: Iterable[Input] | str) -> list[Input]:
@@ -187,13 +187,13 @@ def from_token_info(info: pb.TokenInfo) -> TokenList:
         prompt=tuple(info.prompt),
     )
     lists = (tokens.pieces, tokens.starts, tokens.ends, tokens.special, tokens.segments, tokens.prompt)
-    require(all(len(entries) == count for entries in lists), "the parallel lists of {} tokens differ in length", count)
+    require(all(len(entries) == count for entries in lists), f"the parallel lists of {count} tokens differ in length")
     return tokens
 
 
 def dtype_of(number: pb.DataType) -> np.dtype[Any]:
     """The type that numbers have on the wire. Raises BadAnswer for one that this client does not know."""
-    require(number in DTYPES, "element type {} is not known to this client; a newer one may know it", number)
+    require(number in DTYPES, f"element type {number} is not known to this client; a newer one may know it")
     return np.dtype(DTYPES[number])
 
 
@@ -209,7 +209,7 @@ def from_bytes(dtype: np.dtype[Any], data: bytes, elements: int) -> NDArray[Any]
         BadAnswer: there are more or fewer bytes than these elements take.
     """
     size = dtype.itemsize * elements
-    require(len(data) == size, "{} bytes of data where {} were announced", len(data), size)
+    require(len(data) == size, f"{len(data)} bytes of data where {size} were announced")
     return np.frombuffer(data, dtype).astype(dtype.newbyteorder("="))
 
 

@@ -45,7 +45,7 @@ class Layout:
 
     def locate(self, chunk: pb.Chunk, part: int) -> int:
         """The byte at which a chunk of some part begins. Raises BadAnswer where its meaning, offset and size disagree."""
-        require(part < len(self.shapes), "a chunk of input {}, of {}", part, len(self.shapes))
+        require(part < len(self.shapes), f"a chunk of input {part}, of {len(self.shapes)}")
         layers, heads, rows, width = grid(self.axes, self.shapes[part])
         all_rows = (chunk.row_begin, chunk.row_end) == (0, rows)
         require(
@@ -53,21 +53,15 @@ class Layout:
             and chunk.head_begin < chunk.head_end <= heads
             and chunk.row_begin < chunk.row_end <= rows
             and (all_rows or chunk.head_end == chunk.head_begin + 1),
-            "a chunk of layer {}, heads {} to {}, rows {} to {}, outside its output",
-            chunk.layer,
-            chunk.head_begin,
-            chunk.head_end,
-            chunk.row_begin,
-            chunk.row_end,
+            f"a chunk of layer {chunk.layer}, heads {chunk.head_begin} to {chunk.head_end}, "
+            f"rows {chunk.row_begin} to {chunk.row_end}, outside its output",
         )
         row = (chunk.layer * heads + chunk.head_begin) * rows + chunk.row_begin
         begin = self.dtype.itemsize * (self.offsets[part] + row * width)
         count = (chunk.head_end - chunk.head_begin) * (chunk.row_end - chunk.row_begin)
         require(
             chunk.offset_bytes == begin and len(chunk.data) == self.dtype.itemsize * count * width,
-            "a chunk of {} bytes at {}, which its rows contradict",
-            len(chunk.data),
-            chunk.offset_bytes,
+            f"a chunk of {len(chunk.data)} bytes at {chunk.offset_bytes}, which its rows contradict",
         )
         return begin
 
@@ -90,8 +84,7 @@ def pooled_key(at: int) -> str:
 def pooled_layout(tensor: pb.Tensor, count: int) -> Layout:
     """Pooled vectors are one part, whose rows are inputs."""
     shape = tuple(tensor.shape)
-    fits = len(shape) == 2 and shape[0] == count and shape[1] >= 1
-    require(fits, "pooled vectors of shape {} for {} inputs", shape, count)
+    require(len(shape) == 2 and shape[0] == count and shape[1], f"pooled vectors of shape {shape} for {count} inputs")
     return Layout(dtype_of(tensor.dtype), (0, shape[0] * shape[1]), (shape,), ("item", "value"))
 
 
@@ -103,26 +96,19 @@ def ragged_layout(output: str, response: pb.EncodeResponse, counts: Sequence[int
     sizes = [end - begin for begin, end in itertools.pairwise(offsets)]
     require(
         offsets[:1] == (0,) and len(sizes) == len(counts) and bool(layers) != (output == "tokens"),
-        "{}: {} layers and {} offsets for {} inputs",
-        output,
-        len(layers),
-        len(offsets),
-        len(counts),
+        f"{output}: {len(layers)} layers and {len(offsets)} offsets for {len(counts)} inputs",
     )
     require(
         [math.prod(shape) for shape in shapes] == sizes and all(sizes),
-        "{}: parts of {} numbers in the shapes {}",
-        output,
-        sizes[:8],
-        shapes[:8],
+        f"{output}: parts of {sizes[:8]} numbers in the shapes {shapes[:8]}",
     )
     for at, (shape, count) in enumerate(zip(shapes, counts, strict=True)):
-        require(len(shape) == len(axes), "{}: the shape {} for the axes {}", output, shape, axes)
+        require(len(shape) == len(axes), f"{output}: the shape {shape} for the axes {axes}")
         expected = _expected(output, response, at, count, layers)
         wrong = [axis for axis, size in zip(axes, shape, strict=True) if expected.get(axis, size) != size]
-        require(not wrong, "{}: the shape {} for an input of {} tokens; {} do not fit", output, shape, count, wrong)
+        require(not wrong, f"{output}: the shape {shape} for an input of {count} tokens; {', '.join(wrong)} do not fit")
     widths = {shape[axes.index("value")] for shape in shapes if "value" in axes}
-    require(len(widths) <= 1, "{}: the inputs differ in width", output)
+    require(len(widths) <= 1, f"{output}: the inputs differ in width")
     return Layout(dtype_of(tensor.dtype), offsets, shapes, axes, layers)
 
 
@@ -166,7 +152,7 @@ class Answer:
         """
         if output == "pooled":
             output, index = pooled_key(index), 0
-        require(output in self.layouts, "it lacks {}, which was asked for", output)
+        require(output in self.layouts, f"it lacks {output}, which was asked for")
         layout = self.layouts[output]
         return self.data[output][layout.offsets[index] : layout.offsets[index + 1]].reshape(layout.shapes[index])
 
@@ -186,7 +172,7 @@ def whole_answer(response: pb.EncodeResponse, inputs: int, check: Check = unchec
 
 def check_items(response: pb.EncodeResponse, inputs: int) -> None:
     """Every input has its entry."""
-    require(len(response.items) == inputs, "{} entries for {} inputs", len(response.items), inputs)
+    require(len(response.items) == inputs, f"{len(response.items)} entries for {inputs} inputs")
 
 
 def reserved(output: str, layout: Layout) -> NDArray[Any]:
@@ -210,7 +196,7 @@ class Coverage:
         """Marks begin .. end-1. Raises BadAnswer where one of them is marked already."""
         at = bisect.bisect_right(self._edges, begin)
         free = at % 2 == 0 and at == bisect.bisect_left(self._edges, end)
-        require(free, "two chunks overlap in bytes {} to {}", begin, end)
+        require(free, f"two chunks overlap in bytes {begin} to {end}")
         touched = slice(bisect.bisect_left(self._edges, begin), bisect.bisect_right(self._edges, end))
         self._edges[touched] = sorted({begin, end}.symmetric_difference(self._edges[touched]))
 
@@ -264,8 +250,10 @@ class Assembly:
         check_items(header, self._inputs)
         layouts = layouts_of(header)
         self._size = sum(layout.size_bytes for layout in layouts.values())
-        fits = not 0 < self._max_bytes < self._size
-        require(fits, "{} bytes announced, more than the server's own limit of {}", self._size, self._max_bytes)
+        require(
+            not 0 < self._max_bytes < self._size,
+            f"{self._size} bytes announced, more than the server's own limit of {self._max_bytes}",
+        )
         self._check(header, layouts)
         if self._keep:
             self._buffers = {output: reserved(output, layout) for output, layout in layouts.items()}
@@ -276,7 +264,7 @@ class Assembly:
         output, part = OUTPUTS.get(chunk.output, ""), chunk.item
         if output == "pooled":
             output, part = pooled_key(chunk.item), 0
-        require(output in self.layouts, "a chunk of output {}, which was not announced", chunk.output)
+        require(output in self.layouts, f"a chunk of output {chunk.output}, which was not announced")
         begin = self.layouts[output].locate(chunk, part)
         end = begin + len(chunk.data)
         self._covered[output].add(begin, end)
@@ -287,5 +275,5 @@ class Assembly:
     def _complete(self, end: pb.StreamEnd) -> Answer:
         missing = [name for name, layout in self.layouts.items() if not self._covered[name].is_whole(layout.size_bytes)]
         told = (end.chunks, end.data_bytes) == (self._chunks, self._size)
-        require(told and not missing, "chunks are missing ({})", ", ".join(missing) or "by the count at the end")
+        require(told and not missing, f"chunks are missing ({', '.join(missing) or 'by the count at the end'})")
         return Answer(self.header, self.layouts, {output: native(buffer) for output, buffer in self._buffers.items()})

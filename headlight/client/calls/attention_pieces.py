@@ -84,7 +84,7 @@ class Pieces:
         if self.over:
             raise error_of_status(frame.error, 0)
         expected = self.unanswered and frame.id == REQUEST_ID
-        require(expected, "a frame of kind {!r} behind the last, or of another request", kind)
+        require(expected, f"a frame of kind {kind!r} behind the last, or of another request")
         answer = self._assembly.receive(frame)
         self.begun = True
         if kind == "response" and answer is not None:

@@ -16,8 +16,7 @@ from headlight.results import ModelRef, TokenList
 from headlight.spec import Priority, SpecialTokens
 from headlight.wire.attention_codec import choice_number
 from headlight.wire.printable import escaped, shortened
-from headlight.wire.priority import to_priority
-from headlight.wire.vector_codec import VECTOR_NAMES, PromptWish, set_prompt, to_special_tokens
+from headlight.wire.vector_codec import PRIORITIES, VECTOR_NAMES, PromptWish, set_prompt, to_special_tokens
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int] | NDArray[np.integer]
@@ -61,11 +60,7 @@ DTYPES: dict[int, str] = {
     pb.DATA_TYPE_BINARY: "i1",
     pb.DATA_TYPE_UBINARY: "u1",
 }
-TRUNCATIONS: dict[str | None, pb.Truncation] = {
-    None: pb.TRUNCATION_REFUSE,
-    "end": pb.TRUNCATION_CUT_END,
-    "start": pb.TRUNCATION_CUT_START,
-}
+TRUNCATIONS = {"end": pb.TRUNCATION_CUT_END, "start": pb.TRUNCATION_CUT_START}
 
 REMEDY = "is the server the right one, and of a compatible version?"
 LONGEST_PROBLEM = 500  # characters: shapes and axes in it may be as long as the answer
@@ -152,8 +147,8 @@ def set_reading(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeReque
         )
     truncate, priority = wish.get("truncate"), wish.get("priority")
     if not isinstance(request, pb.TokenizeRequest):
-        request.truncation = choice_number("truncate", TRUNCATIONS, truncate)
-        request.priority = to_priority(priority)
+        request.truncation = choice_number("truncate", TRUNCATIONS, truncate, pb.TRUNCATION_REFUSE)
+        request.priority = choice_number("priority", PRIORITIES, priority, pb.PRIORITY_UNSPECIFIED)
     elif said := "truncate" if truncate is not None else "priority" if priority is not None else "":
         raise InvalidInput(said, "means nothing where texts are only tokenised; leave it out")
     set_prompt(request, PromptWish(wish.get("prompt_name"), wish.get("prompt")))

@@ -18,7 +18,6 @@ from headlight.client.channel import Options
 from headlight.client.client_flows import ClientFlows
 from headlight.client.reloading_channel import CLOSED
 from headlight.client.stream_status import status_now, true_status
-from headlight.description import ModelDescription
 from headlight.errors import Unavailable
 from headlight.wire.status_errors import error_of_call, readable
 
@@ -111,8 +110,8 @@ class AsyncCaller(ClientFlows[grpc.aio.Channel]):
         match command:
             case Pause(seconds):
                 return await self._pause(seconds)
-            case LayOut(make, model, inputs):
-                return await lay_out(make, model, inputs)
+            case LayOut(make, inputs):
+                return await lay_out(make, inputs)
             case Wait(call):
                 return readable(await call)
             case Failure(call):
@@ -131,12 +130,12 @@ class AsyncCaller(ClientFlows[grpc.aio.Channel]):
                 await self._ended.wait()
 
 
-async def lay_out(make: Callable[[ModelDescription], T], model: ModelDescription, inputs: int) -> T:
+async def lay_out(make: Callable[[], T], inputs: int) -> T:
     """What a method is to do with so many inputs; of many, the loop goes on while they are measured."""
     if inputs < MANY_INPUTS:
-        return make(model)
+        return make()
     thread = ThreadPoolExecutor(1)  # not one of the loop's threads, which may all be waiting for this
     try:
-        return await asyncio.get_running_loop().run_in_executor(thread, make, model)
+        return await asyncio.get_running_loop().run_in_executor(thread, make)
     finally:
         thread.shutdown(wait=False)

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from numpy.typing import ArrayLike, NDArray
 
 from headlight.client.async_caller import AsyncCaller
-from headlight.client.calls import large_outputs, single_call
+from headlight.client.calls import large_outputs, unary_calls
 from headlight.client.calls.attention_pieces import AttentionPiece, Pieces
 from headlight.client.calls.unary_calls import Pooled, Tokenized
 from headlight.description import ModelDescription
@@ -25,7 +25,7 @@ from headlight.spec import (
     indices_of,
     tokens_like,
 )
-from headlight.wire.client_codec import Input, Prompting, Reading, as_list
+from headlight.wire.client_codec import Input, Prompting, Reading
 from headlight.wire.vector_codec import one_type
 
 
@@ -56,44 +56,23 @@ class AsyncClient(AsyncCaller):
         **reading: Unpack[Reading],
     ) -> Embeddings:
         """Pooled vectors, token counts and origin; see `Client.encode_with_info`."""
-        wanted, inputs = PooledSpec() if spec is None else spec, as_list(texts)
-        return await self._run(
-            self._call(
-                self._stub.Encode,
-                lambda model: Pooled(model, self._model, inputs, wanted, head_mask, reading),
-                len(inputs),
-            )
-        )
+        return (await self._run(self._call(self._stub.Encode, texts, Pooled, spec, head_mask, reading))).result()
 
     async def encode_tokens(
         self, texts: Iterable[Input] | str, spec: TokensSpec | None = None, **reading: Unpack[Reading]
     ) -> list[NDArray[Any]]:
         """The vectors of tokens, [n, D] for each input; see `Client.encode_tokens`."""
-        wanted, inputs = TokensSpec() if spec is None else spec, as_list(texts)
-        return await self._run(
-            self._stream(
-                lambda model: large_outputs.bare_token_vectors(model, self._model, inputs, wanted, reading), len(inputs)
-            )
-        )
+        return await self._run(self._stream(texts, large_outputs.bare_token_vectors, spec, reading))
 
     async def token_vectors(
         self, texts: Iterable[Input] | str, spec: TokensSpec | None = None, **reading: Unpack[Reading]
     ) -> list[TokenVectors]:
         """The same with the tokens, and which of them the vectors are of; see `Client.token_vectors`."""
-        wanted, inputs = TokensSpec() if spec is None else spec, as_list(texts)
-        return await self._run(
-            self._stream(
-                lambda model: large_outputs.token_vectors(model, self._model, inputs, wanted, reading), len(inputs)
-            )
-        )
+        return await self._run(self._stream(texts, large_outputs.token_vectors, spec, reading))
 
     async def attend(self, text: Input, layers: IndicesLike = None, **reading: Unpack[Reading]) -> Attention:
         """Whole maps of attention of one text; see `Client.attend`."""
-        return (
-            await self._run(
-                self._stream(lambda model: large_outputs.whole_attention(model, self._model, text, layers, reading))
-            )
-        )[0]
+        return (await self._run(self._stream([text], large_outputs.whole_attention, layers, reading)))[0]
 
     async def attention(
         self,
@@ -104,13 +83,7 @@ class AsyncClient(AsyncCaller):
         **reading: Unpack[Reading],
     ) -> list[AttentionMaps]:
         """Attention in the form that a spec says; see `Client.attention`."""
-        inputs = as_list(texts)
-        return await self._run(
-            self._stream(
-                lambda model: large_outputs.attention_maps(model, self._model, inputs, spec, reading, head_mask),
-                len(inputs),
-            )
-        )
+        return await self._run(self._stream(texts, large_outputs.attention_maps, spec, reading, head_mask))
 
     def attention_pieces(
         self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]
@@ -122,15 +95,15 @@ class AsyncClient(AsyncCaller):
 
     async def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
         """The bytes of data that `attention` of one text would have; see `Client.attention_bytes`."""
-        request = single_call.dry_run(self._model, text, spec, reading)
+        request = unary_calls.dry_run(self._model, text, spec, reading)
         answer = await self._run(self._ask(self._stub.Encode, request, self._deadline()))
-        return single_call.data_bytes(answer, self._model)
+        return unary_calls.data_bytes(answer, self._model)
 
     async def occlusion(self, text: Input, tokens: TokensLike | None = None, **reading: Unpack[Reading]) -> Occlusion:
         """How far the vector moves when each token is hidden; see `Client.occlusion`."""
-        request = single_call.occlusion_request(self._model, text, tokens, reading)
+        request = unary_calls.occlusion_request(self._model, text, tokens, reading)
         answer = await self._run(self._ask(self._stub.Occlude, request, self._deadline()))
-        return single_call.occlusion(answer, self._model, text)
+        return unary_calls.occlusion(answer, self._model, text)
 
     async def hidden(
         self,
@@ -143,16 +116,11 @@ class AsyncClient(AsyncCaller):
     ) -> Hidden:
         """Hidden states of one text; see `Client.hidden`."""
         spec = HiddenSpec(layers=indices_of("layers", layers), tokens=tokens_like("tokens", tokens), dtype=dtype)
-        return (
-            await self._run(self._stream(lambda model: large_outputs.hidden(model, self._model, text, spec, reading)))
-        )[0]
+        return (await self._run(self._stream([text], large_outputs.hidden, spec, reading)))[0]
 
     async def tokenize(self, texts: Iterable[Input] | str, **prompting: Unpack[Prompting]) -> list[TokenList]:
         """The tokens of each input; see `Client.tokenize`."""
-        inputs = as_list(texts)
-        return await self._run(
-            self._call(self._stub.Tokenize, lambda model: Tokenized(model, self._model, inputs, prompting), len(inputs))
-        )
+        return (await self._run(self._call(self._stub.Tokenize, texts, Tokenized, prompting))).result()
 
     async def model(self) -> ModelDescription:
         """The model, its service and its parity; see `Client.model`."""

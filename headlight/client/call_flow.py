@@ -15,7 +15,6 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from headlight.client.retries import Retries
-from headlight.description import ModelDescription
 
 T = TypeVar("T")
 JobT = TypeVar("JobT")
@@ -28,10 +27,9 @@ class Pause(NamedTuple):
 
 
 class LayOut(NamedTuple):
-    """Outcome: `make(model)`, which takes long for many inputs."""
+    """Outcome: `make()`, which takes long for many inputs."""
 
-    make: Callable[[ModelDescription], Any]
-    model: ModelDescription
+    make: Callable[[], Any]
     inputs: int
 
 

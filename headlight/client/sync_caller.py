@@ -55,8 +55,8 @@ class Caller(ClientFlows[grpc.Channel]):
         match command:
             case Pause(seconds):
                 return self._pause(seconds)
-            case LayOut(make, model):
-                return make(model)
+            case LayOut(make):
+                return make()
             case Wait(call):
                 return response_of(call)
             case Failure(call):

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 from numpy.typing import ArrayLike, NDArray
 
-from headlight.client.calls import large_outputs, single_call
+from headlight.client.calls import large_outputs, unary_calls
 from headlight.client.calls.attention_pieces import AttentionPiece, Pieces
 from headlight.client.calls.unary_calls import Pooled, Tokenized
 from headlight.client.sync_caller import Caller
@@ -25,7 +25,7 @@ from headlight.spec import (
     indices_of,
     tokens_like,
 )
-from headlight.wire.client_codec import Input, Prompting, Reading, as_list
+from headlight.wire.client_codec import Input, Prompting, Reading
 from headlight.wire.vector_codec import one_type
 
 
@@ -94,33 +94,19 @@ class Client(Caller):
         **reading: Unpack[Reading],
     ) -> Embeddings:
         """As `encode`, in any number of types, with the tokens of each input, what was cut off, and which weights answered."""
-        wanted = PooledSpec() if spec is None else spec
-        return self._run(
-            self._call(
-                self._stub.Encode,
-                lambda model: Pooled(model, self._model, as_list(texts), wanted, head_mask, reading),
-            )
-        )
+        return self._run(self._call(self._stub.Encode, texts, Pooled, spec, head_mask, reading)).result()
 
     def encode_tokens(
         self, texts: Iterable[Input] | str, spec: TokensSpec | None = None, **reading: Unpack[Reading]
     ) -> list[NDArray[Any]]:
         """The vector of each token: float32 [n, D] for an input of n, special ones included unless the spec says otherwise."""
-        wanted = TokensSpec() if spec is None else spec
-        return self._run(
-            self._stream(
-                lambda model: large_outputs.bare_token_vectors(model, self._model, as_list(texts), wanted, reading)
-            )
-        )
+        return self._run(self._stream(texts, large_outputs.bare_token_vectors, spec, reading))
 
     def token_vectors(
         self, texts: Iterable[Input] | str, spec: TokensSpec | None = None, **reading: Unpack[Reading]
     ) -> list[TokenVectors]:
         """As `encode_tokens`, with the tokens, and which of them the vectors are of."""
-        wanted = TokensSpec() if spec is None else spec
-        return self._run(
-            self._stream(lambda model: large_outputs.token_vectors(model, self._model, as_list(texts), wanted, reading))
-        )
+        return self._run(self._stream(texts, large_outputs.token_vectors, spec, reading))
 
     def attend(self, text: Input, layers: IndicesLike = None, **reading: Unpack[Reading]) -> Attention:
         """Whole maps of attention of one text of any length: they arrive in frames that default message limits let through.
@@ -130,9 +116,7 @@ class Client(Caller):
             layers: which, from 0, or negative from the end; None: all.
             reading: as in `encode`.
         """
-        return self._run(
-            self._stream(lambda model: large_outputs.whole_attention(model, self._model, text, layers, reading))
-        )[0]
+        return self._run(self._stream([text], large_outputs.whole_attention, layers, reading))[0]
 
     def attention(
         self,
@@ -150,11 +134,7 @@ class Client(Caller):
             head_mask: as in `encode`.
             reading: as in `encode`.
         """
-        return self._run(
-            self._stream(
-                lambda model: large_outputs.attention_maps(model, self._model, as_list(texts), spec, reading, head_mask)
-            )
-        )
+        return self._run(self._stream(texts, large_outputs.attention_maps, spec, reading, head_mask))
 
     def attention_pieces(
         self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]
@@ -171,8 +151,8 @@ class Client(Caller):
 
     def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
         """The bytes of data that `attention` of one text would have. Nothing is computed. Arguments as `attention`."""
-        request = single_call.dry_run(self._model, text, spec, reading)
-        return single_call.data_bytes(self._run(self._ask(self._stub.Encode, request, self._deadline())), self._model)
+        request = unary_calls.dry_run(self._model, text, spec, reading)
+        return unary_calls.data_bytes(self._run(self._ask(self._stub.Encode, request, self._deadline())), self._model)
 
     def occlusion(self, text: Input, tokens: TokensLike | None = None, **reading: Unpack[Reading]) -> Occlusion:
         """How far the pooled vector of one text moves when each token is hidden: what it rests on, without looking at attention.
@@ -184,9 +164,9 @@ class Client(Caller):
             tokens: which to hide; None: all that are not special. See `headlight.spec.TokensLike`.
             reading: as in `encode`.
         """
-        request = single_call.occlusion_request(self._model, text, tokens, reading)
+        request = unary_calls.occlusion_request(self._model, text, tokens, reading)
         answer = self._run(self._ask(self._stub.Occlude, request, self._deadline()))
-        return single_call.occlusion(answer, self._model, text)
+        return unary_calls.occlusion(answer, self._model, text)
 
     def hidden(
         self,
@@ -207,16 +187,14 @@ class Client(Caller):
             reading: as in `encode`.
         """
         spec = HiddenSpec(layers=indices_of("layers", layers), tokens=tokens_like("tokens", tokens), dtype=dtype)
-        return self._run(self._stream(lambda model: large_outputs.hidden(model, self._model, text, spec, reading)))[0]
+        return self._run(self._stream([text], large_outputs.hidden, spec, reading))[0]
 
     def tokenize(self, texts: Iterable[Input] | str, **prompting: Unpack[Prompting]) -> list[TokenList]:
         """The tokens of each input, without running the model. Nothing is cut off.
 
         `prompt`, `prompt_name` and `special_tokens` as in `encode`.
         """
-        return self._run(
-            self._call(self._stub.Tokenize, lambda model: Tokenized(model, self._model, as_list(texts), prompting))
-        )
+        return self._run(self._call(self._stub.Tokenize, texts, Tokenized, prompting)).result()
 
     def model(self) -> ModelDescription:
         """The model, what runs it, its limits, and how far it is from PyTorch. Asks the server each time."""

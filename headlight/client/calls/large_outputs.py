@@ -22,7 +22,7 @@ from headlight.wire.vector_codec import tokens_output
 
 
 def token_vectors(
-    model: ModelDescription, name: str, inputs: Sequence[Input], spec: TokensSpec, reading: Reading
+    model: ModelDescription, name: str, inputs: Sequence[Input], spec: TokensSpec | None, reading: Reading
 ) -> Streamed[TokenVectors]:
     """The vectors of the tokens of any number of inputs, and which they are."""
 
@@ -33,26 +33,30 @@ def token_vectors(
             raise malformed(f"vectors of tokens beyond {len(tokens)}")
         return TokenVectors(answer.part("tokens", index), places, tokens, from_model_ref(answer.response.model))
 
-    outputs = pb.Outputs(tokens=tokens_output(spec), token_info=pb.TokenInfoOutput())
+    outputs = pb.Outputs(tokens=tokens_output(TokensSpec() if spec is None else spec), token_info=pb.TokenInfoOutput())
     return Streamed(model, name, inputs, outputs, reading, take, bytes_per_token=4 * model.dim)
 
 
 def bare_token_vectors(
-    model: ModelDescription, name: str, inputs: Sequence[Input], spec: TokensSpec, reading: Reading
+    model: ModelDescription, name: str, inputs: Sequence[Input], spec: TokensSpec | None, reading: Reading
 ) -> Streamed[NDArray[Any]]:
     """The same as arrays alone."""
-
-    def take(answer: Answer, index: int) -> NDArray[Any]:
-        return answer.part("tokens", index)
-
-    outputs = pb.Outputs(tokens=tokens_output(spec))
-    return Streamed(model, name, inputs, outputs, reading, take, bytes_per_token=4 * model.dim)
+    outputs = pb.Outputs(tokens=tokens_output(TokensSpec() if spec is None else spec))
+    return Streamed(
+        model,
+        name,
+        inputs,
+        outputs,
+        reading,
+        lambda answer, at: answer.part("tokens", at),
+        bytes_per_token=4 * model.dim,
+    )
 
 
 def whole_attention(
-    model: ModelDescription, name: str, text: Input, layers: IndicesLike, reading: Reading
+    model: ModelDescription, name: str, inputs: Sequence[Input], layers: IndicesLike, reading: Reading
 ) -> Streamed[Attention]:
-    """The whole maps of attention of some layers of one input."""
+    """The whole maps of attention of some layers of each input."""
 
     def take(answer: Answer, index: int) -> Attention:
         origin, layout = from_model_ref(answer.response.model), answer.layouts["attention"]
@@ -61,7 +65,7 @@ def whole_attention(
         return Attention(answer.part("attention", index), layout.layers, tokens_of(answer, index), origin)
 
     outputs = pb.Outputs(attention=attention_output(AttentionSpec.of(layers)), token_info=pb.TokenInfoOutput())
-    return Streamed(model, name, [text], outputs, reading, take)
+    return Streamed(model, name, inputs, outputs, reading, take)
 
 
 def attention_maps(
@@ -120,8 +124,10 @@ def _units(units: pb.Units | None, count: int) -> Units:
     return Units(tuple(tokens[begin:end] for begin, end in itertools.pairwise(bounds)))
 
 
-def hidden(model: ModelDescription, name: str, text: Input, spec: HiddenSpec, reading: Reading) -> Streamed[Hidden]:
-    """Hidden states of one input."""
+def hidden(
+    model: ModelDescription, name: str, inputs: Sequence[Input], spec: HiddenSpec, reading: Reading
+) -> Streamed[Hidden]:
+    """Hidden states of each input."""
 
     def take(answer: Answer, index: int) -> Hidden:
         origin, chosen = from_model_ref(answer.response.model), answer.response.hidden_tokens
@@ -130,7 +136,7 @@ def hidden(model: ModelDescription, name: str, text: Input, spec: HiddenSpec, re
         return Hidden(answer.part("hidden", index), layers, tokens_of(answer, index), origin, places)
 
     outputs = pb.Outputs(hidden=hidden_output(spec), token_info=pb.TokenInfoOutput())
-    return Streamed(model, name, [text], outputs, reading, take)
+    return Streamed(model, name, inputs, outputs, reading, take)
 
 
 def tokens_of(answer: Answer, index: int) -> TokenList:

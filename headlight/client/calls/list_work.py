@@ -21,26 +21,11 @@ WHEN_MIXED = "; call again when the roll-out has ended"
 RequestT = TypeVar("RequestT", bound=pb.EncodeRequest | pb.TokenizeRequest)
 
 
-class Origin:
-    """Which weights answered one call. A long call may meet two versions while replicas are being replaced."""
-
-    def __init__(self) -> None:
-        self.ref: ModelRef | None = None
-
-    def check(self, message: pb.ModelRef) -> ModelRef:
-        """The reference of an answer. Raises MixedWeights where its vectors would not compare with those before it."""
-        ref = from_model_ref(message)
-        first = self.ref = self.ref or ref
-        if not ref.compares_with(first):
-            met = sorted(escaped(f"{each.name} {each.version} {each.precision}") for each in (first, ref))
-            raise MixedWeights(f"replicas answered one call with different weights ({', '.join(met)}){WHEN_MIXED}")
-        return ref
-
-
 class ListWork(Generic[RequestT]):
     """A list of inputs in as many requests as the server's limits ask for.
 
     Attributes:
+        parts: the inputs of each request, by index.
         large: the first inputs of requests whose answers may rightly be larger than a message. Each holds one alone.
     """
 
@@ -82,9 +67,9 @@ class ListWork(Generic[RequestT]):
         limits, most = model.limits, sys.maxsize
         items = 1 if alone else limits.max_items or most
         rest_bytes = max(1, most_bytes - base.ByteSize())
-        self._parts = list(split(costs, Cost(items, rest_bytes, limits.max_request_tokens or most, answer_bytes)))
-        self.large = {part.start for part in self._parts if costs[part.start].response_bytes > answer_bytes}
-        self._origin = Origin()
+        self.parts = list(split(costs, Cost(items, rest_bytes, limits.max_request_tokens or most, answer_bytes)))
+        self.large = {part.start for part in self.parts if costs[part.start].response_bytes > answer_bytes}
+        self._origin: ModelRef | None = None  # the weights that the first answer was of
 
     def request(self, part: range) -> RequestT:
         """The request for some of the inputs, by index."""
@@ -92,3 +77,11 @@ class ListWork(Generic[RequestT]):
         request.CopyFrom(self._base)
         request.inputs.extend(to_input(self._inputs[index], f"inputs[{index}]", self._head_mask) for index in part)
         return request
+
+    def check_origin(self, message: pb.ModelRef) -> None:
+        """Raise MixedWeights for an answer that does not compare with those before it: replicas are being replaced."""
+        ref = from_model_ref(message)
+        first = self._origin = self._origin or ref
+        if not ref.compares_with(first):
+            met = sorted(escaped(f"{each.name} {each.version} {each.precision}") for each in (first, ref))
+            raise MixedWeights(f"replicas answered one call with different weights ({', '.join(met)}){WHEN_MIXED}")

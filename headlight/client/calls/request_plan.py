@@ -49,14 +49,12 @@ def split(costs: Sequence[Cost], budget: Cost) -> Iterator[range]:
     An input that does not fit alone has a range of its own: costs are upper bounds, so whether it is too large is for
     the server to say.
     """
-    begin = 0
-    total = Cost(0, 0, 0, 0)
+    begin, total = 0, Cost(0, 0, 0, 0)
     for index, cost in enumerate(costs):
-        extended = total + cost
-        if index > begin and not extended.fits(budget):
+        total += cost
+        if index > begin and not total.fits(budget):
             yield range(begin, index)
-            begin, extended = index, cost
-        total = extended
+            begin, total = index, cost
     if costs:
         yield range(begin, len(costs))
 

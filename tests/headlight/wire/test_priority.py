@@ -12,7 +12,7 @@ import pytest
 
 from headlight import AsyncClient, Client, InvalidInput
 from headlight.cli.commands import main, parser
-from headlight.client.calls.single_call import occlusion_request
+from headlight.client.calls.unary_calls import occlusion_request
 from headlight.pb import headlight_pb2 as pb
 from headlight.spec import PRIORITIES, AttentionSpec
 from headlight.wire import vector_codec

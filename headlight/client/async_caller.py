@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
@@ -29,6 +28,7 @@ class AsyncCaller(ClientFlows[grpc.aio.Channel]):
     """Executes flows by awaiting."""
 
     _grpc = grpc.aio
+    _event = asyncio.Event
     _closing: Sequence[asyncio.Task[None]] = ()  # channels whose certificates were replaced
 
     def _open(self, target: str, credentials: grpc.ChannelCredentials | None, options: Options) -> Any:
@@ -54,15 +54,9 @@ class AsyncCaller(ClientFlows[grpc.aio.Channel]):
 
     async def close(self) -> None:
         """Ends the connection; calls in flight, and any later one, raise ValueError."""
-        channels = self._end()
-        self._ended.set()
-        for channel in channels:
+        for channel in self._end():
             await channel.close(None)
         await asyncio.gather(*self._closing)
-
-    @functools.cached_property
-    def _ended(self) -> asyncio.Event:
-        return asyncio.Event()
 
     @contextlib.contextmanager
     def _errors(self, first_input: int = 0, large: bool = False) -> Iterator[None]:
@@ -127,7 +121,7 @@ class AsyncCaller(ClientFlows[grpc.aio.Channel]):
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._ended.wait()
+                await self._closed.wait()
 
 
 async def lay_out(make: Callable[[], T], inputs: int) -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -22,6 +23,7 @@ class Caller(ClientFlows[grpc.Channel]):
     """Executes flows by blocking."""
 
     _service_config = BLOCKING_CONFIG
+    _closed: threading.Event
 
     def _discard(self, channel: grpc.Channel) -> None:
         channel.close()

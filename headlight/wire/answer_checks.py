@@ -202,7 +202,9 @@ class Expected:
         for at, (item, given) in enumerate(zip(response.items, inputs, strict=True)):
             self._check_counts(f"items[{at}]", item, given)
             if told:
-                check_token_list(from_token_info(item.tokens), given, self.model.vocab_size, f"items[{at}].tokens")
+                tokens = from_token_info(item.tokens)
+                require(len(tokens) == item.token_count, f"{len(tokens)} tokens described of {item.token_count}")
+                check_token_list(tokens, given, self.model.vocab_size, f"items[{at}].tokens")
 
     def _are_plain(self, items: Sequence[pb.Item], inputs: Sequence[Input]) -> bool:
         """Return whether nothing of the items needs a closer look, as mostly: texts that are short and whole."""

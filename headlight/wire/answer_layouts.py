@@ -129,7 +129,9 @@ def check_units(
         f"{where} chooses or groups tokens, and each of {'all' if choice == 'all' else 'some'} was asked for",
     )
     check_tokens(where, units.tokens, count, choice if whole else "all")
+    starts = list(units.starts)
     require(
-        len(units.starts) <= len(units.tokens), f"{where} has {len(units.starts)} units of {len(units.tokens)} tokens"
+        not starts or (starts[0] == 0 and starts == sorted(set(starts)) and starts[-1] < len(units.tokens)),
+        f"{where} has units that begin at {starts[:20]}, of {len(units.tokens)} tokens",
     )
-    return len(units.starts or units.tokens)
+    return len(starts or units.tokens)

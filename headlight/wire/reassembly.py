@@ -107,8 +107,6 @@ def ragged_layout(output: str, response: pb.EncodeResponse, counts: Sequence[int
         expected = _expected(output, response, at, count, layers)
         wrong = [axis for axis, size in zip(axes, shape, strict=True) if expected.get(axis, size) != size]
         require(not wrong, f"{output}: the shape {shape} for an input of {count} tokens; {', '.join(wrong)} do not fit")
-    widths = {shape[axes.index("value")] for shape in shapes if "value" in axes}
-    require(len(widths) <= 1, f"{output}: the inputs differ in width")
     return Layout(dtype_of(tensor.dtype), offsets, shapes, axes, layers)
 
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from headlight.client.async_caller import AsyncCaller
 from headlight.client.calls import large_outputs, unary_calls
-from headlight.client.calls.attention_pieces import AttentionPiece, Pieces
+from headlight.client.calls.attention_pieces import AttentionPiece
 from headlight.client.calls.unary_calls import Pooled, Tokenized
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings, TokenVectors
@@ -89,9 +89,7 @@ class AsyncClient(AsyncCaller):
         self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]
     ) -> AsyncIterator[AttentionPiece]:
         """Attention of one text piece by piece; see `Client.attention_pieces`."""
-        pieces, deadline = Pieces(self._model, text, spec, reading), self._deadline()
-        self._left(deadline)  # nor is a client that is closed found out only by the first piece
-        return self._iterate(self._pieces(pieces, deadline))
+        return self._iterate(self._pieces(text, spec, reading))
 
     async def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
         """The bytes of data that `attention` of one text would have; see `Client.attention_bytes`."""

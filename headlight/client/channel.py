@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar, cast
 import grpc
 
 from headlight.client.arguments import check_arguments
-from headlight.client.calls.request_plan import STOCK_MESSAGE_BYTES
+from headlight.client.calls.list_work import STOCK_MESSAGE_BYTES
 from headlight.client.reloading_channel import CLOSED, Renewing
 from headlight.description import ModelDescription
 from headlight.errors import (

@@ -17,8 +17,9 @@ from headlight.client.retries import Retries
 from headlight.description import ModelDescription
 from headlight.errors import HeadlightError, Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
+from headlight.spec import AttentionSpec
 from headlight.wire.answer_checks import check_description
-from headlight.wire.client_codec import Input, as_list, from_model
+from headlight.wire.client_codec import Input, Reading, as_list, from_model
 
 LINGER_SECONDS = 0.25  # for a status that is on its way; a server that has gone is not waited for
 P = ParamSpec("P")
@@ -86,8 +87,13 @@ class ClientFlows(ClientBase[ChannelT]):
         yield from self._exchange(work, receive, retries, deadline)
         return work.result()
 
-    def _pieces(self, pieces: Pieces, deadline: float | None) -> Flow[None]:
-        """Puts pieces out, one by one."""
+    def _pieces(self, text: Input, spec: AttentionSpec, reading: Reading) -> Flow[None]:
+        """Puts the pieces of attention out, one by one. What can be refused without the server is, before the flow begins."""
+        pieces, deadline = Pieces(self._model, text, spec, reading), self._deadline()
+        self._left(deadline)  # nor is a client that is closed found out only by the first piece
+        return self._received(pieces, deadline)
+
+    def _received(self, pieces: Pieces, deadline: float | None) -> Flow[None]:
         pieces.expect((yield from self._describe(deadline)))
         retries = Retries(deadline, Overloaded, Unavailable)
 

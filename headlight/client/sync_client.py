@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from numpy.typing import ArrayLike, NDArray
 
 from headlight.client.calls import large_outputs, unary_calls
-from headlight.client.calls.attention_pieces import AttentionPiece, Pieces
+from headlight.client.calls.attention_pieces import AttentionPiece
 from headlight.client.calls.unary_calls import Pooled, Tokenized
 from headlight.client.sync_caller import Caller
 from headlight.description import ModelDescription
@@ -145,9 +145,7 @@ class Client(Caller):
         nothing of the answer has come. Arguments as `attention`, without a head mask; not with uint8 or top_k. They are checked, and
         the timeout begins, now; the service is asked when the first piece is.
         """
-        pieces, deadline = Pieces(self._model, text, spec, reading), self._deadline()
-        self._left(deadline)  # nor is a client that is closed found out only by the first piece
-        return self._iterate(self._pieces(pieces, deadline))
+        return self._iterate(self._pieces(text, spec, reading))
 
     def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
         """The bytes of data that `attention` of one text would have. Nothing is computed. Arguments as `attention`."""

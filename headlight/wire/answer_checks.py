@@ -99,12 +99,6 @@ def texts_of(given: Input) -> tuple[str, ...]:
     return given if isinstance(given, tuple) and given and isinstance(given[0], str) else ()
 
 
-def most_tokens(given: Input, prompt: str) -> int:
-    """Return the most tokens that one text, or pair, can have with its prompt, whatever the model takes."""
-    characters = sum(map(len, texts_of(given))) + len(prompt)
-    return characters * TOKENS_PER_CHARACTER + TOKENS_AROUND
-
-
 def check_token_list(tokens: TokenList, given: Input, vocab_size: int, field: str) -> None:
     """Check the tokens of one input.
 
@@ -223,10 +217,10 @@ class Expected:
         prompt = self.model.prompt_text(self.reading.get("prompt"), self.reading.get("prompt_name"))
         truncates = self.reading.get("truncate") is not None
         count, original = item.token_count, item.original_token_count
-        if texts_of(given):
-            fewest, most = 1, min(self.model.max_length, most_tokens(given, prompt))
-        else:  # of ids nothing is added and nothing is cut off
-            fewest = most = len(given)
+        fewest = most = len(given)  # of ids nothing is added and nothing is cut off
+        if texts := texts_of(given):
+            characters = sum(map(len, texts)) + len(prompt)
+            fewest, most = 1, min(self.model.max_length, characters * TOKENS_PER_CHARACTER + TOKENS_AROUND)
         require(fewest <= count <= most, f"{field}.token_count is {count}, and {fewest} .. {most} are possible")
         side = "a side" if truncates else "nothing"
         rightly = count <= original and item.truncated == (count < original) and (truncates or not item.truncated)

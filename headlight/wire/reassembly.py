@@ -69,11 +69,9 @@ class Layout:
 def layouts_of(response: pb.EncodeResponse) -> dict[str, Layout]:
     """The layout of each output that a response holds or announces. Raises BadAnswer for one that cannot be."""
     counts = [item.token_count for item in response.items]
-    layouts = {pooled_key(at): pooled_layout(tensor, len(counts)) for at, tensor in enumerate(response.pooled)}
-    for output in RAGGED_OUTPUTS:
-        if response.HasField(output):
-            layouts[output] = ragged_layout(output, response, counts)
-    return layouts
+    pooled = {pooled_key(at): pooled_layout(tensor, len(counts)) for at, tensor in enumerate(response.pooled)}
+    ragged = [output for output in RAGGED_OUTPUTS if response.HasField(output)]
+    return pooled | {output: ragged_layout(output, response, counts) for output in ragged}
 
 
 def pooled_key(at: int) -> str:

@@ -54,18 +54,14 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
         bytes_per_token: int = 0,
         head_mask: ArrayLike | None = None,
     ) -> None:
-        def cost(tokens: int) -> tuple[int, int]:
-            counted = min(tokens, model.max_length)
-            return counted, counted * bytes_per_token
-
         self._max_bytes = model.limits.max_stream_output_bytes
         super().__init__(
             model,
             encode_request(name, (), outputs, reading),
             inputs,
             reading,
-            cost,
             self._max_bytes or sys.maxsize,
+            token_bytes=bytes_per_token,
             alone=not bytes_per_token,
             head_mask=head_mask,
         )

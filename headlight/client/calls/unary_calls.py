@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from headlight.client.calls.list_work import ListWork
-from headlight.client.calls.request_plan import response_bytes
+from headlight.client.calls.list_work import ListWork, response_bytes
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings
 from headlight.pb import headlight_pb2 as pb
@@ -74,11 +73,9 @@ class Pooled(ListWork[pb.EncodeRequest]):
             check_dimensions(spec.dimensions, model.pooled_dim)
         width, dtypes = spec.dimensions or model.pooled_dim, spec.dtypes or ("float32",)
         item_bytes = ITEM_BYTES + sum(width * VECTOR_BITS[dtype] // 8 for dtype in dtypes)
-
-        def cost(tokens: int) -> tuple[int, int]:
-            return min(tokens, model.max_length), item_bytes  # what is longer is refused, or cut before it counts
-
-        super().__init__(model, base, inputs, reading, cost, response_bytes(model), head_mask=head_mask)
+        super().__init__(
+            model, base, inputs, reading, response_bytes(model), item_bytes=item_bytes, head_mask=head_mask
+        )
         self._expected = Expected(model, name, base.outputs, reading)
         self._vectors: dict[VectorType, NDArray[Any]] = {}
         for dtype in dtypes:
@@ -115,11 +112,8 @@ class Tokenized(ListWork[pb.TokenizeRequest]):
     def __init__(self, model: ModelDescription, name: str, inputs: Sequence[Input], prompting: Prompting) -> None:
         base = pb.TokenizeRequest(model=name)
         set_reading(base, prompting)
-
-        def cost(tokens: int) -> tuple[int, int]:
-            return 0, ITEM_BYTES + TOKEN_BYTES * tokens  # tokenising has no limit on tokens
-
-        super().__init__(model, base, inputs, prompting, cost, response_bytes(model))
+        most = response_bytes(model)
+        super().__init__(model, base, inputs, prompting, most, item_bytes=ITEM_BYTES, token_bytes=TOKEN_BYTES)
         self._name = name
         self._tokens: list[TokenList] = []
 

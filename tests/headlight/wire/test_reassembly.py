@@ -165,5 +165,5 @@ def test_units_of_an_axis_that_was_reduced_are_looked_at_too(tokens: list[int]) 
     response = pb.EncodeResponse(items=[pb.Item(token_count=3, tokens=info)], attention=attention, attention_map=told)
     model = from_model(FakeServicer(default_limits()).GetModel(pb.GetModelRequest(), None))
     spec = AttentionSpec(layers=(0,), heads=(0,), reduce=("pooled_row",), unit="word")
-    with pytest.raises(EngineError, match="malformed.*places.queries names"):
+    with pytest.raises(EngineError, match=r"malformed.*places\.queries names"):
         check_attention(model, spec, response, layouts_of(response))

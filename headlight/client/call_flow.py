@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from headlight.client.retries import Retries
 
 T = TypeVar("T")
+ResultT = TypeVar("ResultT")
 JobT = TypeVar("JobT")
 
 
@@ -66,6 +67,17 @@ class Output(NamedTuple):
 
 Command: TypeAlias = "Pause | LayOut | Wait | Failure | Read | Linger | Output"
 Flow: TypeAlias = Generator[Command, Any, T]
+
+
+def then(flow: Flow[T], read: Callable[[T], ResultT]) -> Flow[ResultT]:
+    """What `read` makes of the result of a flow."""
+    return read((yield from flow))
+
+
+def only(results: Sequence[T]) -> T:
+    """The one result of one input."""
+    (result,) = results
+    return result
 
 
 def steps(flow: Flow[Any]) -> Flow[None]:

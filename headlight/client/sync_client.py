@@ -7,6 +7,7 @@ from typing import Any, Unpack
 
 from numpy.typing import ArrayLike, NDArray
 
+from headlight.client.call_flow import only, then
 from headlight.client.calls import large_outputs, unary_calls
 from headlight.client.calls.attention_pieces import AttentionPiece
 from headlight.client.calls.unary_calls import Pooled, Tokenized
@@ -83,7 +84,8 @@ class Client(Caller):
         Returns:
             float32 [N, D], or what the spec says; [0, D] for no inputs.
         """
-        return self.encode_with_info(texts, one_type(spec), head_mask=head_mask, **reading).vectors
+        work = self._call(self._stub.Encode, texts, Pooled, one_type(spec), head_mask, reading)
+        return self._run(then(work, lambda done: done.result().vectors))
 
     def encode_with_info(
         self,
@@ -94,7 +96,7 @@ class Client(Caller):
         **reading: Unpack[Reading],
     ) -> Embeddings:
         """As `encode`, in any number of types, with the tokens of each input, what was cut off, and which weights answered."""
-        return self._run(self._call(self._stub.Encode, texts, Pooled, spec, head_mask, reading)).result()
+        return self._run(then(self._call(self._stub.Encode, texts, Pooled, spec, head_mask, reading), Pooled.result))
 
     def encode_tokens(
         self, texts: Iterable[Input] | str, spec: TokensSpec | None = None, **reading: Unpack[Reading]
@@ -116,7 +118,7 @@ class Client(Caller):
             layers: which, from 0, or negative from the end; None: all.
             reading: as in `encode`.
         """
-        return self._run(self._stream([text], large_outputs.whole_attention, layers, reading))[0]
+        return self._run(then(self._stream([text], large_outputs.whole_attention, layers, reading), only))
 
     def attention(
         self,
@@ -150,7 +152,8 @@ class Client(Caller):
     def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
         """The bytes of data that `attention` of one text would have. Nothing is computed. Arguments as `attention`."""
         request = unary_calls.dry_run(self._model, text, spec, reading)
-        return unary_calls.data_bytes(self._run(self._ask(self._stub.Encode, request, self._deadline())), self._model)
+        answer = self._ask(self._stub.Encode, request, self._deadline())
+        return self._run(then(answer, lambda response: unary_calls.data_bytes(response, self._model)))
 
     def occlusion(self, text: Input, tokens: TokensLike | None = None, **reading: Unpack[Reading]) -> Occlusion:
         """How far the pooled vector of one text moves when each token is hidden: what it rests on, without looking at attention.
@@ -163,8 +166,8 @@ class Client(Caller):
             reading: as in `encode`.
         """
         request = unary_calls.occlusion_request(self._model, text, tokens, reading)
-        answer = self._run(self._ask(self._stub.Occlude, request, self._deadline()))
-        return unary_calls.occlusion(answer, self._model, text)
+        answer = self._ask(self._stub.Occlude, request, self._deadline())
+        return self._run(then(answer, lambda response: unary_calls.occlusion(response, self._model, text)))
 
     def hidden(
         self,
@@ -185,14 +188,14 @@ class Client(Caller):
             reading: as in `encode`.
         """
         spec = HiddenSpec(layers=indices_of("layers", layers), tokens=tokens_like("tokens", tokens), dtype=dtype)
-        return self._run(self._stream([text], large_outputs.hidden, spec, reading))[0]
+        return self._run(then(self._stream([text], large_outputs.hidden, spec, reading), only))
 
     def tokenize(self, texts: Iterable[Input] | str, **prompting: Unpack[Prompting]) -> list[TokenList]:
         """The tokens of each input, without running the model. Nothing is cut off.
 
         `prompt`, `prompt_name` and `special_tokens` as in `encode`.
         """
-        return self._run(self._call(self._stub.Tokenize, texts, Tokenized, prompting)).result()
+        return self._run(then(self._call(self._stub.Tokenize, texts, Tokenized, prompting), Tokenized.result))
 
     def model(self) -> ModelDescription:
         """The model, what runs it, its limits, and how far it is from PyTorch. Asks the server each time."""

@@ -1,17 +1,36 @@
-"""The client."""
+"""The client: what each method asks for, and how its flow is executed by blocking."""
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Iterable, Iterator
-from typing import Any, Unpack
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
 
+import grpc
 from numpy.typing import ArrayLike, NDArray
 
-from headlight.client.call_flow import only, then
+from headlight.client.call_flow import (
+    Command,
+    Failure,
+    Flow,
+    LayOut,
+    Linger,
+    Pause,
+    Read,
+    Wait,
+    only,
+    output,
+    run,
+    steps,
+    then,
+)
 from headlight.client.calls import large_outputs, unary_calls
 from headlight.client.calls.attention_pieces import AttentionPiece
 from headlight.client.calls.unary_calls import Pooled, Tokenized
-from headlight.client.sync_caller import Caller
+from headlight.client.channel import BLOCKING_CONFIG
+from headlight.client.client_flows import ClientFlows
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings, TokenVectors
 from headlight.results import Attention, AttentionMaps, Hidden, Occlusion, TokenList
@@ -27,10 +46,13 @@ from headlight.spec import (
     tokens_like,
 )
 from headlight.wire.client_codec import Input, Prompting, Reading
+from headlight.wire.status_errors import error_of_call
 from headlight.wire.vector_codec import one_type
 
+T = TypeVar("T")
 
-class Client(Caller):
+
+class Client(ClientFlows[grpc.Channel]):
     """A connection to a Headlight service. Threads may share one; it closes with its `with` block, or by `close()`.
 
     An input is a text, a pair of texts (a tuple of two), or a sequence of token ids with special tokens included
@@ -63,6 +85,9 @@ class Client(Caller):
         InvalidInput: the target is none, the model no text, or the timeout no number.
         ValueError: the concurrency is no whole number from 1, or what is said of TLS and tokens cannot be used.
     """
+
+    _service_config = BLOCKING_CONFIG
+    _closed: threading.Event
 
     def encode(
         self,
@@ -200,3 +225,58 @@ class Client(Caller):
     def model(self) -> ModelDescription:
         """The model, what runs it, its limits, and how far it is from PyTorch. Asks the server each time."""
         return self._run(self._learn(self._deadline()))
+
+    def _discard(self, channel: grpc.Channel) -> None:
+        channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connection; calls in flight, and any later one, raise ValueError."""
+        for channel in self._end():
+            channel.close()
+
+    def _start(self, method: Any, request: Any, timeout: float | None) -> Any:
+        return method.future(request, timeout=timeout)
+
+    def _run(self, flow: Flow[T]) -> T:
+        return run(flow, self._execute)
+
+    def _iterate(self, flow: Flow[None]) -> Iterator[AttentionPiece]:
+        """Execute a flow and pass on the pieces that it yields."""
+        with contextlib.closing(steps(flow)) as commands:
+            while (piece := output(commands, self._execute)) is not None:
+                yield piece
+
+    def _execute(self, command: Command) -> Any:
+        match command:
+            case Pause(seconds):
+                return self._pause(seconds)
+            case LayOut(make):
+                return make()
+            case Wait(call):
+                return response_of(call)
+            case Failure(call):
+                return error_of_call(call) if call.done() else None
+            case Read(call):
+                return next(iter(call), None)
+            case Linger(call, seconds):
+                with contextlib.suppress(grpc.FutureTimeoutError, grpc.FutureCancelledError):
+                    call.exception(seconds)
+
+    def _pause(self, seconds: float) -> None:
+        self._closed.wait(seconds)
+
+
+def response_of(call: Any) -> Any:
+    """The response of a call, once it is there. One that the server cancelled raises itself, as failed ones do."""
+    try:
+        return call.result()
+    except grpc.FutureCancelledError:
+        raise call from None

@@ -16,7 +16,7 @@ from headlight.results import ModelRef, TokenList
 from headlight.spec import Priority, SpecialTokens
 from headlight.wire.attention_codec import choice_number
 from headlight.wire.printable import escaped, shortened
-from headlight.wire.vector_codec import PRIORITIES, VECTOR_NAMES, PromptWish, set_prompt, to_special_tokens
+from headlight.wire.vector_codec import PRIORITIES, SPECIAL_TOKENS, VECTOR_NAMES, PromptWish, set_prompt
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int] | NDArray[np.integer]
@@ -90,16 +90,15 @@ def to_head_mask(model: ModelDescription, mask: ArrayLike | None) -> pb.HeadMask
     """
     if mask is None:
         return None
-    expected = (model.layers, model.heads)
     try:
         given, values = np.asarray(mask), np.asarray(mask, dtype=np.float32)
         if given.dtype.kind in "US" or None in given.ravel().tolist():  # NumPy reads texts, and makes NaN of None
             raise TypeError
     except (TypeError, ValueError):
         raise InvalidInput("head_mask", "must hold numbers alone") from None
-    if values.shape != expected:
+    if values.shape != (model.layers, model.heads):
         raise InvalidInput(
-            "head_mask", f"has the shape {values.shape}; this model has {expected[0]} layers of {expected[1]} heads"
+            "head_mask", f"has the shape {values.shape}; this model has {model.layers} layers of {model.heads} heads"
         )
     return pb.HeadMask(values=values.ravel())
 
@@ -152,7 +151,9 @@ def set_reading(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeReque
     elif said := "truncate" if truncate is not None else "priority" if priority is not None else "":
         raise InvalidInput(said, "means nothing where texts are only tokenised; leave it out")
     set_prompt(request, PromptWish(wish.get("prompt_name"), wish.get("prompt")))
-    request.special_tokens = to_special_tokens(wish.get("special_tokens"))
+    request.special_tokens = choice_number(
+        "special_tokens", SPECIAL_TOKENS, wish.get("special_tokens"), pb.SPECIAL_TOKENS_UNSPECIFIED
+    )
 
 
 def encode_request(
@@ -181,8 +182,8 @@ def from_token_info(info: pb.TokenInfo) -> TokenList:
         segments=tuple(info.segments),
         prompt=tuple(info.prompt),
     )
-    lists = (tokens.pieces, tokens.starts, tokens.ends, tokens.special, tokens.segments, tokens.prompt)
-    require(all(len(entries) == count for entries in lists), f"the parallel lists of {count} tokens differ in length")
+    lengths = {len(getattr(tokens, field.name)) for field in dataclasses.fields(TokenList)}
+    require(lengths == {count}, f"the parallel lists of {count} tokens differ in length")
     return tokens
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.spec import PooledSpec, Priority, RowType, SpecialTokens, TokensSpec, VectorType, check_kind
-from headlight.wire.attention_codec import choice_number, known, must, number_of, set_fields
+from headlight.wire.attention_codec import known, must, number_of, set_fields
 
 VECTOR_TYPES: Mapping[VectorType, pb.DataType] = {
     "float32": pb.DATA_TYPE_FLOAT32,
@@ -121,11 +121,6 @@ def set_prompt(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeReques
                 setattr(request, field, text)
     except (TypeError, ValueError):  # a lone surrogate among the latter
         raise InvalidInput("prompt", "and prompt_name must be texts that UTF-8 can express") from None
-
-
-def to_special_tokens(name: SpecialTokens | None) -> pb.SpecialTokens:
-    """The contract's number; None: what the service does unless told otherwise. Raises InvalidInput for any other value."""
-    return choice_number("special_tokens", SPECIAL_TOKENS, name, pb.SPECIAL_TOKENS_UNSPECIFIED)
 
 
 def special_tokens_of(number: int, default: SpecialTokens) -> SpecialTokens:

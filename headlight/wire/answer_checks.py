@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,8 @@ TOKENS_PER_CHARACTER, TOKENS_AROUND = 64, 512
 
 def check_name(name: str, expected: str) -> None:
     """Raise BadAnswer unless an answer comes from the expected model; "" expects any."""
-    require(not expected or name == expected, f"model.name is {name[:100]!r}, and {expected!r} was asked for")
+    if expected and name != expected:
+        raise malformed(f"model.name is {name[:100]!r}, and {expected!r} was asked for")
 
 
 def check_model(ref: pb.ModelRef, model: ModelDescription, name: str) -> None:
@@ -250,10 +252,10 @@ class Expected:
         if "attention" in asked:
             check_attention(self.model, attention_spec(self.outputs.attention), response, layouts)
 
-    def _asked(self) -> dict[str, tuple[str, int | None]]:
-        """Return the type of each output asked for, as NumPy writes it, and the width of its vectors, if it is of vectors."""
+    def _asked(self) -> dict[str, tuple[np.dtype[Any], int | None]]:
+        """Return the type of each output asked for, and the width of its vectors, if it is of vectors."""
         outputs = self.outputs
-        asked: dict[str, tuple[str, int | None]] = {}
+        asked: dict[str, tuple[np.dtype[Any], int | None]] = {}
         if outputs.HasField("pooled"):
             width = outputs.pooled.dimensions or self.model.pooled_dim
             for at, number in enumerate(outputs.pooled.dtypes or [pb.DATA_TYPE_FLOAT32]):
@@ -263,7 +265,7 @@ class Expected:
             if outputs.HasField(output):
                 asked[output] = DTYPES[getattr(outputs, output).dtype or pb.DATA_TYPE_FLOAT32], size
         if outputs.attention.HasField("top_k"):
-            asked["attention_indices"] = "<u2", None
+            asked["attention_indices"] = DTYPES[pb.DATA_TYPE_UINT16], None
         if outputs.attention.dtype == pb.DATA_TYPE_UINT8:
-            asked["attention_scales"] = "<f4", None
+            asked["attention_scales"] = DTYPES[pb.DATA_TYPE_FLOAT32], None
         return asked

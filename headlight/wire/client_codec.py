@@ -51,14 +51,14 @@ class Reading(Prompting, total=False):
     priority: Priority | None
 
 
-DTYPES: dict[int, str] = {
-    pb.DATA_TYPE_FLOAT32: "<f4",
-    pb.DATA_TYPE_FLOAT16: "<f2",
-    pb.DATA_TYPE_UINT8: "u1",
-    pb.DATA_TYPE_UINT16: "<u2",
-    pb.DATA_TYPE_INT8: "i1",
-    pb.DATA_TYPE_BINARY: "i1",
-    pb.DATA_TYPE_UBINARY: "u1",
+DTYPES: dict[int, np.dtype[Any]] = {
+    pb.DATA_TYPE_FLOAT32: np.dtype("<f4"),
+    pb.DATA_TYPE_FLOAT16: np.dtype("<f2"),
+    pb.DATA_TYPE_UINT8: np.dtype("u1"),
+    pb.DATA_TYPE_UINT16: np.dtype("<u2"),
+    pb.DATA_TYPE_INT8: np.dtype("i1"),
+    pb.DATA_TYPE_BINARY: np.dtype("i1"),
+    pb.DATA_TYPE_UBINARY: np.dtype("u1"),
 }
 TRUNCATIONS = {"end": pb.TRUNCATION_CUT_END, "start": pb.TRUNCATION_CUT_START}
 
@@ -190,7 +190,7 @@ def from_token_info(info: pb.TokenInfo) -> TokenList:
 def dtype_of(number: pb.DataType) -> np.dtype[Any]:
     """The type that numbers have on the wire. Raises BadAnswer for one that this client does not know."""
     require(number in DTYPES, f"element type {number} is not known to this client; a newer one may know it")
-    return np.dtype(DTYPES[number])
+    return DTYPES[number]
 
 
 def native(numbers: NDArray[Any]) -> NDArray[Any]:

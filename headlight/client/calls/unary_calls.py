@@ -169,7 +169,7 @@ def occlusion(response: pb.OccludeResponse, name: str, text: Input) -> Occlusion
     told, promised = response.moved, pb.DATA_TYPE_FLOAT32
     require(list(told.shape) == [len(places)], f"distances of the shape {told.shape} for {len(places)} tokens")
     require(told.dtype == promised, f"moved has the element type {told.dtype}, and {promised} was promised")
-    moved = from_bytes(np.dtype(DTYPES[promised]), told.data, len(places))
+    moved = from_bytes(DTYPES[promised], told.data, len(places))
     check_numbers("moved", moved, "finite", response.model.precision)
     require(moved.min() >= 0, f"moved has the distance {moved.min():.4g}, and none is below 0")
     return Occlusion(moved, places, tokens, from_model_ref(response.model))

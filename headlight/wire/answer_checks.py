@@ -128,7 +128,7 @@ def check_token_list(tokens: TokenList, given: Input, vocab_size: int, field: st
     require(inside.all(), f"{field}.starts and .ends leave the text that was sent")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Expected:
     """Contents that the answers to one call may have.
 

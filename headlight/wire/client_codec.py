@@ -72,7 +72,7 @@ def malformed(problem: str) -> BadAnswer:
 
 
 def require(holds: object, problem: str) -> None:
-    """Raise BadAnswer unless something holds of an answer."""
+    """Raise BadAnswer unless something holds of an answer. The problem is put into words each time: not for every small answer."""
     if not holds:
         raise malformed(problem)
 
@@ -205,7 +205,8 @@ def from_bytes(dtype: np.dtype[Any], data: bytes, elements: int) -> NDArray[Any]
         BadAnswer: there are more or fewer bytes than these elements take.
     """
     size = dtype.itemsize * elements
-    require(len(data) == size, f"{len(data)} bytes of data where {size} were announced")
+    if len(data) != size:
+        raise malformed(f"{len(data)} bytes of data where {size} were announced")
     return np.frombuffer(data, dtype).astype(dtype.newbyteorder("="))
 
 

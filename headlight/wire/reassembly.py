@@ -28,7 +28,7 @@ RAGGED_OUTPUTS = ("tokens", "attention", "hidden", "attention_indices", "attenti
 OUTPUTS = {number: name for name, number in OUTPUT_KINDS.items()}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Layout:
     """Where the numbers of one output lie: a tensor for each part, end to end."""
 
@@ -82,7 +82,8 @@ def pooled_key(at: int) -> str:
 def pooled_layout(tensor: pb.Tensor, count: int) -> Layout:
     """Pooled vectors are one part, whose rows are inputs."""
     shape = tuple(tensor.shape)
-    require(len(shape) == 2 and shape[0] == count and shape[1], f"pooled vectors of shape {shape} for {count} inputs")
+    if len(shape) != 2 or shape[0] != count or not shape[1]:
+        raise malformed(f"pooled vectors of shape {shape} for {count} inputs")
     return Layout(dtype_of(tensor.dtype), (0, shape[0] * shape[1]), (shape,), ("item", "value"))
 
 
@@ -132,7 +133,7 @@ def unchecked(response: pb.EncodeResponse, layouts: dict[str, Layout]) -> None:
     """A `Check` of an answer that is looked at by itself."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Answer:
     """A complete answer: the response, and the numbers of each output wherever they came from."""
 
@@ -168,7 +169,8 @@ def whole_answer(response: pb.EncodeResponse, inputs: int, check: Check = unchec
 
 def check_items(response: pb.EncodeResponse, inputs: int) -> None:
     """Every input has its entry."""
-    require(len(response.items) == inputs, f"{len(response.items)} entries for {inputs} inputs")
+    if len(response.items) != inputs:
+        raise malformed(f"{len(response.items)} entries for {inputs} inputs")
 
 
 def reserved(output: str, layout: Layout) -> NDArray[Any]:

@@ -26,7 +26,7 @@ WHEN_MIXED = "; call again when the roll-out has ended"
 RequestT = TypeVar("RequestT", bound=pb.EncodeRequest | pb.TokenizeRequest)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Cost:
     """What one input adds to a request, or what a request may hold in all. Each is an upper bound, never an average."""
 

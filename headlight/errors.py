@@ -25,6 +25,7 @@ names files, ends the process at start-up and is never sent.)
 
 from __future__ import annotations
 
+import copyreg
 import enum
 from collections.abc import Sequence
 from typing import Any
@@ -60,14 +61,7 @@ class HeadlightError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # What Exception has calls the class with the message: of no use where it takes something else, and a pool of processes that
         # cannot read an error waits for ever.
-        return _again, (type(self), self.args, self.__dict__)
-
-
-def _again(kind: type[HeadlightError], args: tuple[Any, ...], attributes: dict[str, Any]) -> HeadlightError:
-    """An error that another process, or a copy, was made of."""
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(attributes)
-    return error
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]  # unknown to the stubs
 
 
 class InvalidInput(HeadlightError):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import numbers
 import re
+from typing import Any
 
 from headlight.errors import InvalidInput
 
 # Left to gRPC as they are.
 SCHEMES = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock|xds|google-c2p):")
-ADDRESS = re.compile(r"(?:\[[^][\s]+\]|[^][\s:/,@?#]+):(?P<port>\d+)", re.ASCII)
+ADDRESS = re.compile(r"(?:\[[^][\s]+\]|[^][\s:/,@?#]+):(?=\d)0*(?P<port>\d*)", re.ASCII)
 HIGHEST_PORT = 65535
 
 
@@ -29,18 +30,14 @@ def check_arguments(target: object, model: object, timeout: object, concurrency:
         raise ValueError(f"concurrency: is {concurrency!r}; must be a whole number, at least 1")
 
 
-def check_model(name: object) -> None:
+def check_model(name: Any) -> None:
     """Look at the name of a model, which every request holds; None is as good as empty.
 
     Raises:
         InvalidInput: it is no text, or one that a request cannot hold.
     """
-    if name is None:
-        return
     try:
-        if not isinstance(name, str):
-            raise TypeError
-        name.encode()
+        str.encode("" if name is None else name)
     except (TypeError, UnicodeEncodeError):  # of an argument that is no UTF-8, Python makes lone surrogates
         raise InvalidInput(
             "model", f"is {name!r}; must be a text that UTF-8 can express, or empty for the only model"
@@ -53,16 +50,16 @@ def check_target(target: object) -> None:
     Raises:
         InvalidInput: it is neither that nor a target of one of gRPC's schemes.
     """
-    if isinstance(target, str) and SCHEMES.match(target):
+    text = target if isinstance(target, str) else ""
+    if SCHEMES.match(text):
         return
-    address = ADDRESS.fullmatch(target) if isinstance(target, str) else None
-    if address is None:
-        where = 'name a service as "host:port"'
-        if isinstance(target, str) and "://" in target:
-            where += ", without what a URL has; TLS is asked for by itself"
-        elif isinstance(target, str) and target.count(":") > 1 and "," not in target:
-            where += ', an address of IPv6 in brackets: "[::1]:50051"'
-        raise InvalidInput("target", f"is {target!r}; {where}")
-    port = address["port"].lstrip("0")
-    if len(port) > len(str(HIGHEST_PORT)) or not 1 <= int(port or 0) <= HIGHEST_PORT:  # int refuses thousands of digits
-        raise InvalidInput("target", f"is {target!r}; a port is a number from 1 to {HIGHEST_PORT}")
+    address, where = ADDRESS.fullmatch(text), 'name a service as "host:port"'
+    if address is not None:
+        where = f"a port is a number from 1 to {HIGHEST_PORT}"
+        if len(address["port"]) <= len(str(HIGHEST_PORT)) and 1 <= int(address["port"] or 0) <= HIGHEST_PORT:
+            return  # int refuses thousands of digits
+    elif "://" in text:
+        where += ", without what a URL has; TLS is asked for by itself"
+    elif text.count(":") > 1 and "," not in text:
+        where += ', an address of IPv6 in brackets: "[::1]:50051"'
+    raise InvalidInput("target", f"is {target!r}; {where}")

@@ -1,159 +1,214 @@
-"""The client for asyncio."""
+"""The client for asyncio: the methods of the blocking one, whose flows it executes by awaiting."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
-from typing import Any, Unpack
+import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast
 
-from numpy.typing import ArrayLike, NDArray
+import grpc
 
-from headlight.client.async_caller import AsyncCaller
-from headlight.client.calls import large_outputs, single_call
-from headlight.client.calls.attention_pieces import AttentionPiece, Pieces
-from headlight.client.calls.unary_calls import Pooled, Tokenized
-from headlight.description import ModelDescription
-from headlight.embeddings import Embeddings, TokenVectors
-from headlight.results import Attention, AttentionMaps, Hidden, Occlusion, TokenList
-from headlight.spec import (
-    AttentionSpec,
-    HiddenSpec,
-    IndicesLike,
-    Number,
-    PooledSpec,
-    TokensLike,
-    TokensSpec,
-    indices_of,
-    tokens_like,
-)
-from headlight.wire.client_codec import Input, Prompting, Reading, as_list
-from headlight.wire.vector_codec import one_type
+from headlight.client.call_flow import Command, Failure, Flow, LayOut, Linger, Output, Pause, Read, Wait, steps
+from headlight.client.calls.attention_pieces import AttentionPiece
+from headlight.client.channel import Options
+from headlight.client.client_flows import ClientFlows
+from headlight.client.reloading_channel import CLOSED
+from headlight.client.sync_client import Client
+from headlight.errors import DeadlineExceeded, Unavailable
+from headlight.spec import AttentionSpec
+from headlight.wire.client_codec import Input, Reading, malformed
+from headlight.wire.status_errors import error_of_call, readable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+OVERWRITTEN = "Internal error from Core"  # grpc.aio's words; no server sends them
+MANY_INPUTS = 256  # fewer take a few milliseconds, or tens of them where they are long lists of ids
 
 
-class AsyncClient(AsyncCaller):
+def awaited(method: Callable[Concatenate[Client, P], T]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """The same method as a coroutine: what it runs, a client for asyncio awaits."""
+
+    @functools.wraps(method)
+    async def awaiting(client: Any, /, *arguments: P.args, **keywords: P.kwargs) -> T:
+        return await cast("Awaitable[T]", method(client, *arguments, **keywords))
+
+    awaiting.__qualname__ = f"Async{awaiting.__qualname__}"
+    return awaiting
+
+
+class AsyncClient(ClientFlows[grpc.aio.Channel]):
     """`headlight.client.sync_client.Client` for asyncio: the same arguments, methods, results and errors, each method a coroutine.
 
     Make it inside a running event loop, else it raises RuntimeError. It closes at the end of its `async with` block, or by
     `close()`. Cancelling a method cancels its calls.
     """
 
-    async def encode(
-        self,
-        texts: Iterable[Input] | str,
-        spec: PooledSpec | None = None,
-        *,
-        head_mask: ArrayLike | None = None,
-        **reading: Unpack[Reading],
-    ) -> NDArray[Any]:
-        """Pooled vectors, float32 [N, D] unless a spec says otherwise; see `Client.encode`."""
-        return (await self.encode_with_info(texts, one_type(spec), head_mask=head_mask, **reading)).vectors
+    _grpc = grpc.aio
+    _event = asyncio.Event
+    _closing: Sequence[asyncio.Task[None]] = ()  # channels whose certificates were replaced
 
-    async def encode_with_info(
-        self,
-        texts: Iterable[Input] | str,
-        spec: PooledSpec | None = None,
-        *,
-        head_mask: ArrayLike | None = None,
-        **reading: Unpack[Reading],
-    ) -> Embeddings:
-        """Pooled vectors, token counts and origin; see `Client.encode_with_info`."""
-        wanted, inputs = PooledSpec() if spec is None else spec, as_list(texts)
-        return await self._run(
-            self._call(
-                self._stub.Encode,
-                lambda model: Pooled(model, self._model, inputs, wanted, head_mask, reading),
-                len(inputs),
-            )
-        )
-
-    async def encode_tokens(
-        self, texts: Iterable[Input] | str, spec: TokensSpec | None = None, **reading: Unpack[Reading]
-    ) -> list[NDArray[Any]]:
-        """The vectors of tokens, [n, D] for each input; see `Client.encode_tokens`."""
-        wanted, inputs = TokensSpec() if spec is None else spec, as_list(texts)
-        return await self._run(
-            self._stream(
-                lambda model: large_outputs.bare_token_vectors(model, self._model, inputs, wanted, reading), len(inputs)
-            )
-        )
-
-    async def token_vectors(
-        self, texts: Iterable[Input] | str, spec: TokensSpec | None = None, **reading: Unpack[Reading]
-    ) -> list[TokenVectors]:
-        """The same with the tokens, and which of them the vectors are of; see `Client.token_vectors`."""
-        wanted, inputs = TokensSpec() if spec is None else spec, as_list(texts)
-        return await self._run(
-            self._stream(
-                lambda model: large_outputs.token_vectors(model, self._model, inputs, wanted, reading), len(inputs)
-            )
-        )
-
-    async def attend(self, text: Input, layers: IndicesLike = None, **reading: Unpack[Reading]) -> Attention:
-        """Whole maps of attention of one text; see `Client.attend`."""
-        return (
-            await self._run(
-                self._stream(lambda model: large_outputs.whole_attention(model, self._model, text, layers, reading))
-            )
-        )[0]
-
-    async def attention(
-        self,
-        texts: Iterable[Input] | str,
-        spec: AttentionSpec,
-        *,
-        head_mask: ArrayLike | None = None,
-        **reading: Unpack[Reading],
-    ) -> list[AttentionMaps]:
-        """Attention in the form that a spec says; see `Client.attention`."""
-        inputs = as_list(texts)
-        return await self._run(
-            self._stream(
-                lambda model: large_outputs.attention_maps(model, self._model, inputs, spec, reading, head_mask),
-                len(inputs),
-            )
-        )
+    encode = awaited(Client.encode)
+    encode_with_info = awaited(Client.encode_with_info)
+    encode_tokens = awaited(Client.encode_tokens)
+    token_vectors = awaited(Client.token_vectors)
+    attend = awaited(Client.attend)
+    attention = awaited(Client.attention)
+    attention_bytes = awaited(Client.attention_bytes)
+    occlusion = awaited(Client.occlusion)
+    hidden = awaited(Client.hidden)
+    tokenize = awaited(Client.tokenize)
+    model = awaited(Client.model)
 
     def attention_pieces(
         self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]
     ) -> AsyncIterator[AttentionPiece]:
         """Attention of one text piece by piece; see `Client.attention_pieces`."""
-        pieces, deadline = Pieces(self._model, text, spec, reading), self._deadline()
-        self._left(deadline)  # nor is a client that is closed found out only by the first piece
-        return self._iterate(self._pieces(pieces, deadline))
+        return self._iterate(self._pieces(text, spec, reading))
 
-    async def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
-        """The bytes of data that `attention` of one text would have; see `Client.attention_bytes`."""
-        request = single_call.dry_run(self._model, text, spec, reading)
-        answer = await self._run(self._ask(self._stub.Encode, request, self._deadline()))
-        return single_call.data_bytes(answer, self._model)
+    def _open(self, target: str, credentials: grpc.ChannelCredentials | None, options: Options) -> Any:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:  # gRPC would take another loop than it is awaited in, and say so at the first call
+            raise RuntimeError("there is no running event loop: make an AsyncClient inside of one") from None
+        return super()._open(target, credentials, options)
 
-    async def occlusion(self, text: Input, tokens: TokensLike | None = None, **reading: Unpack[Reading]) -> Occlusion:
-        """How far the vector moves when each token is hidden; see `Client.occlusion`."""
-        request = single_call.occlusion_request(self._model, text, tokens, reading)
-        answer = await self._run(self._ask(self._stub.Occlude, request, self._deadline()))
-        return single_call.occlusion(answer, self._model, text)
+    def _discard(self, channel: grpc.aio.Channel) -> None:
+        closing = asyncio.create_task(channel.close(None))
+        self._closing = [*(task for task in self._closing if not task.done()), closing]
 
-    async def hidden(
-        self,
-        text: Input,
-        layers: IndicesLike = None,
-        *,
-        tokens: TokensLike = "all",
-        dtype: Number = "float32",
-        **reading: Unpack[Reading],
-    ) -> Hidden:
-        """Hidden states of one text; see `Client.hidden`."""
-        spec = HiddenSpec(layers=indices_of("layers", layers), tokens=tokens_like("tokens", tokens), dtype=dtype)
-        return (
-            await self._run(self._stream(lambda model: large_outputs.hidden(model, self._model, text, spec, reading)))
-        )[0]
+    async def __aenter__(self) -> Self:
+        return self
 
-    async def tokenize(self, texts: Iterable[Input] | str, **prompting: Unpack[Prompting]) -> list[TokenList]:
-        """The tokens of each input; see `Client.tokenize`."""
-        inputs = as_list(texts)
-        return await self._run(
-            self._call(self._stub.Tokenize, lambda model: Tokenized(model, self._model, inputs, prompting), len(inputs))
-        )
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
-    async def model(self) -> ModelDescription:
-        """The model, its service and its parity; see `Client.model`."""
-        return await self._run(self._learn(self._deadline()))
+    async def close(self) -> None:
+        """Ends the connection; calls in flight, and any later one, raise ValueError."""
+        for channel in self._end():
+            await channel.close(None)
+        await asyncio.gather(*self._closing)
+
+    @contextlib.contextmanager
+    def _errors(self, first_input: int = 0, large: bool = False) -> Iterator[None]:
+        """Also turns calls that were cancelled by no caller's wish into errors: else nobody hears of them."""
+        with super()._errors(first_input, large):
+            try:
+                yield
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                if self._closed.is_set():
+                    raise ValueError(CLOSED) from None
+                raise Unavailable("the connection was lost") from None
+
+    def _start(self, method: Any, request: Any, timeout: float | None) -> Any:
+        return method(request, timeout=timeout)
+
+    def _stream_errors(self, call: Any) -> contextlib.AbstractContextManager[None]:
+        return true_status(call)
+
+    async def _run(self, flow: Flow[T]) -> T:
+        with contextlib.closing(steps(flow)) as commands:
+            return await self._output(commands)  # type: ignore[no-any-return]  # the flow's
+
+    async def _iterate(self, flow: Flow[None]) -> AsyncIterator[AttentionPiece]:
+        """Execute a flow and pass on the pieces that it yields."""
+        with contextlib.closing(steps(flow)) as commands:
+            while (piece := await self._output(commands)) is not None:
+                yield piece
+
+    async def _output(self, commands: Flow[None]) -> Any:
+        """Execute commands by awaiting and return the next output."""
+        command = next(commands)
+        while not isinstance(command, Output):
+            try:
+                outcome = await self._execute(command)
+            except BaseException as error:
+                command = commands.throw(error)
+            else:
+                command = commands.send(outcome)
+        return command.value
+
+    async def _execute(self, command: Command) -> Any:
+        match command:
+            case Pause(seconds):
+                return await self._pause(seconds)
+            case LayOut(make, inputs):
+                return await lay_out(make, inputs)
+            case Wait(call):
+                return readable(await call)
+            case Failure(call):
+                status = status_now(call) if call.done() else None
+                return None if status is None else error_of_call(status)
+            case Read(call):
+                with contextlib.suppress(StopAsyncIteration):
+                    return readable(await anext(aiter(call)))
+            case Linger(call, seconds):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(call.code(), seconds)
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closed.wait()
+
+
+async def lay_out(make: Callable[[], T], inputs: int) -> T:
+    """What a method is to do with so many inputs; of many, the loop goes on while they are measured."""
+    if inputs < MANY_INPUTS:
+        return make()
+    thread = ThreadPoolExecutor(1)  # not one of the loop's threads, which may all be waiting for this
+    try:
+        return await asyncio.get_running_loop().run_in_executor(thread, make)
+    finally:
+        thread.shutdown(wait=False)
+
+
+@contextlib.contextmanager
+def true_status(call: Any) -> Iterator[None]:
+    """Raise, where reading a stream of asyncio fails, what it ended with first. To be entered before anything is read.
+
+    Where a call ends while a request of it is being written, grpc.aio puts an INTERNAL of its own in the place of the server's status,
+    and that is what reading the call raises. Whoever is told that the call is done still sees the first.
+
+    Raises:
+        grpc.aio.AioRpcError: the status that was not OK.
+        DeadlineExceeded, Unavailable: there is none but gRPC's own, and the call's time has, or has not, passed.
+        BadAnswer: it was OK, with requests yet to be written.
+    """
+    seen: list[grpc.aio.AioRpcError | None] = []
+    call.add_done_callback(lambda done: seen.append(status_now(done)))
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        first = (seen[0] if seen else None) or error
+        if first.code() is grpc.StatusCode.OK:
+            raise malformed("the stream ended before all requests were read") from None
+        if first.details() != OVERWRITTEN:
+            raise first from None
+        if call.time_remaining() == 0:
+            raise DeadlineExceeded("the client's timeout passed") from None
+        raise Unavailable("the connection was lost") from None
+
+
+def status_now(call: Any) -> grpc.aio.AioRpcError | None:
+    """The status of a call that is done, without waiting, for a moment later it may be another; None where that is not to be had."""
+    asking = _status(call)
+    try:
+        asking.send(None)
+    except StopIteration as answer:
+        return cast("grpc.aio.AioRpcError", answer.value)
+    asking.close()
+    return None
+
+
+async def _status(call: Any) -> grpc.aio.AioRpcError:
+    code, trailing, details = await call.code(), await call.trailing_metadata(), await call.details()
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailing, details, "")

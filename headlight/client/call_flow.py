@@ -15,9 +15,9 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from headlight.client.retries import Retries
-from headlight.description import ModelDescription
 
 T = TypeVar("T")
+ResultT = TypeVar("ResultT")
 JobT = TypeVar("JobT")
 
 
@@ -28,10 +28,9 @@ class Pause(NamedTuple):
 
 
 class LayOut(NamedTuple):
-    """Outcome: `make(model)`, which takes long for many inputs."""
+    """Outcome: `make()`, which takes long for many inputs."""
 
-    make: Callable[[ModelDescription], Any]
-    model: ModelDescription
+    make: Callable[[], Any]
     inputs: int
 
 
@@ -68,6 +67,17 @@ class Output(NamedTuple):
 
 Command: TypeAlias = "Pause | LayOut | Wait | Failure | Read | Linger | Output"
 Flow: TypeAlias = Generator[Command, Any, T]
+
+
+def then(flow: Flow[T], read: Callable[[T], ResultT]) -> Flow[ResultT]:
+    """What `read` makes of the result of a flow."""
+    return read((yield from flow))
+
+
+def only(results: Sequence[T]) -> T:
+    """The one result of one input."""
+    (result,) = results
+    return result
 
 
 def steps(flow: Flow[Any]) -> Flow[None]:

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar, cast
 import grpc
 
 from headlight.client.arguments import check_arguments
-from headlight.client.calls.request_plan import STOCK_MESSAGE_BYTES
+from headlight.client.calls.list_work import STOCK_MESSAGE_BYTES
 from headlight.client.reloading_channel import CLOSED, Renewing
 from headlight.description import ModelDescription
 from headlight.errors import (
@@ -86,6 +86,7 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
     """A client's channel, options, and memory of the server. `headlight.client.sync_client.Client` describes the arguments."""
 
     _grpc: Any = grpc  # whose channels these are
+    _event: Callable[[], Any] = threading.Event
     _service_config: Mapping[str, Any] = SERVICE_CONFIG
     _outlasts: type[HeadlightError] | None = Unavailable  # in the middle of a list, which is not to cost what came
 
@@ -126,7 +127,7 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
             channel = Renewing(asked, lambda found: self._open(target, found, wanted), self._discard)
         self._channel: ChannelT | Renewing = channel
         self._problems: Callable[[], Sequence[str]] = asked.problems
-        self._closed = threading.Event()
+        self._closed: Any = self._event()
         self._stub = HeadlightServiceStub(channel)
         self._model = model
         self._timeout = timeout
@@ -162,14 +163,11 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
             except grpc.RpcError as error:
                 if self._closed.is_set() and cast("grpc.Call", error).code() is grpc.StatusCode.CANCELLED:
                     raise ValueError(CLOSED) from None
-                raise self._explained(error_of_call(error, first_input, large)) from None
-
-    def _explained(self, error: HeadlightError) -> HeadlightError:
-        """The error, with what is wrong with the files of TLS and tokens where that may be its cause."""
-        problems: list[str] = [f"{problem}, and what was there before is still used" for problem in self._problems()]
-        if problems and isinstance(error, Unauthenticated | Unavailable):
-            return type(error)("; ".join([error.message, *problems]))
-        return error
+                found = error_of_call(error, first_input, large)
+                if isinstance(found, Unauthenticated | Unavailable):  # a file of TLS or tokens may be its cause
+                    told: list[str] = [f"{each}, and what was there before is still used" for each in self._problems()]
+                    found = type(found)("; ".join([found.message, *told]))
+                raise found from None
 
     @contextlib.contextmanager
     def _doubts(self) -> Iterator[None]:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import functools
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from headlight.client.call_flow import Command, Flow, LayOut, Linger, Output, Read, Wait, in_order
 from headlight.client.calls.attention_pieces import Pieces
-from headlight.client.calls.list_work import RequestT
-from headlight.client.calls.stream_calls import Streamed
-from headlight.client.calls.unary_calls import ResponseT, ResultT, UnaryWork
+from headlight.client.calls.stream_calls import ResultT, Streamed
+from headlight.client.calls.unary_calls import Pooled, Tokenized
 from headlight.client.channel import ChannelT, ClientBase
 from headlight.client.retries import Retries
 from headlight.description import ModelDescription
 from headlight.errors import HeadlightError, Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
+from headlight.spec import AttentionSpec
 from headlight.wire.answer_checks import check_description
-from headlight.wire.client_codec import from_model
+from headlight.wire.client_codec import Input, Reading, as_list, from_model
 
 LINGER_SECONDS = 0.25  # for a status that is on its way; a server that has gone is not waited for
+P = ParamSpec("P")
+UnaryT = TypeVar("UnaryT", Pooled, Tokenized)
 Receive = Callable[[pb.EncodeStreamResponse], Iterable[Command]]
 
 
@@ -50,18 +53,30 @@ class ClientFlows(ClientBase[ChannelT]):
         return answers[0]
 
     def _call(
-        self, method: Any, make: Callable[[ModelDescription], UnaryWork[RequestT, ResponseT, ResultT]], inputs: int = 1
-    ) -> Flow[ResultT]:
-        """The result of as many unary calls as so many inputs take."""
+        self,
+        method: Any,
+        texts: Iterable[Input] | str,
+        make: Callable[Concatenate[ModelDescription, str, list[Input], P], UnaryT],
+        *rest: P.args,
+        **keywords: P.kwargs,
+    ) -> Flow[UnaryT]:
+        """The work that `make` lays out for some texts, done by as many unary calls as it takes."""
         deadline = self._deadline()
-        work: UnaryWork[RequestT, ResponseT, ResultT] = yield from self._laid_out(make, inputs, deadline)
-        yield from self._send(method, work.requests(), work.receive, deadline, work.large)
-        return work.result()
+        work: UnaryT = yield from self._laid_out(deadline, texts, make, *rest, **keywords)
+        requests = ((part, work.request(part)) for part in work.parts)
+        yield from self._send(method, requests, work.receive, deadline, work.large)
+        return work
 
-    def _stream(self, make: Callable[[ModelDescription], Streamed[ResultT]], inputs: int = 1) -> Flow[list[ResultT]]:
-        """The results of so many inputs, over as many streams as it takes until all are answered."""
+    def _stream(
+        self,
+        texts: Iterable[Input] | str,
+        make: Callable[Concatenate[ModelDescription, str, list[Input], P], Streamed[ResultT]],
+        *rest: P.args,
+        **keywords: P.kwargs,
+    ) -> Flow[list[ResultT]]:
+        """The results of the work that `make` lays out for some texts, over as many streams as it takes."""
         deadline = self._deadline()
-        work: Streamed[ResultT] = yield from self._laid_out(make, inputs, deadline)
+        work: Streamed[ResultT] = yield from self._laid_out(deadline, texts, make, *rest, **keywords)
         retries = Retries(deadline, Overloaded, Unavailable)
 
         def receive(frame: pb.EncodeStreamResponse) -> Sequence[Command]:
@@ -72,8 +87,13 @@ class ClientFlows(ClientBase[ChannelT]):
         yield from self._exchange(work, receive, retries, deadline)
         return work.result()
 
-    def _pieces(self, pieces: Pieces, deadline: float | None) -> Flow[None]:
-        """Puts pieces out, one by one."""
+    def _pieces(self, text: Input, spec: AttentionSpec, reading: Reading) -> Flow[None]:
+        """Puts the pieces of attention out, one by one. What can be refused without the server is, before the flow begins."""
+        pieces, deadline = Pieces(self._model, text, spec, reading), self._deadline()
+        self._left(deadline)  # nor is a client that is closed found out only by the first piece
+        return self._received(pieces, deadline)
+
+    def _received(self, pieces: Pieces, deadline: float | None) -> Flow[None]:
         pieces.expect((yield from self._describe(deadline)))
         retries = Retries(deadline, Overloaded, Unavailable)
 
@@ -84,11 +104,19 @@ class ClientFlows(ClientBase[ChannelT]):
 
         yield from self._exchange(pieces, receive, retries, deadline)
 
-    def _laid_out(self, make: Callable[[ModelDescription], Any], inputs: int, deadline: float | None) -> Flow[Any]:
+    def _laid_out(
+        self,
+        deadline: float | None,
+        texts: Iterable[Input] | str,
+        make: Callable[..., Any],
+        *rest: Any,
+        **keywords: Any,
+    ) -> Flow[Any]:
         """What a method is to do, which depends on the model and its limits."""
+        inputs = as_list(texts)
         model = yield from self._describe(deadline)
         with self._doubts():
-            return (yield LayOut(make, model, inputs))
+            return (yield LayOut(functools.partial(make, model, self._model, inputs, *rest, **keywords), len(inputs)))
 
     def _send(
         self,

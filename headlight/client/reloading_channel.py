@@ -6,6 +6,7 @@ run stay on theirs, which is closed when they are done.
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -17,21 +18,14 @@ from headlight.tls.credentials import Access
 CLOSED = "the client is closed; make another"
 
 
+@dataclasses.dataclass(eq=False, slots=True)
 class Line:
-    """One channel, blocking or of asyncio.
+    """One channel, blocking or of asyncio, and the credentials that it was made with."""
 
-    Attributes:
-        channel: itself.
-        credentials: it was made with.
-        calls: that run on it.
-        methods: made so far, by those that they stand for.
-    """
-
-    def __init__(self, channel: Any, credentials: grpc.ChannelCredentials | None) -> None:
-        self.channel = channel
-        self.credentials = credentials
-        self.calls = 0
-        self.methods: dict[Method, Any] = {}
+    channel: Any
+    credentials: grpc.ChannelCredentials | None
+    calls: int = 0  # that run on it
+    methods: dict[Method, Any] = dataclasses.field(default_factory=dict)  # made so far, by those that they stand for
 
 
 class Renewing:
@@ -47,9 +41,7 @@ class Renewing:
             make: a channel with these credentials.
             close: one that nothing runs on.
         """
-        self._access = access
-        self._make = make
-        self._close = close
+        self._access, self._make, self._close = access, make, close
         self._lock = threading.Lock()
         credentials = access.credentials()
         self._line = Line(make(credentials), credentials)
@@ -85,15 +77,13 @@ class Renewing:
             credentials = self._access.credentials()
             if credentials is not self._line.credentials:
                 made = Line(self._make(credentials), credentials)  # where this fails, the one before stays in use
-                self._retired.append(self._line)
-                self._line = made
+                self._retired, self._line = [*self._retired, self._line], made
             line = self._line
             line.calls += 1
             idle = [each for each in self._retired if not each.calls]
             self._retired = [each for each in self._retired if each.calls]
-        for each in (
-            idle
-        ):  # not when the last call is done: that is told on a thread of gRPC's, which the channel's end waits for
+        # Not when the last call is done: that is told on a thread of gRPC's, which the channel's end waits for.
+        for each in idle:
             self._close(each.channel)
         return line
 
@@ -102,37 +92,32 @@ class Renewing:
         with self._lock:
             line.calls -= 1
 
-    def metadata(self) -> Any:
-        """Of a call that begins now."""
-        return None if self._access.metadata is None else self._access.metadata()
+    def start(self, method: Method, way: str, request: Any, timeout: float | None) -> Any:
+        """Begin a call on the channel, and with the token, that are right now. `way`: the name of the callable of the real method."""
+        line = self.enter()
+        try:
+            real = line.methods.get(method) or line.methods.setdefault(method, method.make(line.channel))
+            metadata = self._access.metadata and self._access.metadata()
+            call = getattr(real, way)(request, timeout=timeout, metadata=metadata)
+        except BaseException:
+            self.leave(line)
+            raise
+        held = [line]  # until the first time that the call's end is told: older grpc.aio may tell it twice
+        call.add_done_callback(lambda _: self.leave(held.pop()) if held else None)
+        return call
 
 
+@dataclasses.dataclass(eq=False, slots=True)
 class Method:
     """A method of the stub: each call of it finds its channel and its token anew."""
 
-    def __init__(self, owner: Renewing, make: Callable[[Any], Any]) -> None:
-        self._owner = owner
-        self._make = make
+    owner: Renewing
+    make: Callable[[Any], Any]  # the real one, of a channel
 
     def __call__(self, request: Any, timeout: float | None = None) -> Any:
-        """A call, or the answer itself where the stub waits for it."""
-        return self._start(lambda method: method, request, timeout)
+        """A call, of a stub that does not wait for its answer."""
+        return self.owner.start(self, "__call__", request, timeout)
 
     def future(self, request: Any, timeout: float | None = None) -> Any:
         """A call that is not waited for, of a stub that otherwise does."""
-        return self._start(lambda method: method.future, request, timeout)
-
-    def _start(self, way: Callable[[Any], Any], request: Any, timeout: float | None) -> Any:
-        line = self._owner.enter()
-        running = False
-        try:
-            method = line.methods.get(self) or line.methods.setdefault(self, self._make(line.channel))
-            call = way(method)(request, timeout=timeout, metadata=self._owner.metadata())
-            if hasattr(call, "add_done_callback"):
-                held = [line]  # until the first time that the call's end is told: older grpc.aio may tell it twice
-                call.add_done_callback(lambda _: self._owner.leave(held.pop()) if held else None)
-                running = True
-            return call
-        finally:
-            if not running:
-                self._owner.leave(line)
+        return self.owner.start(self, "future", request, timeout)

@@ -63,9 +63,8 @@ class Retries:
 
     def _backoff(self, error: HeadlightError) -> float | None:
         """What the server named, else twice as long each time; a little more, so that callers spread."""
-        seconds: float | None = FIRST_BACKOFF_SECONDS * 2**self._tried
-        if isinstance(error, Overloaded):
-            seconds = error.retry_after_seconds
+        own = FIRST_BACKOFF_SECONDS * 2**self._tried
+        seconds = error.retry_after_seconds if isinstance(error, Overloaded) else own
         self._tried += 1
         if seconds is None or self._tried > MOST_RETRIES:
             return None

@@ -1,16 +1,36 @@
-"""The client."""
+"""The client: what each method asks for, and how its flow is executed by blocking."""
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Iterable, Iterator
-from typing import Any, Unpack
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
 
+import grpc
 from numpy.typing import ArrayLike, NDArray
 
-from headlight.client.calls import large_outputs, single_call
-from headlight.client.calls.attention_pieces import AttentionPiece, Pieces
+from headlight.client.call_flow import (
+    Command,
+    Failure,
+    Flow,
+    LayOut,
+    Linger,
+    Pause,
+    Read,
+    Wait,
+    only,
+    output,
+    run,
+    steps,
+    then,
+)
+from headlight.client.calls import large_outputs, unary_calls
+from headlight.client.calls.attention_pieces import AttentionPiece
 from headlight.client.calls.unary_calls import Pooled, Tokenized
-from headlight.client.sync_caller import Caller
+from headlight.client.channel import BLOCKING_CONFIG
+from headlight.client.client_flows import ClientFlows
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings, TokenVectors
 from headlight.results import Attention, AttentionMaps, Hidden, Occlusion, TokenList
@@ -25,11 +45,14 @@ from headlight.spec import (
     indices_of,
     tokens_like,
 )
-from headlight.wire.client_codec import Input, Prompting, Reading, as_list
+from headlight.wire.client_codec import Input, Prompting, Reading
+from headlight.wire.status_errors import error_of_call
 from headlight.wire.vector_codec import one_type
 
+T = TypeVar("T")
 
-class Client(Caller):
+
+class Client(ClientFlows[grpc.Channel]):
     """A connection to a Headlight service. Threads may share one; it closes with its `with` block, or by `close()`.
 
     An input is a text, a pair of texts (a tuple of two), or a sequence of token ids with special tokens included
@@ -63,6 +86,9 @@ class Client(Caller):
         ValueError: the concurrency is no whole number from 1, or what is said of TLS and tokens cannot be used.
     """
 
+    _service_config = BLOCKING_CONFIG
+    _closed: threading.Event
+
     def encode(
         self,
         texts: Iterable[Input] | str,
@@ -83,7 +109,8 @@ class Client(Caller):
         Returns:
             float32 [N, D], or what the spec says; [0, D] for no inputs.
         """
-        return self.encode_with_info(texts, one_type(spec), head_mask=head_mask, **reading).vectors
+        work = self._call(self._stub.Encode, texts, Pooled, one_type(spec), head_mask, reading)
+        return self._run(then(work, lambda done: done.result().vectors))
 
     def encode_with_info(
         self,
@@ -94,33 +121,19 @@ class Client(Caller):
         **reading: Unpack[Reading],
     ) -> Embeddings:
         """As `encode`, in any number of types, with the tokens of each input, what was cut off, and which weights answered."""
-        wanted = PooledSpec() if spec is None else spec
-        return self._run(
-            self._call(
-                self._stub.Encode,
-                lambda model: Pooled(model, self._model, as_list(texts), wanted, head_mask, reading),
-            )
-        )
+        return self._run(then(self._call(self._stub.Encode, texts, Pooled, spec, head_mask, reading), Pooled.result))
 
     def encode_tokens(
         self, texts: Iterable[Input] | str, spec: TokensSpec | None = None, **reading: Unpack[Reading]
     ) -> list[NDArray[Any]]:
         """The vector of each token: float32 [n, D] for an input of n, special ones included unless the spec says otherwise."""
-        wanted = TokensSpec() if spec is None else spec
-        return self._run(
-            self._stream(
-                lambda model: large_outputs.bare_token_vectors(model, self._model, as_list(texts), wanted, reading)
-            )
-        )
+        return self._run(self._stream(texts, large_outputs.bare_token_vectors, spec, reading))
 
     def token_vectors(
         self, texts: Iterable[Input] | str, spec: TokensSpec | None = None, **reading: Unpack[Reading]
     ) -> list[TokenVectors]:
         """As `encode_tokens`, with the tokens, and which of them the vectors are of."""
-        wanted = TokensSpec() if spec is None else spec
-        return self._run(
-            self._stream(lambda model: large_outputs.token_vectors(model, self._model, as_list(texts), wanted, reading))
-        )
+        return self._run(self._stream(texts, large_outputs.token_vectors, spec, reading))
 
     def attend(self, text: Input, layers: IndicesLike = None, **reading: Unpack[Reading]) -> Attention:
         """Whole maps of attention of one text of any length: they arrive in frames that default message limits let through.
@@ -130,9 +143,7 @@ class Client(Caller):
             layers: which, from 0, or negative from the end; None: all.
             reading: as in `encode`.
         """
-        return self._run(
-            self._stream(lambda model: large_outputs.whole_attention(model, self._model, text, layers, reading))
-        )[0]
+        return self._run(then(self._stream([text], large_outputs.whole_attention, layers, reading), only))
 
     def attention(
         self,
@@ -150,11 +161,7 @@ class Client(Caller):
             head_mask: as in `encode`.
             reading: as in `encode`.
         """
-        return self._run(
-            self._stream(
-                lambda model: large_outputs.attention_maps(model, self._model, as_list(texts), spec, reading, head_mask)
-            )
-        )
+        return self._run(self._stream(texts, large_outputs.attention_maps, spec, reading, head_mask))
 
     def attention_pieces(
         self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]
@@ -165,14 +172,13 @@ class Client(Caller):
         nothing of the answer has come. Arguments as `attention`, without a head mask; not with uint8 or top_k. They are checked, and
         the timeout begins, now; the service is asked when the first piece is.
         """
-        pieces, deadline = Pieces(self._model, text, spec, reading), self._deadline()
-        self._left(deadline)  # nor is a client that is closed found out only by the first piece
-        return self._iterate(self._pieces(pieces, deadline))
+        return self._iterate(self._pieces(text, spec, reading))
 
     def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
         """The bytes of data that `attention` of one text would have. Nothing is computed. Arguments as `attention`."""
-        request = single_call.dry_run(self._model, text, spec, reading)
-        return single_call.data_bytes(self._run(self._ask(self._stub.Encode, request, self._deadline())), self._model)
+        request = unary_calls.dry_run(self._model, text, spec, reading)
+        answer = self._ask(self._stub.Encode, request, self._deadline())
+        return self._run(then(answer, lambda response: unary_calls.data_bytes(response, self._model)))
 
     def occlusion(self, text: Input, tokens: TokensLike | None = None, **reading: Unpack[Reading]) -> Occlusion:
         """How far the pooled vector of one text moves when each token is hidden: what it rests on, without looking at attention.
@@ -184,9 +190,9 @@ class Client(Caller):
             tokens: which to hide; None: all that are not special. See `headlight.spec.TokensLike`.
             reading: as in `encode`.
         """
-        request = single_call.occlusion_request(self._model, text, tokens, reading)
-        answer = self._run(self._ask(self._stub.Occlude, request, self._deadline()))
-        return single_call.occlusion(answer, self._model, text)
+        request = unary_calls.occlusion_request(self._model, text, tokens, reading)
+        answer = self._ask(self._stub.Occlude, request, self._deadline())
+        return self._run(then(answer, lambda response: unary_calls.occlusion(response, self._model, text)))
 
     def hidden(
         self,
@@ -207,17 +213,70 @@ class Client(Caller):
             reading: as in `encode`.
         """
         spec = HiddenSpec(layers=indices_of("layers", layers), tokens=tokens_like("tokens", tokens), dtype=dtype)
-        return self._run(self._stream(lambda model: large_outputs.hidden(model, self._model, text, spec, reading)))[0]
+        return self._run(then(self._stream([text], large_outputs.hidden, spec, reading), only))
 
     def tokenize(self, texts: Iterable[Input] | str, **prompting: Unpack[Prompting]) -> list[TokenList]:
         """The tokens of each input, without running the model. Nothing is cut off.
 
         `prompt`, `prompt_name` and `special_tokens` as in `encode`.
         """
-        return self._run(
-            self._call(self._stub.Tokenize, lambda model: Tokenized(model, self._model, as_list(texts), prompting))
-        )
+        return self._run(then(self._call(self._stub.Tokenize, texts, Tokenized, prompting), Tokenized.result))
 
     def model(self) -> ModelDescription:
         """The model, what runs it, its limits, and how far it is from PyTorch. Asks the server each time."""
         return self._run(self._learn(self._deadline()))
+
+    def _discard(self, channel: grpc.Channel) -> None:
+        channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connection; calls in flight, and any later one, raise ValueError."""
+        for channel in self._end():
+            channel.close()
+
+    def _start(self, method: Any, request: Any, timeout: float | None) -> Any:
+        return method.future(request, timeout=timeout)
+
+    def _run(self, flow: Flow[T]) -> T:
+        return run(flow, self._execute)
+
+    def _iterate(self, flow: Flow[None]) -> Iterator[AttentionPiece]:
+        """Execute a flow and pass on the pieces that it yields."""
+        with contextlib.closing(steps(flow)) as commands:
+            while (piece := output(commands, self._execute)) is not None:
+                yield piece
+
+    def _execute(self, command: Command) -> Any:
+        match command:
+            case Pause(seconds):
+                return self._pause(seconds)
+            case LayOut(make):
+                return make()
+            case Wait(call):
+                return response_of(call)
+            case Failure(call):
+                return error_of_call(call) if call.done() else None
+            case Read(call):
+                return next(iter(call), None)
+            case Linger(call, seconds):
+                with contextlib.suppress(grpc.FutureTimeoutError, grpc.FutureCancelledError):
+                    call.exception(seconds)
+
+    def _pause(self, seconds: float) -> None:
+        self._closed.wait(seconds)
+
+
+def response_of(call: Any) -> Any:
+    """The response of a call, once it is there. One that the server cancelled raises itself, as failed ones do."""
+    try:
+        return call.result()
+    except grpc.FutureCancelledError:
+        raise call from None

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,10 +21,10 @@ from headlight.errors import BadAnswer, MixedWeights
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import TokenList
 from headlight.spec import VECTOR_BITS
-from headlight.wire.answer_layouts import check_attention, check_numbers_of, check_places, check_width, resolved
+from headlight.wire.answer_layouts import check_attention, check_numbers_of, check_places, resolved
 from headlight.wire.answer_numbers import Kind, check_numbers, kind_of_attention
 from headlight.wire.attention_codec import attention_spec, hidden_spec
-from headlight.wire.client_codec import DTYPES, Input, Reading, from_token_info, malformed
+from headlight.wire.client_codec import DTYPES, Input, Reading, from_token_info, malformed, require
 from headlight.wire.printable import escaped, shortened
 from headlight.wire.reassembly import Answer, Layout, pooled_key
 from headlight.wire.vector_codec import VECTOR_NAMES
@@ -85,10 +86,11 @@ def check_description(model: ModelDescription, name: str) -> ModelDescription:
         ("pooled_dim", model.pooled_dim, MOST_WIDTH),
         ("max_length", model.max_length, MOST_TOKENS),
     ):
-        if not 1 <= size <= most:
-            raise malformed(f"info.{field} is {size}, and 1 .. {most} are possible")
-    if model.layers * model.heads > MOST_MAPS:
-        raise malformed(f"info has {model.layers} layers of {model.heads} heads, and {MOST_MAPS} maps are possible")
+        require(1 <= size <= most, f"info.{field} is {size}, and 1 .. {most} are possible")
+    require(
+        model.layers * model.heads <= MOST_MAPS,
+        f"info has {model.layers} layers of {model.heads} heads, and {MOST_MAPS} maps are possible",
+    )
     return model
 
 
@@ -97,12 +99,6 @@ def texts_of(given: Input) -> tuple[str, ...]:
     if isinstance(given, str):
         return (given,)
     return given if isinstance(given, tuple) and given and isinstance(given[0], str) else ()
-
-
-def most_tokens(given: Input, prompt: str) -> int:
-    """Return the most tokens that one text, or pair, can have with its prompt, whatever the model takes."""
-    characters = sum(map(len, texts_of(given))) + len(prompt)
-    return characters * TOKENS_PER_CHARACTER + TOKENS_AROUND
 
 
 def check_token_list(tokens: TokenList, given: Input, vocab_size: int, field: str) -> None:
@@ -118,23 +114,21 @@ def check_token_list(tokens: TokenList, given: Input, vocab_size: int, field: st
         BadAnswer: an id is not in the vocabulary or was not sent, or a token lies outside of its text.
     """
     texts, ids = texts_of(given), np.array(tokens.ids, np.int64)
-    if len(ids) and not 0 <= ids.min() <= ids.max() < (vocab_size or 2**63):
-        raise malformed(f"{field}.ids are {ids.min()} .. {ids.max()}, and the model knows {vocab_size}")
+    if len(ids):
+        known = 0 <= ids.min() <= ids.max() < (vocab_size or 2**63)
+        require(known, f"{field}.ids are {ids.min()} .. {ids.max()}, and the model knows {vocab_size}")
     if not texts:
-        if tokens.ids != tuple(given):
-            raise malformed(f"{field}.ids are not those that were sent")
+        require(tokens.ids == tuple(given), f"{field}.ids are not those that were sent")
         return
     found = ~np.array(tokens.special, bool)
-    segments = np.array(tokens.segments, np.int64)[found]
-    if segments.max(initial=0) >= len(texts):
-        raise malformed(f"{field}.segments has {segments.max()}, and {len(texts)} texts were sent")
-    starts, ends = np.array(tokens.starts, np.int64)[found], np.array(tokens.ends, np.int64)[found]
-    lengths = np.array([len(text) for text in texts])[segments]
-    if not ((starts <= ends) & (ends <= lengths)).all():
-        raise malformed(f"{field}.starts and .ends leave the text that was sent")
+    segments, starts, ends = (np.array(each, np.int64)[found] for each in (tokens.segments, tokens.starts, tokens.ends))
+    last = segments.max(initial=0)
+    require(last < len(texts), f"{field}.segments has {last}, and {len(texts)} texts were sent")
+    inside = (starts <= ends) & (ends <= np.array([len(text) for text in texts])[segments])
+    require(inside.all(), f"{field}.starts and .ends leave the text that was sent")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Expected:
     """Contents that the answers to one call may have.
 
@@ -198,12 +192,14 @@ class Expected:
         return "finite"
 
     def _check_items(self, response: pb.EncodeResponse, inputs: Sequence[Input]) -> None:
-        if not self._are_plain(response.items, inputs):
-            for at, (item, given) in enumerate(zip(response.items, inputs, strict=True)):
-                self._check_counts(f"items[{at}]", item, given)
-        if self.outputs.HasField("token_info"):
-            for at, (item, given) in enumerate(zip(response.items, inputs, strict=True)):
+        told = self.outputs.HasField("token_info")
+        if not told and self._are_plain(response.items, inputs):
+            return
+        for at, (item, given) in enumerate(zip(response.items, inputs, strict=True)):
+            self._check_counts(f"items[{at}]", item, given)
+            if told:
                 tokens = from_token_info(item.tokens)
+                require(len(tokens) == item.token_count, f"{len(tokens)} tokens described of {item.token_count}")
                 check_token_list(tokens, given, self.model.vocab_size, f"items[{at}].tokens")
 
     def _are_plain(self, items: Sequence[pb.Item], inputs: Sequence[Input]) -> bool:
@@ -223,30 +219,31 @@ class Expected:
         prompt = self.model.prompt_text(self.reading.get("prompt"), self.reading.get("prompt_name"))
         truncates = self.reading.get("truncate") is not None
         count, original = item.token_count, item.original_token_count
-        if texts_of(given):
-            fewest, most = 1, min(self.model.max_length, most_tokens(given, prompt))
-        else:  # of ids nothing is added and nothing is cut off
-            fewest = most = len(given)
-        if not fewest <= count <= most:
-            raise malformed(f"{field}.token_count is {count}, and {fewest} .. {most} are possible")
-        if not count <= original or item.truncated != (count < original) or (item.truncated and not truncates):
-            side = "a side" if truncates else "nothing"
-            raise malformed(f"{field} has {count} of {original} tokens, and {side} was to be cut off")
-        if item.prompt_token_count > count:
-            raise malformed(f"{field} has {item.prompt_token_count} tokens of a prompt, of {count}")
+        fewest = most = len(given)  # of ids nothing is added and nothing is cut off
+        if texts := texts_of(given):
+            characters = sum(map(len, texts)) + len(prompt)
+            fewest, most = 1, min(self.model.max_length, characters * TOKENS_PER_CHARACTER + TOKENS_AROUND)
+        require(fewest <= count <= most, f"{field}.token_count is {count}, and {fewest} .. {most} are possible")
+        side = "a side" if truncates else "nothing"
+        rightly = count <= original and item.truncated == (count < original) and (truncates or not item.truncated)
+        require(rightly, f"{field} has {count} of {original} tokens, and {side} was to be cut off")
+        require(
+            item.prompt_token_count <= count, f"{field} has {item.prompt_token_count} tokens of a prompt, of {count}"
+        )
 
     def _check_outputs(self, response: pb.EncodeResponse, layouts: dict[str, Layout]) -> None:
         asked = self._asked()
-        if set(layouts) != set(asked):
+        if layouts.keys() != asked.keys():
             raise malformed(f"it holds {', '.join(sorted(layouts)) or 'nothing'}; asked for was {', '.join(asked)}")
         for output, (dtype, width) in asked.items():
-            if layouts[output].dtype != dtype:
-                raise malformed(f"{output} has the type {layouts[output].dtype}, and {dtype} was asked for")
-            if width is not None:
-                check_width(output, layouts[output], width)
+            layout = layouts[output]
+            if layout.dtype != dtype:
+                raise malformed(f"{output} has the type {layout.dtype}, and {dtype} was asked for")
+            for shape in layout.shapes if width is not None else ():
+                require(shape[-1] == width, f"{output} has vectors of {shape[-1]} numbers, and {width} were asked for")
         if "tokens" in asked:
             some = self.outputs.tokens.skip_special or self.outputs.tokens.skip_prompt
-            check_places("kept_tokens", response, response.kept_tokens, None if some else "all", increasing=True)
+            check_places("kept_tokens", response, response.kept_tokens, None if some else "all")
         if "hidden" in asked:
             spec = hidden_spec(self.outputs.hidden)
             layers = resolved(spec.layers, self.model.layers + 1)
@@ -255,10 +252,10 @@ class Expected:
         if "attention" in asked:
             check_attention(self.model, attention_spec(self.outputs.attention), response, layouts)
 
-    def _asked(self) -> dict[str, tuple[str, int | None]]:
-        """Return the type of each output asked for, as NumPy writes it, and the width of its vectors, if it is of vectors."""
+    def _asked(self) -> dict[str, tuple[np.dtype[Any], int | None]]:
+        """Return the type of each output asked for, and the width of its vectors, if it is of vectors."""
         outputs = self.outputs
-        asked: dict[str, tuple[str, int | None]] = {}
+        asked: dict[str, tuple[np.dtype[Any], int | None]] = {}
         if outputs.HasField("pooled"):
             width = outputs.pooled.dimensions or self.model.pooled_dim
             for at, number in enumerate(outputs.pooled.dtypes or [pb.DATA_TYPE_FLOAT32]):
@@ -268,7 +265,7 @@ class Expected:
             if outputs.HasField(output):
                 asked[output] = DTYPES[getattr(outputs, output).dtype or pb.DATA_TYPE_FLOAT32], size
         if outputs.attention.HasField("top_k"):
-            asked["attention_indices"] = "<u2", None
+            asked["attention_indices"] = DTYPES[pb.DATA_TYPE_UINT16], None
         if outputs.attention.dtype == pb.DATA_TYPE_UINT8:
-            asked["attention_scales"] = "<f4", None
+            asked["attention_scales"] = DTYPES[pb.DATA_TYPE_FLOAT32], None
         return asked

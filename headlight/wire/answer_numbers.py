@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from headlight.errors import BadAnswer
 from headlight.spec import STATISTICS, AttentionSpec
-from headlight.wire.client_codec import malformed
+from headlight.wire.client_codec import malformed, require
 
 # "finite": any number; "unit": vectors of length 1 or 0; "rows": weights whose rows sum to 1; "parts": to 1 at most;
 # "largest": weights alone; "positive": sums of such; "scores": before the softmax, -inf where a key is not seen; "scales": of uint8.
@@ -38,6 +38,7 @@ def kind_of_attention(spec: AttentionSpec) -> Kind:
     return "parts" if partly else "rows"
 
 
+@np.errstate(all="ignore")  # numbers that overflow, or are NaN, are what is looked for
 def check_numbers(output: str, numbers: NDArray[Any], kind: Kind, precision: str) -> None:
     """Check the numbers of one output of one input.
 
@@ -52,28 +53,22 @@ def check_numbers(output: str, numbers: NDArray[Any], kind: Kind, precision: str
     """
     if numbers.dtype.kind in INTEGERS:
         return
-    with np.errstate(all="ignore"):  # numbers that overflow, or are NaN, are what is looked for
-        _check(output, numbers, kind, precision)
-
-
-def _check(output: str, numbers: NDArray[Any], kind: Kind, precision: str) -> None:
     if kind in ("rows", "parts", "largest"):
         check_weights(output, numbers, kind, ROW_TOLERANCES.get(precision, ROW_TOLERANCE))
-    elif kind == "unit":
-        check_unit(output, numbers)
-    elif kind == "statistics":
+        return
+    if kind == "statistics":
         known = numbers[..., [name != "special" for name in STATISTICS]]  # NaN for inputs of ids
-        if not is_finite(known) or np.isinf(numbers).any():
-            raise not_finite(output, numbers)
-    elif kind == "scores":
-        if not (numbers < np.inf).all():
-            raise not_finite(output, numbers)
-    elif not is_finite(numbers):
+        good = is_finite(known) and not np.isinf(numbers).any()
+    else:
+        good = bool((numbers < np.inf).all()) if kind == "scores" else is_finite(numbers)
+    if not good:
         raise not_finite(output, numbers)
-    elif kind == "scales" and numbers.max() > 1 / 255 + ROW_TOLERANCE:
-        raise malformed(f"{output} has a scale of {numbers.max():.4g}, and weights are from 0 to 1")
-    elif kind in ("scales", "positive") and numbers.min() < 0:
-        raise malformed(f"{output} has {numbers.min():.4g}, and none is below 0")
+    if kind == "unit":
+        check_unit(output, numbers)
+    elif kind in ("scales", "positive"):
+        require(numbers.min() >= 0, f"{output} has {numbers.min():.4g}, and none is below 0")
+        small = kind == "positive" or numbers.max() <= 1 / 255 + ROW_TOLERANCE
+        require(small, f"{output} has a scale of {numbers.max():.4g}, and weights are from 0 to 1")
 
 
 def check_weights(output: str, numbers: NDArray[Any], kind: Kind, tolerance: float) -> None:
@@ -115,9 +110,7 @@ def half_sums(rows: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def check_unit(output: str, vectors: NDArray[Any]) -> None:
-    """Raise BadAnswer unless each vector has the length 1, or is zeros."""
-    if not is_finite(vectors):
-        raise not_finite(output, vectors)
+    """Raise BadAnswer unless each vector, of finite numbers, has the length 1, or is zeros."""
     rows = vectors.reshape(-1, vectors.shape[-1]).astype(np.float32, copy=False)
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     wrong = lengths[(np.abs(lengths - 1) > UNIT_TOLERANCE) & (lengths > 0)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -59,18 +59,7 @@ OUTPUT_KINDS: Mapping[str, pb.OutputKind] = {
     "attention_indices": pb.OUTPUT_KIND_ATTENTION_INDICES,
     "attention_scales": pb.OUTPUT_KIND_ATTENTION_SCALES,
 }
-WHOLE_NUMBERS = "hold whole numbers (of 32 bits) or runs of them"
 SPAN = "a start, an end and a text that are whole numbers from 0"
-_REDUCTIONS: dict[int, Reduction] = {number: name for name, number in REDUCTIONS.items()}
-_NUMBERS: dict[int, Number] = {
-    pb.DATA_TYPE_UNSPECIFIED: "float32",
-    **{number: name for name, number in NUMBERS.items()},
-}
-_UNITS: dict[int, Unit] = {pb.UNIT_UNSPECIFIED: "token", **{number: name for name, number in UNITS.items()}}
-_NAMED: dict[int, NamedChoice] = {
-    pb.NAMED_TOKENS_UNSPECIFIED: "all",
-    **{number: name for name, number in NAMED.items()},
-}
 
 
 def has_unknown(message: Message) -> bool:
@@ -90,7 +79,7 @@ def attention_spec(message: pb.AttentionOutput) -> AttentionSpec:
         InvalidInput: an enumeration has a value that this side does not know; naming the field.
     """
     field = "outputs.attention"
-    reduce = [known(f"{field}.reduce[{at}]", _REDUCTIONS, number) for at, number in enumerate(message.reduce)]
+    reduce = [known(f"{field}.reduce[{at}]", REDUCTIONS, number) for at, number in enumerate(message.reduce)]
     return AttentionSpec(
         layers=_indices(message.layers, message.layer_runs),
         heads=_indices(message.heads, message.head_runs),
@@ -98,10 +87,10 @@ def attention_spec(message: pb.AttentionOutput) -> AttentionSpec:
         reduce=tuple(reduce),
         queries=token_choice(f"{field}.queries", message.queries) if message.HasField("queries") else "all",
         keys=token_choice(f"{field}.keys", message.keys) if message.HasField("keys") else "all",
-        unit=known(f"{field}.unit", _UNITS, message.unit),
+        unit=known(f"{field}.unit", UNITS, message.unit, "token"),
         spans=tuple(map(_span, message.spans)),
         top_k=message.top_k if message.HasField("top_k") else None,
-        dtype=known(f"{field}.dtype", _NUMBERS, message.dtype),
+        dtype=known(f"{field}.dtype", NUMBERS, message.dtype, "float32"),
         scores=message.scores,
         drop_special=message.drop_special,
         max_bytes=message.max_bytes if message.HasField("max_bytes") else None,
@@ -114,7 +103,7 @@ def hidden_spec(message: pb.HiddenOutput) -> HiddenSpec:
     return HiddenSpec(
         layers=_indices(message.layers, message.layer_runs),
         tokens=token_choice(f"{field}.tokens", message.tokens) if message.HasField("tokens") else "all",
-        dtype=known(f"{field}.dtype", _NUMBERS, message.dtype),
+        dtype=known(f"{field}.dtype", NUMBERS, message.dtype, "float32"),
     )
 
 
@@ -135,26 +124,19 @@ def attention_output(spec: AttentionSpec) -> pb.AttentionOutput:
     )
     with must(f"{field}.reduce", f"be a tuple of {', '.join(REDUCTIONS)}"):
         message.reduce.extend([number_of(f"{field}.reduce", REDUCTIONS, name) for name in spec.reduce])
-    with must(f"{field}.layers", WHOLE_NUMBERS):
-        message.layers.extend(_singles(spec.layers))
-        message.layer_runs.extend(_runs(spec.layers))
-    with must(f"{field}.heads", WHOLE_NUMBERS):
-        message.heads.extend(_singles(spec.heads))
-        message.head_runs.extend(_runs(spec.heads))
+    set_indices(f"{field}.layers", message.layers, message.layer_runs, spec.layers)
+    set_indices(f"{field}.heads", message.heads, message.head_runs, spec.heads)
     with must(f"{field}.pairs", "be a list of (layer, head), two whole numbers each"):
         message.pairs.extend(pb.LayerHead(layer=layer, head=head) for layer, head in spec.pairs)
     with must(f"{field}.spans", f"be Spans, each with {SPAN}"):
         message.spans.extend(map(_text_span, spec.spans))
-    with must(f"{field}.scores", "be True or False"):
-        message.scores = spec.scores
-    with must(f"{field}.drop_special", "be True or False"):
-        message.drop_special = spec.drop_special
-    if spec.top_k is not None:
-        with must(f"{field}.top_k", "be a whole number from 1 to 4294967295"):
-            message.top_k = spec.top_k
-    if spec.max_bytes is not None:
-        with must(f"{field}.max_bytes", "be a whole number from 0"):
-            message.max_bytes = spec.max_bytes
+    remedies = {
+        "scores": "be True or False",
+        "drop_special": "be True or False",
+        "top_k": "be a whole number from 1 to 4294967295",
+        "max_bytes": "be a whole number from 0",
+    }
+    set_fields(field, message, spec, remedies)
     return message
 
 
@@ -164,9 +146,7 @@ def hidden_output(spec: HiddenSpec) -> pb.HiddenOutput:
     message = pb.HiddenOutput(
         tokens=selector_of(f"{field}.tokens", spec.tokens), dtype=number_of(f"{field}.dtype", NUMBERS, spec.dtype)
     )
-    with must(f"{field}.layers", WHOLE_NUMBERS):
-        message.layers.extend(_singles(spec.layers))
-        message.layer_runs.extend(_runs(spec.layers))
+    set_indices(f"{field}.layers", message.layers, message.layer_runs, spec.layers)
     return message
 
 
@@ -189,11 +169,16 @@ def grid(axes: Sequence[str], shape: Sequence[int]) -> tuple[int, int, int, int]
     return planes, heads, rows, width
 
 
-def known(field: str, names: Mapping[int, T], number: int) -> T:
-    """The value that an enumeration's number stands for. Raises InvalidInput where it is none that this side knows."""
-    if number not in names:
-        raise InvalidInput(field, f"{number} is none that this server knows; see the contract")
-    return names[number]
+def known(field: str, numbers: Mapping[NameT, int], number: int, unspecified: NameT | None = None) -> NameT:
+    """The name that an enumeration's number stands for, 0 for `unspecified`.
+
+    Raises:
+        InvalidInput: it is none that this side knows.
+    """
+    name = {**{each: name for name, each in numbers.items()}, 0: unspecified}.get(number)
+    if name is None:
+        raise InvalidInput(field, f"{number} is none that this server knows; see the contract, or leave it out")
+    return name
 
 
 def number_of(field: str, numbers: Mapping[NameT, T], name: NameT) -> T:
@@ -202,11 +187,14 @@ def number_of(field: str, numbers: Mapping[NameT, T], name: NameT) -> T:
     return numbers[name]
 
 
-def choice_number(field: str, numbers: Mapping[str | None, T], name: object) -> T:
-    """The contract's number for a name or None. Raises InvalidInput for any other value, with the names there are."""
-    if not isinstance(name, str | None) or name not in numbers:  # a list cannot be looked up
-        raise InvalidInput(field, f"must be None, {' or '.join(json.dumps(each) for each in numbers if each)}")
-    return numbers[name]
+def choice_number(field: str, numbers: Mapping[NameT, T], name: object, unspecified: T) -> T:
+    """The contract's number for a name, `unspecified` for None. Raises InvalidInput for any other value, with the names there are."""
+    if name is None:
+        return unspecified
+    for each, number in numbers.items():
+        if name == each:
+            return number
+    raise InvalidInput(field, f"must be None, {' or '.join(map(json.dumps, numbers))}")
 
 
 @contextlib.contextmanager
@@ -222,19 +210,33 @@ def _indices(singles: Sequence[int], runs: Sequence[pb.IndexRun]) -> Indices:
     return (*singles, *(Run(run.begin, run.end if run.HasField("end") else None) for run in runs))
 
 
-def _singles(indices: Indices) -> list[int]:
-    return [index for index in indices if not isinstance(index, Run)]
+def set_indices(
+    field: str, singles: MutableSequence[int], runs: MutableSequence[pb.IndexRun], indices: Indices
+) -> None:
+    """Add layers or heads to the two lists that a message has for them. Raises InvalidInput for what they cannot hold."""
+    with must(field, "hold whole numbers (of 32 bits) or runs of them"):
+        singles.extend(index for index in indices if not isinstance(index, Run))
+        runs.extend(pb.IndexRun(begin=index.begin, end=index.end) for index in indices if isinstance(index, Run))
 
 
-def _runs(indices: Indices) -> list[pb.IndexRun]:
-    return [pb.IndexRun(begin=run.begin, end=run.end) for run in indices if isinstance(run, Run)]
+def set_fields(field: str, message: Message, spec: object, remedies: Mapping[str, str]) -> None:
+    """Copy the fields of a spec that the message has by the same name; None where a field may be left out leaves it out.
+
+    Raises:
+        InvalidInput: a value does not fit; with the remedy for it.
+    """
+    for name, remedy in remedies.items():
+        value = getattr(spec, name)
+        if value is not None or not message.DESCRIPTOR.fields_by_name[name].has_presence:
+            with must(f"{field}.{name}", remedy):
+                setattr(message, name, value)
 
 
 def token_choice(field: str, selector: pb.TokenSelector) -> TokenChoice:
     """The tokens that a selector means. Raises InvalidInput where it is empty, or has a name that this side does not know."""
     kind = selector.WhichOneof("tokens")
     if kind == "named":
-        return known(field, _NAMED, selector.named)
+        return known(field, NAMED, selector.named, "all")
     if kind == "indices":
         return tuple(selector.indices.indices)
     if kind == "span":
@@ -260,5 +262,4 @@ def _span(span: pb.TextSpan) -> Span:
 
 
 def _text_span(span: Span) -> pb.TextSpan:
-    start, end, text = Span(*span)
-    return pb.TextSpan(start=start, end=end, text=text)
+    return pb.TextSpan(**Span(*span)._asdict())

@@ -16,8 +16,7 @@ from headlight.results import ModelRef, TokenList
 from headlight.spec import Priority, SpecialTokens
 from headlight.wire.attention_codec import choice_number
 from headlight.wire.printable import escaped, shortened
-from headlight.wire.priority import to_priority
-from headlight.wire.vector_codec import VECTOR_NAMES, PromptWish, set_prompt, to_special_tokens
+from headlight.wire.vector_codec import PRIORITIES, SPECIAL_TOKENS, VECTOR_NAMES, PromptWish, set_prompt
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int] | NDArray[np.integer]
@@ -52,20 +51,16 @@ class Reading(Prompting, total=False):
     priority: Priority | None
 
 
-DTYPES: dict[int, str] = {
-    pb.DATA_TYPE_FLOAT32: "<f4",
-    pb.DATA_TYPE_FLOAT16: "<f2",
-    pb.DATA_TYPE_UINT8: "u1",
-    pb.DATA_TYPE_UINT16: "<u2",
-    pb.DATA_TYPE_INT8: "i1",
-    pb.DATA_TYPE_BINARY: "i1",
-    pb.DATA_TYPE_UBINARY: "u1",
+DTYPES: dict[int, np.dtype[Any]] = {
+    pb.DATA_TYPE_FLOAT32: np.dtype("<f4"),
+    pb.DATA_TYPE_FLOAT16: np.dtype("<f2"),
+    pb.DATA_TYPE_UINT8: np.dtype("u1"),
+    pb.DATA_TYPE_UINT16: np.dtype("<u2"),
+    pb.DATA_TYPE_INT8: np.dtype("i1"),
+    pb.DATA_TYPE_BINARY: np.dtype("i1"),
+    pb.DATA_TYPE_UBINARY: np.dtype("u1"),
 }
-TRUNCATIONS: dict[str | None, pb.Truncation] = {
-    None: pb.TRUNCATION_REFUSE,
-    "end": pb.TRUNCATION_CUT_END,
-    "start": pb.TRUNCATION_CUT_START,
-}
+TRUNCATIONS = {"end": pb.TRUNCATION_CUT_END, "start": pb.TRUNCATION_CUT_START}
 
 REMEDY = "is the server the right one, and of a compatible version?"
 LONGEST_PROBLEM = 500  # characters: shapes and axes in it may be as long as the answer
@@ -74,6 +69,12 @@ LONGEST_PROBLEM = 500  # characters: shapes and axes in it may be as long as the
 def malformed(problem: str) -> BadAnswer:
     """Return the error for an answer that breaks the contract: a bug of the server, or not a Headlight server."""
     return BadAnswer(f"the server's answer is malformed: {shortened(escaped(problem), LONGEST_PROBLEM)}; {REMEDY}")
+
+
+def require(holds: object, problem: str) -> None:
+    """Raise BadAnswer unless something holds of an answer. The problem is put into words each time: not for every small answer."""
+    if not holds:
+        raise malformed(problem)
 
 
 def as_list(texts: Iterable[Input] | str) -> list[Input]:
@@ -89,16 +90,15 @@ def to_head_mask(model: ModelDescription, mask: ArrayLike | None) -> pb.HeadMask
     """
     if mask is None:
         return None
-    expected = (model.layers, model.heads)
     try:
         given, values = np.asarray(mask), np.asarray(mask, dtype=np.float32)
         if given.dtype.kind in "US" or None in given.ravel().tolist():  # NumPy reads texts, and makes NaN of None
             raise TypeError
     except (TypeError, ValueError):
         raise InvalidInput("head_mask", "must hold numbers alone") from None
-    if values.shape != expected:
+    if values.shape != (model.layers, model.heads):
         raise InvalidInput(
-            "head_mask", f"has the shape {values.shape}; this model has {expected[0]} layers of {expected[1]} heads"
+            "head_mask", f"has the shape {values.shape}; this model has {model.layers} layers of {model.heads} heads"
         )
     return pb.HeadMask(values=values.ravel())
 
@@ -146,12 +146,14 @@ def set_reading(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeReque
         )
     truncate, priority = wish.get("truncate"), wish.get("priority")
     if not isinstance(request, pb.TokenizeRequest):
-        request.truncation = choice_number("truncate", TRUNCATIONS, truncate)
-        request.priority = to_priority(priority)
+        request.truncation = choice_number("truncate", TRUNCATIONS, truncate, pb.TRUNCATION_REFUSE)
+        request.priority = choice_number("priority", PRIORITIES, priority, pb.PRIORITY_UNSPECIFIED)
     elif said := "truncate" if truncate is not None else "priority" if priority is not None else "":
         raise InvalidInput(said, "means nothing where texts are only tokenised; leave it out")
     set_prompt(request, PromptWish(wish.get("prompt_name"), wish.get("prompt")))
-    request.special_tokens = to_special_tokens(wish.get("special_tokens"))
+    request.special_tokens = choice_number(
+        "special_tokens", SPECIAL_TOKENS, wish.get("special_tokens"), pb.SPECIAL_TOKENS_UNSPECIFIED
+    )
 
 
 def encode_request(
@@ -180,17 +182,15 @@ def from_token_info(info: pb.TokenInfo) -> TokenList:
         segments=tuple(info.segments),
         prompt=tuple(info.prompt),
     )
-    lists = (tokens.pieces, tokens.starts, tokens.ends, tokens.special, tokens.segments, tokens.prompt)
-    if any(len(entries) != count for entries in lists):
-        raise malformed(f"the parallel lists of {count} tokens differ in length")
+    lengths = {len(getattr(tokens, field.name)) for field in dataclasses.fields(TokenList)}
+    require(lengths == {count}, f"the parallel lists of {count} tokens differ in length")
     return tokens
 
 
 def dtype_of(number: pb.DataType) -> np.dtype[Any]:
     """The type that numbers have on the wire. Raises BadAnswer for one that this client does not know."""
-    if number not in DTYPES:
-        raise malformed(f"element type {number} is not known to this client; a newer one may know it")
-    return np.dtype(DTYPES[number])
+    require(number in DTYPES, f"element type {number} is not known to this client; a newer one may know it")
+    return DTYPES[number]
 
 
 def native(numbers: NDArray[Any]) -> NDArray[Any]:
@@ -204,8 +204,9 @@ def from_bytes(dtype: np.dtype[Any], data: bytes, elements: int) -> NDArray[Any]
     Raises:
         BadAnswer: there are more or fewer bytes than these elements take.
     """
-    if len(data) != dtype.itemsize * elements:
-        raise malformed(f"{len(data)} bytes of data where {dtype.itemsize * elements} were announced")
+    size = dtype.itemsize * elements
+    if len(data) != size:
+        raise malformed(f"{len(data)} bytes of data where {size} were announced")
     return np.frombuffer(data, dtype).astype(dtype.newbyteorder("="))
 
 

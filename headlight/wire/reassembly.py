@@ -9,6 +9,7 @@ A chunk says where it belongs twice, by meaning (item, layer, head, rows) and by
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import itertools
 import math
@@ -21,14 +22,13 @@ from numpy.typing import NDArray
 from headlight.errors import BadAnswer
 from headlight.pb import headlight_pb2 as pb
 from headlight.wire.attention_codec import OUTPUT_KINDS, axes_of, grid
-from headlight.wire.byte_coverage import Coverage
-from headlight.wire.client_codec import dtype_of, from_bytes, malformed, native
+from headlight.wire.client_codec import dtype_of, from_bytes, malformed, native, require
 
 RAGGED_OUTPUTS = ("tokens", "attention", "hidden", "attention_indices", "attention_scales")
 OUTPUTS = {number: name for name, number in OUTPUT_KINDS.items()}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Layout:
     """Where the numbers of one output lie: a tensor for each part, end to end."""
 
@@ -45,34 +45,33 @@ class Layout:
 
     def locate(self, chunk: pb.Chunk, part: int) -> int:
         """The byte at which a chunk of some part begins. Raises BadAnswer where its meaning, offset and size disagree."""
-        if part >= len(self.shapes):
-            raise malformed(f"a chunk of input {part}, of {len(self.shapes)}")
+        require(part < len(self.shapes), f"a chunk of input {part}, of {len(self.shapes)}")
         layers, heads, rows, width = grid(self.axes, self.shapes[part])
-        some_rows = (chunk.row_begin, chunk.row_end) != (0, rows)
-        if (
-            chunk.layer >= layers
-            or not chunk.head_begin < chunk.head_end <= heads
-            or not chunk.row_begin < chunk.row_end <= rows
-            or (some_rows and chunk.head_end != chunk.head_begin + 1)
-        ):
-            where = f"heads {chunk.head_begin} to {chunk.head_end}, rows {chunk.row_begin} to {chunk.row_end}"
-            raise malformed(f"a chunk of layer {chunk.layer}, {where}, outside its output")
+        all_rows = (chunk.row_begin, chunk.row_end) == (0, rows)
+        require(
+            chunk.layer < layers
+            and chunk.head_begin < chunk.head_end <= heads
+            and chunk.row_begin < chunk.row_end <= rows
+            and (all_rows or chunk.head_end == chunk.head_begin + 1),
+            f"a chunk of layer {chunk.layer}, heads {chunk.head_begin} to {chunk.head_end}, "
+            f"rows {chunk.row_begin} to {chunk.row_end}, outside its output",
+        )
         row = (chunk.layer * heads + chunk.head_begin) * rows + chunk.row_begin
         begin = self.dtype.itemsize * (self.offsets[part] + row * width)
         count = (chunk.head_end - chunk.head_begin) * (chunk.row_end - chunk.row_begin)
-        if chunk.offset_bytes != begin or len(chunk.data) != self.dtype.itemsize * count * width:
-            raise malformed(f"a chunk of {len(chunk.data)} bytes at {chunk.offset_bytes}, which its rows contradict")
+        require(
+            chunk.offset_bytes == begin and len(chunk.data) == self.dtype.itemsize * count * width,
+            f"a chunk of {len(chunk.data)} bytes at {chunk.offset_bytes}, which its rows contradict",
+        )
         return begin
 
 
 def layouts_of(response: pb.EncodeResponse) -> dict[str, Layout]:
     """The layout of each output that a response holds or announces. Raises BadAnswer for one that cannot be."""
     counts = [item.token_count for item in response.items]
-    layouts = {pooled_key(at): pooled_layout(tensor, len(counts)) for at, tensor in enumerate(response.pooled)}
-    for output in RAGGED_OUTPUTS:
-        if response.HasField(output):
-            layouts[output] = ragged_layout(output, response, counts)
-    return layouts
+    pooled = {pooled_key(at): pooled_layout(tensor, len(counts)) for at, tensor in enumerate(response.pooled)}
+    ragged = [output for output in RAGGED_OUTPUTS if response.HasField(output)]
+    return pooled | {output: ragged_layout(output, response, counts) for output in ragged}
 
 
 def pooled_key(at: int) -> str:
@@ -83,8 +82,8 @@ def pooled_key(at: int) -> str:
 def pooled_layout(tensor: pb.Tensor, count: int) -> Layout:
     """Pooled vectors are one part, whose rows are inputs."""
     shape = tuple(tensor.shape)
-    if len(shape) != 2 or shape[0] != count or shape[1] < 1:
-        raise malformed(f"pooled vectors of shape {list(shape)} for {count} inputs")
+    if len(shape) != 2 or shape[0] != count or not shape[1]:
+        raise malformed(f"pooled vectors of shape {shape} for {count} inputs")
     return Layout(dtype_of(tensor.dtype), (0, shape[0] * shape[1]), (shape,), ("item", "value"))
 
 
@@ -94,35 +93,36 @@ def ragged_layout(output: str, response: pb.EncodeResponse, counts: Sequence[int
     axes, offsets, layers = axes_of(output, response), tuple(tensor.offsets), tuple(tensor.layers)
     shapes = tuple(tuple(extents.sizes) for extents in tensor.shapes)
     sizes = [end - begin for begin, end in itertools.pairwise(offsets)]
-    if offsets[:1] != (0,) or len(sizes) != len(counts) or bool(layers) == (output == "tokens"):
-        raise malformed(f"{output}: {len(layers)} layers and {len(offsets)} offsets for {len(counts)} inputs")
-    if [math.prod(shape) for shape in shapes] != sizes or not all(sizes):
-        raise malformed(f"{output}: parts of {sizes[:8]} numbers in the shapes {shapes[:8]}")
+    require(
+        offsets[:1] == (0,) and len(sizes) == len(counts) and bool(layers) != (output == "tokens"),
+        f"{output}: {len(layers)} layers and {len(offsets)} offsets for {len(counts)} inputs",
+    )
+    require(
+        [math.prod(shape) for shape in shapes] == sizes and all(sizes),
+        f"{output}: parts of {sizes[:8]} numbers in the shapes {shapes[:8]}",
+    )
     for at, (shape, count) in enumerate(zip(shapes, counts, strict=True)):
-        if len(shape) != len(axes):
-            raise malformed(f"{output}: the shape {shape} for the axes {axes}")
+        require(len(shape) == len(axes), f"{output}: the shape {shape} for the axes {axes}")
         expected = _expected(output, response, at, count, layers)
         wrong = [axis for axis, size in zip(axes, shape, strict=True) if expected.get(axis, size) != size]
-        if wrong:
-            raise malformed(f"{output}: the shape {shape} for an input of {count} tokens; {wrong[0]} does not fit")
-    if len({shape[axes.index("value")] for shape in shapes if "value" in axes}) > 1:
-        raise malformed(f"{output}: the inputs differ in width")
+        require(not wrong, f"{output}: the shape {shape} for an input of {count} tokens; {', '.join(wrong)} do not fit")
     return Layout(dtype_of(tensor.dtype), offsets, shapes, axes, layers)
 
 
 def _expected(output: str, response: pb.EncodeResponse, at: int, count: int, layers: Sequence[int]) -> dict[str, int]:
     """The extents that some axes must have for one input of `count` tokens."""
     told = response.attention_map
-    expected = {"layer": len(layers), "pair": len(layers), "head": len(told.heads), "statistic": len(told.statistics)}
     places = told.places[at] if at < len(told.places) else pb.AttentionPlaces()
-    for axis, units, given in (
-        ("query", places.queries, places.HasField("queries")),
-        ("key", places.keys, places.HasField("keys")),
-    ):
-        expected[axis] = len(units.starts or units.tokens) if given else count
     chosen = response.kept_tokens if output == "tokens" else response.hidden_tokens
-    expected["token"] = len(chosen[at].indices) if at < len(chosen) else count
-    return expected
+    return {
+        "layer": len(layers),
+        "pair": len(layers),
+        "head": len(told.heads),
+        "statistic": len(told.statistics),
+        "query": len(places.queries.starts or places.queries.tokens) if places.HasField("queries") else count,
+        "key": len(places.keys.starts or places.keys.tokens) if places.HasField("keys") else count,
+        "token": len(chosen[at].indices) if at < len(chosen) else count,
+    }
 
 
 # Compares what an answer holds, or announces, with what was asked for, before memory is reserved.
@@ -133,7 +133,7 @@ def unchecked(response: pb.EncodeResponse, layouts: dict[str, Layout]) -> None:
     """A `Check` of an answer that is looked at by itself."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Answer:
     """A complete answer: the response, and the numbers of each output wherever they came from."""
 
@@ -149,8 +149,7 @@ class Answer:
         """
         if output == "pooled":
             output, index = pooled_key(index), 0
-        if output not in self.layouts:
-            raise malformed(f"it lacks {output}, which was asked for")
+        require(output in self.layouts, f"it lacks {output}, which was asked for")
         layout = self.layouts[output]
         return self.data[output][layout.offsets[index] : layout.offsets[index + 1]].reshape(layout.shapes[index])
 
@@ -185,6 +184,25 @@ def reserved(output: str, layout: Layout) -> NDArray[Any]:
         ) from None
 
 
+class Coverage:
+    """Which bytes of a buffer have been written, by the edges of the runs that they make: sorted, begins and ends in turn."""
+
+    def __init__(self) -> None:
+        self._edges: list[int] = []
+
+    def add(self, begin: int, end: int) -> None:
+        """Marks begin .. end-1. Raises BadAnswer where one of them is marked already."""
+        at = bisect.bisect_right(self._edges, begin)
+        free = at % 2 == 0 and at == bisect.bisect_left(self._edges, end)
+        require(free, f"two chunks overlap in bytes {begin} to {end}")
+        touched = slice(bisect.bisect_left(self._edges, begin), bisect.bisect_right(self._edges, end))
+        self._edges[touched] = sorted({begin, end}.symmetric_difference(self._edges[touched]))
+
+    def is_whole(self, size: int) -> bool:
+        """Whether bytes 0 .. size-1, and no others, are marked."""
+        return self._edges == [0, size]
+
+
 class Assembly:
     """The answer to one request of a stream, frame by frame.
 
@@ -192,17 +210,20 @@ class Assembly:
         inputs: number of inputs of the request.
         max_bytes: refuses a header that announces more; 0: no bound.
         check: refuses a header that does not fit the request.
+        keep: whether chunks are kept for the answer. Else they are only checked, and the answer has no data unless it came whole.
+
+    Attributes:
+        header: empty before it has come.
+        layouts: of the outputs that it announces, one at least.
     """
 
-    def __init__(self, inputs: int, max_bytes: int = 0, check: Check = unchecked) -> None:
-        self._inputs = inputs
-        self._max_bytes = max_bytes
-        self._check = check
-        self._header: pb.EncodeResponse | None = None
-        self._layouts: dict[str, Layout] = {}
+    def __init__(self, inputs: int, max_bytes: int = 0, check: Check = unchecked, *, keep: bool = True) -> None:
+        self._inputs, self._max_bytes, self._check, self._keep = inputs, max_bytes, check, keep
+        self.header = pb.EncodeResponse()
+        self.layouts: dict[str, Layout] = {}
         self._buffers: dict[str, NDArray[Any]] = {}
         self._covered: dict[str, Coverage] = {}
-        self._chunks = self._bytes = 0
+        self._chunks = self._size = 0
 
     def receive(self, frame: pb.EncodeStreamResponse) -> Answer | None:
         """Takes the next frame; the complete answer with the last one, else None.
@@ -210,49 +231,47 @@ class Assembly:
         Raises:
             BadAnswer: the frame does not follow from those before it.
         """
-        kind = frame.WhichOneof("frame")
-        if kind == "chunk" and self._header is not None:
+        kind, begun = frame.WhichOneof("frame"), bool(self.layouts)
+        if kind == "chunk" and begun:
             self._place(frame.chunk)
-        elif kind == "end" and self._header is not None:
-            return self._complete(self._header, frame.end)
-        elif kind == "header" and self._header is None:
+        elif kind == "end" and begun:
+            return self._complete(frame.end)
+        elif kind == "header" and not begun:
             self._begin(frame.header)
-        elif kind == "response" and self._header is None:
+        elif kind == "response" and not begun:
             return whole_answer(frame.response, self._inputs, self._check)
         else:
-            raise malformed(f"a frame of kind {kind!r} {'before' if self._header is None else 'after'} the header")
+            raise malformed(f"a frame of kind {kind!r} {'after' if begun else 'before'} the header")
         return None
 
     def _begin(self, header: pb.EncodeResponse) -> None:
         check_items(header, self._inputs)
-        self._layouts = layouts_of(header)
-        size = sum(layout.size_bytes for layout in self._layouts.values())
-        if 0 < self._max_bytes < size:
-            raise malformed(f"{size} bytes announced, more than the server's own limit of {self._max_bytes}")
-        self._check(header, self._layouts)
-        for output, layout in self._layouts.items():
-            self._buffers[output] = reserved(output, layout)
-            self._covered[output] = Coverage()
-        self._header = header
+        layouts = layouts_of(header)
+        self._size = sum(layout.size_bytes for layout in layouts.values())
+        require(
+            not 0 < self._max_bytes < self._size,
+            f"{self._size} bytes announced, more than the server's own limit of {self._max_bytes}",
+        )
+        self._check(header, layouts)
+        if self._keep:
+            self._buffers = {output: reserved(output, layout) for output, layout in layouts.items()}
+        self._covered = {output: Coverage() for output in layouts}
+        self.header, self.layouts = header, layouts
 
     def _place(self, chunk: pb.Chunk) -> None:
         output, part = OUTPUTS.get(chunk.output, ""), chunk.item
         if output == "pooled":
             output, part = pooled_key(chunk.item), 0
-        if output not in self._layouts:
-            raise malformed(f"a chunk of output {chunk.output}, which was not announced")
-        begin = self._layouts[output].locate(chunk, part)
+        require(output in self.layouts, f"a chunk of output {chunk.output}, which was not announced")
+        begin = self.layouts[output].locate(chunk, part)
         end = begin + len(chunk.data)
         self._covered[output].add(begin, end)
-        self._buffers[output].view(np.uint8)[begin:end] = np.frombuffer(chunk.data, np.uint8)
+        if self._keep:
+            self._buffers[output].view(np.uint8)[begin:end] = np.frombuffer(chunk.data, np.uint8)
         self._chunks += 1
-        self._bytes += len(chunk.data)
 
-    def _complete(self, header: pb.EncodeResponse, end: pb.StreamEnd) -> Answer:
-        missing = [
-            name for name, layout in self._layouts.items() if not self._covered[name].is_whole(layout.size_bytes)
-        ]
-        if missing or (end.chunks, end.data_bytes) != (self._chunks, self._bytes):
-            raise malformed(f"chunks are missing ({', '.join(missing) or 'by the count at the end'})")
-        data = {output: native(buffer) for output, buffer in self._buffers.items()}
-        return Answer(header, self._layouts, data)
+    def _complete(self, end: pb.StreamEnd) -> Answer:
+        missing = [name for name, layout in self.layouts.items() if not self._covered[name].is_whole(layout.size_bytes)]
+        told = (end.chunks, end.data_bytes) == (self._chunks, self._size)
+        require(told and not missing, f"chunks are missing ({', '.join(missing) or 'by the count at the end'})")
+        return Answer(self.header, self.layouts, {output: native(buffer) for output, buffer in self._buffers.items()})

@@ -94,8 +94,7 @@ def error_of_status(status: pb.Status, first_input: int = 0) -> HeadlightError:
 
 def make_error(code: grpc.StatusCode, message: str, retry_after: float | None, first_input: int) -> HeadlightError:
     """The error of a status, its message kept, on one line and without control characters."""
-    message = shortened(escaped(message))
-    error_class = ERROR_CLASSES.get(code)
+    message, error_class = shortened(escaped(message)), ERROR_CLASSES.get(code)
     if error_class is InvalidInput:
         return invalid_input(message, first_input)
     if error_class is Overloaded and retry_after is None and TOO_LARGE in message:
@@ -121,12 +120,9 @@ def invalid_input(message: str, first_input: int) -> InvalidInput:
 
 def retry_after_seconds(metadata: Iterable[tuple[str, str | bytes]] | None) -> float | None:
     """The server's advice on when to try again; None where it gave none, or advised against."""
-    for key, value in metadata or ():
-        if key == PUSHBACK_KEY:
-            text = value.decode("ascii", "replace") if isinstance(value, bytes) else value
-            if not (text.isascii() and text.isdecimal()):
-                return None
-            # Python makes no integer of more than 4,300 digits, and no float of more than 309.
-            seconds = int(text) / 1000 if len(text) <= MOST_DIGITS else LONGEST_DELAY_SECONDS
-            return min(seconds, LONGEST_DELAY_SECONDS)
-    return None
+    value = next((value for key, value in metadata or () if key == PUSHBACK_KEY), "")
+    text = value.decode("ascii", "replace") if isinstance(value, bytes) else value
+    if not (text.isascii() and text.isdecimal()):
+        return None
+    # Python makes no integer of more than 4,300 digits, and no float of more than 309.
+    return min(int(text) / 1000, LONGEST_DELAY_SECONDS) if len(text) <= MOST_DIGITS else LONGEST_DELAY_SECONDS

@@ -1,4 +1,4 @@
-"""Requested vectors, prompts and special tokens, between values (`headlight.spec`) and messages."""
+"""Requested vectors, prompts, special tokens and priority, between values (`headlight.spec`) and messages."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
-from headlight.spec import SPECIAL_TOKENS, PooledSpec, RowType, SpecialTokens, TokensSpec, VectorType, check_kind
-from headlight.wire.attention_codec import choice_number, known, must, number_of
+from headlight.spec import PooledSpec, Priority, RowType, SpecialTokens, TokensSpec, VectorType, check_kind
+from headlight.wire.attention_codec import known, must, number_of, set_fields
 
 VECTOR_TYPES: Mapping[VectorType, pb.DataType] = {
     "float32": pb.DATA_TYPE_FLOAT32,
@@ -19,15 +19,11 @@ VECTOR_TYPES: Mapping[VectorType, pb.DataType] = {
 }
 ROW_TYPES: Mapping[RowType, pb.DataType] = {"float32": pb.DATA_TYPE_FLOAT32, "float16": pb.DATA_TYPE_FLOAT16}
 VECTOR_NAMES: dict[int, VectorType] = {number: name for name, number in VECTOR_TYPES.items()}
-_ROW_NAMES: dict[int, RowType] = {
-    pb.DATA_TYPE_UNSPECIFIED: "float32",
-    **{number: name for name, number in ROW_TYPES.items()},
-}
-_SPECIAL_TOKENS: Mapping[str | None, pb.SpecialTokens] = {
-    None: pb.SPECIAL_TOKENS_UNSPECIFIED,
+SPECIAL_TOKENS: Mapping[SpecialTokens, pb.SpecialTokens] = {
     "parse": pb.SPECIAL_TOKENS_PARSE,
     "text": pb.SPECIAL_TOKENS_TEXT,
 }
+PRIORITIES: Mapping[Priority, pb.Priority] = {"interactive": pb.PRIORITY_INTERACTIVE, "bulk": pb.PRIORITY_BULK}
 
 
 class PromptWish(NamedTuple):
@@ -43,7 +39,7 @@ def pooled_spec(message: pb.PooledOutput) -> PooledSpec:
     return PooledSpec(
         dimensions=message.dimensions if message.HasField("dimensions") else None,
         normalize=message.normalize if message.HasField("normalize") else None,
-        dtypes=tuple(known(f"{field}[{at}]", VECTOR_NAMES, number) for at, number in enumerate(message.dtypes)),
+        dtypes=tuple(known(f"{field}[{at}]", VECTOR_TYPES, number) for at, number in enumerate(message.dtypes)),
     )
 
 
@@ -53,7 +49,7 @@ def tokens_spec(message: pb.TokensOutput) -> TokensSpec:
         skip_special=message.skip_special,
         skip_prompt=message.skip_prompt,
         normalize=message.normalize,
-        dtype=known("outputs.tokens.dtype", _ROW_NAMES, message.dtype),
+        dtype=known("outputs.tokens.dtype", ROW_TYPES, message.dtype, "float32"),
     )
 
 
@@ -73,14 +69,8 @@ def pooled_output(spec: PooledSpec) -> pb.PooledOutput:
         if not isinstance(given, Collection):  # an iterator is read once, and this is not the only one to read it
             raise TypeError
         message.dtypes.extend([number_of(f"{field}.dtypes", VECTOR_TYPES, dtype) for dtype in spec.dtypes])
-    if spec.dimensions is not None:
-        with must(
-            f"{field}.dimensions", f"be a whole number from 1 to the width of the vectors, and is {spec.dimensions!r}"
-        ):
-            message.dimensions = spec.dimensions
-    if spec.normalize is not None:
-        with must(f"{field}.normalize", "be True, False or None"):
-            message.normalize = spec.normalize
+    width = f"be a whole number from 1 to the width of the vectors, and is {spec.dimensions!r}"
+    set_fields(field, message, spec, {"dimensions": width, "normalize": "be True, False or None"})
     return message
 
 
@@ -101,9 +91,7 @@ def tokens_output(spec: TokensSpec) -> pb.TokensOutput:
     """The same of token vectors. Raises InvalidInput as `pooled_output`."""
     check_kind(spec, TokensSpec)
     field, message = "outputs.tokens", pb.TokensOutput()
-    for name in ("skip_special", "skip_prompt", "normalize"):
-        with must(f"{field}.{name}", "be True or False"):
-            setattr(message, name, getattr(spec, name))
+    set_fields(field, message, spec, dict.fromkeys(("skip_special", "skip_prompt", "normalize"), "be True or False"))
     dtype = number_of(f"{field}.dtype", ROW_TYPES, spec.dtype)
     if spec.dtype != "float32":
         message.dtype = dtype
@@ -126,24 +114,20 @@ def set_prompt(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeReques
     """
     if wish.name is not None and wish.text is not None:
         raise InvalidInput("prompt", "and prompt_name are both given; give one of them")
-    given: object = wish.name if wish.text is None else wish.text
     try:
-        if given is not None and not isinstance(given, str):  # of bytes, too, protobuf would make a text
-            raise TypeError
-        if wish.name is not None:
-            request.prompt_name = wish.name
-        if wish.text is not None:
-            request.prompt_text = wish.text
+        for field, text in (("prompt_name", wish.name), ("prompt_text", wish.text)):
+            if text is not None:
+                str.encode(text)  # of bytes, too, protobuf would make a text
+                setattr(request, field, text)
     except (TypeError, ValueError):  # a lone surrogate among the latter
         raise InvalidInput("prompt", "and prompt_name must be texts that UTF-8 can express") from None
 
 
-def to_special_tokens(name: SpecialTokens | None) -> pb.SpecialTokens:
-    """The contract's number; None: what the service does unless told otherwise. Raises InvalidInput for any other value."""
-    return choice_number("special_tokens", _SPECIAL_TOKENS, name)
-
-
 def special_tokens_of(number: int, default: SpecialTokens) -> SpecialTokens:
     """What a number that came stands for. Raises InvalidInput for one that this side does not know."""
-    names: dict[int, SpecialTokens] = {_SPECIAL_TOKENS[name]: name for name in SPECIAL_TOKENS}
-    return known("special_tokens", {pb.SPECIAL_TOKENS_UNSPECIFIED: default} | names, number)
+    return known("special_tokens", SPECIAL_TOKENS, number, default)
+
+
+def priority_of(number: int) -> Priority:
+    """How soon an answer is wanted, by a number that came. Raises InvalidInput for one that this side does not know."""
+    return known("priority", PRIORITIES, number, "interactive")

@@ -26,7 +26,6 @@ from deploy.prometheus.names import KUBE_STATE
 from headlight import AttentionSpec, Client, InvalidInput, Unauthenticated
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
-from headlight.wire.priority import to_priority
 from tests.certificates import Authority
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
@@ -123,7 +122,7 @@ def drive(service: Service, ca: Path) -> None:
             client.occlusion("one two")
             with pytest.raises(InvalidInput):
                 client.encode([TEXT * 4000])
-        message.priority = to_priority("bulk")
+        message.priority = pb.PRIORITY_BULK
         flood = [stub.Encode.future(message, timeout=60, metadata=BEARER) for _ in range(40)]
         codes = [call.code() for call in flood]
         assert codes.count(grpc.StatusCode.OK) >= 1

@@ -21,7 +21,7 @@ from headlight.description import ModelDescription
 from headlight.errors import HeadlightError, Overloaded
 from headlight.pb import headlight_pb2 as pb
 from headlight.wire.answer_checks import Expected
-from headlight.wire.client_codec import Input, Reading, encode_request, malformed
+from headlight.wire.client_codec import Input, Reading, encode_request, malformed, require
 from headlight.wire.reassembly import Answer, Assembly
 from headlight.wire.status_errors import error_of_status
 
@@ -54,59 +54,56 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
         bytes_per_token: int = 0,
         head_mask: ArrayLike | None = None,
     ) -> None:
-        def cost(tokens: int) -> tuple[int, int]:
-            counted = min(tokens, model.max_length)
-            return counted, counted * bytes_per_token
-
         self._max_bytes = model.limits.max_stream_output_bytes
         super().__init__(
             model,
             encode_request(name, (), outputs, reading),
             inputs,
             reading,
-            cost,
             self._max_bytes or sys.maxsize,
+            token_bytes=bytes_per_token,
             alone=not bytes_per_token,
             head_mask=head_mask,
         )
         self._expected = Expected(model, name, outputs, reading)
-        self._left = set(range(len(self._parts)))  # requests without an answer
         self._take = take
         self._results: dict[int, ResultT] = {}
-        # Of this stream: what has come of each request, the ids sent, those of them that were shed, and what the last one was
-        # told, with the time of it.
+        # Of this stream: what has come of each request that was sent and is not answered; and, once one of them was shed, what it
+        # was told, with the time of it.
         self._assemblies: dict[str, Assembly] = {}
-        self._sent: list[str] = []
-        self._shed: list[str] = []
         self._told: tuple[Overloaded, float] | None = None
         self.over = False  # whether nothing more comes on it: all else was answered when a request was refused for good
+
+    def _left(self) -> list[int]:
+        return [at for at, part in enumerate(self.parts) if part.start not in self._results]
 
     @property
     def unanswered(self) -> int:
         """Requests still to be answered; 0: `result` is complete."""
-        return len(self._left)
+        return len(self._left())
+
+    @property
+    def _awaited(self) -> int:
+        """Answers that this stream owes."""
+        return len(self._assemblies) if self._told else self.unanswered
 
     def requests(self) -> Iterator[pb.EncodeStreamRequest]:
         """What is unanswered, for a new stream: what an earlier one has sent of it is thrown away.
 
         Each has its index as id. gRPC draws them from another thread; they cannot fail, being converted before.
         """
-        left = sorted(self._left)
-        self._assemblies = {str(at): self._assembly(self._parts[at]) for at in left}
-        # Lists of its own, for gRPC may draw from an earlier stream a moment longer.
-        self._sent, self._shed, self._told, self.over = [], [], None, False
-        return self._drawn(left, self._sent, self._shed)
+        # Of its own, for gRPC may draw from an earlier stream a moment longer.
+        self._assemblies, self._told, self.over = {}, None, False
+        return self._drawn(self._left(), self._assemblies)
 
-    def _assembly(self, part: range) -> Assembly:
-        check = functools.partial(self._expected.check, inputs=self._inputs[part.start : part.stop])
-        return Assembly(len(part), self._max_bytes, check)
-
-    def _drawn(self, left: Sequence[int], sent: list[str], shed: Sequence[str]) -> Iterator[pb.EncodeStreamRequest]:
+    def _drawn(self, left: Sequence[int], assemblies: dict[str, Assembly]) -> Iterator[pb.EncodeStreamRequest]:
         for at in left:
-            if shed:
+            if self._told:
                 return
-            sent.append(str(at))
-            yield pb.EncodeStreamRequest(id=str(at), encode=self.request(self._parts[at]))
+            part = self.parts[at]
+            check = functools.partial(self._expected.check, inputs=self._inputs[part.start : part.stop])
+            assemblies[str(at)] = Assembly(len(part), self._max_bytes, check)
+            yield pb.EncodeStreamRequest(id=str(at), encode=self.request(part))
 
     def receive(self, frame: pb.EncodeStreamResponse) -> bool:
         """Takes the next frame of whichever request. Returns whether that is answered now.
@@ -117,25 +114,23 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
         assembly = self._assemblies.get(frame.id)
         if assembly is None:
             raise malformed("a frame for a request that was not made, or is answered already")
-        part = self._parts[int(frame.id)]
+        part = self.parts[int(frame.id)]
         if frame.WhichOneof("frame") == "error":
             self._refused(frame.id, error_of_status(frame.error, part.start))
             return False
         answer = assembly.receive(frame)
         if answer is not None:
             self._expected.check_numbers(answer)
-            self._origin.check(answer.response.model)
+            self.check_origin(answer.response.model)
             self._results.update((index, self._take(answer, at)) for at, index in enumerate(part))
             del self._assemblies[frame.id]
-            self._left.remove(int(frame.id))
         return answer is not None
 
     def _refused(self, request_id: str, error: HeadlightError) -> None:
         if not isinstance(error, Overloaded) or error.retry_after_seconds is None:
-            self.over = len(self._assemblies) == 1
+            self.over = self._awaited == 1
             raise error
         del self._assemblies[request_id]
-        self._shed.append(request_id)
         self._told = error, time.monotonic()
 
     def finish(self) -> None:
@@ -145,9 +140,7 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
             BadAnswer: it left requests unanswered.
             Overloaded: some were shed; another stream is to be begun for them when the error says.
         """
-        waiting = [each for each in (self._sent if self._shed else self._assemblies) if each in self._assemblies]
-        if waiting:
-            raise malformed(f"the stream ended with {len(waiting)} requests unanswered")
+        require(not self._awaited, f"the stream ended with {self._awaited} requests unanswered")
         if self._told is not None:
             error, told = self._told
             # While the others were answered, some of it has passed.

@@ -1,6 +1,6 @@
-"""Client methods without a transport: which requests each sends and what it makes of the answers.
+"""Client methods of unary calls, without a transport: which requests each sends and what it makes of the answers.
 
-    client.encode(texts) -> Pooled(...)  --requests()-->  transport  --receive(part, response)-->  result()
+    client.encode(texts) -> Pooled(...)  --request(part)-->  transport  --receive(part, response)-->  result()
 
 Both clients drive the same objects; a client method is a choice of work and a way to wait. (Streams:
 `headlight.client.calls.stream_calls`.)
@@ -8,60 +8,53 @@ Both clients drive the same objects; a client method is a choice of work and a w
 
 from __future__ import annotations
 
-import abc
 import functools
-from collections.abc import Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from headlight.client.calls.list_work import ListWork, RequestT
-from headlight.client.calls.request_plan import response_bytes
+from headlight.client.calls.list_work import ListWork, response_bytes
 from headlight.description import ModelDescription
 from headlight.embeddings import Embeddings
 from headlight.pb import headlight_pb2 as pb
-from headlight.results import TokenList
-from headlight.spec import VECTOR_BITS, PooledSpec, VectorType, check_dimensions
-from headlight.wire.answer_checks import Expected, check_model, check_token_list
+from headlight.results import Occlusion, TokenList
+from headlight.spec import (
+    VECTOR_BITS,
+    AttentionSpec,
+    PooledSpec,
+    TokensLike,
+    VectorType,
+    check_dimensions,
+    tokens_like,
+)
+from headlight.wire.answer_checks import Expected, check_model, check_name, check_token_list
+from headlight.wire.answer_layouts import check_tokens
+from headlight.wire.answer_numbers import check_numbers
+from headlight.wire.attention_codec import attention_output, selector_of
 from headlight.wire.client_codec import (
     DTYPES,
     Input,
     Prompting,
     Reading,
     encode_request,
+    from_bytes,
+    from_model_ref,
     from_token_info,
     malformed,
+    require,
     set_reading,
+    to_input,
 )
-from headlight.wire.reassembly import whole_answer
+from headlight.wire.reassembly import check_items, whole_answer
 from headlight.wire.vector_codec import VECTOR_TYPES, pooled_output
 
 ITEM_BYTES = 32  # of an `Item` in a response, without its tokens
 TOKEN_BYTES = 32  # of one token of a `TokenInfo`, its piece included
 
-ResponseT = TypeVar("ResponseT")
-ResultT = TypeVar("ResultT")
 
-
-class UnaryWork(ListWork[RequestT], Generic[RequestT, ResponseT, ResultT]):
-    """A list of inputs in several unary calls."""
-
-    def requests(self) -> Iterator[tuple[range, RequestT]]:
-        """The inputs that each call carries, by index, and its request, built when drawn: texts are not held twice."""
-        for part in self._parts:
-            yield part, self.request(part)
-
-    @abc.abstractmethod
-    def receive(self, part: range, response: ResponseT) -> None:
-        """Takes the answer to one request. Raises BadAnswer where it breaks the contract."""
-
-    @abc.abstractmethod
-    def result(self) -> ResultT:
-        """What the caller gets, once every answer has been received."""
-
-
-class Pooled(UnaryWork[pb.EncodeRequest, pb.EncodeResponse, Embeddings]):
+class Pooled(ListWork[pb.EncodeRequest]):
     """Pooled vectors of any number of inputs."""
 
     def __init__(
@@ -69,77 +62,114 @@ class Pooled(UnaryWork[pb.EncodeRequest, pb.EncodeResponse, Embeddings]):
         model: ModelDescription,
         name: str,
         inputs: Sequence[Input],
-        spec: PooledSpec,
+        spec: PooledSpec | None,
         head_mask: ArrayLike | None,
         reading: Reading,
     ) -> None:
+        spec = PooledSpec() if spec is None else spec
         base = encode_request(name, (), pb.Outputs(pooled=pooled_output(spec)), reading)
-        self._dtypes: tuple[VectorType, ...] = spec.dtypes or ("float32",)
         # Here, too, for of no inputs the server is not asked, and others lay out room for what is wanted.
-        if spec.dimensions is not None and model.pooled_dim:
+        if spec.dimensions is not None:
             check_dimensions(spec.dimensions, model.pooled_dim)
-        self._width = spec.dimensions or model.pooled_dim
-        item_bytes = ITEM_BYTES + sum(self._width * VECTOR_BITS[dtype] // 8 for dtype in self._dtypes)
-
-        def cost(tokens: int) -> tuple[int, int]:
-            return min(tokens, model.max_length), item_bytes  # what is longer is refused, or cut before it counts
-
-        super().__init__(model, base, inputs, reading, cost, response_bytes(model), head_mask=head_mask)
+        width, dtypes = spec.dimensions or model.pooled_dim, spec.dtypes or ("float32",)
+        item_bytes = ITEM_BYTES + sum(width * VECTOR_BITS[dtype] // 8 for dtype in dtypes)
+        super().__init__(
+            model, base, inputs, reading, response_bytes(model), item_bytes=item_bytes, head_mask=head_mask
+        )
         self._expected = Expected(model, name, base.outputs, reading)
         self._vectors: dict[VectorType, NDArray[Any]] = {}
+        for dtype in dtypes:
+            extent = width // 8 if VECTOR_BITS[dtype] == 1 else width
+            self._vectors[dtype] = np.empty((len(inputs), extent), DTYPES[VECTOR_TYPES[dtype]])
         self._counts = np.zeros((3, len(inputs)), np.int64)
 
     def receive(self, part: range, response: pb.EncodeResponse) -> None:
+        """Takes the answer to one request. Raises BadAnswer where it breaks the contract."""
         told = [tensor.dtype for tensor in response.pooled]
-        if told != [VECTOR_TYPES[dtype] for dtype in self._dtypes]:
-            raise malformed(f"vectors of the types {told[:8]}, and {', '.join(self._dtypes)} were asked for")
-
-        check = functools.partial(self._expected.check, inputs=self._inputs[part.start : part.stop])
-        answer = whole_answer(response, len(part), check)
-        self._expected.check_numbers(answer)
-        self._origin.check(response.model)
+        if told != [VECTOR_TYPES[dtype] for dtype in self._vectors]:
+            raise malformed(f"vectors of the types {told[:8]}, and {', '.join(self._vectors)} were asked for")
         place = slice(part.start, part.stop)
-        for at, dtype in enumerate(self._dtypes):
-            vectors = answer.part("pooled", at)
-            if dtype not in self._vectors:
-                self._vectors[dtype] = np.empty((len(self._inputs), vectors.shape[1]), vectors.dtype)
-            self._vectors[dtype][place] = vectors
-        self._counts[0, place] = [item.token_count for item in response.items]
-        self._counts[1, place] = [item.prompt_token_count for item in response.items]
-        self._counts[2, place] = [item.original_token_count for item in response.items]
+        answer = whole_answer(response, len(part), functools.partial(self._expected.check, inputs=self._inputs[place]))
+        self._expected.check_numbers(answer)
+        self.check_origin(response.model)
+        for at, vectors in enumerate(self._vectors.values()):
+            vectors[place] = answer.part("pooled", at)
+        self._counts[:, place] = [
+            [item.token_count for item in response.items],
+            [item.prompt_token_count for item in response.items],
+            [item.original_token_count for item in response.items],
+        ]
 
     def result(self) -> Embeddings:
-        for dtype in self._dtypes:
-            if dtype not in self._vectors:  # there were no inputs
-                extent = self._width * VECTOR_BITS[dtype] // 8 if VECTOR_BITS[dtype] == 1 else self._width
-                self._vectors[dtype] = np.empty((0, extent), DTYPES[VECTOR_TYPES[dtype]])
+        """What the caller gets, once every answer has been received."""
         encoded, prompts, original = self._counts
-        return Embeddings(self._vectors, encoded, prompts, original, self._origin.ref or self._model.ref)
+        return Embeddings(self._vectors, encoded, prompts, original, self._origin or self._model.ref)
 
 
-class Tokenized(UnaryWork[pb.TokenizeRequest, pb.TokenizeResponse, list[TokenList]]):
+class Tokenized(ListWork[pb.TokenizeRequest]):
     """The tokens of any number of inputs."""
 
     def __init__(self, model: ModelDescription, name: str, inputs: Sequence[Input], prompting: Prompting) -> None:
         base = pb.TokenizeRequest(model=name)
         set_reading(base, prompting)
-
-        def cost(tokens: int) -> tuple[int, int]:
-            return 0, ITEM_BYTES + TOKEN_BYTES * tokens  # tokenising has no limit on tokens
-
-        super().__init__(model, base, inputs, prompting, cost, response_bytes(model))
+        most = response_bytes(model)
+        super().__init__(model, base, inputs, prompting, most, item_bytes=ITEM_BYTES, token_bytes=TOKEN_BYTES)
         self._name = name
-        self._tokens: dict[int, TokenList] = {}
+        self._tokens: list[TokenList] = []
 
     def receive(self, part: range, response: pb.TokenizeResponse) -> None:
-        if len(response.items) != len(part):
-            raise malformed(f"{len(response.items)} entries for {len(part)} inputs")
+        """Takes the answer to one request, in their order. Raises BadAnswer where it breaks the contract."""
+        require(len(response.items) == len(part), f"{len(response.items)} entries for {len(part)} inputs")
         check_model(response.model, self._model, self._name)
-        self._origin.check(response.model)
-        for index, info in zip(part, response.items, strict=True):
+        self.check_origin(response.model)
+        for at, (index, info) in enumerate(zip(part, response.items, strict=True)):
             tokens = from_token_info(info)
-            check_token_list(tokens, self._inputs[index], self._model.vocab_size, f"items[{index - part.start}]")
-            self._tokens[index] = tokens
+            check_token_list(tokens, self._inputs[index], self._model.vocab_size, f"items[{at}]")
+            self._tokens.append(tokens)
 
     def result(self) -> list[TokenList]:
-        return [self._tokens[index] for index in range(len(self._inputs))]
+        """What the caller gets, once every answer has been received."""
+        return self._tokens
+
+
+def dry_run(name: str, text: Input, spec: AttentionSpec, reading: Reading) -> pb.EncodeRequest:
+    """The request that asks how large the attention of one input would be."""
+    outputs = pb.Outputs(attention=attention_output(spec))
+    return encode_request(name, [to_input(text, "text")], outputs, reading, dry_run=True)
+
+
+def data_bytes(response: pb.EncodeResponse, name: str) -> int:
+    """The size that a dry run tells. Raises BadAnswer where it is another model's, or not of one input."""
+    check_name(response.model.name, name)
+    check_items(response, 1)
+    return response.data_bytes
+
+
+def occlusion_request(name: str, text: Input, tokens: TokensLike | None, reading: Reading) -> pb.OccludeRequest:
+    """The request that asks how far a vector moves when tokens are hidden; None: those that are not special.
+
+    Raises:
+        InvalidInput: an argument is none that can be sent.
+    """
+    request = pb.OccludeRequest(model=name, input=to_input(text, "text"))
+    set_reading(request, reading)
+    if tokens is not None:
+        request.tokens.CopyFrom(
+            selector_of("tokens", tokens_like("tokens", tokens)) or pb.TokenSelector(named=pb.NAMED_TOKENS_ALL)
+        )
+    return request
+
+
+def occlusion(response: pb.OccludeResponse, name: str, text: Input) -> Occlusion:
+    """What a response says. Raises BadAnswer where it does not hold together, or not with what was asked."""
+    check_name(response.model.name, name)
+    tokens, places = from_token_info(response.item.tokens), tuple(response.tokens)
+    check_token_list(tokens, text, 0, "item.tokens")
+    check_tokens("tokens", places, len(tokens), None)
+    told, promised = response.moved, pb.DATA_TYPE_FLOAT32
+    require(list(told.shape) == [len(places)], f"distances of the shape {told.shape} for {len(places)} tokens")
+    require(told.dtype == promised, f"moved has the element type {told.dtype}, and {promised} was promised")
+    moved = from_bytes(DTYPES[promised], told.data, len(places))
+    check_numbers("moved", moved, "finite", response.model.precision)
+    require(moved.min() >= 0, f"moved has the distance {moved.min():.4g}, and none is below 0")
+    return Occlusion(moved, places, tokens, from_model_ref(response.model))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from headlight import AsyncClient, AttentionSpec, Client, DeadlineExceeded, PooledSpec, Run
-from headlight.client.calls.single_call import occlusion_request
+from headlight.client.calls.unary_calls import occlusion_request
 from headlight.errors import InvalidInput
 from headlight.spec import HiddenSpec, indices_of
 from headlight.wire.attention_codec import attention_output, hidden_output, selector_of

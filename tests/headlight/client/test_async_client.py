@@ -21,8 +21,8 @@ from headlight import (
     Overloaded,
     Unavailable,
 )
-from headlight.client.async_caller import MANY_INPUTS
-from headlight.client.calls.request_plan import measure
+from headlight.client.async_client import MANY_INPUTS
+from headlight.client.calls.list_work import measure
 from headlight.wire.client_codec import Input
 from tests.headlight.fake_model import DIM
 from tests.headlight.fake_server import FakeServicer, Refusal

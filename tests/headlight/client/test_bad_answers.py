@@ -39,6 +39,7 @@ METHODS: dict[str, Method] = {
     "attention": lambda client: client.attention([TEXT], AttentionSpec(layers=(1, -1))),
     "rows": lambda client: client.attention([TEXT], AttentionSpec(queries=(1, -1))),
     "top": lambda client: client.attention([TEXT], AttentionSpec(top_k=2)),
+    "content": lambda client: client.attention([TEXT], AttentionSpec(drop_special=True)),
     "statistics": lambda client: client.attention([TEXT], AttentionSpec(reduce=("statistics",))),
     "hidden": lambda client: client.hidden(TEXT, [0, -1]),
     "pieces": lambda client: client.attention_pieces(TEXT, AttentionSpec()),
@@ -156,6 +157,11 @@ def other_keys(response: Answer) -> None:
     places.keys.starts.extend(range(count))
 
 
+def units_behind_the_first(response: Answer) -> None:
+    count = response.items[0].token_count
+    response.attention_map.places.add(keys=pb.Units(tokens=range(count), starts=range(1, count + 1)))
+
+
 def half_precision(response: Answer) -> None:
     for output in ("tokens", "hidden", "attention"):
         if response.HasField(output):
@@ -215,6 +221,8 @@ BAD = [
     ("rows", lambda response: response.attention_map.places[0].queries.tokens.reverse(), "queries is"),
     ("top", scaled("attention", 1.5), r"sums to .* at most 1"),
     ("top", with_number("attention_indices", 0, 40, "<u2"), "beyond its 5 keys"),
+    ("attend", lambda response: response.items[0].tokens.CopyFrom(pb.TokenInfo()), "0 tokens described of"),
+    ("content", units_behind_the_first, r"units that begin at \[1, 2"),
     ("statistics", with_number("attention", 0, np.nan), "NaN or infinite"),
     ("statistics", lambda response: response.attention_map.statistics.reverse(), "statistics"),
     ("hidden", with_rows("hidden", DIM * 2), rf"{DIM * 2} numbers, and {DIM}"),

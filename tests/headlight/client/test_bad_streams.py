@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from headlight import AsyncClient, AttentionSpec, BadAnswer, Client, InvalidInput
-from headlight.client.calls.request_plan import STOCK_MESSAGE_BYTES
+from headlight.client.calls.list_work import STOCK_MESSAGE_BYTES
 from headlight.client.retries import LONGEST_PUSHBACK_SECONDS, Retries
 from headlight.errors import DeadlineExceeded, HeadlightError, Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb

@@ -188,7 +188,7 @@ def test_ctrl_c_ends_the_call_that_is_waited_for_as_well(
 
     client.model()
     monkeypatch.setattr(client._stub, "Encode", Encode)
-    monkeypatch.setattr("headlight.client.sync_caller.response_of", interrupted)
+    monkeypatch.setattr("headlight.client.sync_client.response_of", interrupted)
     with pytest.raises(KeyboardInterrupt):
         client.encode(TEXTS)
     assert len(calls) == 4

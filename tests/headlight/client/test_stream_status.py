@@ -19,7 +19,7 @@ from headlight import (
     Unauthenticated,
     Unavailable,
 )
-from headlight.client.stream_status import OVERWRITTEN, true_status
+from headlight.client.async_client import OVERWRITTEN, true_status
 from headlight.pb import headlight_pb2 as pb
 from headlight.wire.status_errors import error_of_call
 from tests.headlight.fake_server import FakeServicer, Refusal, abort, default_limits

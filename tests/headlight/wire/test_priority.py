@@ -12,10 +12,10 @@ import pytest
 
 from headlight import AsyncClient, Client, InvalidInput
 from headlight.cli.commands import main, parser
-from headlight.client.calls.single_call import occlusion_request
+from headlight.client.calls.unary_calls import occlusion_request
 from headlight.pb import headlight_pb2 as pb
 from headlight.spec import PRIORITIES, AttentionSpec
-from headlight.wire.priority import NUMBERS, priority_of
+from headlight.wire import vector_codec
 from tests.headlight.fake_server import FakeServicer
 
 CALLS: list[Callable[..., Any]] = [
@@ -60,11 +60,11 @@ async def test_the_asynchronous_client_sends_it(target: str, servicer: FakeServi
 
 def test_names_and_numbers_belong_together() -> None:
     for name in PRIORITIES:
-        assert priority_of(NUMBERS[name]) == name
-    assert priority_of(pb.PRIORITY_UNSPECIFIED) == "interactive"
-    assert set(NUMBERS.values()) == set(pb.Priority.values())
-    with pytest.raises(InvalidInput, match="priority: 7 is none that this server knows; see enum Priority, or leave"):
-        priority_of(7)
+        assert vector_codec.priority_of(vector_codec.PRIORITIES[name]) == name
+    assert vector_codec.priority_of(pb.PRIORITY_UNSPECIFIED) == "interactive"
+    assert {pb.PRIORITY_UNSPECIFIED, *vector_codec.PRIORITIES.values()} == set(pb.Priority.values())
+    with pytest.raises(InvalidInput, match="priority: 7 is none that this server knows; see the contract, or leave"):
+        vector_codec.priority_of(7)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headlight.client.calls.large_outputs import maps_of
 from headlight.errors import EngineError
 from headlight.pb import headlight_pb2 as pb
-from headlight.wire.byte_coverage import Coverage
-from headlight.wire.reassembly import Answer, Assembly, whole_answer
+from headlight.spec import AttentionSpec
+from headlight.wire.answer_layouts import check_attention
+from headlight.wire.client_codec import from_model
+from headlight.wire.reassembly import Answer, Assembly, Coverage, layouts_of, whole_answer
 from tests.headlight.fake_model import answer, frames_of
+from tests.headlight.fake_server import FakeServicer, default_limits
 
 MEANING = ("offset_bytes", "item", "layer", "head_begin", "head_end", "row_begin", "row_end", "output")
 Frames = list[pb.EncodeStreamResponse]
@@ -161,5 +163,7 @@ def test_units_of_an_axis_that_was_reduced_are_looked_at_too(tokens: list[int]) 
     told = pb.AttentionMap(axes=["layer", "head", "key"], heads=[0])
     told.places.add(queries=pb.Units(tokens=tokens))
     response = pb.EncodeResponse(items=[pb.Item(token_count=3, tokens=info)], attention=attention, attention_map=told)
-    with pytest.raises(EngineError, match="units of attention"):
-        maps_of(whole_answer(response, 1), 0)
+    model = from_model(FakeServicer(default_limits()).GetModel(pb.GetModelRequest(), None))
+    spec = AttentionSpec(layers=(0,), heads=(0,), reduce=("pooled_row",), unit="word")
+    with pytest.raises(EngineError, match=r"malformed.*places\.queries names"):
+        check_attention(model, spec, response, layouts_of(response))

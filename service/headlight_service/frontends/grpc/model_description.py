@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from headlight.pb import headlight_pb2 as pb
-from headlight.wire.vector_codec import VECTOR_TYPES, to_special_tokens
+from headlight.wire.vector_codec import SPECIAL_TOKENS, VECTOR_TYPES
 from headlight_service.core.models import ServedModel
 
 
@@ -33,7 +33,7 @@ def describe(model: ServedModel) -> pb.GetModelResponse:
         similarity=manifest.similarity,
         pooled_dtypes=[VECTOR_TYPES[dtype] for dtype in offer.dtypes],
         int8_dimensions=sorted(offer.ranges),
-        special_tokens=to_special_tokens(model.special_tokens),
+        special_tokens=SPECIAL_TOKENS[model.special_tokens],
     )
     parity = [
         pb.Parity(

@@ -17,11 +17,11 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.values import Floats
 from headlight.wire.attention_codec import REDUCTIONS, attention_spec, has_unknown, hidden_spec, token_choice
-from headlight.wire.priority import priority_of
 from headlight.wire.vector_codec import (
     VECTOR_TYPES,
     PromptWish,
     pooled_spec,
+    priority_of,
     prompt_wish,
     special_tokens_of,
     tokens_spec,

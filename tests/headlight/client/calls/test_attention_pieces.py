@@ -13,6 +13,7 @@ from headlight.client.calls.attention_pieces import AttentionPiece, Pieces
 from headlight.errors import EngineError, InvalidInput, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight.spec import AttentionSpec
+from headlight.wire.client_codec import from_model
 from tests.headlight.fake_model import answer, frames_of
 from tests.headlight.fake_server import FakeServicer, Refusal, abort, default_limits, serving
 
@@ -26,6 +27,7 @@ def whole() -> pb.EncodeResponse:
 
 def taken(frames: Frames) -> list[AttentionPiece]:
     pieces = Pieces("", "one two three", AttentionSpec(layers=(2, 0)), {})
+    pieces.expect(from_model(FakeServicer(default_limits()).GetModel(pb.GetModelRequest(), None)))
     found = [piece for frame in frames for piece in pieces.receive(frame)]
     pieces.finish()
     return found

@@ -9,7 +9,7 @@ import pytest
 
 from headlight import AsyncClient, Client, InvalidInput
 from headlight.cli.commands import main
-from headlight.client.calls.single_call import occlusion_request
+from headlight.client.calls.unary_calls import occlusion_request
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.fake_server import FakeServicer
 from tests.headlight.wire.test_priority import CALLS

@@ -57,7 +57,7 @@ async def test_a_number_that_is_none_is_refused_by_name(serve: Serve) -> None:
         ]
         for call in calls:
             error = await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
-            assert error.details() == "priority: 7 is none that this server knows; see enum Priority, or leave it out"
+            assert error.details() == "priority: 7 is none that this server knows; see the contract, or leave it out"
             assert details_of(error)["BadRequest"].field_violations[0].field == "priority"
         streamed = pb.EncodeStreamRequest(id="a", encode=request(text_of(3), priority=UNKNOWN))
         [frame] = await frames_of(service.stub.EncodeStream(iter([streamed])))

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headlight.client.calls.request_plan import Cost, measure, split
+from headlight.client.calls.list_work import Cost, measure, split
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.fake_model import tokens_of
 

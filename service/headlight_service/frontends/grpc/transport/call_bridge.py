@@ -147,7 +147,7 @@ class Bridge:
             requests: Iterator[bytes], context: grpc.ServicerContext, send: Callable[[bytes | None], None]
         ) -> None:
             call = Call(context, self)
-            call.set_sender(send)
+            call.send = send
             try:
                 take(call, requests)
             finally:

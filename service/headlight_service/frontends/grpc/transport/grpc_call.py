@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -16,25 +16,10 @@ from headlight_service.frontends.grpc.transport.isolated_steps import failed
 from headlight_service.frontends.grpc.transport.message_queue import Missing
 
 if TYPE_CHECKING:
-    from headlight_service.frontends.grpc.transport.call_threads import CallThreads
+    from headlight_service.frontends.grpc.transport.call_bridge import Bridge
     from headlight_service.telemetry.request_trace import RequestTrace
 
 NO_DEADLINE_SECONDS = 1e9  # gRPC has a number of that order if a call has no deadline
-
-
-class CallHost(Protocol):
-    """What a call needs of the bridge that it is on; `call_bridge.Bridge` is one.
-
-    Attributes:
-        threads: the executor of the server.
-        live: calls that are not over.
-    """
-
-    threads: CallThreads
-    live: set[Call]
-
-    def post(self, act: Callable[[], object]) -> None:
-        """Run `act` on the event loop, soon. From any thread."""
 
 
 class CallerGone(Exception):
@@ -52,21 +37,22 @@ class Call:
         refused: why nothing of it is read.
         trace: its spans.
         serialize: from what is written to bytes.
+        send: of a stream, sends a message of the answer, or with None its status.
         acts: called once the handler has ended and the answer is out, or never will be, the last
             first: a call is in flight until all else is done. On any thread; of a stream on the
             event loop.
     """
 
-    def __init__(self, context: grpc.ServicerContext, bridge: CallHost) -> None:
+    def __init__(self, context: grpc.ServicerContext, bridge: Bridge) -> None:
         self.begun = time.perf_counter()
-        remaining: float | None = context.time_remaining()
-        unlimited = remaining is None or remaining > NO_DEADLINE_SECONDS
-        self.deadline = math.inf if unlimited else time.monotonic() + (remaining or 0.0)
+        remaining = context.time_remaining()
+        self.deadline = math.inf if remaining > NO_DEADLINE_SECONDS else time.monotonic() + remaining
         self.caller: str | None = None
         self.client: str | None = None
         self.refused: Exception | None = None
         self.trace: RequestTrace | None = None
         self.serialize: Callable[[Any], bytes] = bytes
+        self.send: Callable[[bytes | None], None]
         self._context = context
         self._bridge = bridge
         self._lock = threading.Lock()
@@ -75,7 +61,6 @@ class Call:
         self._over = False  # gRPC has nothing more to do for it
         self._handled = False  # nor has its handler
         self._unsent = False  # a message is with the transport, though its writer may have given up
-        self._send: Callable[[bytes | None], None] = _nothing
 
     def peer(self) -> str:
         """The address of the caller, as gRPC writes it."""
@@ -208,7 +193,7 @@ class Call:
                 sent.set_result(taken)
 
         try:
-            self._send(message)
+            self.send(message)
             taken = self._context.is_active()
         finally:
             self._bridge.post(settle)
@@ -220,10 +205,6 @@ class Call:
         except grpc.RpcError:
             return Missing.GONE
 
-    def set_sender(self, send: Callable[[bytes | None], None]) -> None:
-        """Take the function that sends a message of the answer, or with None its status."""
-        self._send = send
-
     def finish(self, ending: Refusal | Missing | None) -> None:
         """End a stream with its status; None: OK. It waits for nothing."""
         if isinstance(ending, Refusal):
@@ -232,7 +213,7 @@ class Call:
             self._context.set_details(ending.message)
         elif ending is not None:
             self._context.set_code(grpc.StatusCode.CANCELLED)
-        self._send(None)
+        self.send(None)
 
     def give(self, answer: bytes | Refusal | Missing) -> bytes:
         """Return the answer of a unary call to gRPC, or raise to end it with a status."""
@@ -242,7 +223,3 @@ class Call:
             self._context.abort(grpc.StatusCode.CANCELLED, "")
         self._context.set_trailing_metadata(answer.trailing_metadata)
         self._context.abort(answer.status, answer.message)
-
-
-def _nothing(message: bytes | None) -> None:
-    pass

@@ -71,12 +71,8 @@ class GrpcServer:
     async def start(self, observer: Observer | None = None) -> None:
         """Serve, and watch that it goes on."""
         self._observer = observer
-        before = {*threading.enumerate()}
-        self._server.start()
-        for thread in {*threading.enumerate()} - before:
-            if thread.name.endswith("(_serve)"):  # as Python names a thread by what it runs
-                watch = threading.Thread(target=self._watch, args=(thread,), name=f"{self._name}-watch", daemon=True)
-                watch.start()
+        for thread in _threads(self._server.start, "_serve"):
+            threading.Thread(target=self._watch, args=(thread,), name=f"{self._name}-watch", daemon=True).start()
 
     async def stop(self, grace: float | None) -> None:
         """Take no more calls, and end those that outlast the grace time; None: all of them now."""
@@ -107,16 +103,15 @@ class GrpcServer:
         self._credentials = credentials
         return int(port)
 
-    def _watch(self, serving: threading.Thread | None) -> None:
-        if serving is not None:
-            serving.join()
-        if not self._stopping:
-            asyncio.run_coroutine_threadsafe(self._replace_or_give_up(), self._loop)
+    def _watch(self, serving: threading.Thread) -> None:
+        serving.join()
+        asyncio.run_coroutine_threadsafe(self._replace_or_give_up(), self._loop)
 
     async def _replace_or_give_up(self) -> None:
+        if self._stopping:
+            return
         try:
-            if not self._stopping:
-                await self._replace()
+            await self._replace()
         except Exception as error:
             log.critical("gRPC cannot be replaced", extra={"event": "grpc_gone", **describe(error)})
             if self._observer is not None:
@@ -137,13 +132,11 @@ class GrpcServer:
         if often or not await self._listen_again():
             if self._observer is not None:
                 self._observer.given_up(self._name)
-            return
-        if self._stopping:
-            return
-        await self.start(self._observer)
-        if self._observer is not None:
-            self._observer.restored(self._name)
-        log.warning("gRPC listens again", extra={"event": "grpc_restored", "server": self._name})
+        elif not self._stopping:
+            await self.start(self._observer)
+            if self._observer is not None:
+                self._observer.restored(self._name)
+            log.warning("gRPC listens again", extra={"event": "grpc_restored", "server": self._name})
 
     async def _listen_again(self) -> bool:
         """Bind a new server; its predecessor lets the address go a moment after it is told to."""
@@ -162,8 +155,12 @@ class GrpcServer:
 
 def _cancel_all(server: grpc.Server) -> None:
     """Cancel the calls of a lost server, which does so on a thread: none is to send a status first."""
+    for thread in _threads(lambda: server.stop(0), "cancel_all_calls_after_grace"):
+        thread.join(STOP_SECONDS)
+
+
+def _threads(act: Callable[[], object], runs: str) -> list[threading.Thread]:
+    """Call `act`; return the threads that it starts to run a function of that name, as Python names them."""
     before = {*threading.enumerate()}
-    server.stop(0)
-    for thread in {*threading.enumerate()} - before:
-        if thread.name.endswith("(cancel_all_calls_after_grace)"):
-            thread.join(STOP_SECONDS)
+    act()
+    return [thread for thread in {*threading.enumerate()} - before if thread.name.endswith(f"({runs})")]

@@ -12,11 +12,13 @@ from headlight_service.core.models import Limits
 from headlight_service.core.occlusion import Occluded
 from headlight_service.core.requests.answer import Answer, Prepared
 from headlight_service.frontends.grpc.answer_encoding import (
+    FLOAT,
     FRAMING_BYTES,
     fill,
     header,
-    occlusion,
-    tokenize_answer,
+    item_of,
+    model_ref,
+    token_info,
 )
 from headlight_service.frontends.grpc.answer_frames import HEADER_LIMIT_BYTES
 
@@ -28,10 +30,11 @@ class UnaryForm:
         header: of the answer, from `overhead_bytes` on.
     """
 
+    header: pb.EncodeResponse
+
     def __init__(self, limits: Limits, *, dry_run: bool = False) -> None:
         """Of an answer within the limits; of a dry run, which has no data, its header is the answer."""
         self._limits, self._dry_run = limits, dry_run
-        self.header: pb.EncodeResponse
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
         """See AnswerForm."""
@@ -49,16 +52,9 @@ class UnaryForm:
             raise InvalidInput(field, problem)
         return info
 
-    def response(self, answer: Answer) -> pb.EncodeResponse:
-        """Return the whole answer."""
-        if not self._dry_run:
-            return fill(self.header, answer)
-        self.header.timings.tokenize_ns = answer.timings.tokenize_ns
-        return self.header
-
     def encode(self, answer: Answer) -> bytes:
         """Return the message of an answer. Once: it is not kept beside that."""
-        response = self.response(answer)
+        response = fill(self.header, answer)
         del self.header
         return response.SerializeToString()
 
@@ -82,13 +78,14 @@ class StreamForm(UnaryForm):
 class OccludedForm:
     """The answer of Occlude."""
 
-    def __init__(self) -> None:
-        self._response: pb.OccludeResponse
+    _response: pb.OccludeResponse
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
         """See AnswerForm."""
         assert hidden is not None
-        self._response = occlusion(ref, prepared, hidden)
+        moved = pb.Tensor(dtype=FLOAT, shape=[len(hidden)], data=bytes(4 * len(hidden)))  # as large as it will be
+        item = item_of(prepared.inputs[0])
+        self._response = pb.OccludeResponse(model=model_ref(ref), item=item, tokens=hidden, moved=moved)
         return self._response.ByteSize()
 
     def encode(self, answer: Answer) -> bytes:
@@ -105,8 +102,17 @@ class TokenizeForm:
         self._limit_bytes = limits.max_unary_response_bytes
 
     def encode(self, ref: ModelRef, tokens: Iterable[TokenList], inputs: int) -> bytes:
-        """See TokensForm."""
-        return tokenize_answer(ref, tokens, inputs, self._limit_bytes)
+        """See TokensForm. No more tokens are drawn once the answer is too large."""
+        parts = [pb.TokenizeResponse(model=model_ref(ref)).SerializeToString()]  # protobuf merges what is concatenated
+        size = len(parts[0])
+        for done, each in enumerate(tokens, 1):
+            parts.append(pb.TokenizeResponse(items=[token_info(each)]).SerializeToString())
+            size += len(parts[-1])
+            if size > self._limit_bytes:
+                have = f"the answer to the first {done} of {inputs}" if done < inputs else "the answer"
+                problem = f"{have} would have {size} bytes, over {self._limit_bytes}; send fewer or shorter inputs"
+                raise InvalidInput("inputs", problem)
+        return b"".join(parts)
 
 
 def check_header(info: int, limit_bytes: int) -> None:

@@ -202,12 +202,8 @@ class StreamCall:
 
     async def _respond(self, request_id: str, form: StreamForm, answer: Answer) -> None:
         patience = Patience(self._stall_seconds)
-        if answer.prepared.data_bytes and answer.results:
-            for frame in frames(request_id, form.header, answer):
-                await self._write(frame, patience)
-        else:
-            response = pb.EncodeStreamResponse(id=request_id, response=form.response(answer))
-            await self._write(response, patience)
+        for frame in frames(request_id, form.header, answer):
+            await self._write(frame, patience)
 
     async def _write(self, frame: pb.EncodeStreamResponse, patience: Patience) -> None:
         """Send one frame; returns when the transport has taken it, so a slow reader slows us down.

@@ -6,9 +6,9 @@ A message holds millions of entries, each of which becomes an object here.
 from __future__ import annotations
 
 import contextlib
+import functools
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NoReturn
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.values import Floats
-from headlight.wire.attention_codec import REDUCTIONS, attention_spec, has_unknown, hidden_spec, token_choice
+from headlight.wire.attention_codec import REDUCTIONS, attention_spec, has_unknown, hidden_spec, known, token_choice
 from headlight.wire.priority import priority_of
 from headlight.wire.vector_codec import (
     VECTOR_TYPES,
@@ -55,20 +55,12 @@ class OutputSpecs:
     """Requested outputs, decoded once for each spelling. From any thread."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, bytes], OutputSpec] = {}
+        self._remember = functools.lru_cache(REMEMBERED)(_outputs)
 
     def decode(self, outputs: pb.Outputs, model: ServedModel) -> OutputSpec:
         """Return the requested outputs. Raises InvalidInput, naming the field."""
         asked = outputs.SerializeToString()
-        key = (model.ref.name, asked)
-        found = self._known.get(key)
-        if found is None:
-            found = _outputs(outputs, model)
-            if len(asked) <= REMEMBERED_BYTES:
-                if len(self._known) >= REMEMBERED:
-                    self._known.clear()
-                self._known[key] = found
-        return found
+        return self._remember(asked, model) if len(asked) <= REMEMBERED_BYTES else _outputs(asked, model)
 
 
 def decode_encode(
@@ -86,7 +78,7 @@ def decode_encode(
     Raises:
         InvalidInput: naming the field and what it may hold.
     """
-    truncation = TRUNCATIONS.get(message.truncation) or _no_truncation(message.truncation)
+    truncation = known("truncation", TRUNCATIONS, message.truncation) if message.truncation else "refuse"
     priority = priority_of(message.priority) if message.priority else "interactive"
     inputs = decode_inputs(message.inputs, model, model.limits.max_request_tokens)
     prompt = prompt_wish(message) if message.WhichOneof("prompt") else NO_PROMPT
@@ -127,18 +119,14 @@ def decode_occlude(
 ) -> OcclusionRequest:
     """Return the request of a message to Occlude. Raises InvalidInput as `decode_encode`."""
     check_count("tokens", len(message.tokens.indices.indices), model.max_length)
-    ids, most = message.input.ids, model.limits.max_request_tokens
-    for field, numbers in (("input.ids", ids.ids), ("input.ids.segments", ids.segments)):
-        if len(numbers) > most:
-            raise InvalidInput(field, f"has {len(numbers)} entries; send at most {most}")
-    if has_unknown(message):
-        raise InvalidInput("tokens", NEWER)
-    prompt = prompt_wish(message)
     try:
-        inputs = decode_inputs([message.input], model, most)
+        inputs = decode_inputs([message.input], model, model.limits.max_request_tokens)
         masks = _head_masks([message.input], model)
     except InvalidInput as error:
         raise of_one_input(error) from None
+    if has_unknown(message):  # it copies: only what is known to be short
+        raise InvalidInput("tokens", NEWER)
+    prompt = prompt_wish(message)
     return OcclusionRequest(
         inputs,
         OCCLUSION,
@@ -149,7 +137,7 @@ def decode_occlude(
         client,
         prompt.name,
         prompt.text,
-        TRUNCATIONS.get(message.truncation) or _no_truncation(message.truncation),
+        known("truncation", TRUNCATIONS, message.truncation),
         special_tokens_of(message.special_tokens, model.special_tokens),
         masks,
         hidden=token_choice("tokens", message.tokens) if message.HasField("tokens") else None,
@@ -213,11 +201,8 @@ def _ids(field: str, value: pb.TokenIds, max_length: int) -> TokenIds:
     return TokenIds(array("q", ids[:]), array("q", types[:] if segments else ()))
 
 
-def _no_truncation(number: int) -> NoReturn:
-    raise InvalidInput("truncation", f"{number} is none that this server knows; see enum Truncation")
-
-
-def _outputs(outputs: pb.Outputs, model: ServedModel) -> OutputSpec:
+def _outputs(serialized: bytes, model: ServedModel) -> OutputSpec:
+    outputs = pb.Outputs.FromString(serialized)
     architecture, tokens = model.runtime.bundle.manifest.architecture, model.max_length
     layers, heads = architecture.layers, architecture.heads
     asked, states = outputs.attention, outputs.hidden

@@ -105,7 +105,8 @@ class GrpcServer:
 
     def _watch(self, serving: threading.Thread) -> None:
         serving.join()
-        asyncio.run_coroutine_threadsafe(self._replace_or_give_up(), self._loop)
+        if not self._stopping:
+            asyncio.run_coroutine_threadsafe(self._replace_or_give_up(), self._loop)
 
     async def _replace_or_give_up(self) -> None:
         if self._stopping:

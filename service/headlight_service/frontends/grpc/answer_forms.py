@@ -41,15 +41,10 @@ class UnaryForm:
         self.header = header(ref, prepared)
         info, most = self.header.ByteSize(), self._limits.max_unary_response_bytes
         if self._dry_run:
-            check_header(info, most)
+            _check_header(info, most)
         elif info + FRAMING_BYTES + prepared.data_bytes > most:
-            size = info + FRAMING_BYTES + prepared.data_bytes
-            of_data = prepared.data_bytes > info + FRAMING_BYTES
-            field = prepared.largest if of_data else "outputs.token_info"
-            fits = prepared.what_fits(most - info - FRAMING_BYTES)
             remedy = "ask for fewer layers or inputs, reduce attention, or use EncodeStream"
-            problem = f"the answer would have {size} bytes, over {most}{fits}; {remedy}"
-            raise InvalidInput(field, problem)
+            raise _too_large(prepared, info + FRAMING_BYTES, most, remedy)
         return info
 
     def encode(self, answer: Answer) -> bytes:
@@ -65,13 +60,11 @@ class StreamForm(UnaryForm):
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
         """See AnswerForm."""
         self.header = header(ref, prepared)
-        size, most = prepared.data_bytes, self._limits.max_stream_output_bytes
-        if size > most and not self._dry_run:
+        info, most = self.header.ByteSize(), self._limits.max_stream_output_bytes
+        if prepared.data_bytes > most and not self._dry_run:
             remedy = "ask for fewer layers or inputs per request, or reduce attention"
-            problem = f"the answer would have {size} bytes, over {most}{prepared.what_fits(most)}; {remedy}"
-            raise InvalidInput(prepared.largest, problem)
-        info = self.header.ByteSize()
-        check_header(info, HEADER_LIMIT_BYTES)
+            raise _too_large(prepared, 0, most, remedy)
+        _check_header(info, HEADER_LIMIT_BYTES)
         return info
 
 
@@ -115,7 +108,13 @@ class TokenizeForm:
         return b"".join(parts)
 
 
-def check_header(info: int, limit_bytes: int) -> None:
+def _too_large(prepared: Prepared, overhead: int, most: int, remedy: str) -> InvalidInput:
+    size, fits = overhead + prepared.data_bytes, prepared.what_fits(most - overhead)
+    field = prepared.largest if prepared.data_bytes > overhead else "outputs.token_info"
+    return InvalidInput(field, f"the answer would have {size} bytes, over {most}{fits}; {remedy}")
+
+
+def _check_header(info: int, limit_bytes: int) -> None:
     """Raise InvalidInput, with its size, if what an answer says beside its data is too much."""
     if info > limit_bytes:
         problem = f"would have {info} bytes; send fewer inputs per request"

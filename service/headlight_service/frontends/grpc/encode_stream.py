@@ -113,7 +113,7 @@ class StreamCall:
             try:
                 request = await anext(requests, None)
                 if request is None:
-                    self._was_idle = not self._live
+                    self._was_idle = not self._live and not self._writing.locked()
                     return
                 self._check_id(request.id)
             except InvalidInput as error:
@@ -140,12 +140,11 @@ class StreamCall:
         except CallerGone as error:  # the call is cancelled, now or a moment after it has ended
             if not self._ending:
                 self._ending.append(error.with_traceback(None))
-        except ReaderStalled as error:
-            code = refusal(error, self._call, trace).status
-            raise  # ends the stream, and with it whatever else waits for this reader
         except Exception as error:
             refused = refusal(error, self._call, trace)
             code = refused.status
+            if isinstance(error, ReaderStalled):
+                raise  # ends the stream, and with it whatever else waits for this reader
             with contextlib.suppress(CallerGone):
                 frame = pb.EncodeStreamResponse(id=request.id, error=refused.frame)
                 await self._write(frame, Patience(self._stall_seconds))

@@ -6,12 +6,11 @@ Left alone, gRPC would answer malformed messages and unexpected exceptions with 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import functools
 import inspect
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
@@ -226,12 +225,10 @@ class _Guard:
                 case Missing.GONE:
                     raise CallerGone
         self.in_flight.enter(call)
-        return self._decoded(message) if isinstance(message, Messages) else self._decode(message)
-
-    async def _decoded(self, messages: Messages) -> AsyncIterator[Any]:
-        with contextlib.suppress(StopAsyncIteration):
-            while True:  # without a name for the message, which an idle stream would keep
-                yield self._decode(await anext(messages))
+        if isinstance(message, Messages):
+            message.decode = self._decode
+            return message
+        return self._decode(message)
 
     def _decode(self, request: bytes) -> Any:
         try:

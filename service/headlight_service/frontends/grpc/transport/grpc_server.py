@@ -129,29 +129,29 @@ class GrpcServer:
         self._kept.append(self._server)
         await self._loop.run_in_executor(None, _cancel_all, self._server)
         self._bridge.abandon()
-        often = len(self._losses) == MOST_LOSSES and self._losses[-1] - self._losses[0] < LOSS_SECONDS
-        if often or not await self._listen_again():
+        if len(self._losses) == MOST_LOSSES and self._losses[-1] - self._losses[0] < LOSS_SECONDS:
             if self._observer is not None:
                 self._observer.given_up(self._name)
-        elif not self._stopping:
+            return
+        await self._listen_again()
+        if not self._stopping:
             await self.start(self._observer)
             if self._observer is not None:
                 self._observer.restored(self._name)
             log.warning("gRPC listens again", extra={"event": "grpc_restored", "server": self._name})
 
-    async def _listen_again(self) -> bool:
-        """Bind a new server; its predecessor lets the address go a moment after it is told to."""
+    async def _listen_again(self) -> None:
+        """Bind a new server; its predecessor lets the address go a moment after it is told to. Raises RuntimeError."""
         self._new()
-        until, problem = time.monotonic() + REBIND_SECONDS, RuntimeError()
-        while time.monotonic() < until and not self._stopping:
+        until = time.monotonic() + REBIND_SECONDS
+        while not self._stopping:
             try:
                 self._bind(self._address, self._credentials)
-                return True
-            except RuntimeError as error:
-                problem = error
+                return
+            except RuntimeError:
+                if time.monotonic() > until:
+                    raise
             await asyncio.sleep(RETRY_SECONDS)
-        log.critical("gRPC cannot listen again", extra={"event": "grpc_gone", **describe(problem)})
-        return False
 
 
 def _cancel_all(server: grpc.Server) -> None:

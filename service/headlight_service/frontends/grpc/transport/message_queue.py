@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import enum
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 
 class Missing(enum.Enum):
@@ -17,10 +18,15 @@ class Missing(enum.Enum):
     UNREAD = "the call is refused without it"
 
 
-class Messages(AsyncIterator[bytes]):
-    """The messages of a stream. Its thread reads one when it is asked for: the rest waits at the caller's end."""
+class Messages(AsyncIterator[Any]):
+    """The messages of a stream. Its thread reads one when it is asked for: the rest waits at the caller's end.
+
+    Attributes:
+        decode: from the bytes of a message to what is yielded.
+    """
 
     def __init__(self) -> None:
+        self.decode: Callable[[bytes], Any] = bytes
         self._came = asyncio.Queue[bytes | None]()  # None: there are no more
         self._wanted = threading.Semaphore(0)
         self._asked = False
@@ -30,7 +36,7 @@ class Messages(AsyncIterator[bytes]):
         """Add what came. On the loop."""
         self._came.put_nowait(message)
 
-    async def __anext__(self) -> bytes:
+    async def __anext__(self) -> Any:
         if not self._asked:
             self._asked = True
             self._wanted.release()
@@ -39,7 +45,7 @@ class Messages(AsyncIterator[bytes]):
             self._came.put_nowait(None)  # nor are there later
             raise StopAsyncIteration
         self._asked = False
-        return message
+        return self.decode(message)
 
     def close(self) -> None:
         """Let the thread end that reads."""

@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import grpc
 
@@ -16,10 +16,25 @@ from headlight_service.frontends.grpc.transport.isolated_steps import failed
 from headlight_service.frontends.grpc.transport.message_queue import Missing
 
 if TYPE_CHECKING:
-    from headlight_service.frontends.grpc.transport.call_bridge import Bridge
+    from headlight_service.frontends.grpc.transport.call_threads import CallThreads
     from headlight_service.telemetry.request_trace import RequestTrace
 
 NO_DEADLINE_SECONDS = 1e9  # gRPC has a number of that order if a call has no deadline
+
+
+class CallHost(Protocol):
+    """What a call needs of the bridge that it is on; `call_bridge.Bridge` is one.
+
+    Attributes:
+        threads: the executor of the server.
+        live: calls that are not over.
+    """
+
+    threads: CallThreads
+    live: set[Call]
+
+    def post(self, act: Callable[[], object]) -> None:
+        """Run `act` on the event loop, soon. From any thread."""
 
 
 class CallerGone(Exception):
@@ -43,7 +58,7 @@ class Call:
             event loop.
     """
 
-    def __init__(self, context: grpc.ServicerContext, bridge: Bridge) -> None:
+    def __init__(self, context: grpc.ServicerContext, bridge: CallHost) -> None:
         self.begun = time.perf_counter()
         remaining = context.time_remaining()
         self.deadline = math.inf if remaining > NO_DEADLINE_SECONDS else time.monotonic() + remaining

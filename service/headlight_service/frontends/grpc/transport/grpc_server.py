@@ -81,13 +81,10 @@ class GrpcServer:
             return
         try:
             stopped = self._server.stop(grace or 0)
+            if not await self._loop.run_in_executor(None, stopped.wait, STOP_SECONDS + (grace or 0)):
+                log.warning("gRPC did not stop", extra={"event": "grpc_not_stopped"})
         except RuntimeError as error:  # the system has no more threads
             log.error("gRPC cannot be stopped", extra={"event": "grpc_not_stopped", **describe(error)})
-            self._bridge.abandon()
-            return
-        seconds = STOP_SECONDS + (grace or 0)
-        if not await self._loop.run_in_executor(None, stopped.wait, seconds):
-            log.warning("gRPC did not stop", extra={"event": "grpc_not_stopped"})
         self._bridge.abandon()
 
     def _new(self) -> None:
@@ -96,12 +93,10 @@ class GrpcServer:
 
     def _bind(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
         server = self._server
-        port = (
-            server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
-        )
+        port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
         self._address = f"{address.rpartition(':')[0]}:{port}"
         self._credentials = credentials
-        return int(port)
+        return port
 
     def _watch(self, serving: threading.Thread) -> None:
         serving.join()

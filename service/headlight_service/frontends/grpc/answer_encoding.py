@@ -83,17 +83,19 @@ def _announce_attention(response: pb.EncodeResponse, choice: Choice, items: Sequ
         _ragged(response.attention_indices, pb.DATA_TYPE_UINT16, choice.layers, shapes)
     if spec.dtype == "uint8":
         _ragged(response.attention_scales, FLOAT, choice.layers, [shape[:-1] for shape in shapes])
-    told = response.attention_map
-    told.axes.extend(choice.axes)
-    # Those of each layer are the same; pairs have one each.
-    told.heads.extend([heads[0] for heads in choice.heads] if spec.pairs else choice.heads[0])
-    told.reduce.extend(REDUCTIONS[name] for name in spec.reduce)
-    told.statistics.extend(STATISTICS if "statistics" in spec.reduce else ())
-    told.scores, told.drop_special = spec.scores, spec.drop_special
-    if any(item.where.queries or item.where.keys for item in items):
-        told.places.extend(
-            pb.AttentionPlaces(queries=_units(item.where.queries), keys=_units(item.where.keys)) for item in items
-        )
+    places = [(item.where.queries, item.where.keys) for item in items]
+    told = pb.AttentionMap(
+        axes=choice.axes,
+        # Those of each layer are the same; pairs have one each.
+        heads=[heads[0] for heads in choice.heads] if spec.pairs else choice.heads[0],
+        reduce=[REDUCTIONS[name] for name in spec.reduce],
+        statistics=STATISTICS if "statistics" in spec.reduce else (),
+        scores=spec.scores,
+        drop_special=spec.drop_special,
+    )
+    if any(queries or keys for queries, keys in places):
+        told.places.extend(pb.AttentionPlaces(queries=_units(queries), keys=_units(keys)) for queries, keys in places)
+    response.attention_map.CopyFrom(told)
 
 
 def _units(units: Units | None) -> pb.Units | None:

@@ -117,5 +117,4 @@ def _too_large(prepared: Prepared, overhead: int, most: int, remedy: str) -> Inv
 def _check_header(info: int, limit_bytes: int) -> None:
     """Raise InvalidInput, with its size, if what an answer says beside its data is too much."""
     if info > limit_bytes:
-        problem = f"would have {info} bytes; send fewer inputs per request"
-        raise InvalidInput("outputs.token_info", problem)
+        raise InvalidInput("outputs.token_info", f"would have {info} bytes; send fewer inputs per request")

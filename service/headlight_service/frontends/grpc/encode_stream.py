@@ -97,11 +97,8 @@ class StreamCall:
 
     def drain(self) -> None:
         """Read no further; end once what has been read is answered."""
-        if self._reader is not None and self._reader.done():
-            return  # all that there is to read is answered, and the caller never learns
-        self._ending.append(Unavailable(DRAINING))
-        if self._reader is not None:
-            self._reader.cancel()
+        if self._reader is None or self._reader.cancel():  # else all is read and answered, and the caller never learns
+            self._ending.append(Unavailable(DRAINING))
 
     async def _read(
         self,

@@ -165,8 +165,8 @@ class Arrivals(_Watch):
     def late(self, call: Call) -> DeadlineExceeded:
         """Return the error of a call whose message did not come in time."""
         seconds = time.perf_counter() - call.begun
-        problem = f"the request did not arrive within {seconds:.3g} s"
-        return DeadlineExceeded(f"{problem}; send less at once, or ask for a longer --stall-seconds")
+        remedy = "send less at once, or ask for a longer --stall-seconds"
+        return DeadlineExceeded(f"the request did not arrive within {seconds:.3g} s; {remedy}")
 
     def _give_up(self, call: Call) -> None:
         self.discard(call)

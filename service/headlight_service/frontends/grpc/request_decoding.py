@@ -46,6 +46,7 @@ TRUNCATIONS: Mapping[int, Truncation] = {
     pb.TRUNCATION_CUT_START: "cut_start",
 }
 NO_PROMPT = PromptWish()
+OCCLUSION = OutputSpec(token_info=True)
 NEWER = "asks for something that this server does not know; it is older than the client"
 # Requests mostly ask for outputs that others before them asked for. So many are kept, of so many bytes.
 REMEMBERED, REMEMBERED_BYTES = 256, 256
@@ -55,12 +56,14 @@ class OutputSpecs:
     """Requested outputs, decoded once for each spelling. From any thread."""
 
     def __init__(self) -> None:
-        self._remember = functools.lru_cache(REMEMBERED)(_outputs)
+        self._remember = functools.lru_cache(REMEMBERED)(
+            lambda asked, model: _outputs(pb.Outputs.FromString(asked), model)
+        )
 
     def decode(self, outputs: pb.Outputs, model: ServedModel) -> OutputSpec:
         """Return the requested outputs. Raises InvalidInput, naming the field."""
         asked = outputs.SerializeToString()
-        return self._remember(asked, model) if len(asked) <= REMEMBERED_BYTES else _outputs(asked, model)
+        return self._remember(asked, model) if len(asked) <= REMEMBERED_BYTES else _outputs(outputs, model)
 
 
 def decode_encode(
@@ -144,14 +147,10 @@ def decode_occlude(
     )
 
 
-OCCLUSION = OutputSpec(token_info=True)
-
-
 def decode_inputs(inputs: Sequence[pb.Input], model: ServedModel, max_tokens: int) -> list[Input]:
     """Return texts, pairs and ids. Raises InvalidInput for lists that are longer than the model takes."""
     if len(inputs) > model.limits.max_items:
-        problem = f"has {len(inputs)} entries; send 1 to {model.limits.max_items}"
-        raise InvalidInput("inputs", problem)
+        raise InvalidInput("inputs", f"has {len(inputs)} entries; send 1 to {model.limits.max_items}")
     decoded, ids = list[Input](), 0
     for place, value in enumerate(inputs):
         kind = value.WhichOneof("content")
@@ -186,8 +185,7 @@ def counted(model: ServedModel) -> Iterator[None]:
 def check_count(field: str, count: int, most: int) -> None:
     """Raise InvalidInput if a list has more entries than there are to be named."""
     if count > most:
-        problem = f"has {count} entries, of which there are at most {most}; name each once"
-        raise InvalidInput(field, problem)
+        raise InvalidInput(field, f"has {count} entries, of which there are at most {most}; name each once")
 
 
 def _ids(field: str, value: pb.TokenIds, max_length: int) -> TokenIds:
@@ -196,13 +194,11 @@ def _ids(field: str, value: pb.TokenIds, max_length: int) -> TokenIds:
     if not 1 <= count <= max_length:
         raise InvalidInput(field, f"has {count} ids; send 1 to {max_length}")
     if segments not in (0, count):
-        problem = f"has {segments} entries for {count} ids; send one of each, or none"
-        raise InvalidInput(f"{field}.segments", problem)
+        raise InvalidInput(f"{field}.segments", f"has {segments} entries for {count} ids; send one of each, or none")
     return TokenIds(array("q", ids[:]), array("q", types[:] if segments else ()))
 
 
-def _outputs(serialized: bytes, model: ServedModel) -> OutputSpec:
-    outputs = pb.Outputs.FromString(serialized)
+def _outputs(outputs: pb.Outputs, model: ServedModel) -> OutputSpec:
     architecture, tokens = model.runtime.bundle.manifest.architecture, model.max_length
     layers, heads = architecture.layers, architecture.heads
     asked, states = outputs.attention, outputs.hidden
@@ -247,12 +243,11 @@ def _head_masks(inputs: Sequence[pb.Input], model: ServedModel) -> list[Floats |
         if not model.attends:
             raise InvalidInput(field, ATTENTION_OFF)
         if len(value.head_mask.values) != layers * heads:
-            have = f"has {len(value.head_mask.values)} values"
-            raise InvalidInput(field, f"{have}; send {layers} x {heads}, heads within layers")
+            found = len(value.head_mask.values)
+            raise InvalidInput(field, f"has {found} values; send {layers} x {heads}, heads within layers")
         mask = np.array(value.head_mask.values, dtype=np.float32).reshape(layers, heads)
         # Beyond, numbers could overflow, and with them those of other items of the batch.
         if not ((mask >= 0) & (mask <= 1)).all():
-            problem = "holds something that is not from 0 to 1; 1 keeps a head, 0 removes it"
-            raise InvalidInput(field, problem)
+            raise InvalidInput(field, "holds something that is not from 0 to 1; 1 keeps a head, 0 removes it")
         masks.append(mask)
     return masks

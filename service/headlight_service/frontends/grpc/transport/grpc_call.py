@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import grpc
 
 from headlight_service.frontends.grpc.grpc_status import Refusal
-from headlight_service.frontends.grpc.transport.isolated_steps import failed
+from headlight_service.frontends.grpc.transport.isolated_steps import attempt
 from headlight_service.frontends.grpc.transport.message_queue import Missing
 
 if TYPE_CHECKING:
@@ -193,11 +193,7 @@ class Call:
     def _settle(self) -> None:
         self._bridge.live.discard(self)
         acts, self.acts = self.acts, []
-        for act in reversed(acts):
-            try:  # a bug in one keeps none of the others from being done
-                act()
-            except Exception as error:
-                failed(error)
+        attempt(*reversed(acts))
 
     def _write(self, message: bytes, sent: asyncio.Future[bool]) -> None:
         taken = False

@@ -10,14 +10,10 @@ from headlight_service.telemetry.json_logs import describe
 log = logging.getLogger("headlight_service.frontends.grpc.transport.isolated_steps")
 
 
-def attempt(act: Callable[[], object]) -> None:
-    """Call `act`; log an exception."""
-    try:
-        act()
-    except Exception as error:
-        failed(error)
-
-
-def failed(error: Exception) -> None:
-    """Log what a step raised."""
-    log.error("a step of a call failed", extra={"event": "call_failed", **describe(error)})
+def attempt(*acts: Callable[[], object]) -> None:
+    """Call each, in their order; log exceptions."""
+    for act in acts:
+        try:
+            act()
+        except Exception as error:
+            log.error("a step of a call failed", extra={"event": "call_failed", **describe(error)})

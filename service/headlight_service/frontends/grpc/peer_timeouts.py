@@ -20,8 +20,7 @@ import grpc
 
 from headlight.errors import DeadlineExceeded
 from headlight_service.frontends.grpc.transport.connection_traffic import bytes_moved, close_connection
-from headlight_service.frontends.grpc.transport.grpc_call import Call
-from headlight_service.frontends.grpc.transport.isolated_steps import attempt
+from headlight_service.frontends.grpc.transport.grpc_call import Call, attempt
 from headlight_service.telemetry.request_id import given_id
 
 log = logging.getLogger("headlight_service.frontends.grpc.peer_timeouts")
@@ -82,15 +81,11 @@ class _Watch:
     connection moves: what shares a connection arrives together, each late.
     """
 
-    def __init__(self, stall_seconds: float, direction: int) -> None:
-        """Belong to the running event loop.
+    direction: int  # of the bytes that count, in `bytes_moved`
 
-        Args:
-            stall_seconds: see `allowance`.
-            direction: of the bytes that count, in `bytes_moved`.
-        """
+    def __init__(self, stall_seconds: float) -> None:
+        """Belong to the running event loop. `stall_seconds`: see `allowance`."""
         self._stall_seconds = stall_seconds
-        self._direction = direction
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[Call, _Waited] = {}
         self._moved: Mapping[str, tuple[int, int]] = {}
@@ -123,7 +118,7 @@ class _Watch:
 
     def _judge(self, call: Call, waited: _Waited, now: float) -> None:
         """Give a call more time, or give it up."""
-        moved = self._moved.get(call.peer(), (0, 0))[self._direction]
+        moved = self._moved.get(call.peer(), (0, 0))[self.direction]
         if waited.moved is None:
             waited.moved, waited.due = moved, waited.since + allowance(self._stall_seconds, waited.size)
             return
@@ -140,6 +135,8 @@ class _Watch:
 class Arrivals(_Watch):
     """The messages that calls are to send. gRPC keeps what has come of one until the rest comes."""
 
+    direction = 1
+
     def __init__(self, stall_seconds: float, size: int) -> None:
         """Belong to the running event loop.
 
@@ -147,7 +144,7 @@ class Arrivals(_Watch):
             stall_seconds: see `allowance`.
             size: bytes of the largest message.
         """
-        super().__init__(stall_seconds, direction=1)
+        super().__init__(stall_seconds)
         self._usual = allowance(stall_seconds, size)
         self._longest = allowance(stall_seconds, AT_ONCE * size)
 
@@ -176,9 +173,7 @@ class Arrivals(_Watch):
 class Replies(_Watch):
     """The answers that callers are to take. They are in the transport's memory until then."""
 
-    def __init__(self, stall_seconds: float) -> None:
-        """Belong to the running event loop. `stall_seconds`: see `allowance`."""
-        super().__init__(stall_seconds, direction=0)
+    direction = 0
 
     def add(self, call: Call, size: int = 0, on_cut: Callable[[], None] | None = None, *, delay: float = 0.0) -> None:
         """Close the caller's connection unless it takes everything in time.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import threading
 import time
@@ -12,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import grpc
 
 from headlight_service.frontends.grpc.grpc_status import Refusal
-from headlight_service.frontends.grpc.transport.isolated_steps import attempt
 from headlight_service.frontends.grpc.transport.message_queue import Missing
+from headlight_service.telemetry.json_logs import describe
 
 if TYPE_CHECKING:
     from headlight_service.frontends.grpc.transport.call_threads import CallThreads
     from headlight_service.telemetry.request_trace import RequestTrace
 
+log = logging.getLogger("headlight_service.frontends.grpc.transport.grpc_call")
 NO_DEADLINE_SECONDS = 1e9  # gRPC has a number of that order if a call has no deadline
 
 
@@ -234,3 +236,12 @@ class Call:
             self._context.abort(grpc.StatusCode.CANCELLED, "")
         self._context.set_trailing_metadata(answer.trailing_metadata)
         self._context.abort(answer.status, answer.message)
+
+
+def attempt(*acts: Callable[[], object]) -> None:
+    """Call each, in their order; a bug in one is logged, and keeps none of the others from being done."""
+    for act in acts:
+        try:
+            act()
+        except Exception as error:
+            log.error("a step of a call failed", extra={"event": "call_failed", **describe(error)})

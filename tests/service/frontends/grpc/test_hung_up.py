@@ -74,7 +74,9 @@ async def test_a_stream_whose_requests_are_all_answered_ends_well_while_draining
         await call.write(pb.EncodeStreamRequest(id="a", encode=request()))
         assert (await call.read()).id == "a"
         [stream] = service.servicer._streams
-        await until(lambda: not stream._live)  # it is told to the caller a moment before
+        await until(
+            lambda: not stream._live and not stream._writing.locked()
+        )  # it is told to the caller a moment before
         await call.done_writing()
         await waiting.wait()
         service.servicer.drain()

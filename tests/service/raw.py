@@ -38,11 +38,13 @@ class ClosedWindow:
 
     Attributes:
         hung_up: set once the server has closed it.
+        name: how gRPC names this end.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self._next = 1
+        self.name = "ipv4:{}:{}".format(*writer.get_extra_info("sockname"))
         self.hung_up = asyncio.Event()
         # The connection's window is wide open: what stalls are its streams alone.
         writer.write(PREFACE + bytes(settings({INITIAL_WINDOW_SIZE: 0})) + bytes(window_update(0, 1 << 30)))

@@ -14,9 +14,9 @@ BYTES = 2048
 def main() -> None:
     from headlight_service.frontends.grpc import answer_frames, encode_stream
 
-    for module in (answer_frames, encode_stream):
-        assert hasattr(module, "CHUNK_BYTES")
-        vars(module)["CHUNK_BYTES"] = BYTES
+    for module, name in ((answer_frames, "CHUNK_BYTES"), (encode_stream, "SMALL_ANSWER_BYTES")):
+        assert hasattr(module, name)
+        vars(module)[name] = BYTES
     sys.argv = ["serve", *sys.argv[sys.argv.index("serve") + 1 :]]
     runpy.run_module("headlight_service", run_name="__main__", alter_sys=True)
 

@@ -7,19 +7,18 @@ import functools
 import itertools
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef, TokenList
 from headlight.runtime.attention.resolved_spec import Choice
-from headlight.runtime.attention.token_units import Places, Units, attention_shape
+from headlight.runtime.attention.token_units import Units, attention_shape
 from headlight.runtime.encode_items import EncodeItem
-from headlight.runtime.values import Ids, Tokenized
+from headlight.runtime.values import Tokenized
 from headlight.runtime.vectors.vector_forms import packed
 from headlight.spec import STATISTICS
 from headlight.wire.attention_codec import NUMBERS, REDUCTIONS
@@ -28,12 +27,12 @@ from headlight_service.core.requests.answer import RAGGED, Answer, Prepared, Tim
 
 LITTLE_ENDIAN = sys.byteorder == "little"
 FLOAT = pb.DATA_TYPE_FLOAT32
-TAG_BYTES = 1  # of a field numbered below 16
 FRAMING_BYTES = 256  # at most: Timings, and the tags and lengths that adding data to ten tensors brings
 
 
 @functools.lru_cache(maxsize=16)
-def _model(ref: ModelRef) -> pb.ModelRef:
+def model_ref(ref: ModelRef) -> pb.ModelRef:
+    """Return which model answers, and with which weights."""
     return pb.ModelRef(**dataclasses.asdict(ref))
 
 
@@ -41,10 +40,17 @@ def header(ref: ModelRef, prepared: Prepared) -> pb.EncodeResponse:
     """Return an answer without data and timings: what became of the inputs, and each output's type, layers, shapes and offsets."""
     inputs, items, architecture = prepared.inputs, prepared.items, prepared.architecture
     dim = architecture.dim
-    response = pb.EncodeResponse(model=_model(ref), usage=_usage(inputs))
-    response.data_bytes = prepared.data_bytes
+    response = pb.EncodeResponse(
+        model=model_ref(ref),
+        data_bytes=prepared.data_bytes,
+        usage=pb.Usage(
+            token_count=prepared.tokens,
+            prompt_token_count=sum([tokenized.prompt_length for tokenized in inputs]),
+            original_token_count=sum([tokenized.original_length for tokenized in inputs]),
+        ),
+    )
     if prepared.with_info:
-        response.items.extend([_item(tokenized) for tokenized in inputs])
+        response.items.extend([item_of(tokenized) for tokenized in inputs])
     else:  # protobuf merges what is concatenated: ten times as fast as to make each anew
         told = [_told(len(each.ids), each.original_length, each.prompt_length) for each in inputs]
         response.MergeFromString(b"".join(told))
@@ -77,19 +83,19 @@ def _announce_attention(response: pb.EncodeResponse, choice: Choice, items: Sequ
         _ragged(response.attention_indices, pb.DATA_TYPE_UINT16, choice.layers, shapes)
     if spec.dtype == "uint8":
         _ragged(response.attention_scales, FLOAT, choice.layers, [shape[:-1] for shape in shapes])
-    told = response.attention_map
-    told.axes.extend(choice.axes)
-    # Those of each layer are the same; pairs have one each.
-    told.heads.extend([heads[0] for heads in choice.heads] if spec.pairs else choice.heads[0])
-    told.reduce.extend(REDUCTIONS[name] for name in spec.reduce)
-    told.statistics.extend(STATISTICS if "statistics" in spec.reduce else ())
-    told.scores, told.drop_special = spec.scores, spec.drop_special
-    if any(item.where.queries or item.where.keys for item in items):
-        told.places.extend(_places(item.where) for item in items)
-
-
-def _places(places: Places) -> pb.AttentionPlaces:
-    return pb.AttentionPlaces(queries=_units(places.queries), keys=_units(places.keys))
+    places = [(item.where.queries, item.where.keys) for item in items]
+    told = pb.AttentionMap(
+        axes=choice.axes,
+        # Those of each layer are the same; pairs have one each.
+        heads=[heads[0] for heads in choice.heads] if spec.pairs else choice.heads[0],
+        reduce=[REDUCTIONS[name] for name in spec.reduce],
+        statistics=STATISTICS if "statistics" in spec.reduce else (),
+        scores=spec.scores,
+        drop_special=spec.drop_special,
+    )
+    if any(queries or keys for queries, keys in places):
+        told.places.extend(pb.AttentionPlaces(queries=_units(queries), keys=_units(keys)) for queries, keys in places)
+    response.attention_map.CopyFrom(told)
 
 
 def _units(units: Units | None) -> pb.Units | None:
@@ -97,9 +103,11 @@ def _units(units: Units | None) -> pb.Units | None:
 
 
 def fill(response: pb.EncodeResponse, answer: Answer) -> pb.EncodeResponse:
-    """Put timings and data into a header, which is the whole answer then."""
+    """Put timings and data into a header, which is the whole answer then. A dry run has no data."""
     set_timings(response, answer.timings)
     results = answer.results
+    if not results:
+        return response
     if LITTLE_ENDIAN and answer.prepared.selection.vector.dtypes == ("float32",):  # mostly: rows as they are
         for tensor in response.pooled:
             tensor.data = b"".join([result.pooled.data for result in results if result.pooled is not None])
@@ -123,12 +131,6 @@ def raw(array: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
 
 
-def occlusion(ref: ModelRef, prepared: Prepared, hidden: Ids) -> pb.OccludeResponse:
-    """Return the answer of Occlude with zeros for the distances, as large as it will be."""
-    moved = pb.Tensor(dtype=FLOAT, shape=[len(hidden)], data=bytes(4 * len(hidden)))
-    return pb.OccludeResponse(model=_model(ref), item=_item(prepared.inputs[0]), tokens=hidden, moved=moved)
-
-
 def token_info(info: TokenList) -> pb.TokenInfo:
     """The tokens of one input."""
     return pb.TokenInfo(
@@ -142,62 +144,30 @@ def token_info(info: TokenList) -> pb.TokenInfo:
     )
 
 
-def tokenize_answer(ref: ModelRef, infos: Iterable[TokenList], inputs: int, limit_bytes: int) -> bytes:
-    """The answer of Tokenize, serialised. Stops drawing `infos`, one of each input, once they are over the limit.
-
-    Raises:
-        InvalidInput: with the size reached.
-    """
-    response = pb.TokenizeResponse(model=_model(ref))
-    size = response.ByteSize()
-    for done, tokens in enumerate(infos, 1):
-        info = token_info(tokens)
-        own = info.ByteSize()
-        size += own + TAG_BYTES + _varint_bytes(own)
-        if size > limit_bytes:
-            have = f"the answer to the first {done} of {inputs}" if done < inputs else "the answer"
-            problem = f"{have} would have {size} bytes, over {limit_bytes}; send fewer or shorter inputs"
-            raise InvalidInput("inputs", problem)
-        response.items.append(info)
-    return response.SerializeToString()
-
-
-def _varint_bytes(value: int) -> int:
-    return max(1, -(-value.bit_length() // 7))
-
-
 def _ragged(
-    tensor: pb.RaggedTensor, dtype: pb.DataType, layers: Sequence[int], shapes: Iterable[Sequence[int]]
+    tensor: pb.RaggedTensor, dtype: pb.DataType, layers: Sequence[int], shapes: Sequence[Sequence[int]]
 ) -> None:
-    tensor.dtype = dtype
-    tensor.layers.extend(layers)
-    tensor.shapes.extend(pb.Extents(sizes=shape) for shape in shapes)
-    tensor.offsets.extend(itertools.accumulate((math.prod(shape.sizes) for shape in tensor.shapes), initial=0))
+    offsets = itertools.accumulate(map(math.prod, shapes), initial=0)
+    sizes = [pb.Extents(sizes=shape) for shape in shapes]
+    tensor.MergeFrom(pb.RaggedTensor(dtype=dtype, layers=layers, shapes=sizes, offsets=offsets))
 
 
-def _usage(inputs: Sequence[Tokenized]) -> pb.Usage:
-    return pb.Usage(
-        token_count=sum([len(tokenized.ids) for tokenized in inputs]),
-        prompt_token_count=sum([tokenized.prompt_length for tokenized in inputs]),
-        original_token_count=sum([tokenized.original_length for tokenized in inputs]),
-    )
+def item_of(tokenized: Tokenized) -> pb.Item:
+    """Return what became of an input, and what its tokens are."""
+    return _item(len(tokenized.ids), tokenized.original_length, tokenized.prompt_length, tokenized.info)
 
 
-def _item(tokenized: Tokenized) -> pb.Item:
-    """What became of an input, and what its tokens are."""
-    item = _counts(len(tokenized.ids), tokenized.original_length, tokenized.prompt_length)
-    if tokenized.info is not None:
-        item.tokens.CopyFrom(token_info(tokenized.info))
-    return item
-
-
-def _counts(length: int, original: int, prompt: int) -> pb.Item:
+def _item(length: int, original: int, prompt: int, info: TokenList | None = None) -> pb.Item:
     return pb.Item(
-        token_count=length, original_token_count=original, truncated=original != length, prompt_token_count=prompt
+        token_count=length,
+        original_token_count=original,
+        truncated=original != length,
+        prompt_token_count=prompt,
+        tokens=None if info is None else token_info(info),
     )
 
 
 @functools.lru_cache(maxsize=1024)
 def _told(length: int, original: int, prompt: int) -> bytes:
     """An answer that holds what became of one input and nothing else."""
-    return pb.EncodeResponse(items=[_counts(length, original, prompt)]).SerializeToString()
+    return pb.EncodeResponse(items=[_item(length, original, prompt)]).SerializeToString()

@@ -12,11 +12,13 @@ from headlight.runtime.values import Ids
 from headlight_service.core.occlusion import Occluded
 from headlight_service.core.requests.answer import Answer, Prepared
 from headlight_service.frontends.grpc.answer_encoding import (
+    FLOAT,
     FRAMING_BYTES,
     fill,
     header,
-    occlusion,
-    tokenize_answer,
+    item_of,
+    model_ref,
+    token_info,
 )
 from headlight_service.frontends.grpc.answer_frames import HEADER_LIMIT_BYTES
 
@@ -28,37 +30,26 @@ class UnaryForm:
         header: of the answer, from `overhead_bytes` on.
     """
 
+    header: pb.EncodeResponse
+
     def __init__(self, limits: Limits, *, dry_run: bool = False) -> None:
         """Of an answer within the limits; of a dry run, which has no data, its header is the answer."""
         self._limits, self._dry_run = limits, dry_run
-        self.header: pb.EncodeResponse
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
         """See AnswerForm."""
         self.header = header(ref, prepared)
         info, most = self.header.ByteSize(), self._limits.max_unary_response_bytes
         if self._dry_run:
-            check_header(info, most)
+            _check_header(info, most)
         elif info + FRAMING_BYTES + prepared.data_bytes > most:
-            size = info + FRAMING_BYTES + prepared.data_bytes
-            of_data = prepared.data_bytes > info + FRAMING_BYTES
-            field = prepared.largest if of_data else "outputs.token_info"
-            fits = prepared.what_fits(most - info - FRAMING_BYTES)
             remedy = "ask for fewer layers or inputs, reduce attention, or use EncodeStream"
-            problem = f"the answer would have {size} bytes, over {most}{fits}; {remedy}"
-            raise InvalidInput(field, problem)
+            raise _too_large(prepared, info + FRAMING_BYTES, most, remedy)
         return info
-
-    def response(self, answer: Answer) -> pb.EncodeResponse:
-        """Return the whole answer."""
-        if not self._dry_run:
-            return fill(self.header, answer)
-        self.header.timings.tokenize_ns = answer.timings.tokenize_ns
-        return self.header
 
     def encode(self, answer: Answer) -> bytes:
         """Return the message of an answer. Once: it is not kept beside that."""
-        response = self.response(answer)
+        response = fill(self.header, answer)
         del self.header
         return response.SerializeToString()
 
@@ -69,26 +60,25 @@ class StreamForm(UnaryForm):
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
         """See AnswerForm."""
         self.header = header(ref, prepared)
-        size, most = prepared.data_bytes, self._limits.max_stream_output_bytes
-        if size > most and not self._dry_run:
+        info, most = self.header.ByteSize(), self._limits.max_stream_output_bytes
+        if prepared.data_bytes > most and not self._dry_run:
             remedy = "ask for fewer layers or inputs per request, or reduce attention"
-            problem = f"the answer would have {size} bytes, over {most}{prepared.what_fits(most)}; {remedy}"
-            raise InvalidInput(prepared.largest, problem)
-        info = self.header.ByteSize()
-        check_header(info, HEADER_LIMIT_BYTES)
+            raise _too_large(prepared, 0, most, remedy)
+        _check_header(info, HEADER_LIMIT_BYTES)
         return info
 
 
 class OccludedForm:
     """The answer of Occlude."""
 
-    def __init__(self) -> None:
-        self._response: pb.OccludeResponse
+    _response: pb.OccludeResponse
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
         """See AnswerForm."""
         assert hidden is not None
-        self._response = occlusion(ref, prepared, hidden)
+        moved = pb.Tensor(dtype=FLOAT, shape=[len(hidden)], data=bytes(4 * len(hidden)))  # as large as it will be
+        item = item_of(prepared.inputs[0])
+        self._response = pb.OccludeResponse(model=model_ref(ref), item=item, tokens=hidden, moved=moved)
         return self._response.ByteSize()
 
     def encode(self, answer: Answer) -> bytes:
@@ -105,12 +95,26 @@ class TokenizeForm:
         self._limit_bytes = limits.max_unary_response_bytes
 
     def encode(self, ref: ModelRef, tokens: Iterable[TokenList], inputs: int) -> bytes:
-        """See TokensForm."""
-        return tokenize_answer(ref, tokens, inputs, self._limit_bytes)
+        """See TokensForm. No more tokens are drawn once the answer is too large."""
+        parts = [pb.TokenizeResponse(model=model_ref(ref)).SerializeToString()]  # protobuf merges what is concatenated
+        size = len(parts[0])
+        for done, each in enumerate(tokens, 1):
+            parts.append(pb.TokenizeResponse(items=[token_info(each)]).SerializeToString())
+            size += len(parts[-1])
+            if size > self._limit_bytes:
+                have = f"the answer to the first {done} of {inputs}" if done < inputs else "the answer"
+                problem = f"{have} would have {size} bytes, over {self._limit_bytes}; send fewer or shorter inputs"
+                raise InvalidInput("inputs", problem)
+        return b"".join(parts)
 
 
-def check_header(info: int, limit_bytes: int) -> None:
+def _too_large(prepared: Prepared, overhead: int, most: int, remedy: str) -> InvalidInput:
+    size, fits = overhead + prepared.data_bytes, prepared.what_fits(most - overhead)
+    field = prepared.largest if prepared.data_bytes > overhead else "outputs.token_info"
+    return InvalidInput(field, f"the answer would have {size} bytes, over {most}{fits}; {remedy}")
+
+
+def _check_header(info: int, limit_bytes: int) -> None:
     """Raise InvalidInput, with its size, if what an answer says beside its data is too much."""
     if info > limit_bytes:
-        problem = f"would have {info} bytes; send fewer inputs per request"
-        raise InvalidInput("outputs.token_info", problem)
+        raise InvalidInput("outputs.token_info", f"would have {info} bytes; send fewer inputs per request")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -19,14 +19,6 @@ CHUNK_BYTES = SMALL_ANSWER_BYTES  # data per chunk; larger ones are no faster an
 HEADER_LIMIT_BYTES = FRAME_LIMIT_BYTES - CHUNK_BYTES - 4096  # so that a header and a chunk's worth of data fit into one
 
 
-class Place(NamedTuple):
-    """Where a piece of a tensor belongs: see pb.Chunk."""
-
-    layer: int
-    heads: range
-    rows: range
-
-
 def frames(request_id: str, header: pb.EncodeResponse, answer: Answer) -> Iterator[pb.EncodeStreamResponse]:
     """Yield the frames that answer one request of a stream.
 
@@ -36,11 +28,11 @@ def frames(request_id: str, header: pb.EncodeResponse, answer: Answer) -> Iterat
         answer: to be sent.
 
     Yields:
-        One `response` if the data fits into a chunk; else `header`, chunks of whole rows, `end`. Each
+        One `response` if the data fits into a chunk, or of a dry run; else `header`, chunks of whole rows, `end`. Each
         stays below FRAME_LIMIT_BYTES.
     """
     size = answer.prepared.data_bytes
-    if size <= CHUNK_BYTES:
+    if size <= CHUNK_BYTES or not answer.results:
         yield pb.EncodeStreamResponse(id=request_id, response=fill(header, answer))
         return
     set_timings(header, answer.timings)
@@ -58,33 +50,32 @@ def _chunks(answer: Answer) -> Iterator[pb.Chunk]:
     for part in answer.parts():
         if part.output != output or part.output == "pooled":  # each type of pooled vectors has data of its own
             offset, output = 0, part.output
-        for place, data in cut(part.array, part.axes):
+        for layer, head, row, piece in _cut(part.array, part.axes):
             yield pb.Chunk(
                 output=OUTPUT_KINDS[part.output],
                 item=part.item,
-                layer=place.layer,
-                head_begin=place.heads.start,
-                head_end=place.heads.stop,
-                row_begin=place.rows.start,
-                row_end=place.rows.stop,
+                layer=layer,
+                head_begin=head,
+                head_end=head + piece.shape[0],
+                row_begin=row,
+                row_end=row + piece.shape[1],
                 offset_bytes=offset,
-                data=data,
+                data=piece.tobytes(),
             )
-            offset += len(data)
+            offset += piece.nbytes
 
 
-def cut(part: NDArray[Any], axes: Sequence[str]) -> Iterator[tuple[Place, bytes]]:
-    """One item's tensor in pieces of at most CHUNK_BYTES, or one row where that is more: several heads, or rows of one."""
+def _cut(part: NDArray[Any], axes: Sequence[str]) -> Iterator[tuple[int, int, int, NDArray[Any]]]:
+    """Cut one item's tensor into pieces of at most CHUNK_BYTES, or one row where that is more.
+
+    Yields:
+        Layer, first head and first row of a piece [heads, rows, width]: several heads, or rows of one.
+    """
     layers, heads, rows, width = grid(axes, part.shape)
     whole = raw(part).reshape(layers, heads, rows, width)
     row_bytes = width * whole.itemsize
-    step = max(1, CHUNK_BYTES // (rows * row_bytes))  # heads
-    for layer, begin in itertools.product(range(layers), range(0, heads, step)):
-        together = range(begin, min(heads, begin + step))
-        if rows * row_bytes <= CHUNK_BYTES:
-            yield Place(layer, together, range(rows)), whole[layer, begin : together.stop].tobytes()
-            continue
-        fitting = max(1, CHUNK_BYTES // row_bytes)
-        for row in range(0, rows, fitting):
-            some = range(row, min(rows, row + fitting))
-            yield Place(layer, together, some), whole[layer, begin, row : some.stop].tobytes()
+    most_rows = max(1, CHUNK_BYTES // row_bytes)
+    most_heads = max(1, most_rows // rows)
+    for place in itertools.product(range(layers), range(0, heads, most_heads), range(0, rows, most_rows)):
+        layer, head, row = place
+        yield *place, whole[layer, head : head + most_heads, row : row + most_rows]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING
@@ -18,7 +19,6 @@ from headlight_service.core.admission.admission_control import SMALL_ANSWER_BYTE
 from headlight_service.core.admission.answer_gate import AnswerGate
 from headlight_service.core.admission.shedding import Shed, Shortage
 from headlight_service.core.pipeline import Pipeline
-from headlight_service.core.requests.answer import Answer
 from headlight_service.frontends.await_answer import done
 from headlight_service.frontends.grpc.answer_forms import StreamForm
 from headlight_service.frontends.grpc.answer_frames import frames
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
 
 MAX_ID_BYTES = 128
+DRAINING = "this replica is shutting down; send again, on a new stream, what is unanswered"
 LAST_FRAMES = ("response", "end", "error")  # of an answer
 
 
@@ -66,12 +67,10 @@ class StreamCall:
         self._gate = AnswerGate(limits.max_stream_output_bytes, SMALL_ANSWER_BYTES)
         self._cut = False  # we have ended the call, and its caller may well be there still
         self._writing = asyncio.Lock()
-        self._live: set[str] = set()
-        self._open = 0  # requests that are not yet answered, to the last frame
-        self._read_all = False  # the caller has no more requests, or sent one that ends the stream
+        self._live: set[str] = set()  # ids of requests whose last frame is not yet sent
         self._was_idle = False  # the caller had no more when all were answered
         self._reader: asyncio.Task[None] | None = None
-        self._ending: HeadlightError | CallerGone | None = None
+        self._ending: deque[HeadlightError | CallerGone] = deque(maxlen=1)  # why the stream ends early
 
     async def serve(self, requests: AsyncIterator[pb.EncodeStreamRequest]) -> None:
         """Answer requests until the caller has no more.
@@ -84,32 +83,22 @@ class StreamCall:
         """
         try:
             async with asyncio.TaskGroup() as tasks:
-                if self._ending is None:  # else draining began before we did
+                if not self._ending:  # else draining began before we did
                     self._reader = tasks.create_task(self._read(requests, tasks.create_task))
+            if self._was_idle:  # else a caller who has gone is noticed by the answers
+                await no_more()
         except* ReaderStalled:
             pass  # it has become our ending
         finally:
             self._reader = None  # it refers back to us, and holds the last request
-        if self._was_idle:  # else a caller who has gone is noticed by the answers
-            await no_more()
-        self._end()
+        if self._ending:
+            # Without the frames it has passed, which hold results; and once it is on its way nothing here may hold it.
+            raise self._ending.pop().with_traceback(None)
 
     def drain(self) -> None:
         """Read no further; end once what has been read is answered."""
-        if self._read_all:
-            return  # it is answered and never learns
-        self._ending = Unavailable("this replica is shutting down; send again, on a new stream, what is unanswered")
-        if self._reader is not None:
-            self._reader.cancel()
-
-    def _end(self) -> None:
-        ending, self._ending = self._ending, None
-        try:
-            if ending is not None:
-                # Without the frames it has passed, which hold results; and once it is on its way nothing here may hold it.
-                raise ending.with_traceback(None)
-        finally:
-            del ending
+        if self._reader is None or self._reader.cancel():  # else all is read and answered, and the caller never learns
+            self._ending.append(Unavailable(DRAINING))
 
     async def _read(
         self,
@@ -121,14 +110,13 @@ class StreamCall:
             try:
                 request = await anext(requests, None)
                 if request is None:
-                    self._read_all, self._was_idle = True, not self._open
+                    self._was_idle = not self._live and not self._writing.locked()
                     return
                 self._check_id(request.id)
             except InvalidInput as error:
-                self._read_all, self._ending = True, error
+                self._ending.append(error)
                 return
             self._live.add(request.id)
-            self._open += 1
             start(self._answer(request))
             del request  # an idle stream holds none
 
@@ -147,20 +135,19 @@ class StreamCall:
             await self._encode(request, trace)
             code = grpc.StatusCode.OK
         except CallerGone as error:  # the call is cancelled, now or a moment after it has ended
-            self._ending = self._ending or error.with_traceback(None)
-        except ReaderStalled as error:
-            code = refusal(error, self._call, trace).status
-            raise  # ends the stream, and with it whatever else waits for this reader
+            if not self._ending:
+                self._ending.append(error.with_traceback(None))
         except Exception as error:
             refused = refusal(error, self._call, trace)
             code = refused.status
+            if isinstance(error, ReaderStalled):
+                raise  # ends the stream, and with it whatever else waits for this reader
             with contextlib.suppress(CallerGone):
                 frame = pb.EncodeStreamResponse(id=request.id, error=refused.frame)
                 await self._write(frame, Patience(self._stall_seconds))
         finally:
             if trace is not None:
                 trace.end(code)
-            self._open -= 1
             self._slots.release()
 
     async def _encode(self, request: pb.EncodeStreamRequest, trace: RequestTrace | None) -> None:
@@ -170,7 +157,6 @@ class StreamCall:
         wanted.size_bytes = request.ByteSize()
         form = StreamForm(model.limits, dry_run=request.encode.dry_run)
         handle = self._pipeline.submit(wanted, form, trace=trace, gate=self._gate)
-        error: Exception | None = None
         try:
             await done(handle)
             answer = handle.result()
@@ -181,33 +167,23 @@ class StreamCall:
             handle.cancel(by_caller=not self._cut)
             handle.close()  # it may have been answered at the same moment
             raise
-        unread = 0
+        patience = Patience(self._stall_seconds)
         try:
-            await self._respond(request.id, form, answer)
+            for frame in frames(request.id, form.header, answer):
+                await self._write(frame, patience)
         except (asyncio.CancelledError, CallerGone):
             self._gate.close()
             if not self._cut:  # what waits for its turn finds a writer that has given up
                 handle.count_cancelled("send")
             raise
-        except Exception as failed:
-            error = failed.with_traceback(None)
+        except Exception as error:
             # What was not taken the transport keeps, and so its bytes stay held.
-            unread = failed.unread_bytes if isinstance(failed, ReaderStalled) else 0
-            raise
-        finally:
-            kept = handle.close(error, unread)
+            kept = handle.close(error, error.unread_bytes if isinstance(error, ReaderStalled) else 0)
             if kept:
                 self._call.acts.append(functools.partial(handle.release, kept))
-            del error
-
-    async def _respond(self, request_id: str, form: StreamForm, answer: Answer) -> None:
-        patience = Patience(self._stall_seconds)
-        if answer.prepared.data_bytes and answer.results:
-            for frame in frames(request_id, form.header, answer):
-                await self._write(frame, patience)
-        else:
-            response = pb.EncodeStreamResponse(id=request_id, response=form.response(answer))
-            await self._write(response, patience)
+            raise
+        finally:
+            handle.close()
 
     async def _write(self, frame: pb.EncodeStreamResponse, patience: Patience) -> None:
         """Send one frame; returns when the transport has taken it, so a slow reader slows us down.
@@ -226,7 +202,7 @@ class StreamCall:
                 patience.took(frame.ByteSize(), time.monotonic() - begun)
                 return
             # Out here it has no context, whose frames would hold the results.
-            self._ending = ReaderStalled(self._stall_seconds, frame.ByteSize())
+            self._ending.append(ReaderStalled(self._stall_seconds, frame.ByteSize()))
             self._cut = True  # the stream's other requests are about to be cancelled
             self._gate.close()
-            raise self._ending
+            raise self._ending[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import logging
 import math
 import uuid
@@ -9,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import grpc
-from google.protobuf import duration_pb2
 from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RequestInfo, RetryInfo
 from google.rpc.status_pb2 import Status
@@ -76,9 +76,7 @@ class Refusal(NamedTuple):
             violation = BadRequest.FieldViolation(field=self.field, description=message.removeprefix(f"{self.field}: "))
             parts.append(BadRequest(field_violations=[violation]))
         if self.retry_after_ms is not None:
-            delay = duration_pb2.Duration()
-            delay.FromMilliseconds(self.retry_after_ms)
-            parts.append(RetryInfo(retry_delay=delay))
+            parts.append(RetryInfo(retry_delay=datetime.timedelta(milliseconds=self.retry_after_ms)))
         if self.request_id:
             parts.append(RequestInfo(request_id=self.request_id))
         status = Status(code=self.number, message=message)
@@ -89,12 +87,10 @@ class Refusal(NamedTuple):
     @property
     def trailing_metadata(self) -> tuple[tuple[str, str | bytes], ...]:
         """The details, what tells gRPC clients when to try again, and the id of a request that is worth reporting."""
-        more: list[tuple[str, str | bytes]] = [(DETAILS, self.details.SerializeToString())]
+        more: dict[str, str | bytes] = {DETAILS: self.details.SerializeToString(), REQUEST_ID: self.request_id}
         if self.retry_after_ms is not None:
-            more.append((PUSHBACK, str(self.retry_after_ms)))
-        if self.request_id:
-            more.append((REQUEST_ID, self.request_id))
-        return tuple(more)
+            more[PUSHBACK] = str(self.retry_after_ms)
+        return tuple((name, value) for name, value in more.items() if value)
 
 
 def refusal(error: Exception, context: Any = None, trace: RequestTrace | None = None) -> Refusal:
@@ -142,10 +138,6 @@ def _refusal(error: Exception, context: Any, trace: RequestTrace | None) -> Refu
         told = {"event": "request_failed", "status": status.name, "reason": reason, "problem": error.message, **known}
         log.log(logging.ERROR if serious else logging.DEBUG, "a request failed", extra=told)
         request_id = known["request_id"]
-    return Refusal(status, error.message, _retry_after_ms(error), reason, field, request_id)
-
-
-def _retry_after_ms(error: HeadlightError) -> int | None:
-    if isinstance(error, Overloaded) and error.retry_after_seconds is not None:
-        return math.ceil(1000 * error.retry_after_seconds)
-    return None
+    seconds = error.retry_after_seconds if isinstance(error, Overloaded) else None
+    retry_after_ms = None if seconds is None else math.ceil(1000 * seconds)
+    return Refusal(status, error.message, retry_after_ms, reason, field, request_id)

@@ -38,35 +38,29 @@ class InFlight:
         now = time.monotonic()
         return sum(until > now for until in list(self._calls.values()))
 
-    def enter(self, call: Call) -> None:
-        """Count in a call until it is over.
+    def admits(self) -> bool:
+        """Return whether a call that has just come may be read; False only when clients know. On its thread.
 
         A refusal takes no time, and so clients would send most of their calls to a replica that
-        refuses: `wait_told` comes before.
+        refuses.
         """
+        self._touched = time.monotonic()
+        if self.closed:
+            self.told.wait()
+        return not self.closed
+
+    def enter(self, call: Call) -> None:
+        """Count in a call until it is over. Raises Unavailable: its message came when clients had been told."""
         self._touched = time.monotonic()
         self._calls[call] = math.inf
         call.acts.append(functools.partial(self._leave, call))
+        if self.told.is_set():
+            raise Unavailable(ENDING)
 
     def refused(self, call: Call) -> None:
         """Note that a call has only its refusal to take."""
         if call in self._calls:
             self._calls[call] = time.monotonic() + REFUSED_SECONDS
-
-    def wait_told(self) -> None:
-        """If no call is let in any more, wait until clients know, and refuse. Raises Unavailable."""
-        self._touched = time.monotonic()
-        if self.closed:
-            self.told.wait()
-            raise Unavailable(ENDING)
-
-    async def wait_told_async(self) -> None:
-        """The same on an event loop."""
-        self._touched = time.monotonic()
-        if self.closed:
-            while not self.told.is_set():
-                await asyncio.sleep(LOOK_SECONDS)
-            raise Unavailable(ENDING)
 
     async def idle(self) -> None:
         """Wait until there are none."""

@@ -7,6 +7,7 @@ import dataclasses
 from headlight.pb import headlight_pb2 as pb
 from headlight.wire.vector_codec import SPECIAL_TOKENS, VECTOR_TYPES
 from headlight_service.core.models import ServedModel
+from headlight_service.frontends.grpc.answer_encoding import model_ref
 
 
 def describe(model: ServedModel) -> pb.GetModelResponse:
@@ -46,7 +47,7 @@ def describe(model: ServedModel) -> pb.GetModelResponse:
         for entry in manifest.parity
     ]
     return pb.GetModelResponse(
-        model=pb.ModelRef(**dataclasses.asdict(model.ref)),
+        model=model_ref(model.ref),
         info=info,
         limits=pb.Limits(**dataclasses.asdict(model.limits)),
         variants=[pb.Variant(provider=provider, precision=p) for provider, p in manifest.variants],

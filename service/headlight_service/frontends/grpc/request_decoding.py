@@ -6,9 +6,9 @@ A message holds millions of entries, each of which becomes an object here.
 from __future__ import annotations
 
 import contextlib
+import functools
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NoReturn
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.values import Floats
-from headlight.wire.attention_codec import REDUCTIONS, attention_spec, has_unknown, hidden_spec, token_choice
+from headlight.wire.attention_codec import REDUCTIONS, attention_spec, has_unknown, hidden_spec, known, token_choice
 from headlight.wire.vector_codec import (
     VECTOR_TYPES,
     PromptWish,
@@ -39,13 +39,13 @@ from headlight_service.core.requests.request import (
 )
 from headlight_service.core.tokenization import too_many_tokens
 
-TRUNCATIONS: Mapping[int, Truncation] = {
-    pb.TRUNCATION_UNSPECIFIED: "refuse",
-    pb.TRUNCATION_REFUSE: "refuse",
-    pb.TRUNCATION_CUT_END: "cut_end",
-    pb.TRUNCATION_CUT_START: "cut_start",
+TRUNCATIONS: Mapping[Truncation, int] = {
+    "refuse": pb.TRUNCATION_REFUSE,
+    "cut_end": pb.TRUNCATION_CUT_END,
+    "cut_start": pb.TRUNCATION_CUT_START,
 }
 NO_PROMPT = PromptWish()
+OCCLUSION = OutputSpec(token_info=True)
 NEWER = "asks for something that this server does not know; it is older than the client"
 # Requests mostly ask for outputs that others before them asked for. So many are kept, of so many bytes.
 REMEMBERED, REMEMBERED_BYTES = 256, 256
@@ -55,20 +55,14 @@ class OutputSpecs:
     """Requested outputs, decoded once for each spelling. From any thread."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, bytes], OutputSpec] = {}
+        self._remember = functools.lru_cache(REMEMBERED)(
+            lambda asked, model: _outputs(pb.Outputs.FromString(asked), model)
+        )
 
     def decode(self, outputs: pb.Outputs, model: ServedModel) -> OutputSpec:
         """Return the requested outputs. Raises InvalidInput, naming the field."""
         asked = outputs.SerializeToString()
-        key = (model.ref.name, asked)
-        found = self._known.get(key)
-        if found is None:
-            found = _outputs(outputs, model)
-            if len(asked) <= REMEMBERED_BYTES:
-                if len(self._known) >= REMEMBERED:
-                    self._known.clear()
-                self._known[key] = found
-        return found
+        return self._remember(asked, model) if len(asked) <= REMEMBERED_BYTES else _outputs(outputs, model)
 
 
 def decode_encode(
@@ -86,7 +80,7 @@ def decode_encode(
     Raises:
         InvalidInput: naming the field and what it may hold.
     """
-    truncation = TRUNCATIONS.get(message.truncation) or _no_truncation(message.truncation)
+    truncation = _truncation(message.truncation) if message.truncation else "refuse"
     priority = priority_of(message.priority) if message.priority else "interactive"
     inputs = decode_inputs(message.inputs, model, model.limits.max_request_tokens)
     prompt = prompt_wish(message) if message.WhichOneof("prompt") else NO_PROMPT
@@ -127,18 +121,14 @@ def decode_occlude(
 ) -> OcclusionRequest:
     """Return the request of a message to Occlude. Raises InvalidInput as `decode_encode`."""
     check_count("tokens", len(message.tokens.indices.indices), model.max_length)
-    ids, most = message.input.ids, model.limits.max_request_tokens
-    for field, numbers in (("input.ids", ids.ids), ("input.ids.segments", ids.segments)):
-        if len(numbers) > most:
-            raise InvalidInput(field, f"has {len(numbers)} entries; send at most {most}")
-    if has_unknown(message):
-        raise InvalidInput("tokens", NEWER)
-    prompt = prompt_wish(message)
     try:
-        inputs = decode_inputs([message.input], model, most)
+        inputs = decode_inputs([message.input], model, model.limits.max_request_tokens)
         masks = _head_masks([message.input], model)
     except InvalidInput as error:
         raise of_one_input(error) from None
+    if has_unknown(message):  # it copies: only what is known to be short
+        raise InvalidInput("tokens", NEWER)
+    prompt = prompt_wish(message)
     return OcclusionRequest(
         inputs,
         OCCLUSION,
@@ -149,21 +139,17 @@ def decode_occlude(
         client,
         prompt.name,
         prompt.text,
-        TRUNCATIONS.get(message.truncation) or _no_truncation(message.truncation),
+        _truncation(message.truncation),
         special_tokens_of(message.special_tokens, model.special_tokens),
         masks,
         hidden=token_choice("tokens", message.tokens) if message.HasField("tokens") else None,
     )
 
 
-OCCLUSION = OutputSpec(token_info=True)
-
-
 def decode_inputs(inputs: Sequence[pb.Input], model: ServedModel, max_tokens: int) -> list[Input]:
     """Return texts, pairs and ids. Raises InvalidInput for lists that are longer than the model takes."""
     if len(inputs) > model.limits.max_items:
-        problem = f"has {len(inputs)} entries; send 1 to {model.limits.max_items}"
-        raise InvalidInput("inputs", problem)
+        raise InvalidInput("inputs", f"has {len(inputs)} entries; send 1 to {model.limits.max_items}")
     decoded, ids = list[Input](), 0
     for place, value in enumerate(inputs):
         kind = value.WhichOneof("content")
@@ -198,8 +184,7 @@ def counted(model: ServedModel) -> Iterator[None]:
 def check_count(field: str, count: int, most: int) -> None:
     """Raise InvalidInput if a list has more entries than there are to be named."""
     if count > most:
-        problem = f"has {count} entries, of which there are at most {most}; name each once"
-        raise InvalidInput(field, problem)
+        raise InvalidInput(field, f"has {count} entries, of which there are at most {most}; name each once")
 
 
 def _ids(field: str, value: pb.TokenIds, max_length: int) -> TokenIds:
@@ -208,13 +193,8 @@ def _ids(field: str, value: pb.TokenIds, max_length: int) -> TokenIds:
     if not 1 <= count <= max_length:
         raise InvalidInput(field, f"has {count} ids; send 1 to {max_length}")
     if segments not in (0, count):
-        problem = f"has {segments} entries for {count} ids; send one of each, or none"
-        raise InvalidInput(f"{field}.segments", problem)
+        raise InvalidInput(f"{field}.segments", f"has {segments} entries for {count} ids; send one of each, or none")
     return TokenIds(array("q", ids[:]), array("q", types[:] if segments else ()))
-
-
-def _no_truncation(number: int) -> NoReturn:
-    raise InvalidInput("truncation", f"{number} is none that this server knows; see enum Truncation")
 
 
 def _outputs(outputs: pb.Outputs, model: ServedModel) -> OutputSpec:
@@ -262,12 +242,15 @@ def _head_masks(inputs: Sequence[pb.Input], model: ServedModel) -> list[Floats |
         if not model.attends:
             raise InvalidInput(field, ATTENTION_OFF)
         if len(value.head_mask.values) != layers * heads:
-            have = f"has {len(value.head_mask.values)} values"
-            raise InvalidInput(field, f"{have}; send {layers} x {heads}, heads within layers")
+            found = len(value.head_mask.values)
+            raise InvalidInput(field, f"has {found} values; send {layers} x {heads}, heads within layers")
         mask = np.array(value.head_mask.values, dtype=np.float32).reshape(layers, heads)
         # Beyond, numbers could overflow, and with them those of other items of the batch.
         if not ((mask >= 0) & (mask <= 1)).all():
-            problem = "holds something that is not from 0 to 1; 1 keeps a head, 0 removes it"
-            raise InvalidInput(field, problem)
+            raise InvalidInput(field, "holds something that is not from 0 to 1; 1 keeps a head, 0 removes it")
         masks.append(mask)
     return masks
+
+
+def _truncation(number: int) -> Truncation:
+    return known("truncation", TRUNCATIONS, number, "refuse")

@@ -137,7 +137,7 @@ def test_a_wish_that_is_refused_is_refused_again_and_few_are_kept() -> None:
     assert len(model._selections) == 0
     for size in range(2 * REMEMBERED):
         selection(pb.Outputs(attention=pb.AttentionOutput(max_bytes=size)), model, specs)
-        assert 0 < len(specs._known) <= REMEMBERED
+        assert 0 < specs._remember.cache_info().currsize <= REMEMBERED
         assert 0 < len(model._selections) <= REMEMBERED
 
 
@@ -146,6 +146,6 @@ def test_a_long_wish_is_not_kept() -> None:
     outputs = pb.Outputs()
     outputs.attention.queries.indices.indices.extend(range(REMEMBERED_BYTES))
     first = selection(outputs, model, specs)
-    assert specs._known == {}
+    assert specs._remember.cache_info().currsize == 0
     assert selection(outputs, model, specs) == first
     assert len(model._selections) == 0

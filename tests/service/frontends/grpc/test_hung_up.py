@@ -52,7 +52,8 @@ async def test_a_stream_that_ends_while_it_is_answered_ends_with_its_answer(
         await call.done_writing()
         await service.started()
         [stream] = service.servicer._streams
-        await until(lambda: stream._read_all)
+        assert stream._reader is not None
+        await until(stream._reader.done)
         service.engine.gate.set()
         assert [frame.id async for frame in call] == ["a"]
         assert await call.code() is grpc.StatusCode.OK
@@ -73,7 +74,9 @@ async def test_a_stream_whose_requests_are_all_answered_ends_well_while_draining
         await call.write(pb.EncodeStreamRequest(id="a", encode=request()))
         assert (await call.read()).id == "a"
         [stream] = service.servicer._streams
-        await until(lambda: not stream._open)  # it is told to the caller a moment before
+        await until(
+            lambda: not stream._live and not stream._writing.locked()
+        )  # it is told to the caller a moment before
         await call.done_writing()
         await waiting.wait()
         service.servicer.drain()
@@ -89,7 +92,8 @@ async def test_a_stream_that_its_caller_ended_wrongly_is_told_so_while_draining(
         await call.write(pb.EncodeStreamRequest(id="", encode=request()))
         await service.started()
         [stream] = service.servicer._streams
-        await until(lambda: stream._read_all)
+        assert stream._reader is not None
+        await until(stream._reader.done)
         service.servicer.drain()
         service.engine.gate.set()
         assert (await call.read()).id == "a"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -36,44 +36,51 @@ def entered(in_flight: InFlight) -> FakeCall:
 async def test_it_is_quiet_only_when_for_so_long_nothing_has_come() -> None:
     in_flight = InFlight()
     in_flight.closed = True
+    in_flight.told.set()
     quiet = asyncio.create_task(in_flight.quiet(0.05, limit=60))
     last = 0.0
     for _ in range(20):
         await asyncio.sleep(0)
         last = time.monotonic()
-        coming: Any = in_flight.wait_told_async()  # a refused call counts, too: its client often sends again
-        coming.send(None)
-        coming.close()
+        assert not in_flight.admits(), "a refused call counts, too: its client often sends again"
     await asyncio.wait_for(quiet, 30)
     assert time.monotonic() - last >= 0.05
 
 
-async def test_a_call_that_is_refused_on_its_thread_is_no_quiet() -> None:
+async def test_a_call_whose_message_comes_too_late_is_refused_and_is_no_quiet() -> None:
     in_flight = InFlight()
+    assert in_flight.admits()
     in_flight.closed = True
     in_flight.told.set()
     quiet = asyncio.create_task(in_flight.quiet(0.05, limit=60))
     await asyncio.sleep(0)
     last = time.monotonic()
     with pytest.raises(Unavailable):
-        in_flight.wait_told()
+        entered(in_flight)
     await asyncio.wait_for(quiet, 30)
     assert time.monotonic() - last >= 0.05
 
 
 async def test_nobody_is_refused_before_clients_know_better_than_to_come_again() -> None:
     in_flight = InFlight()
-    in_flight.wait_told()
-    await in_flight.wait_told_async()
+    assert in_flight.admits()
     in_flight.closed = True
-    coming = [asyncio.create_task(in_flight.wait_told_async()) for _ in range(3)]
-    coming += [asyncio.create_task(asyncio.to_thread(in_flight.wait_told)) for _ in range(3)]
+    coming = [asyncio.create_task(asyncio.to_thread(in_flight.admits)) for _ in range(3)]
     for _ in range(5):
         await asyncio.sleep(0)
     assert not any(each.done() for each in coming)
     in_flight.told.set()
-    found = await asyncio.gather(*coming, return_exceptions=True)
-    assert all(isinstance(each, Unavailable) for each in found)
+    assert await asyncio.gather(*coming) == [False] * 3
+    assert in_flight.count == 0
+
+
+async def test_a_message_that_comes_before_clients_know_is_let_in() -> None:
+    in_flight = InFlight()
+    in_flight.closed = True
+    call = entered(in_flight)
+    in_flight.told.set()
+    assert in_flight.count == 1, "the end waits for it"
+    call.end()
     assert in_flight.count == 0
 
 

@@ -98,7 +98,7 @@ def test_without_outputs_pooled_is_meant(outputs: pb.Outputs | None) -> None:
 
 
 def test_every_truncation_is_understood() -> None:
-    assert set(TRUNCATIONS) == set(pb.Truncation.values())
+    assert {pb.TRUNCATION_UNSPECIFIED, *TRUNCATIONS.values()} == {*pb.Truncation.values()}
 
 
 def test_special_tokens_are_read_as_the_request_says_else_as_the_service_does() -> None:

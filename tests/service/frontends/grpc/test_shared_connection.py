@@ -101,11 +101,16 @@ class Reader:
 
 async def test_an_answer_is_looked_at_in_its_own_time_whatever_others_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """An hour is the first one's, once it was looked at; the second begins after that."""
-    looked = list[str]()
-    monkeypatch.setattr(peer_timeouts, "bytes_taken", looked.append)
+    looked = list[None]()
+
+    def bytes_moved() -> dict[str, tuple[int, int]]:
+        looked.append(None)
+        return {}
+
+    monkeypatch.setattr(peer_timeouts, "bytes_moved", bytes_moved)
     replies = Replies(0.1)
     replies.add(cast(Call, Reader("first")), 36_000 * peer_timeouts.PACE_BYTES)
-    await until(lambda: looked == ["first"])
+    await until(lambda: len(looked) == 1)
     replies.add(cast(Call, Reader("second")), 36_000 * peer_timeouts.PACE_BYTES)
-    await until(lambda: looked == ["first", "second"])
-    assert len(replies._waiting) == 2
+    await until(lambda: len(looked) == 2)
+    assert [waited.moved for waited in replies._waiting.values()] == [0, 0], "each was looked at once"

@@ -69,12 +69,11 @@ async def test_it_is_told_what_to_do(serve: Serve) -> None:
 async def test_while_its_connection_brings_enough_a_message_may_be_late(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    came, enough = iter((0, 10, 20, 30, 35)), 10
-    monkeypatch.setattr(
-        peer_timeouts, "AT_ONCE", 10**6
-    )  # so that it is for what it brings alone, however late one looks
-    monkeypatch.setattr(peer_timeouts, "bytes_received", lambda peer: next(came))
+    came, enough = iter((0, 20, 40, 60, 60)), 10
+    # So that it is for what it brings alone, however late one looks.
+    monkeypatch.setattr(peer_timeouts, "AT_ONCE", 10**6)
     async with serve(stall_seconds=0.1) as service, closed_window(service.target) as client:
+        monkeypatch.setattr(peer_timeouts, "bytes_moved", lambda: {client.name: (0, next(came))})
         # Only now: the time for the largest message, in which it may come alone, is known.
         monkeypatch.setattr(peer_timeouts, "PACE_BYTES", enough)
         client.begin("Encode", 2000, 1)

@@ -146,6 +146,20 @@ async def test_a_unary_answer_keeps_its_permits_until_it_is_sent_and_is_cut(serv
         assert (await service.stub.Encode(request())).items
 
 
+async def test_an_answer_that_is_not_read_is_given_up_whatever_else_its_connection_takes(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer_timeouts, "AT_ONCE_BYTES", 0)
+    async with serve(stall_seconds=0.2) as service, closed_window(service.target) as client:
+        taken = itertools.count(0, 1 << 40)
+        monkeypatch.setattr(peer_timeouts, "bytes_moved", lambda: {client.name: (next(taken), 0)})
+        client.ask("Encode", STUCK["Encode"].SerializeToString())
+        await client.hung_up.wait()
+        await service.in_flight.idle()
+        assert held(service) == 0
+        assert rejected(service, "stalled_reader") == 1
+
+
 async def test_a_dry_run_on_a_stream_holds_what_it_tells_until_it_is_read(serve: Serve) -> None:
     wanted = pb.EncodeRequest(inputs=[text_of(1000)] * 30, dry_run=True, outputs=TOKEN_INFO)
     async with serve(stall_seconds=0.5, max_request_tokens=30_000) as service:

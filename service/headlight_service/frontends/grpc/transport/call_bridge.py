@@ -17,8 +17,7 @@ import grpc
 
 from headlight_service.frontends.grpc.grpc_status import Refusal
 from headlight_service.frontends.grpc.transport.call_threads import CallThreads
-from headlight_service.frontends.grpc.transport.grpc_call import Call
-from headlight_service.frontends.grpc.transport.isolated_steps import attempt
+from headlight_service.frontends.grpc.transport.grpc_call import Call, attempt
 from headlight_service.frontends.grpc.transport.message_queue import Messages, Missing
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic in the stubs alone
@@ -147,7 +146,7 @@ class Bridge:
             requests: Iterator[bytes], context: grpc.ServicerContext, send: Callable[[bytes | None], None]
         ) -> None:
             call = Call(context, self)
-            call.set_sender(send)
+            call.send = send
             try:
                 take(call, requests)
             finally:

@@ -1,29 +1,21 @@
-"""A caller's connection: how much it has taken, and closing it.
+"""The connections of this process: how much each has moved, and closing one.
 
-That is the one way to take an answer back from a transport that cannot send it.
-
-gRPC for Python has no call that resets a single stream of a server. What a caller does not read would stay in memory, and its
-call alive, for as long as the connection.
+gRPC for Python tells neither, and has no call that resets one stream of a server: what a caller does
+not read would stay in memory for as long as its connection. So the sockets are found in /proc.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ipaddress
-import math
 import os
 import socket
 import stat
 import struct
-import time
 from collections.abc import Iterator
-from typing import Any, TypeAlias
-from urllib.parse import unquote
 
-Address: TypeAlias = tuple[str, int]
 OPEN_FILES = "/proc/self/fd"
-SPARED = 9  # times as long as a look at all connections took, there is no other
-BYTES_ACKED, BYTES_RECEIVED = 120, 128  # where they are in Linux' struct tcp_info, since 4.1
+ACKED_AND_RECEIVED = struct.Struct("=QQ")
+ACKED_AT = 120  # where they are in Linux' struct tcp_info, since 4.1; the standard library has no names for it
 
 
 def close_connection(peer: str) -> bool:
@@ -32,79 +24,42 @@ def close_connection(peer: str) -> bool:
     Args:
         peer: as a call's context names it: ipv4:127.0.0.1:40000, ipv6:%5B::1%5D:40000.
     """
-    wanted = _address(peer)
     with contextlib.suppress(OSError):  # it has come to its end meanwhile
-        for address, connection in _connections():
-            if address == wanted:
+        for name, connection in _connections():
+            if name == peer:
                 connection.shutdown(socket.SHUT_RDWR)  # the transport sees its end and frees everything itself
                 return True
     return False
 
 
-def bytes_taken(peer: str) -> int | None:
-    """How much the machine at the other end has taken of what was ever sent on a connection; None where that is not known, or not yet.
+def bytes_moved() -> dict[str, tuple[int, int]]:
+    """Return, by peer, how much it has ever taken on its connection, and how much has come of it.
 
-    Args:
-        peer: as `close_connection` takes it.
+    Raises:
+        OSError: no more files can be opened.
     """
-    return _acked.of(peer)
+    moved = dict[str, tuple[int, int]]()
+    for peer, connection in _connections():
+        with contextlib.suppress(OSError, struct.error):  # an older kernel tells less
+            told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+            moved[peer] = ACKED_AND_RECEIVED.unpack_from(told, ACKED_AT)
+    return moved
 
 
-def bytes_received(peer: str) -> int | None:
-    """How much has ever come on a connection; else as `bytes_taken`."""
-    return _received.of(peer)
-
-
-class _Traffic:
-    """What each connection has told of itself a moment ago. All are looked at together: many are asked about at the same time."""
-
-    def __init__(self, place: int) -> None:
-        self._place = place
-        self._known: dict[Address, int] = {}
-        self._stale = -math.inf
-
-    def of(self, peer: str) -> int | None:
-        begun = time.monotonic()
-        if begun >= self._stale:
-            with contextlib.suppress(OSError):  # no more files can be opened
-                self._known = dict(self._each())
-            now = time.monotonic()
-            self._stale = now + SPARED * (now - begun)
-        address = _address(peer)
-        return None if address is None else self._known.get(address)
-
-    def _each(self) -> Iterator[tuple[Address, int]]:
-        for address, connection in _connections():
-            with contextlib.suppress(OSError):
-                told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-                if len(told) >= self._place + 8:
-                    yield address, int(struct.unpack_from("=Q", told, self._place)[0])
-
-
-_acked, _received = _Traffic(BYTES_ACKED), _Traffic(BYTES_RECEIVED)
-
-
-def _address(peer: str) -> Address | None:
-    family, _, rest = unquote(peer).partition(":")
-    host, _, port = rest.rpartition(":")
-    return (_plain(host.strip("[]")), int(port)) if family in ("ipv4", "ipv6") and port.isdecimal() else None
-
-
-def _connections() -> Iterator[tuple[Address, socket.socket]]:
-    """All of this process, and the addresses that they come from."""
+def _connections() -> Iterator[tuple[str, socket.socket]]:
+    """Yield all of this process, each after the name that gRPC gives to its peer."""
     for name in os.listdir(OPEN_FILES):
         with contextlib.suppress(OSError):  # closed meanwhile, or a socket that is connected to nobody
             if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                 continue
             # A copy, so that it cannot become another's between the question and the deed.
             with socket.socket(fileno=os.dup(int(name))) as copy:
-                found: Any = copy.getpeername()
                 if copy.family in (socket.AF_INET, socket.AF_INET6):
-                    yield (_plain(found[0]), found[1]), copy
+                    yield _peer(*copy.getpeername()), copy
 
 
-def _plain(host: str) -> str:
-    """One spelling for each address: a socket for both families shows IPv4 ones as IPv6, gRPC does not."""
-    address = ipaddress.ip_address(host.partition("%")[0])
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return str(mapped or address)
+def _peer(host: str, port: int, _flow: int = 0, scope: int = 0) -> str:
+    """Return gRPC's name of an address: that of IPv4 also where a socket for both families has it."""
+    host = host.removeprefix("::ffff:")
+    zone = f"%25{scope}" if scope else ""
+    return f"ipv6:%5B{host}{zone}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import threading
 import time
@@ -12,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import grpc
 
 from headlight_service.frontends.grpc.grpc_status import Refusal
-from headlight_service.frontends.grpc.transport.isolated_steps import failed
 from headlight_service.frontends.grpc.transport.message_queue import Missing
+from headlight_service.telemetry.json_logs import describe
 
 if TYPE_CHECKING:
     from headlight_service.frontends.grpc.transport.call_threads import CallThreads
     from headlight_service.telemetry.request_trace import RequestTrace
 
+log = logging.getLogger("headlight_service.frontends.grpc.transport.grpc_call")
 NO_DEADLINE_SECONDS = 1e9  # gRPC has a number of that order if a call has no deadline
 
 
@@ -52,6 +54,7 @@ class Call:
         refused: why nothing of it is read.
         trace: its spans.
         serialize: from what is written to bytes.
+        send: of a stream, sends a message of the answer, or with None its status.
         acts: called once the handler has ended and the answer is out, or never will be, the last
             first: a call is in flight until all else is done. On any thread; of a stream on the
             event loop.
@@ -59,14 +62,14 @@ class Call:
 
     def __init__(self, context: grpc.ServicerContext, bridge: CallHost) -> None:
         self.begun = time.perf_counter()
-        remaining: float | None = context.time_remaining()
-        unlimited = remaining is None or remaining > NO_DEADLINE_SECONDS
-        self.deadline = math.inf if unlimited else time.monotonic() + (remaining or 0.0)
+        remaining = context.time_remaining()
+        self.deadline = math.inf if remaining > NO_DEADLINE_SECONDS else time.monotonic() + remaining
         self.caller: str | None = None
         self.client: str | None = None
         self.refused: Exception | None = None
         self.trace: RequestTrace | None = None
         self.serialize: Callable[[Any], bytes] = bytes
+        self.send: Callable[[bytes | None], None]
         self._context = context
         self._bridge = bridge
         self._lock = threading.Lock()
@@ -75,7 +78,6 @@ class Call:
         self._over = False  # gRPC has nothing more to do for it
         self._handled = False  # nor has its handler
         self._unsent = False  # a message is with the transport, though its writer may have given up
-        self._send: Callable[[bytes | None], None] = _nothing
 
     def peer(self) -> str:
         """The address of the caller, as gRPC writes it."""
@@ -193,11 +195,7 @@ class Call:
     def _settle(self) -> None:
         self._bridge.live.discard(self)
         acts, self.acts = self.acts, []
-        for act in reversed(acts):
-            try:  # a bug in one keeps none of the others from being done
-                act()
-            except Exception as error:
-                failed(error)
+        attempt(*reversed(acts))
 
     def _write(self, message: bytes, sent: asyncio.Future[bool]) -> None:
         taken = False
@@ -208,7 +206,7 @@ class Call:
                 sent.set_result(taken)
 
         try:
-            self._send(message)
+            self.send(message)
             taken = self._context.is_active()
         finally:
             self._bridge.post(settle)
@@ -220,10 +218,6 @@ class Call:
         except grpc.RpcError:
             return Missing.GONE
 
-    def set_sender(self, send: Callable[[bytes | None], None]) -> None:
-        """Take the function that sends a message of the answer, or with None its status."""
-        self._send = send
-
     def finish(self, ending: Refusal | Missing | None) -> None:
         """End a stream with its status; None: OK. It waits for nothing."""
         if isinstance(ending, Refusal):
@@ -232,7 +226,7 @@ class Call:
             self._context.set_details(ending.message)
         elif ending is not None:
             self._context.set_code(grpc.StatusCode.CANCELLED)
-        self._send(None)
+        self.send(None)
 
     def give(self, answer: bytes | Refusal | Missing) -> bytes:
         """Return the answer of a unary call to gRPC, or raise to end it with a status."""
@@ -244,5 +238,10 @@ class Call:
         self._context.abort(answer.status, answer.message)
 
 
-def _nothing(message: bytes | None) -> None:
-    pass
+def attempt(*acts: Callable[[], object]) -> None:
+    """Call each, in their order; a bug in one is logged, and keeps none of the others from being done."""
+    for act in acts:
+        try:
+            act()
+        except Exception as error:
+            log.error("a step of a call failed", extra={"event": "call_failed", **describe(error)})

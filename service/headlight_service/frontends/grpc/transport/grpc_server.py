@@ -71,12 +71,8 @@ class GrpcServer:
     async def start(self, observer: Observer | None = None) -> None:
         """Serve, and watch that it goes on."""
         self._observer = observer
-        before = {*threading.enumerate()}
-        self._server.start()
-        for thread in {*threading.enumerate()} - before:
-            if thread.name.endswith("(_serve)"):  # as Python names a thread by what it runs
-                watch = threading.Thread(target=self._watch, args=(thread,), name=f"{self._name}-watch", daemon=True)
-                watch.start()
+        for thread in _threads(self._server.start, "_serve"):
+            threading.Thread(target=self._watch, args=(thread,), name=f"{self._name}-watch", daemon=True).start()
 
     async def stop(self, grace: float | None) -> None:
         """Take no more calls, and end those that outlast the grace time; None: all of them now."""
@@ -85,13 +81,10 @@ class GrpcServer:
             return
         try:
             stopped = self._server.stop(grace or 0)
+            if not await self._loop.run_in_executor(None, stopped.wait, STOP_SECONDS + (grace or 0)):
+                log.warning("gRPC did not stop", extra={"event": "grpc_not_stopped"})
         except RuntimeError as error:  # the system has no more threads
             log.error("gRPC cannot be stopped", extra={"event": "grpc_not_stopped", **describe(error)})
-            self._bridge.abandon()
-            return
-        seconds = STOP_SECONDS + (grace or 0)
-        if not await self._loop.run_in_executor(None, stopped.wait, seconds):
-            log.warning("gRPC did not stop", extra={"event": "grpc_not_stopped"})
         self._bridge.abandon()
 
     def _new(self) -> None:
@@ -100,23 +93,21 @@ class GrpcServer:
 
     def _bind(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
         server = self._server
-        port = (
-            server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
-        )
+        port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
         self._address = f"{address.rpartition(':')[0]}:{port}"
         self._credentials = credentials
-        return int(port)
+        return port
 
-    def _watch(self, serving: threading.Thread | None) -> None:
-        if serving is not None:
-            serving.join()
+    def _watch(self, serving: threading.Thread) -> None:
+        serving.join()
         if not self._stopping:
             asyncio.run_coroutine_threadsafe(self._replace_or_give_up(), self._loop)
 
     async def _replace_or_give_up(self) -> None:
+        if self._stopping:
+            return
         try:
-            if not self._stopping:
-                await self._replace()
+            await self._replace()
         except Exception as error:
             log.critical("gRPC cannot be replaced", extra={"event": "grpc_gone", **describe(error)})
             if self._observer is not None:
@@ -133,37 +124,39 @@ class GrpcServer:
         self._kept.append(self._server)
         await self._loop.run_in_executor(None, _cancel_all, self._server)
         self._bridge.abandon()
-        often = len(self._losses) == MOST_LOSSES and self._losses[-1] - self._losses[0] < LOSS_SECONDS
-        if often or not await self._listen_again():
+        if len(self._losses) == MOST_LOSSES and self._losses[-1] - self._losses[0] < LOSS_SECONDS:
             if self._observer is not None:
                 self._observer.given_up(self._name)
             return
-        if self._stopping:
-            return
-        await self.start(self._observer)
-        if self._observer is not None:
-            self._observer.restored(self._name)
-        log.warning("gRPC listens again", extra={"event": "grpc_restored", "server": self._name})
+        await self._listen_again()
+        if not self._stopping:
+            await self.start(self._observer)
+            if self._observer is not None:
+                self._observer.restored(self._name)
+            log.warning("gRPC listens again", extra={"event": "grpc_restored", "server": self._name})
 
-    async def _listen_again(self) -> bool:
-        """Bind a new server; its predecessor lets the address go a moment after it is told to."""
+    async def _listen_again(self) -> None:
+        """Bind a new server; its predecessor lets the address go a moment after it is told to. Raises RuntimeError."""
         self._new()
-        until, problem = time.monotonic() + REBIND_SECONDS, RuntimeError()
-        while time.monotonic() < until and not self._stopping:
+        until = time.monotonic() + REBIND_SECONDS
+        while not self._stopping:
             try:
                 self._bind(self._address, self._credentials)
-                return True
-            except RuntimeError as error:
-                problem = error
+                return
+            except RuntimeError:
+                if time.monotonic() > until:
+                    raise
             await asyncio.sleep(RETRY_SECONDS)
-        log.critical("gRPC cannot listen again", extra={"event": "grpc_gone", **describe(problem)})
-        return False
 
 
 def _cancel_all(server: grpc.Server) -> None:
     """Cancel the calls of a lost server, which does so on a thread: none is to send a status first."""
+    for thread in _threads(lambda: server.stop(0), "cancel_all_calls_after_grace"):
+        thread.join(STOP_SECONDS)
+
+
+def _threads(act: Callable[[], object], runs: str) -> list[threading.Thread]:
+    """Call `act`; return the threads that it starts to run a function of that name, as Python names them."""
     before = {*threading.enumerate()}
-    server.stop(0)
-    for thread in {*threading.enumerate()} - before:
-        if thread.name.endswith("(cancel_all_calls_after_grace)"):
-            thread.join(STOP_SECONDS)
+    act()
+    return [thread for thread in {*threading.enumerate()} - before if thread.name.endswith(f"({runs})")]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import enum
 import threading
-from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 
 class Missing(enum.Enum):
@@ -18,33 +18,34 @@ class Missing(enum.Enum):
     UNREAD = "the call is refused without it"
 
 
-class Messages(AsyncIterator[bytes]):
-    """The messages of a stream. Its thread reads one when it is asked for: the rest waits at the caller's end."""
+class Messages(AsyncIterator[Any]):
+    """The messages of a stream. Its thread reads one when it is asked for: the rest waits at the caller's end.
+
+    Attributes:
+        decode: from the bytes of a message to what is yielded.
+    """
 
     def __init__(self) -> None:
-        self._came: deque[bytes | None] = deque()  # None: there are no more
-        self._waiter: asyncio.Future[None] | None = None
+        self.decode: Callable[[bytes], Any] = bytes
+        self._came = asyncio.Queue[bytes | None]()  # None: there are no more
         self._wanted = threading.Semaphore(0)
         self._asked = False
         self._closed = False
 
     def put(self, message: bytes | None) -> None:
         """Add what came. On the loop."""
-        self._came.append(message)
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._came.put_nowait(message)
 
-    async def __anext__(self) -> bytes:
-        if not self._came and not self._asked:
+    async def __anext__(self) -> Any:
+        if not self._asked:
             self._asked = True
             self._wanted.release()
-        while not self._came:
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        if self._came[0] is None:
+        message = await self._came.get()
+        if message is None:
+            self._came.put_nowait(None)  # nor are there later
             raise StopAsyncIteration
         self._asked = False
-        return self._came.popleft() or b""
+        return self.decode(message)
 
     def close(self) -> None:
         """Let the thread end that reads."""

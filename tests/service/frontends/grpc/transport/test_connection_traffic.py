@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headlight_service.frontends.grpc.transport.connection_traffic import bytes_taken, close_connection
+from headlight_service.frontends.grpc.transport.connection_traffic import bytes_moved, close_connection
 
 HOSTS = {"127.0.0.1": "ipv4:127.0.0.1", "::1": "ipv6:%5B::1%5D"}
 
@@ -40,13 +40,20 @@ def test_a_connection_is_closed_by_the_name_of_its_peer(pair: tuple[socket.socke
 def test_what_was_taken_is_told(pair: tuple[socket.socket, socket.socket, str]) -> None:
     client, server, peer = pair
     client.settimeout(30)
-    while (before := bytes_taken(peer)) is None:  # it has come since all were looked at
-        pass
+    before, _ = bytes_moved()[peer]
     server.sendall(b"x" * 10_000)
     left = 10_000
     while left:
         left -= len(client.recv(left))
-    while bytes_taken(peer) != before + 10_000:  # the acknowledgement is on its way
+    while bytes_moved()[peer][0] != before + 10_000:  # the acknowledgement is on its way
+        pass
+
+
+def test_what_came_is_told(pair: tuple[socket.socket, socket.socket, str]) -> None:
+    client, _, peer = pair
+    _, before = bytes_moved()[peer]
+    client.sendall(b"x" * 10_000)
+    while bytes_moved()[peer][1] != before + 10_000:  # it is on its way
         pass
 
 
@@ -55,6 +62,6 @@ def test_no_other_connection_is_touched(peer: str) -> None:
     one, other = socket.socketpair()
     with one, other:
         assert not close_connection(peer)
-        assert bytes_taken(peer) is None
+        assert peer not in bytes_moved()
         one.sendall(b"x")
         assert other.recv(1) == b"x"

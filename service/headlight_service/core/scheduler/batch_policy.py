@@ -141,15 +141,16 @@ class Lanes(Generic[T]):
             return "bulk"
         return "interactive" if interactive and slots.idle("interactive") else None
 
-    def take(self, now: float, slots: ExecutionSlots = IDLE) -> Batch[T]:
+    def take(self, now: float, slots: ExecutionSlots = IDLE, only: Priority | None = None) -> Batch[T]:
         """Remove and return the next batch; empty: nothing can be begun, or all that was looked at had expired.
 
         Args:
             now: seconds, on the clock of the entries.
             slots: as for `choose`.
+            only: nothing is taken if the next batch is of another priority.
         """
         priority, unused = self.choose(slots), slots.idle("bulk")
-        if priority is None:
+        if priority is None or priority != (only or priority):
             return Batch()
         key, lane = self._next(priority)
         budget = self._budgets[key]

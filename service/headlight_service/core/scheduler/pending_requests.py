@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headlight.runtime.encode_items import EncodeItem, ItemResult
+from headlight.runtime.engine.batches import Rounding
 from headlight.spec import Priority
 from headlight_service.core.scheduler.batch_halving import Outcome
 from headlight_service.core.scheduler.lanes import Entry, LaneKey
@@ -102,6 +103,34 @@ class PendingRequest:
         self._first_begun, self._last_done = math.inf, 0.0
         self._answer: Computed | Exception | None = None
 
+    def enter(self, now: float, rounding: Rounding) -> list[Entry[Member]]:
+        """Return its items for the queue, all of one age.
+
+        From the longest: batches cut them in order of length, and none is left with a mixture of
+        both ends.
+        """
+        self.arrived = now
+        lengths = [len(item.ids) for item in self.items]
+        sizes = lengths if rounding.multiple == 1 else [rounding.up(length) for length in lengths]
+        self.entries = [
+            Entry(
+                self.lane,
+                Member(self, place, self.items[place]),
+                lengths[place],
+                sizes[place],
+                now,
+                self.deadline,
+                self.priority,
+            )
+            for place in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
+        ]
+        return self.entries
+
+    @property
+    def waits(self) -> bool:
+        """Whether some of it is still in the queue."""
+        return any(entry.waiting for entry in self.entries)
+
     def delivered(self, begun: float, done: float) -> bool:
         """Note a batch that had a part of it; True: that was the last part."""
         self._first_begun, self._last_done = min(self._first_begun, begun), max(self._last_done, done)
@@ -173,3 +202,9 @@ class Members:
                 pending.results[place] = outcome
                 pending.missing -= 1
         return over + [pending for pending in self._own if pending.delivered(begun, done)]
+
+
+def tell(over: Sequence[PendingRequest]) -> None:
+    """Tell requests how they ended. Without the lock."""
+    for pending in over:
+        pending.tell()

@@ -17,8 +17,8 @@ from headlight_service.core.scheduler.batch_halving import Outcome
 from headlight_service.core.scheduler.batch_policy import ExecutionSlots, Lanes
 from headlight_service.core.scheduler.cpu_time import Begun, Stopwatch
 from headlight_service.core.scheduler.engine_health import Engine, EngineHealth, EngineLost
-from headlight_service.core.scheduler.lanes import Batch, Budget, Entry, LaneKey
-from headlight_service.core.scheduler.pending_requests import Member, Members, PendingRequest
+from headlight_service.core.scheduler.lanes import Batch, Budget, LaneKey
+from headlight_service.core.scheduler.pending_requests import Member, Members, PendingRequest, tell
 from headlight_service.core.scheduler.running_batch import BatchReport, RunningBatch, compute, patience_for
 from headlight_service.core.timers import Timers
 from headlight_service.core.watchdog import Heartbeat
@@ -120,21 +120,17 @@ class Scheduler:
             if pending.over:  # withdrawn meanwhile
                 return
             self._enqueue(pending)
-            here = here and self._queue.choose(self._slots) == "interactive"
             if not here:
                 self._call_thread()
-                if pending.deadline < math.inf:
-                    # Not left to the next batch, which may be long in coming.
-                    left = pending.deadline - self._clock()
-                    expire = functools.partial(self._expire, pending)
-                    pending.timer = self.timers.call_at(time.monotonic() + left, expire)
         if here:
             self._work("interactive")
+        if pending.deadline < math.inf:
+            self._expire_in_time(pending)
 
     def withdraw(self, pending: PendingRequest) -> bool:
         """Drop a request; returns whether some of it still waited. What an engine has is computed."""
         with self.lock:
-            waited = self._waits(pending)
+            waited = pending.waits
             if pending.decide(None) and pending in self._pending:
                 self._settle([pending])
             return waited
@@ -145,33 +141,14 @@ class Scheduler:
             self._closed = True
             over = [pending for pending in self._pending if pending.decide(Unavailable(ENDING))]
             self._settle(over)
-        _tell(over)
+        tell(over)
         for threads in self._threads.values():
             threads.close()
         self.timers.close()
 
     def _enqueue(self, pending: PendingRequest) -> None:
-        pending.arrived = now = self._clock()
-        lengths = [len(item.ids) for item in pending.items]
-        sizes = lengths
-        if self._rounding.multiple > 1:
-            sizes = [self._rounding.up(length) for length in lengths]
-        # All are of one age. From the longest, batches cut them in order of length, and none is left
-        # with a mixture of both ends.
-        places = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
-        pending.entries = [
-            Entry(
-                pending.lane,
-                Member(pending, place, pending.items[place]),
-                lengths[place],
-                sizes[place],
-                now,
-                pending.deadline,
-                pending.priority,
-            )
-            for place in places
-        ]
-        self._queue.add(*pending.entries)
+        now = self._clock()
+        self._queue.add(*pending.enter(now, self._rounding))
         self._pending.add(pending)
         if not self.heart.work:
             self.heart.moved = now
@@ -200,7 +177,7 @@ class Scheduler:
                 self._called.discard(priority)
                 running, expired = self._begin(priority)
                 self._call_thread()
-            _tell(expired)
+            tell(expired)
             if running is not None:
                 self._run_batch(running)
         except Exception as error:  # a bug; what it left behind is not known
@@ -212,8 +189,10 @@ class Scheduler:
     def _begin(self, priority: Priority) -> tuple[RunningBatch | None, list[PendingRequest]]:
         """Give the next batch a slot, if it is of this priority; returns it, and who has expired."""
         batch, over = Batch[Member](), list[PendingRequest]()
-        while not (batch.entries or self._ended) and self._queue.choose(self._slots) == priority:
-            batch = self._queue.take(self._clock(), self._slots)
+        while not (batch.entries or self._ended):
+            batch = self._queue.take(self._clock(), self._slots, priority)
+            if not batch.expired:
+                break
             over += Members(batch.expired).fail(DeadlineExceeded(EXPIRED))
         self._settle(over)
         if not batch.entries:
@@ -240,20 +219,18 @@ class Scheduler:
             span.end(failed=isinstance(outcomes, Exception))
         with self.lock:
             running.members.ended()
-            if isinstance(outcomes, Exception):
-                # Of a lost device the first is told as it is, not as Unavailable: a caller that
-                # tries again would send to the next replica what broke this one.
-                known = isinstance(outcomes, DeviceLost) and self._health.lost
-                over = running.members.fail(Unavailable(ENDING) if known else outcomes)
-                suspect = self._health.failed(model, outcomes)
-            elif self._health.lost:  # what was computed beside a lost device is not to be believed
+            if self._health.lost and isinstance(outcomes, list | DeviceLost):
+                # What was computed beside a lost device is not to be believed. Only the first to
+                # lose it is told so: one that tries again would break the next replica, too.
                 over, suspect = running.members.fail(Unavailable(ENDING)), None
+            elif isinstance(outcomes, Exception):
+                over, suspect = running.members.fail(outcomes), self._health.failed(model, outcomes)
             else:
                 over, suspect = self._deliver(running, begun_at, outcomes)
             self._settle(over)
             if suspect is None:
                 self._release(running)
-        _tell(over)
+        tell(over)
         if suspect is not None:  # on a thread of ours: the caller's should not wait for it
             probing = functools.partial(self._probe, running)
             self._threads[running.slot.priority].put(probing)
@@ -304,19 +281,22 @@ class Scheduler:
             self.close()
             self._on_lost(self._health.lost)
 
+    def _expire_in_time(self, pending: PendingRequest) -> None:
+        """Let a timer end what waits. It is not left to the next batch, which may be long in coming."""
+        with self.lock:
+            if pending.waits:
+                left = pending.deadline - self._clock()
+                expire = functools.partial(self._expire, pending)
+                pending.timer = self.timers.call_at(time.monotonic() + left, expire)
+
     def _expire(self, pending: PendingRequest) -> None:
         """Its deadline has passed: end it, unless all of it is being computed already."""
         with self.lock:
-            expired = self._waits(pending) and pending.decide(DeadlineExceeded(EXPIRED))
+            expired = pending.waits and pending.decide(DeadlineExceeded(EXPIRED))
             if expired:
                 self._settle([pending])
         if expired:
             pending.tell()
-
-    @staticmethod
-    def _waits(pending: PendingRequest) -> bool:
-        """Whether some of a request is still in the queue."""
-        return any(entry.waiting for entry in pending.entries)
 
     def _settle(self, over: Sequence[PendingRequest]) -> None:
         """Take requests that are decided out of the queue."""
@@ -328,9 +308,3 @@ class Scheduler:
                 pending.timer.cancel()
             self._pending.discard(pending)
             self.heart.work -= 1
-
-
-def _tell(over: Sequence[PendingRequest]) -> None:
-    """Tell requests how they ended. Without the lock."""
-    for pending in over:
-        pending.tell()

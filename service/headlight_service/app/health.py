@@ -99,7 +99,7 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
             async with asyncio.timeout(READ_SECONDS):
                 await call.write(STATUS(status=status))
         except TimeoutError:
-            call.reset()
+            call.context.cancel()  # type: ignore[no-untyped-call]
             raise CallerGone from None
 
     def _status(self, name: str) -> health_pb2.HealthCheckResponse.ServingStatus.ValueType:

@@ -27,7 +27,7 @@ class Gate:
             Unauthenticated: it has no token, or a wrong one.
         """
         if self._tokens is not None:
-            call.caller = self._tokens.caller(call.invocation_metadata())
+            call.caller = self._tokens.caller(call.context.invocation_metadata() or ())
 
     def client(self, call: Call) -> str:
         """Return the name under which a call uses its quota."""
@@ -36,7 +36,7 @@ class Gate:
 
 def named_by_certificate(call: Call) -> str:
     """A caller's name by its certificate: the first of its alternative names, else its common name, else ANONYMOUS."""
-    told: Any = call.auth_context()
+    told: Any = call.context.auth_context()
     for key in ("x509_subject_alternative_name", "x509_common_name"):
         for value in told.get(key, ()):
             return str(value.decode("utf-8", "replace"))

@@ -24,7 +24,7 @@ from headlight_service.frontends.grpc.answer_forms import StreamForm
 from headlight_service.frontends.grpc.answer_frames import frames
 from headlight_service.frontends.grpc.grpc_status import refusal
 from headlight_service.frontends.grpc.peer_timeouts import Patience, no_more
-from headlight_service.frontends.grpc.request_decoding import OutputSpecs, counted, decode_encode
+from headlight_service.frontends.grpc.request_decoding import counted, decode_encode
 from headlight_service.frontends.grpc.transport.grpc_call import Call, CallerGone
 
 if TYPE_CHECKING:
@@ -47,19 +47,18 @@ class ReaderStalled(Shed):
 class StreamCall:
     """The server's side of one stream."""
 
-    def __init__(self, pipeline: Pipeline, specs: OutputSpecs, call: Call, stall_seconds: float) -> None:
+    def __init__(self, pipeline: Pipeline, call: Call, stall_seconds: float) -> None:
         """Nothing is read before `serve`. To be made in the call's own task.
 
         Args:
             pipeline: takes the requests.
-            specs: of requested outputs.
             call: answered by the stream; this object alone writes to it.
             stall_seconds: how long one frame may wait for its reader, and again for each PACE_BYTES of an answer.
 
         Raises:
             Unavailable: the first model, whose limits a stream has, is still being loaded.
         """
-        self._pipeline, self._specs = pipeline, specs
+        self._pipeline = pipeline
         self._call = call
         self._stall_seconds = stall_seconds
         limits = pipeline.models.first.limits
@@ -138,7 +137,7 @@ class StreamCall:
             if not self._ending:
                 self._ending.append(error.with_traceback(None))
         except Exception as error:
-            refused = refusal(error, self._call, trace)
+            refused = refusal(error, self._call.context, trace)
             code = refused.status
             if isinstance(error, ReaderStalled):
                 raise  # ends the stream, and with it whatever else waits for this reader
@@ -153,7 +152,7 @@ class StreamCall:
     async def _encode(self, request: pb.EncodeStreamRequest, trace: RequestTrace | None) -> None:
         model = self._pipeline.models.get(request.encode.model)
         with counted(model):
-            wanted = decode_encode(request.encode, model, self._specs, self._call.deadline, self._call.client)
+            wanted = decode_encode(request.encode, model, self._call.deadline, self._call.client)
         wanted.size_bytes = request.ByteSize()
         form = StreamForm(model.limits, dry_run=request.encode.dry_run)
         handle = self._pipeline.submit(wanted, form, trace=trace, gate=self._gate)

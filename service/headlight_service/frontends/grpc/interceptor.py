@@ -210,7 +210,7 @@ class _Guard:
         if self.gate is not None:
             call.client = self.gate.client(call)
         if self.trace is not None:  # of callers that were let in: others choose neither what is traced nor how much
-            call.trace = self.trace(call.invocation_metadata())
+            call.trace = self.trace(call.context.invocation_metadata())
 
     def _request(self, call: Call, message: bytes | Missing | Messages) -> Any:
         """Decode what came. A caller that never sends it holds up no end: it is not counted in."""
@@ -249,19 +249,19 @@ class _Guard:
     def _gone(self, call: Call) -> None:
         """Count a call whose caller has left."""
         code = _cancelled(call.deadline - time.monotonic(), time.perf_counter() - call.begun)
-        gone(code, call, call.trace)
+        gone(code, call.context, call.trace)
         self._ended(call, code)
 
     def _refused(self, call: Call, error: Exception) -> Refusal:
         """Count a call that failed; returns its status."""
-        refused = refusal(error, call, call.trace)
+        refused = refusal(error, call.context, call.trace)
         self.in_flight.refused(call)
         self._ended(call, refused.status)
         return refused
 
     def _answered(self, call: Call) -> None:
         """All was sent, or the caller was cut for taking too long; then the call has a code."""
-        self._ended(call, call.code() or grpc.StatusCode.OK)
+        self._ended(call, call.context.code() or grpc.StatusCode.OK)
 
     def _ended(self, call: Call, code: grpc.StatusCode) -> None:
         self.series.handled(code.name).inc()

@@ -119,7 +119,7 @@ class _Watch:
 
     def _judge(self, call: Call, waited: _Waited, now: float) -> None:
         """Give a call more time, or give it up."""
-        moved = self._moved.get(call.peer(), (0, 0))[self.direction]
+        moved = self._moved.get(call.context.peer(), (0, 0))[self.direction]
         if waited.moved is None:
             waited.moved, waited.due = moved, waited.since + allowance(self._stall_seconds, waited.size)
             return
@@ -197,15 +197,15 @@ class Replies(_Watch):
 
     def _give_up(self, call: Call) -> None:
         """Close the connection of a call, and with it all that is under way there."""
-        peer = call.peer()
-        lost = {each: waited for each, waited in self._waiting.copy().items() if each.peer() == peer}
+        peer = call.context.peer()
+        lost = {each: waited for each, waited in self._waiting.copy().items() if each.context.peer() == peer}
         for each, waited in lost.items():
             self.discard(each)  # gRPC notices one after another that they have ended
             if waited.on_cut is not None:
                 waited.on_cut()
-            each.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)  # what it is counted as; nobody reads it
+            each.context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)  # what it is counted as; nobody reads it
         named = [*lost][:MOST_NAMED]
-        ids = [given for each in named if (given := given_id(each.invocation_metadata()))]
+        ids = [given for each in named if (given := given_id(each.context.invocation_metadata()))]
         about: dict[str, object] = {"event": "reader_cut", "calls": len(lost), "found": close_connection(peer)}
         about["request_ids"] = ids
         if call.trace is not None:

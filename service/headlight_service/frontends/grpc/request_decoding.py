@@ -51,29 +51,24 @@ NEWER = "asks for something that this server does not know; it is older than the
 REMEMBERED, REMEMBERED_BYTES = 256, 256
 
 
-class OutputSpecs:
-    """Requested outputs, decoded once for each spelling. From any thread."""
-
-    def __init__(self) -> None:
-        self._remember = functools.lru_cache(REMEMBERED)(
-            lambda asked, model: _outputs(pb.Outputs.FromString(asked), model)
-        )
-
-    def decode(self, outputs: pb.Outputs, model: ServedModel) -> OutputSpec:
-        """Return the requested outputs. Raises InvalidInput, naming the field."""
-        asked = outputs.SerializeToString()
-        return self._remember(asked, model) if len(asked) <= REMEMBERED_BYTES else _outputs(outputs, model)
+def decode_outputs(outputs: pb.Outputs, model: ServedModel) -> OutputSpec:
+    """Return the requested outputs, decoded once for each spelling. Raises InvalidInput, naming the field."""
+    asked = outputs.SerializeToString()
+    return remembered(asked, model) if len(asked) <= REMEMBERED_BYTES else _outputs(outputs, model)
 
 
-def decode_encode(
-    message: pb.EncodeRequest, model: ServedModel, specs: OutputSpecs, deadline: float, client: str | None
-) -> Request:
+@functools.lru_cache(REMEMBERED)
+def remembered(asked: bytes, model: ServedModel) -> OutputSpec:
+    """Return the requested outputs of a message as it was sent."""
+    return _outputs(pb.Outputs.FromString(asked), model)
+
+
+def decode_encode(message: pb.EncodeRequest, model: ServedModel, deadline: float, client: str | None) -> Request:
     """Return the request of a message to Encode.
 
     Args:
         message: as it came.
         model: that it names.
-        specs: those decoded before.
         deadline: on time.monotonic; infinity for none.
         client: whose quota is used; None: nobody's.
 
@@ -87,7 +82,7 @@ def decode_encode(
     special = message.special_tokens
     return Request(
         inputs,
-        specs.decode(message.outputs, model),
+        decode_outputs(message.outputs, model),
         message.model,
         message.ByteSize(),
         deadline,

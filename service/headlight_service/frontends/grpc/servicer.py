@@ -17,7 +17,6 @@ from headlight_service.frontends.grpc.encode_stream import StreamCall
 from headlight_service.frontends.grpc.model_description import describe
 from headlight_service.frontends.grpc.peer_timeouts import Replies
 from headlight_service.frontends.grpc.request_decoding import (
-    OutputSpecs,
     counted,
     decode_encode,
     decode_occlude,
@@ -40,7 +39,6 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         """
         self._pipeline = pipeline
         self._stall_seconds = stall_seconds
-        self._specs = OutputSpecs()
         self._replies = Replies(stall_seconds)
         self._streams: set[StreamCall] = set()
         self._draining = False
@@ -48,13 +46,13 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
     def Encode(self, request: pb.EncodeRequest, call: Call) -> bytes:
         model = self._pipeline.models.get(request.model)
         with counted(model):
-            wanted = decode_encode(request, model, self._specs, call.deadline, call.client)
+            wanted = decode_encode(request, model, call.deadline, call.client)
         form = UnaryForm(model.limits, dry_run=request.dry_run)
         handle = self._pipeline.submit(wanted, form, trace=call.trace, here=True, when_gone=call.when_gone)
         return self._reply(call, model, handle, form.encode)
 
     async def EncodeStream(self, requests: AsyncIterator[pb.EncodeStreamRequest], call: Call) -> None:
-        stream = StreamCall(self._pipeline, self._specs, call, self._stall_seconds)
+        stream = StreamCall(self._pipeline, call, self._stall_seconds)
         if self._draining:
             stream.drain()
         self._streams.add(stream)

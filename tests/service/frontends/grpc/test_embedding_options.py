@@ -11,7 +11,7 @@ from headlight.runtime.bundle.prompts import LONGEST_PROMPT
 from headlight.runtime.vectors.vector_forms import Offer, Vector
 from headlight.spec import TokensSpec
 from headlight_service.core.models import ServedModel
-from headlight_service.frontends.grpc.request_decoding import REMEMBERED, REMEMBERED_BYTES, OutputSpecs
+from headlight_service.frontends.grpc.request_decoding import REMEMBERED, REMEMBERED_BYTES, remembered
 from tests.service.conftest import Serve
 from tests.service.fakes import DIM, FakeRuntime
 from tests.service.frontends.grpc.test_request_decoding import encode_job, selection, served, tokenize_job
@@ -122,30 +122,31 @@ async def test_prompts_usage_and_types_over_the_wire(serve: Serve) -> None:
 
 
 def test_what_was_asked_for_before_is_not_resolved_again() -> None:
-    model, specs = served(), OutputSpecs()
+    model = served()
     outputs = pb.Outputs(pooled=pb.PooledOutput(dimensions=2))
-    first = selection(outputs, model, specs)
-    assert selection(pb.Outputs.FromString(outputs.SerializeToString()), model, specs) is first
-    assert selection(pb.Outputs(pooled=pb.PooledOutput(dimensions=3)), model, specs).vector.width == 3
+    first = selection(outputs, model)
+    assert selection(pb.Outputs.FromString(outputs.SerializeToString()), model) is first
+    assert selection(pb.Outputs(pooled=pb.PooledOutput(dimensions=3)), model).vector.width == 3
 
 
 def test_a_wish_that_is_refused_is_refused_again_and_few_are_kept() -> None:
-    model, specs = served(), OutputSpecs()
+    model = served()
     for _ in range(2):
         with pytest.raises(InvalidInput, match="dimensions"):
-            selection(pb.Outputs(pooled=pb.PooledOutput(dimensions=9)), model, specs)
+            selection(pb.Outputs(pooled=pb.PooledOutput(dimensions=9)), model)
     assert len(model._selections) == 0
     for size in range(2 * REMEMBERED):
-        selection(pb.Outputs(attention=pb.AttentionOutput(max_bytes=size)), model, specs)
-        assert 0 < specs._remember.cache_info().currsize <= REMEMBERED
+        selection(pb.Outputs(attention=pb.AttentionOutput(max_bytes=size)), model)
+        assert 0 < remembered.cache_info().currsize <= REMEMBERED
         assert 0 < len(model._selections) <= REMEMBERED
 
 
 def test_a_long_wish_is_not_kept() -> None:
-    model, specs = served(FakeRuntime()), OutputSpecs()
+    model = served(FakeRuntime())
+    remembered.cache_clear()
     outputs = pb.Outputs()
     outputs.attention.queries.indices.indices.extend(range(REMEMBERED_BYTES))
-    first = selection(outputs, model, specs)
-    assert specs._remember.cache_info().currsize == 0
-    assert selection(outputs, model, specs) == first
+    first = selection(outputs, model)
+    assert remembered.cache_info().currsize == 0
+    assert selection(outputs, model) == first
     assert len(model._selections) == 0

@@ -21,8 +21,8 @@ from headlight_service.core.requests.request import Pair, TokenIds
 from headlight_service.core.tokenization import TokenizationJob, encoding_job, tokenizing_job
 from headlight_service.frontends.grpc.request_decoding import (
     TRUNCATIONS,
-    OutputSpecs,
     decode_encode,
+    decode_outputs,
     decode_tokenize,
 )
 from tests.service.fakes import FakeRuntime
@@ -47,14 +47,14 @@ def served(
     )
 
 
-def selection(outputs: pb.Outputs, model: ServedModel, specs: OutputSpecs | None = None) -> Selection:
+def selection(outputs: pb.Outputs, model: ServedModel) -> Selection:
     """The requested outputs, resolved as the pipeline does it."""
-    return model.select((specs or OutputSpecs()).decode(outputs, model))
+    return model.select(decode_outputs(outputs, model))
 
 
 def encode_job(message: pb.EncodeRequest, model: ServedModel) -> tuple[TokenizationJob, Selection]:
     """What is to tokenise, and what is wanted of it, as the pipeline has it of a message."""
-    request = decode_encode(message, model, OutputSpecs(), math.inf, None)
+    request = decode_encode(message, model, math.inf, None)
     wanted = model.select(request.outputs)
     return encoding_job(request, model, wanted), wanted
 

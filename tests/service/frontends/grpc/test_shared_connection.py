@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -95,7 +96,7 @@ class Reader:
     """A call, as far as its answer is watched."""
 
     def __init__(self, peer: str) -> None:
-        self.peer = lambda: peer
+        self.context = SimpleNamespace(peer=lambda: peer)
         self.acts = list[Callable[[], object]]()
 
 

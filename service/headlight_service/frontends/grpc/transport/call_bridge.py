@@ -133,7 +133,7 @@ class Bridge:
                 call.finish(ending)
 
             given = messages if method.check(call) else Missing.UNREAD
-            self._attach(call, lambda: self.post(call.end))
+            call.attach(lambda: self.post(call.end))
             self.post(lambda: self._start(call, lambda: method.stream(call, given), then))
             self._read(call, requests, messages)
 
@@ -170,7 +170,7 @@ class Bridge:
     ) -> bytes | Missing:
         """The message of a call that has one. On the call's thread."""
         wanted = method.check(call)
-        if not self._attach(call, end):
+        if not call.attach(end):
             return Missing.GONE
         if not wanted:
             return Missing.UNREAD
@@ -179,12 +179,6 @@ class Bridge:
             return call.receive(requests)
         finally:
             method.waiting.discard(call)
-
-    def _attach(self, call: Call, end: Callable[[], None]) -> bool:
-        if call.attach(end):
-            return True
-        end()
-        return False
 
     def _start(
         self,

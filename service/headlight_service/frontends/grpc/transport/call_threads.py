@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
 from collections import deque
@@ -20,25 +21,7 @@ IDLE_SECONDS = 10.0  # after which the others end
 SHORT_SECONDS = 10.0  # for which the number of threads that the system gave us is held to be the most
 
 _Task: TypeAlias = tuple[Callable[..., object], tuple[Any, ...]]
-
-
-class _Submitted:
-    """What grpc.server expects of an executor: something that takes a callback. It only counts."""
-
-    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        pass
-
-
-_SUBMITTED = _Submitted()
-
-
-class _Worker:
-    __slots__ = ("task", "wake")
-
-    def __init__(self) -> None:
-        self.task: _Task | None = None
-        self.wake = threading.Lock()
-        self.wake.acquire()
+_Inbox: TypeAlias = "queue.SimpleQueue[_Task]"  # of an idle thread: its next task
 
 
 class CallThreads:
@@ -54,7 +37,7 @@ class CallThreads:
     def __init__(self) -> None:
         """Start nothing before the first call."""
         self._lock = threading.Lock()
-        self._idle: list[_Worker] = []
+        self._idle: list[_Inbox] = []
         self._waiting: deque[_Task] = deque()
         self._count = 0
         self._most = 0  # threads that the system gave, when it had no more
@@ -88,21 +71,18 @@ class CallThreads:
         with self._lock:
             self.probes -= 1
 
-    def submit(self, work: Callable[..., object], /, *args: Any) -> _Submitted:
-        """Run `work(*args)` on a thread; what it returns is dropped."""
+    def submit(self, work: Callable[..., object], /, *args: Any) -> None:
+        """Run `work(*args)` on a thread; what it returns is dropped. There is no future, of which gRPC has no need."""
         task = (work, args)
         with self._lock:
             if self._idle:
-                worker = self._idle.pop()
-                worker.task = task
-                worker.wake.release()
-                return _SUBMITTED
+                self._idle.pop().put(task)
+                return
             self._count += 1
         try:
             threading.Thread(target=self._serve, args=(task,), name="call", daemon=True).start()
         except (RuntimeError, MemoryError):  # the system has no more threads
             self._queue(task)
-        return _SUBMITTED
 
     def _queue(self, task: _Task) -> None:
         """Leave a task to the threads that there are; one that became idle meanwhile takes it."""
@@ -112,32 +92,30 @@ class CallThreads:
             self._short_until = time.monotonic() + SHORT_SECONDS
             self._waiting.append(task)
             if self._idle:
-                worker = self._idle.pop()
-                worker.task = self._waiting.popleft()
-                worker.wake.release()
+                self._idle.pop().put(self._waiting.popleft())
 
     def _serve(self, task: _Task | None) -> None:
-        worker = _Worker()
+        inbox: _Inbox = queue.SimpleQueue()
         while task is not None:
             _run(*task)
             task = None  # it holds a call, and the next may be long in coming
-            task = self._next(worker)
+            task = self._next(inbox)
 
-    def _next(self, worker: _Worker) -> _Task | None:
+    def _next(self, inbox: _Inbox) -> _Task | None:
         """Wait for the next task; None: the thread is no longer needed."""
         with self._lock:
             if self._waiting:
                 return self._waiting.popleft()
-            self._idle.append(worker)
-        if not worker.wake.acquire(timeout=IDLE_SECONDS):
+            self._idle.append(inbox)
+        try:
+            return inbox.get(timeout=IDLE_SECONDS)
+        except queue.Empty:
             with self._lock:
-                if worker in self._idle and self._count > KEPT_THREADS:
-                    self._idle.remove(worker)
+                if inbox in self._idle and self._count > KEPT_THREADS:
+                    self._idle.remove(inbox)
                     self._count -= 1
                     return None
-            worker.wake.acquire()
-        task, worker.task = worker.task, None
-        return task
+        return inbox.get()
 
 
 def _run(work: Callable[..., object], args: tuple[Any, ...]) -> None:

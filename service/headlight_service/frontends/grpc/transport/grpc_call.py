@@ -47,6 +47,7 @@ class Call:
     """One call. Its handler runs on the call's thread or, of a stream, in a task of the event loop.
 
     Attributes:
+        context: what gRPC knows of the call: peer, metadata, certificate, status.
         begun: when it came, on time.perf_counter.
         deadline: on time.monotonic; infinity without one.
         caller: the name of the client that a token proves; None without tokens.
@@ -70,7 +71,7 @@ class Call:
         self.trace: RequestTrace | None = None
         self.serialize: Callable[[Any], bytes] = bytes
         self.send: Callable[[bytes | None], None]
-        self._context = context
+        self.context = context
         self._bridge = bridge
         self._lock = threading.Lock()
         self.acts: list[Callable[[], object]] = []
@@ -79,33 +80,15 @@ class Call:
         self._handled = False  # nor has its handler
         self._unsent = False  # a message is with the transport, though its writer may have given up
 
-    def peer(self) -> str:
-        """The address of the caller, as gRPC writes it."""
-        return str(self._context.peer())
-
-    def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:
-        """The metadata that came with the call."""
-        return self._context.invocation_metadata() or ()
-
-    def auth_context(self) -> Any:
-        """What TLS knows of the caller."""
-        return self._context.auth_context()
-
-    def code(self) -> grpc.StatusCode | None:
-        """The status set so far."""
-        return self._context.code()  # type: ignore[attr-defined,no-any-return]  # not in the stubs
+    # These two are for the code that gRPC generates.
 
     def set_code(self, code: grpc.StatusCode) -> None:
         """Set the status that the call is counted by."""
-        self._context.set_code(code)
+        self.context.set_code(code)
 
     def set_details(self, details: str) -> None:
         """Set the message of the status."""
-        self._context.set_details(details)
-
-    def reset(self) -> None:
-        """End the call without a status, and drop what is not sent."""
-        self._context.cancel()  # type: ignore[no-untyped-call]
+        self.context.set_details(details)
 
     def when_gone(self, cancel: Callable[[], object]) -> None:
         """Call `cancel` if the call ends before its handler does; at once if it has. On any thread."""
@@ -133,9 +116,9 @@ class Call:
 
         gRPC's public interface can only reset such a call, which would not tell its caller why.
         """
-        state = getattr(self._context, "_state", None)
+        state = getattr(self.context, "_state", None)
         if state is None:
-            self._context.cancel()  # type: ignore[no-untyped-call]
+            self.context.cancel()  # type: ignore[no-untyped-call]
             return
         with state.condition:
             if state.request is None:
@@ -145,8 +128,11 @@ class Call:
     # The rest is for the bridge.
 
     def attach(self, end: Callable[[], None]) -> bool:
-        """Ask gRPC to call `end` when the call is over; False: it is."""
-        return self._context.add_callback(end)
+        """Have `end` called when the call is over: by gRPC later, or now and False if it is over."""
+        attached = self.context.add_callback(end)
+        if not attached:
+            end()
+        return attached
 
     def start(self, coroutine: Coroutine[Any, Any, Any], then: Callable[[Any], None]) -> None:
         """Run the handler in a task; `then` is given its result, or Missing.GONE."""
@@ -187,8 +173,8 @@ class Call:
 
     def abandon(self) -> None:
         """End the call of a server that will not tell of its end; its thread is let go."""
-        if self.code() is None:
-            self.set_code(grpc.StatusCode.UNAVAILABLE)
+        if self.context.code() is None:  # type: ignore[attr-defined]  # not in the stubs
+            self.context.set_code(grpc.StatusCode.UNAVAILABLE)
         self.interrupt()
         self.end()
 
@@ -207,7 +193,7 @@ class Call:
 
         try:
             self.send(message)
-            taken = self._context.is_active()
+            taken = self.context.is_active()
         finally:
             self._bridge.post(settle)
 
@@ -221,11 +207,11 @@ class Call:
     def finish(self, ending: Refusal | Missing | None) -> None:
         """End a stream with its status; None: OK. It waits for nothing."""
         if isinstance(ending, Refusal):
-            self._context.set_trailing_metadata(ending.trailing_metadata)
-            self._context.set_code(ending.status)
-            self._context.set_details(ending.message)
+            self.context.set_trailing_metadata(ending.trailing_metadata)
+            self.context.set_code(ending.status)
+            self.context.set_details(ending.message)
         elif ending is not None:
-            self._context.set_code(grpc.StatusCode.CANCELLED)
+            self.context.set_code(grpc.StatusCode.CANCELLED)
         self.send(None)
 
     def give(self, answer: bytes | Refusal | Missing) -> bytes:
@@ -233,9 +219,9 @@ class Call:
         if isinstance(answer, bytes):
             return answer
         if isinstance(answer, Missing):
-            self._context.abort(grpc.StatusCode.CANCELLED, "")
-        self._context.set_trailing_metadata(answer.trailing_metadata)
-        self._context.abort(answer.status, answer.message)
+            self.context.abort(grpc.StatusCode.CANCELLED, "")
+        self.context.set_trailing_metadata(answer.trailing_metadata)
+        self.context.abort(answer.status, answer.message)
 
 
 def attempt(*acts: Callable[[], object]) -> None:

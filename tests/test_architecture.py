@@ -93,8 +93,8 @@ ALLOWED = {
         *(f"{CORE}.{name}" for name in ("timers", "watchdog", "worker_threads")),
         *(f"{TELEMETRY}.{name}" for name in ("json_logs", "request_trace", "spans")),
     ),
-    FRONTENDS: (f"{CORE}.handle",),
-    GRPC: (*SHARED, *CODECS, "headlight.runtime", CORE, f"{FRONTENDS}.await_answer", GRPC, SECURITY, TELEMETRY),
+    FRONTENDS: (),
+    GRPC: (*SHARED, *CODECS, "headlight.runtime", CORE, GRPC, SECURITY, TELEMETRY),
     f"{GRPC}.transport": (f"{GRPC}.transport", f"{GRPC}.grpc_status", TELEMETRY),
     SECURITY: ("headlight.errors", "headlight.tls", CONFIG, SECURITY, TELEMETRY, f"{GRPC}.transport.grpc_call"),
     TELEMETRY: (

@@ -12,9 +12,9 @@ BYTES = 2048
 
 
 def main() -> None:
-    from headlight_service.frontends.grpc import answer_frames, encode_stream
+    from headlight_service.frontends.grpc import answer_forms, encode_stream
 
-    for module, name in ((answer_frames, "CHUNK_BYTES"), (encode_stream, "SMALL_ANSWER_BYTES")):
+    for module, name in ((answer_forms, "CHUNK_BYTES"), (encode_stream, "SMALL_ANSWER_BYTES")):
         assert hasattr(module, name)
         vars(module)[name] = BYTES
     sys.argv = ["serve", *sys.argv[sys.argv.index("serve") + 1 :]]

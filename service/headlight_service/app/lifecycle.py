@@ -36,7 +36,7 @@ from headlight_service.core.tokenizer_threads import TokenizerThreads
 from headlight_service.core.worker_threads import stand_behind
 from headlight_service.frontends.grpc.in_flight_calls import InFlight
 from headlight_service.frontends.grpc.servicer import HeadlightServicer
-from headlight_service.frontends.grpc.transport.grpc_server import GrpcServer
+from headlight_service.frontends.grpc.transport.grpc_server import Change, GrpcServer
 from headlight_service.security.access_policy import security_of
 from headlight_service.telemetry.json_logs import describe
 from headlight_service.telemetry.metrics import Metrics
@@ -82,7 +82,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._stop: asyncio.Future[None] = self._loop.create_future()
         self._lost: asyncio.Future[None] = self._loop.create_future()
-        self._probes = build_health_server(self._readiness)
+        self._probes = build_health_server(self._readiness, self._on_grpc)
         # The library reads it at each batch. Requests are tokenised side by side already: more threads for one were no faster on two
         # cores, and took 15 to 45 % more CPU.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -132,7 +132,14 @@ class Server:
         config = self._config
         credentials, gate = security_of(config, self._metrics)
         self._grpc = build_server(
-            config, self._servicer, self._readiness, self._metrics, self._in_flight, gate, self._tracing
+            config,
+            self._servicer,
+            self._readiness,
+            self._metrics,
+            self._in_flight,
+            self._on_grpc,
+            gate,
+            self._tracing,
         )
         with taken("--grpc", config.grpc) as reserved:
             address = Address(config.grpc.host, reserved.getsockname()[1])
@@ -140,11 +147,17 @@ class Server:
             runtime = await self._load()
             if runtime is None:
                 return None
-            model = assemble(runtime, config, self._metrics, self._tracing, self._on_lost)
+            model = assemble(
+                runtime,
+                config,
+                self._metrics,
+                self._tracing,
+                lambda error: self._loop.call_soon_threadsafe(self._lose, error),
+            )
             self._liveness.add("batches", lambda: model.scheduler.heart.still_seconds)
             self._models.add(model)
             bind(self._grpc, address, credentials)
-        await self._grpc.start(self)
+        await self._grpc.start()
         self._readiness.set(serving=True)
         ref = model.ref
         log.info(
@@ -168,7 +181,7 @@ class Server:
         ports = {"grpc_port": grpc_port, "http_port": http.server_port}
         if config.health is not None:
             ports["health_port"] = bind(self._probes, config.health, option="--health")
-            await self._probes.start(self)
+            await self._probes.start()
         log.info("listening; to gRPC once the model is loaded", extra={"event": "listening", **ports})
 
     def _is_stuck(self) -> bool:
@@ -213,9 +226,6 @@ class Server:
         log.info("stopped", extra={"event": "stopped"})
         return EXIT_OK
 
-    def _on_lost(self, error: EngineLost) -> None:
-        self._loop.call_soon_threadsafe(self._lose, error)
-
     def _lose(self, error: EngineLost | None) -> None:
         """End the process as failed. None: for want of a gRPC server, which has logged why."""
         if self._lost.done():
@@ -224,20 +234,15 @@ class Server:
         if error is not None:
             log.critical("the scheduler ended", extra={"event": "batcher_died", **describe(error)})
 
-    def lost(self, name: str) -> None:
-        """A gRPC server ended by itself: health fails until another takes its place."""
-        self._metrics.grpc_restarts.inc()
+    def _on_grpc(self, name: str, change: Change) -> None:
+        """A gRPC server ended by itself: health fails until another takes its place; without one, so does the process."""
+        if change is Change.GIVEN_UP:
+            self._lose(None)
+            return
+        if change is Change.LOST:
+            self._metrics.grpc_restarts.inc()
         if name == GRPC:
-            self._readiness.set_lost(True)
-
-    def restored(self, name: str) -> None:
-        """Another took its place."""
-        if name == GRPC:
-            self._readiness.set_lost(False)
-
-    def given_up(self, name: str) -> None:
-        """It ended too often: so does the process."""
-        self._lose(None)
+            self._readiness.set_lost(change is Change.LOST)
 
     async def _drain(self) -> int:
         """Stop taking calls and finish those in flight; returns how many outlasted the grace time."""

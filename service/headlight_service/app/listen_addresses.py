@@ -60,8 +60,6 @@ def bind(
     # gRPC does not tell why it cannot: the first try is ours.
     with taken(option, address):
         try:
-            if credentials is None:
-                return int(server.add_insecure_port(str(address)))
-            return int(server.add_secure_port(str(address), credentials))
+            return server.bind(str(address), credentials)
         except RuntimeError:
             raise PortTaken(f"{option} {address} cannot be listened on; set GRPC_VERBOSITY=ERROR to see why") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -16,7 +17,7 @@ from headlight_service.frontends.grpc.interceptor import PROBE_BYTES, PROBE_SECO
 from headlight_service.frontends.grpc.peer_timeouts import Arrivals
 from headlight_service.frontends.grpc.servicer import HeadlightServicer
 from headlight_service.frontends.grpc.transport.call_bridge import Bridge
-from headlight_service.frontends.grpc.transport.grpc_server import GrpcServer
+from headlight_service.frontends.grpc.transport.grpc_server import Change, GrpcServer
 from headlight_service.security.authentication import Gate
 from headlight_service.telemetry.metrics import Metrics
 
@@ -50,6 +51,7 @@ def build_server(
     readiness: Readiness,
     metrics: Metrics,
     in_flight: InFlight,
+    observe: Callable[[str, Change], None],
     gate: Gate | None = None,
     tracing: Tracing | None = None,
 ) -> GrpcServer:
@@ -66,10 +68,10 @@ def build_server(
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflected, server)
         return server
 
-    return GrpcServer(GRPC, make)
+    return GrpcServer(GRPC, make, observe)
 
 
-def build_health_server(readiness: Readiness) -> GrpcServer:
+def build_health_server(readiness: Readiness, observe: Callable[[str, Change], None]) -> GrpcServer:
     """A server with grpc.health.v1 alone, not started. Within the event loop that is to serve it."""
     limits = {
         "grpc.so_reuseport": 0,
@@ -87,4 +89,4 @@ def build_health_server(readiness: Readiness) -> GrpcServer:
         health_pb2_grpc.add_HealthServicer_to_server(readiness, server)
         return server
 
-    return GrpcServer(HEALTH, make)
+    return GrpcServer(HEALTH, make, observe)

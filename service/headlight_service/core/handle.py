@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 from headlight.errors import HeadlightError
 from headlight.runtime.tokenization.tokenizer import SHORT_CHARACTERS
 from headlight_service.core.admission.admission_control import largest_output
-from headlight_service.core.admission.rate_limit import Bucket
+from headlight_service.core.admission.rate_limit import READ_CHARACTERS, Bucket
 from headlight_service.core.admission.request_budget import RequestBudget
 from headlight_service.core.admission.shedding import reason_of
 from headlight_service.core.models import Models, ServedModel
@@ -156,7 +156,7 @@ class Handle(Generic[T]):
     def _begin_tokenizing(self, job: TokenizationJob) -> None:
         """Have the inputs tokenised: here, or on a thread, which costs 100 µs and more."""
         self._job = job
-        self._budget.will_read(job.size)
+        self._budget.has_read(job.size / READ_CHARACTERS)  # paid before it keeps a thread busy
         if self._trace is not None:
             self._trace.stage("tokenize")
         if job.size <= SHORT_CHARACTERS:

@@ -18,7 +18,6 @@ from headlight.runtime.attention.token_units import pooled_token, select
 from headlight.runtime.values import Floats, Ids, Tokenized
 from headlight.spec import TokenChoice
 from headlight_service.core.admission.shedding import Shed
-from headlight_service.core.handle import WhenGone
 from headlight_service.core.pipeline import AnswerForm, Encoding, Pipeline
 from headlight_service.core.requests.answer import Answer, Timings
 from headlight_service.core.requests.request import OcclusionRequest
@@ -42,17 +41,6 @@ class Occluded(Answer):
 
     hidden: Ids
     moved: Floats
-
-
-def occlude(
-    pipeline: Pipeline,
-    request: OcclusionRequest,
-    form: AnswerForm,
-    trace: RequestTrace | None = None,
-    when_gone: WhenGone | None = None,
-) -> Occluding:
-    """Start a request, as `Pipeline.submit`."""
-    return Occluding(pipeline, request, form, trace).start(when_gone)
 
 
 class Occluding(Encoding):

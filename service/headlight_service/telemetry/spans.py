@@ -11,6 +11,7 @@ Of a stream each message is a span in between. Nothing here sees a text, a token
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections.abc import Mapping
@@ -94,10 +95,8 @@ class RequestSpans:
 
     def prepared(self, ref: ModelRef, prepared: Prepared) -> None:
         """Tell what was asked for, in numbers."""
-        if not self.recording:
-            return
         outputs = [name for name, size in prepared.output_bytes.items() if size]
-        self._span.set_attributes(
+        self.describe(
             {
                 "gen_ai.operation.name": "embeddings",
                 "gen_ai.request.model": ref.name,
@@ -147,18 +146,18 @@ class RequestSpans:
             span.end(now)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
 class BatchSpan:
     """The span of a batch that is running."""
 
-    def __init__(self, span: Span) -> None:
-        self._span = span
+    span: Span
 
     def end(self, *, failed: bool) -> None:
         """It is done."""
         if failed:
-            self._span.set_attribute("error.type", "internal")
-            self._span.set_status(Status(StatusCode.ERROR, "INTERNAL: internal"))
-        self._span.end()
+            self.span.set_attribute("error.type", "internal")
+            self.span.set_status(Status(StatusCode.ERROR, "INTERNAL: internal"))
+        self.span.end()
 
 
 class BatchTracing:

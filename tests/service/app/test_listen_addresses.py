@@ -20,7 +20,7 @@ async def test_why_an_address_cannot_be_had_is_said(capfd: pytest.CaptureFixture
         used = Address("127.0.0.1", other.getsockname()[1])
         for address, reason in ((used, "is in use; end what"), (NOBODYS, "is not an address of this machine; give")):
             with pytest.raises(PortTaken, match=f"^--health {address} {reason}"):
-                bind(build_health_server(Readiness()), address, option="--health")
+                bind(build_health_server(Readiness(), lambda *_: None), address, option="--health")
             with pytest.raises(PortTaken, match=f"^--grpc {address} {reason}"):
                 taken("--grpc", address)
     assert capfd.readouterr().err == "", "gRPC said it, too"
@@ -73,5 +73,5 @@ async def test_a_port_that_is_taken_while_it_is_reserved_is_told_by_us_alone(
         with taken("--http", address) as other:
             other.listen()
             with pytest.raises(PortTaken, match="is in use"):
-                bind(build_health_server(Readiness()), address)
+                bind(build_health_server(Readiness(), lambda *_: None), address)
     assert capfd.readouterr().err == ""

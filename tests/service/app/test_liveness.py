@@ -205,8 +205,8 @@ async def test_each_name_tells_its_own(serve: Serve) -> None:
 
 async def test_a_watcher_who_does_not_read_holds_up_nobody() -> None:
     readiness = Readiness()
-    server = build_health_server(readiness)
-    port = server.add_insecure_port("127.0.0.1:0")
+    server = build_health_server(readiness, lambda *_: None)
+    port = server.bind("127.0.0.1:0")
     await server.start()
     target = f"127.0.0.1:{port}"
     async with closed_window(target) as deaf, grpc.aio.insecure_channel(target) as open_channel:
@@ -230,8 +230,8 @@ async def test_a_watcher_who_does_not_read_holds_up_nobody() -> None:
 async def test_the_port_for_probes_serves_health_and_nothing_else() -> None:
     readiness = Readiness()
     readiness.set(serving=True)
-    server = build_health_server(readiness)
-    port = server.add_insecure_port("127.0.0.1:0")
+    server = build_health_server(readiness, lambda *_: None)
+    port = server.bind("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as open_channel:
         channel: Any = open_channel

@@ -20,7 +20,7 @@ from headlight.runtime.values import Floats
 from headlight.spec import Priority
 from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.shedding import Shed, Shortage
-from headlight_service.core.occlusion import occlude
+from headlight_service.core.occlusion import Occluding
 from headlight_service.core.requests.request import OcclusionRequest
 from headlight_service.frontends.grpc.answer_forms import OccludedForm
 from headlight_service.frontends.grpc.grpc_status import PUSHBACK
@@ -191,7 +191,7 @@ async def test_it_waits_no_longer_than_until_the_deadline(serve: Serve) -> None:
         admission = admission_of(service)
         service.engine.gate.clear()
         wanted = OcclusionRequest(["a b c d e"], OCCLUSION, deadline=time.monotonic() + 1)
-        handle = occlude(service.pipeline, wanted, OccludedForm())
+        handle = Occluding(service.pipeline, wanted, OccludedForm()).start()
         await service.started()
         others = admission.tokens.free
         admission.tokens.take(others)

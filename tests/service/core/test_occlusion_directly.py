@@ -15,7 +15,7 @@ from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight_service.core.admission.rate_limit import READING, Quotas
 from headlight_service.core.admission.shedding import Shed, Shortage
 from headlight_service.core.handle import Handle
-from headlight_service.core.occlusion import LONGEST_PAUSE, WAVES, Occluded, occlude
+from headlight_service.core.occlusion import LONGEST_PAUSE, WAVES, Occluded, Occluding
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import OcclusionRequest, OutputSpec
 from tests.service.batching import Clock
@@ -31,7 +31,7 @@ def start(
     made: Core, text: str = TEXT, *, form: Form | None = None, trace: Any = None, **fields: Any
 ) -> Handle[Answer]:
     request = OcclusionRequest([text], TOKENS, **{"size_bytes": 9, **fields})
-    return occlude(made.pipeline, request, form or Form(), trace)
+    return Occluding(made.pipeline, request, form or Form(), trace).start()
 
 
 def refused(handle: Handle[Answer], kind: type[Exception]) -> Any:

@@ -40,8 +40,8 @@ class Server:
         self.client_ca.write_bytes(self._root)
         pair.write_to(self.cert, self.key)
         self.certificates = Certificates(self.cert, self.key, ca, self.client_ca if mutual else None, self._count)
-        self.server = build_health_server(Readiness())
-        self.port = self.server.add_secure_port("127.0.0.1:0", self.certificates.credentials())
+        self.server = build_health_server(Readiness(), lambda *_: None)
+        self.port = self.server.bind("127.0.0.1:0", self.certificates.credentials())
 
     def trust(self, authority: Authority) -> None:
         """Have new connections trust another one."""

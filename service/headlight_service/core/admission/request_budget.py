@@ -11,7 +11,7 @@ from headlight.errors import DeadlineExceeded
 from headlight.spec import Priority
 from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.estimates import Expected
-from headlight_service.core.admission.rate_limit import READ_CHARACTERS, READING, Bucket
+from headlight_service.core.admission.rate_limit import READING, Bucket
 
 
 class RequestBudget:
@@ -81,12 +81,8 @@ class RequestBudget:
             with self._admission.lock:
                 self._admission.check_wait(int(tokens), patience_seconds, self._priority)
 
-    def will_read(self, characters: int) -> None:
-        """Charge for characters that are about to be read, before they keep a thread busy."""
-        self.has_read(characters / READ_CHARACTERS)
-
     def has_read(self, tokens: float) -> None:
-        """Charge for the tokens that were read, beyond the characters that `will_read` charged."""
+        """Charge for reading so many tokens in all: estimated before they keep a thread busy, counted after."""
         price = tokens / READING
         if self.bucket is not None and price > self._read:
             self.bucket.spend(price - self._read)

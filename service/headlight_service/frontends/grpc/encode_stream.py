@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import CancelledError
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -18,10 +18,9 @@ from headlight.pb import headlight_pb2 as pb
 from headlight_service.core.admission.admission_control import SMALL_ANSWER_BYTES
 from headlight_service.core.admission.answer_gate import AnswerGate
 from headlight_service.core.admission.shedding import Shed, Shortage
+from headlight_service.core.handle import Handle
 from headlight_service.core.pipeline import Pipeline
-from headlight_service.frontends.await_answer import done
-from headlight_service.frontends.grpc.answer_forms import StreamForm
-from headlight_service.frontends.grpc.answer_frames import frames
+from headlight_service.frontends.grpc.answer_forms import StreamForm, frames
 from headlight_service.frontends.grpc.grpc_status import refusal
 from headlight_service.frontends.grpc.peer_timeouts import Patience, no_more
 from headlight_service.frontends.grpc.request_decoding import counted, decode_encode
@@ -205,3 +204,15 @@ class StreamCall:
             self._cut = True  # the stream's other requests are about to be cancelled
             self._gate.close()
             raise self._ending[0]
+
+
+async def done(handle: Handle[Any]) -> None:
+    """Wait until there is an answer, or an error: `handle.result()` waits no longer then."""
+    loop, answered = asyncio.get_running_loop(), asyncio.Event()
+
+    def wake(_: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
+            loop.call_soon_threadsafe(answered.set)
+
+    handle.future.add_done_callback(wake)
+    await answered.wait()

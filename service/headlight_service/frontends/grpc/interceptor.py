@@ -261,7 +261,7 @@ class _Guard:
 
     def _answered(self, call: Call) -> None:
         """All was sent, or the caller was cut for taking too long; then the call has a code."""
-        self._ended(call, call.context.code() or grpc.StatusCode.OK)
+        self._ended(call, call.context.code() or grpc.StatusCode.OK)  # type: ignore[attr-defined]  # not in the stubs
 
     def _ended(self, call: Call, code: grpc.StatusCode) -> None:
         self.series.handled(code.name).inc()

@@ -10,7 +10,7 @@ from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight_service.core.admission.shedding import Shortage
 from headlight_service.core.handle import Handle
 from headlight_service.core.models import ServedModel
-from headlight_service.core.occlusion import occlude
+from headlight_service.core.occlusion import Occluding
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.frontends.grpc.answer_forms import OccludedForm, TokenizeForm, UnaryForm
 from headlight_service.frontends.grpc.encode_stream import StreamCall
@@ -74,7 +74,7 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         with counted(model):
             wanted = decode_occlude(request, model, call.deadline, call.client)
         form = OccludedForm()
-        handle = occlude(self._pipeline, wanted, form, call.trace, call.when_gone)
+        handle = Occluding(self._pipeline, wanted, form, call.trace).start(call.when_gone)
         return self._reply(call, model, handle, form.encode)
 
     def GetModel(self, request: pb.GetModelRequest, call: Call) -> pb.GetModelResponse:

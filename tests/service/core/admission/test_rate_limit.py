@@ -36,7 +36,7 @@ def request_of(bucket: Bucket | None) -> RequestBudget:
 def charged(bucket: Bucket | None, tokens: int, read: int = 0) -> RequestBudget:
     """What a request holds that was charged for so many tokens, of which so many were read."""
     request = request_of(bucket)
-    request.will_read(read * READ_CHARACTERS)
+    request.has_read(read)
     request.charge(tokens)
     return request
 
@@ -94,7 +94,7 @@ def test_what_fails_before_it_is_charged_has_paid_for_reading_once() -> None:
     for error in (InvalidInput("inputs", "is empty"), Shed("full", Shortage.OUTPUT_BYTES, 1.0), None):
         bucket = Bucket(1, 100, Clock())
         request = request_of(bucket)
-        request.will_read(5 * READING * READ_CHARACTERS)
+        request.has_read(5 * READING)
         request.close(error)
         assert bucket.level == 95, error
 
@@ -234,7 +234,7 @@ def test_requests_of_a_client_have_one_account_and_others_none() -> None:
     assert bucket.level == 80
     free = request_of(None)
     free.look_ahead(10**9, 1.0)
-    free.will_read(10**9)
+    free.has_read(10**9 / READ_CHARACTERS)
     free.has_read(160)
     free.charge(20)
     free.close(FAILURE)
@@ -245,7 +245,7 @@ def test_what_is_only_read_may_be_owed_but_no_more_while_it_is() -> None:
     bucket = Bucket(1, 100, Clock())
     request = request_of(bucket)
     request.look_ahead(10**6, -1.0, computes=False)
-    request.will_read(101 * READING * READ_CHARACTERS)
+    request.has_read(101 * READING)
     assert bucket.level == -1
     with pytest.raises(Shed) as error:
         request_of(bucket).look_ahead(0, 1.0, computes=False)
@@ -256,7 +256,7 @@ def test_tokens_are_charged_beyond_the_characters_that_were() -> None:
     for characters, tokens, price in ((0, 32, 2), (256, 32, 2), (128, 32, 2), (512, 32, 4)):
         bucket = Bucket(1, 100, Clock())
         request = request_of(bucket)
-        request.will_read(characters)
+        request.has_read(characters / READ_CHARACTERS)
         request.has_read(tokens)
         assert bucket.level == 100 - price, (characters, tokens)
         request.charge(1)

@@ -7,12 +7,12 @@ call would be answered, while the process looks well.
 from __future__ import annotations
 
 import asyncio
+import enum
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 import grpc
 
@@ -26,32 +26,30 @@ RETRY_SECONDS = 0.01
 MOST_LOSSES, LOSS_SECONDS = 3, 1.0  # so many within that time end the process
 
 
-class Observer(Protocol):
-    """Who is told of a server that ended by itself. On the event loop."""
+class Change(enum.Enum):
+    """What became of a server that ended by itself."""
 
-    def lost(self, name: str) -> None:
-        """Nothing listens."""
-
-    def restored(self, name: str) -> None:
-        """A new server listens on the same address."""
-
-    def given_up(self, name: str) -> None:
-        """It ended too often, or its address cannot be had again: the process should end."""
+    LOST = "nothing listens"
+    RESTORED = "a new server listens on the same address"
+    GIVEN_UP = "it ended too often, or its address cannot be had again: the process should end"
 
 
 class GrpcServer:
     """A server on one address. All but the constructor's `make` runs on the event loop."""
 
-    def __init__(self, name: str, make: Callable[[Bridge], grpc.Server]) -> None:
+    def __init__(
+        self, name: str, make: Callable[[Bridge], grpc.Server], observe: Callable[[str, Change], None]
+    ) -> None:
         """Make a server that listens nowhere.
 
         Args:
             name: for the log.
             make: a server with its services, whose calls go over the bridge.
+            observe: told the name and what became of the server if it ended by itself. On the event loop.
         """
         self._name = name
         self._make = make
-        self._observer: Observer | None = None
+        self._observe = observe
         self._address = ""
         self._credentials: grpc.ServerCredentials | None = None
         self._losses: deque[float] = deque(maxlen=MOST_LOSSES)
@@ -60,17 +58,16 @@ class GrpcServer:
         self._loop = asyncio.get_running_loop()
         self._new()
 
-    def add_insecure_port(self, address: str) -> int:
-        """Listen in plaintext; return the port. Raises RuntimeError."""
-        return self._bind(address, None)
+    def bind(self, address: str, credentials: grpc.ServerCredentials | None = None) -> int:
+        """Listen, with TLS if there are credentials; return the port. Raises RuntimeError."""
+        server = self._server
+        port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
+        self._address = f"{address.rpartition(':')[0]}:{port}"
+        self._credentials = credentials
+        return port
 
-    def add_secure_port(self, address: str, credentials: grpc.ServerCredentials) -> int:
-        """Listen with TLS; return the port. Raises RuntimeError."""
-        return self._bind(address, credentials)
-
-    async def start(self, observer: Observer | None = None) -> None:
+    async def start(self) -> None:
         """Serve, and watch that it goes on."""
-        self._observer = observer
         for thread in _threads(self._server.start, "_serve"):
             threading.Thread(target=self._watch, args=(thread,), name=f"{self._name}-watch", daemon=True).start()
 
@@ -91,13 +88,6 @@ class GrpcServer:
         self._bridge = Bridge()
         self._server = self._make(self._bridge)
 
-    def _bind(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
-        server = self._server
-        port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
-        self._address = f"{address.rpartition(':')[0]}:{port}"
-        self._credentials = credentials
-        return port
-
     def _watch(self, serving: threading.Thread) -> None:
         serving.join()
         if not self._stopping:
@@ -110,8 +100,7 @@ class GrpcServer:
             await self._replace()
         except Exception as error:
             log.critical("gRPC cannot be replaced", extra={"event": "grpc_gone", **describe(error)})
-            if self._observer is not None:
-                self._observer.given_up(self._name)
+            self._observe(self._name, Change.GIVEN_UP)
 
     async def _replace(self) -> None:
         self._losses.append(time.monotonic())
@@ -119,20 +108,17 @@ class GrpcServer:
             "the gRPC server ended by itself; a new one takes its place",
             extra={"event": "grpc_lost", "server": self._name},
         )
-        if self._observer is not None:
-            self._observer.lost(self._name)
+        self._observe(self._name, Change.LOST)
         self._kept.append(self._server)
         await self._loop.run_in_executor(None, _cancel_all, self._server)
         self._bridge.abandon()
         if len(self._losses) == MOST_LOSSES and self._losses[-1] - self._losses[0] < LOSS_SECONDS:
-            if self._observer is not None:
-                self._observer.given_up(self._name)
+            self._observe(self._name, Change.GIVEN_UP)
             return
         await self._listen_again()
         if not self._stopping:
-            await self.start(self._observer)
-            if self._observer is not None:
-                self._observer.restored(self._name)
+            await self.start()
+            self._observe(self._name, Change.RESTORED)
             log.warning("gRPC listens again", extra={"event": "grpc_restored", "server": self._name})
 
     async def _listen_again(self) -> None:
@@ -141,7 +127,7 @@ class GrpcServer:
         until = time.monotonic() + REBIND_SECONDS
         while not self._stopping:
             try:
-                self._bind(self._address, self._credentials)
+                self.bind(self._address, self._credentials)
                 return
             except RuntimeError:
                 if time.monotonic() > until:

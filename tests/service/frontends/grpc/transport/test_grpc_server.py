@@ -9,7 +9,7 @@ import grpc
 import pytest
 from grpc import _server
 
-from headlight_service.frontends.grpc.transport.grpc_server import MOST_LOSSES
+from headlight_service.frontends.grpc.transport.grpc_server import MOST_LOSSES, Change
 from tests.service.calls import request, until
 from tests.service.conftest import Serve, Service
 
@@ -37,14 +37,8 @@ class Seen:
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def lost(self, name: str) -> None:
-        self.told.append(f"{name} lost")
-
-    def restored(self, name: str) -> None:
-        self.told.append(f"{name} restored")
-
-    def given_up(self, name: str) -> None:
-        self.told.append(f"{name} given up")
+    def observe(self, name: str, change: Change) -> None:
+        self.told.append(f"{name} {change.name}")
 
 
 async def end(service: Service) -> None:
@@ -63,10 +57,10 @@ async def answered(service: Service) -> bool:
 async def test_another_server_takes_its_place(serve: Serve) -> None:
     seen = Seen()
     async with serve() as service:
-        service.server._observer = seen
+        service.server._observe = seen.observe
         await end(service)
         await until(lambda: len(seen.told) == 2)
-        assert seen.told == ["grpc lost", "grpc restored"]
+        assert seen.told == ["grpc LOST", "grpc RESTORED"]
         assert await answered(service), "at the same address"
 
 
@@ -93,29 +87,29 @@ async def test_one_that_fails_again_and_again_is_given_up(serve: Serve, monkeypa
     seen = Seen()
     monkeypatch.setattr("headlight_service.frontends.grpc.transport.grpc_server.LOSS_SECONDS", 3600.0)
     async with serve() as service:
-        service.server._observer = seen
+        service.server._observe = seen.observe
         for place in range(MOST_LOSSES):
             await end(service)
             await until(lambda place=place: len(seen.told) == 2 * place + 2)  # type: ignore[misc]
-        assert seen.told[-2:] == ["grpc lost", "grpc given up"]
-        assert seen.told.count("grpc restored") == MOST_LOSSES - 1
+        assert seen.told[-2:] == ["grpc LOST", "grpc GIVEN_UP"]
+        assert seen.told.count("grpc RESTORED") == MOST_LOSSES - 1
 
 
 async def test_one_that_fails_now_and_then_is_not(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = Seen()
     monkeypatch.setattr("headlight_service.frontends.grpc.transport.grpc_server.LOSS_SECONDS", 0.0)
     async with serve() as service:
-        service.server._observer = seen
+        service.server._observe = seen.observe
         for place in range(MOST_LOSSES + 1):
             await end(service)
             await until(lambda place=place: len(seen.told) == 2 * place + 2)  # type: ignore[misc]
-        assert "grpc given up" not in seen.told
+        assert "grpc GIVEN_UP" not in seen.told
 
 
 async def test_a_server_that_is_stopped_is_not_lost(serve: Serve) -> None:
     seen = Seen()
     async with serve() as service:
-        service.server._observer = seen
+        service.server._observe = seen.observe
         await service.server.stop(None)
         await asyncio.sleep(0)
     assert seen.told == []

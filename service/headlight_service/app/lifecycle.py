@@ -147,13 +147,7 @@ class Server:
             runtime = await self._load()
             if runtime is None:
                 return None
-            model = assemble(
-                runtime,
-                config,
-                self._metrics,
-                self._tracing,
-                lambda error: self._loop.call_soon_threadsafe(self._lose, error),
-            )
+            model = assemble(runtime, config, self._metrics, self._tracing, self._on_lost)
             self._liveness.add("batches", lambda: model.scheduler.heart.still_seconds)
             self._models.add(model)
             bind(self._grpc, address, credentials)
@@ -225,6 +219,9 @@ class Server:
             return EXIT_FAILED
         log.info("stopped", extra={"event": "stopped"})
         return EXIT_OK
+
+    def _on_lost(self, error: EngineLost) -> None:
+        self._loop.call_soon_threadsafe(self._lose, error)
 
     def _lose(self, error: EngineLost | None) -> None:
         """End the process as failed. None: for want of a gRPC server, which has logged why."""

@@ -80,14 +80,12 @@ class Call:
         self._handled = False  # nor has its handler
         self._unsent = False  # a message is with the transport, though its writer may have given up
 
-    # These two are for the code that gRPC generates.
-
     def set_code(self, code: grpc.StatusCode) -> None:
-        """Set the status that the call is counted by."""
+        """Set the status that the call is counted by, as generated code does for a method that nobody wrote."""
         self.context.set_code(code)
 
     def set_details(self, details: str) -> None:
-        """Set the message of the status."""
+        """Set the message of the status, likewise."""
         self.context.set_details(details)
 
     def when_gone(self, cancel: Callable[[], object]) -> None:

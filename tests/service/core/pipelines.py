@@ -135,12 +135,13 @@ class Core:
 
     def computed(self) -> None:
         """Wait until nothing of the model is computed."""
-        scheduler, end = self.model.scheduler, time.monotonic() + 30
-        while time.monotonic() < end:
+        scheduler = self.model.scheduler
+
+        def running() -> int:
             with scheduler.lock:
-                if not scheduler._slots.running:
-                    return
-        pytest.fail("the engine does not end")
+                return scheduler._slots.running
+
+        _until(lambda: not running(), "the engine does not end")
 
     @contextlib.contextmanager
     def busy_tokenizer(self) -> Iterator[None]:
@@ -165,6 +166,14 @@ class Core:
         self.tokenizers.close()
 
 
+def _until(holds: Callable[[], bool], problem: str) -> None:
+    """Wait for what other threads are about to do."""
+    end = time.monotonic() + 30
+    while not holds():
+        if time.monotonic() > end:
+            pytest.fail(problem)
+
+
 @contextlib.contextmanager
 def core(**options: Any) -> Iterator[Core]:
     """See Core; nothing may be held at the end."""
@@ -177,7 +186,7 @@ def core(**options: Any) -> Iterator[Core]:
         made.computed()
         assert made.held == (0, 0, 0)
         assert made.model.scheduler.heart.still_seconds == 0
-        assert made.tokenizers._free == 1
+        _until(lambda: made.tokenizers._free == 1, "the tokenizer's thread is not free again")
         assert not any(made.model.scheduler._queue.waiting.values())
     finally:
         made.close()

@@ -280,7 +280,7 @@ def check_name(field: str, name: str, names: Iterable[str]) -> None:
     """Raises InvalidInput where a name is none of those there are."""
     names = tuple(names)
     if name not in names:
-        raise InvalidInput(field, f"is {name!r}; must be one of {', '.join(names)}")
+        raise InvalidInput(field, f"is {name!r:.40}; must be one of {', '.join(names)}")
 
 
 def _each(field: str, values: Iterable[Any], make: Callable[[Any], T], what: str) -> tuple[T, ...]:

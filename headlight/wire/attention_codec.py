@@ -191,9 +191,9 @@ def choice_number(field: str, numbers: Mapping[NameT, T], name: object, unspecif
     """The contract's number for a name, `unspecified` for None. Raises InvalidInput for any other value, with the names there are."""
     if name is None:
         return unspecified
-    for each, number in numbers.items():
-        if name == each:
-            return number
+    known_numbers: Mapping[str, T] = numbers
+    if isinstance(name, str) and name in known_numbers:
+        return known_numbers[name]
     raise InvalidInput(field, f"must be None, {' or '.join(map(json.dumps, numbers))}")
 
 

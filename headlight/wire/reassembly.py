@@ -82,7 +82,7 @@ def pooled_key(at: int) -> str:
 def pooled_layout(tensor: pb.Tensor, count: int) -> Layout:
     """Pooled vectors are one part, whose rows are inputs."""
     shape = tuple(tensor.shape)
-    if len(shape) != 2 or shape[0] != count or not shape[1]:
+    if len(shape) != 2 or shape[0] != count or shape[1] < 1:
         raise malformed(f"pooled vectors of shape {shape} for {count} inputs")
     return Layout(dtype_of(tensor.dtype), (0, shape[0] * shape[1]), (shape,), ("item", "value"))
 
@@ -105,7 +105,7 @@ def ragged_layout(output: str, response: pb.EncodeResponse, counts: Sequence[int
         require(len(shape) == len(axes), f"{output}: the shape {shape} for the axes {axes}")
         expected = _expected(output, response, at, count, layers)
         wrong = [axis for axis, size in zip(axes, shape, strict=True) if expected.get(axis, size) != size]
-        require(not wrong, f"{output}: the shape {shape} for an input of {count} tokens; {', '.join(wrong)} do not fit")
+        require(not wrong, f"{output}: the shape {shape} for an input of {count} tokens; {', '.join(wrong)} out of place")
     return Layout(dtype_of(tensor.dtype), offsets, shapes, axes, layers)
 
 
@@ -191,7 +191,11 @@ class Coverage:
         self._edges: list[int] = []
 
     def add(self, begin: int, end: int) -> None:
-        """Marks begin .. end-1. Raises BadAnswer where one of them is marked already."""
+        """Marks begin .. end-1. Raises BadAnswer where one of them is marked already.
+
+        Marked are the bytes from each even edge to the next: after an even number of edges, what
+        follows is free. An edge that two runs share is none: [0, 5] and 5 .. 9 make [0, 9].
+        """
         at = bisect.bisect_right(self._edges, begin)
         free = at % 2 == 0 and at == bisect.bisect_left(self._edges, end)
         require(free, f"two chunks overlap in bytes {begin} to {end}")

@@ -46,7 +46,7 @@ REFUSED = re.compile(
     re.IGNORECASE,
 )
 LOST_TYPES = frozenset(("EPFail", "DeviceReset"))  # of ONNX Runtime: the provider failed, the device was reset
-# Whether what this thread runs is a probe.
+# Whether what this context runs is a probe.
 PROBES: contextvars.ContextVar[bool] = contextvars.ContextVar("probes", default=False)
 
 

@@ -214,5 +214,9 @@ def _blamed(tokenizer: tokenizers.Tokenizer, found: Probed, clock: Clock, units:
 def _patterns(tokenizer: tokenizers.Tokenizer) -> list[str]:
     """Return the regular expressions of a tokenizer."""
     found = list[Any]()
-    json.loads(tokenizer.to_str(), object_hook=lambda described: found.append(described.get("Regex")))
+
+    def see(described: dict[str, Any]) -> None:
+        found.append(described.get("Regex"))
+
+    json.loads(tokenizer.to_str(), object_hook=see)
     return [pattern for pattern in found if isinstance(pattern, str)]

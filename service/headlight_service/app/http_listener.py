@@ -16,6 +16,8 @@ import threading
 from collections.abc import Callable
 from typing import BinaryIO
 
+from headlight_service.telemetry.json_logs import describe
+
 log = logging.getLogger("headlight_service.app.http_listener")
 
 BACKLOG = 1024  # connections in the kernel; a client beyond them tries again after a second
@@ -93,6 +95,8 @@ class Listener:
 
     def _ended(self, connection: asyncio.Task[None]) -> None:
         self._connections.pop(connection, None)
+        if not connection.cancelled() and (error := connection.exception()) is not None:
+            log.error("a connection failed", extra={"event": "page_failed", **describe(error)})
         if self._spare is None and not self._connections:
             with contextlib.suppress(OSError):
                 self._spare = open(os.devnull, "rb")  # noqa: SIM115  # see _make_room

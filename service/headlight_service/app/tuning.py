@@ -109,7 +109,8 @@ class Machine:
         return self._runtimes[known]
 
     def _rate(self, options: Options) -> float:
-        queue, begin = _Queue(self._runtime(options), options), time.perf_counter()
+        queue = _Queue(self._runtime(options), options)
+        begin = time.perf_counter()
         with ThreadPoolExecutor(options.streams) as pool:
             done = sum(pool.map(queue.work, [begin + self._seconds] * options.streams))
         return done / (time.perf_counter() - begin)

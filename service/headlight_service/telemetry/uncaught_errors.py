@@ -20,6 +20,10 @@ log = logging.getLogger("headlight_service.telemetry.uncaught_errors")
 class StrayOutput(io.TextIOBase):
     """Stand-in for `sys.stderr`: logs that there was output, not the output."""
 
+    def writable(self) -> bool:
+        """Return True: libraries ask first."""
+        return True
+
     def write(self, text: str) -> int:
         """Log one line, with the kind and stack of the exception being handled, if any."""
         if text.strip():

@@ -195,6 +195,7 @@ server._spare.close()
 server._spare = None
 use_up()
 connect(clients[3])
+wait_until(lambda: server._listener.fileno() not in server._loop._selector.get_map())  # it pauses
 used = time.process_time()
 time.sleep(1)
 assert time.process_time() - used < 0.3, "it spins"

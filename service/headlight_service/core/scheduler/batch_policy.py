@@ -129,28 +129,36 @@ class Lanes(Generic[T]):
         if first.priority == "bulk":
             self._paces[first.lane].learn(len(batch.entries), batch.longest, seconds)
 
-    def choose(self, slots: ExecutionSlots = IDLE) -> Priority | None:
-        """Return the priority of the next batch; None: nothing can be begun.
+    def ready(self, priority: Priority, slots: ExecutionSlots = IDLE) -> bool:
+        """Return whether a batch of a priority can be begun.
 
         Args:
+            priority: its own.
             slots: which are idle, and whether bulk is held back unless it is its turn.
         """
-        interactive = self.waiting["interactive"]
-        at_once = self._overtaken >= BULK_TURN - 1 or not (interactive or slots.hold_bulk)
-        if self.waiting["bulk"] and at_once and slots.idle("bulk"):
-            return "bulk"
-        return "interactive" if interactive and slots.idle("interactive") else None
+        waiting, unused = self.waiting, slots.idle("bulk")
+        its_turn = waiting["bulk"] > 0 and unused > 0 and self._overtaken >= BULK_TURN - 1
+        if priority == "interactive":  # in bulk's turn one slot is left to it
+            return waiting[priority] > 0 and slots.idle(priority) > its_turn
+        free = waiting[priority] > 0 and unused > 0
+        return its_turn or (free and not (waiting["interactive"] or slots.hold_bulk))
+
+    def fills_batch(self, priority: Priority) -> bool:
+        """Return whether as much waits as one batch can hold."""
+        return any(lane.waiting >= self._budgets[key].tokens for key, lane in self._lanes[priority].items())
 
     def take(self, now: float, slots: ExecutionSlots = IDLE, only: Priority | None = None) -> Batch[T]:
         """Remove and return the next batch; empty: nothing can be begun, or all that was looked at had expired.
 
         Args:
             now: seconds, on the clock of the entries.
-            slots: as for `choose`.
-            only: nothing is taken if the next batch is of another priority.
+            slots: as for `ready`.
+            only: the priority that is wanted; None: bulk in its turn, else interactive first.
         """
-        priority, unused = self.choose(slots), slots.idle("bulk")
-        if priority is None or priority != (only or priority):
+        unused = slots.idle("bulk")
+        wanted: tuple[Priority, ...] = ("bulk", "interactive") if only is None else (only,)
+        priority = next((each for each in wanted if self.ready(each, slots)), None)
+        if priority is None:
             return Batch()
         key, lane = self._next(priority)
         budget = self._budgets[key]

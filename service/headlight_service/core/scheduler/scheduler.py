@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from headlight.errors import DeadlineExceeded, DeviceLost, Unavailable
 from headlight.runtime.engine.batches import AS_LONG, Rounding
-from headlight.spec import Priority
+from headlight.spec import PRIORITIES, Priority
 from headlight_service.core.scheduler.batch_halving import Outcome
 from headlight_service.core.scheduler.batch_policy import ExecutionSlots, Lanes
 from headlight_service.core.scheduler.cpu_time import Begun, Stopwatch
@@ -121,11 +121,10 @@ class Scheduler:
                 return
             self._enqueue(pending)
             if not here:
-                self._call_thread()
+                self._call_threads()
+                self._expire_in_time(pending)
         if here:
-            self._work("interactive")
-        if pending.deadline < math.inf:
-            self._expire_in_time(pending)
+            self._work("interactive", pending)
 
     def withdraw(self, pending: PendingRequest) -> bool:
         """Drop a request; returns whether some of it still waited. What an engine has is computed."""
@@ -158,25 +157,28 @@ class Scheduler:
     def _ended(self) -> bool:
         return self._closed or self._health.lost is not None
 
-    def _call_thread(self) -> None:
+    def _call_threads(self) -> None:
         """Wake a thread for the next batch. It takes what has come by then, and calls another."""
-        priority = None if self._ended else self._queue.choose(self._slots)
-        if priority is not None and priority not in self._called:
-            self._called.add(priority)
-            self._threads[priority].put(functools.partial(self._gather, priority))
+        for priority in PRIORITIES:
+            if priority not in self._called and not self._ended and self._queue.ready(priority, self._slots):
+                self._called.add(priority)
+                self._threads[priority].put(functools.partial(self._gather, priority))
 
     def _gather(self, priority: Priority) -> None:
         """Run the next batch as `_work`, a moment later. On a thread that was woken for it."""
-        time.sleep(GATHER_SECONDS)
+        if not self._queue.fills_batch(priority):
+            time.sleep(GATHER_SECONDS)
         self._work(priority)
 
-    def _work(self, priority: Priority) -> None:
-        """Run the next batch on this thread, if it is of this priority."""
+    def _work(self, priority: Priority, own: PendingRequest | None = None) -> None:
+        """Run the next batch of a priority on this thread, which may have submitted a request of its own."""
         try:
             with self.lock:
                 self._called.discard(priority)
                 running, expired = self._begin(priority)
-                self._call_thread()
+                self._call_threads()
+                if own is not None:
+                    self._expire_in_time(own)
             tell(expired)
             if running is not None:
                 self._run_batch(running)
@@ -187,7 +189,7 @@ class Scheduler:
             self._end()
 
     def _begin(self, priority: Priority) -> tuple[RunningBatch | None, list[PendingRequest]]:
-        """Give the next batch a slot, if it is of this priority; returns it, and who has expired."""
+        """Give the next batch of a priority a slot; returns it, and who has expired."""
         batch, over = Batch[Member](), list[PendingRequest]()
         while not (batch.entries or self._ended):
             batch = self._queue.take(self._clock(), self._slots, priority)
@@ -261,7 +263,7 @@ class Scheduler:
         self.heart.moved = self._clock()
         if running.patience > 1.0:
             self.heart.patience.remove(running.patience)
-        self._call_thread()
+        self._call_threads()
 
     def _probe(self, running: RunningBatch) -> None:
         """Probe the engine of a batch that failed; the batch has its slot until then."""
@@ -283,11 +285,10 @@ class Scheduler:
 
     def _expire_in_time(self, pending: PendingRequest) -> None:
         """Let a timer end what waits. It is not left to the next batch, which may be long in coming."""
-        with self.lock:
-            if pending.waits:
-                left = pending.deadline - self._clock()
-                expire = functools.partial(self._expire, pending)
-                pending.timer = self.timers.call_at(time.monotonic() + left, expire)
+        if pending.deadline < math.inf and pending.waits:
+            left = pending.deadline - self._clock()
+            expire = functools.partial(self._expire, pending)
+            pending.timer = self.timers.call_at(time.monotonic() + left, expire)
 
     def _expire(self, pending: PendingRequest) -> None:
         """Its deadline has passed: end it, unless all of it is being computed already."""

@@ -17,9 +17,8 @@ from headlight.client.calls.list_work import WHEN_MIXED
 from headlight.client.retries import Retries
 from headlight.client.sync_client import Client
 from headlight.description import ModelDescription
-from headlight.embeddings import Embeddings
 from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, MixedWeights, Overloaded, Unavailable
-from headlight.results import ModelRef
+from headlight.results import Embeddings, ModelRef
 from headlight.wire.client_codec import Input
 from headlight.wire.printable import escaped
 from headlight.wire.status_errors import INPUT_INDEX

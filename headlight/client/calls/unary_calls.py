@@ -17,9 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from headlight.client.calls.list_work import ListWork, response_bytes
 from headlight.description import ModelDescription
-from headlight.embeddings import Embeddings
 from headlight.pb import headlight_pb2 as pb
-from headlight.results import Occlusion, TokenList
+from headlight.results import Embeddings, Occlusion, TokenList
 from headlight.spec import (
     VECTOR_BITS,
     AttentionSpec,

@@ -37,12 +37,11 @@ def bare_token_vectors(
     model: ModelDescription, name: str, inputs: Sequence[Input], spec: TokensSpec | None, reading: Reading
 ) -> Streamed[NDArray[Any]]:
     """The same as arrays alone."""
-    outputs = pb.Outputs(tokens=tokens_output(TokensSpec() if spec is None else spec))
     return Streamed(
         model,
         name,
         inputs,
-        outputs,
+        pb.Outputs(tokens=tokens_output(TokensSpec() if spec is None else spec)),
         reading,
         lambda answer, at: answer.part("tokens", at),
         bytes_per_token=4 * model.dim,

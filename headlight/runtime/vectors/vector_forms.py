@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from headlight.errors import BundleError, InvalidInput
 from headlight.runtime.bundle.file_contents import File, plain_arrays
 from headlight.runtime.values import Array, Floats
-from headlight.spec import VECTOR_BITS, PooledSpec, TokensSpec, VectorType, check_dimensions, check_name
+from headlight.spec import VECTOR_BITS, PooledSpec, TokensSpec, VectorType, check_dimensions, check_name, packed
 
 POOLED, TOKENS = "outputs.pooled", "outputs.tokens"
 RANGE_NAME = re.compile(r"int8_([1-9][0-9]{0,6})")
@@ -74,12 +74,6 @@ class Offer:
         kinds: tuple[VectorType, ...] = ("float32", "float16")
         kinds += ("int8",) if self.ranges else ()
         return (*kinds, "binary", "ubinary") if self.dim >= 8 else kinds
-
-
-def packed(width: int, dtype: VectorType) -> tuple[int, int]:
-    """The extent of a vector in a type, and its bytes."""
-    bits = VECTOR_BITS[dtype]
-    return (width // 8 if bits == 1 else width), width * bits // 8
 
 
 def resolve_pooled(spec: PooledSpec, offer: Offer) -> Vector:

@@ -4,7 +4,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from headlight.description import ModelDescription
-from headlight.embeddings import Embeddings, TokenVectors, Usage
 from headlight.errors import (
     BadAnswer,
     BundleError,
@@ -17,7 +16,7 @@ from headlight.errors import (
     Unauthenticated,
     Unavailable,
 )
-from headlight.results import Attention, AttentionMaps, Hidden, ModelRef, TokenList
+from headlight.results import Attention, AttentionMaps, Embeddings, Hidden, ModelRef, TokenList, TokenVectors, Usage
 from headlight.spec import AttentionSpec, PooledSpec, Run, Span, TokensSpec
 
 if TYPE_CHECKING:

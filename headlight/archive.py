@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, BinaryIO, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +43,8 @@ def write_npz(path: PathLike, value: Attention | Hidden) -> None:
     else:
         places = {} if value.places is None else {"places": np.array(value.places)}
         arrays = {"states": value.states, **places, **origin_arrays(value)}
-    with Path(path).open("wb") as file:
-        write_arrays(arrays, file)
+    with Path(path).open("wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        add_arrays(archive, arrays)
 
 
 def read_npz(path: PathLike) -> Attention | Hidden:
@@ -132,13 +132,12 @@ def rebuilt(path: PathLike, name: str, numbers: NDArray[Any], held: Mapping[str,
     ref = ModelRef(**{field.name: entry(path, model, field.name) for field in dataclasses.fields(ModelRef)})
     places = entries(path, held, "places", int) if "places" in held else None
     count, is_attention = len(listed), name == "weights"
-    shape = (len(layers), *numbers.shape[1:2], count, count)
-    if not is_attention:
-        shape = (len(layers), count if places is None else len(places), *numbers.shape[2:3])
+    of_maps = (len(layers), *numbers.shape[1:2], count, count)
+    of_states = (len(layers), count if places is None else len(places), *numbers.shape[2:3])
     if (
         numbers.dtype not in ((np.float32,) if is_attention else (np.float32, np.float16))
         or numbers.ndim != (4 if is_attention else 3)
-        or numbers.shape != shape
+        or numbers.shape != (of_maps if is_attention else of_states)
         or any(len(getattr(listed, field)) != count for field in TOKEN_FIELDS)
         or not all(0 <= place < count for place in places or ())
     ):
@@ -220,13 +219,6 @@ def origin_arrays(value: Attention | Hidden) -> dict[str, NDArray[Any]]:
         "model": np.array(to_json(dataclasses.asdict(value.model))),
         **{field: np.array(entries) for field, entries in dataclasses.asdict(value.tokens).items()},
     }
-
-
-def write_arrays(arrays: Mapping[str, NDArray[Any]], file: BinaryIO) -> None:
-    """A compressed archive of arrays, readable without pickle."""
-    # Not by numpy.savez_compressed: that of NumPy 1.26 takes `allow_pickle` for one array more.
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        add_arrays(archive, arrays)
 
 
 def add_arrays(archive: zipfile.ZipFile, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -264,10 +264,10 @@ def check_no_run(field: str, tokens: object) -> None:
         raise InvalidInput(field, f"is a Run, which is of layers or heads; name tokens by range({ends})")
 
 
-def check_kind(spec: object, kind: type) -> None:
-    """Raises InvalidInput where a spec is of another kind than the method takes, or none."""
-    if not isinstance(spec, kind):
-        raise InvalidInput("spec", f"is a {type(spec).__name__}; must be a headlight.{kind.__name__}")
+def packed(width: int, dtype: VectorType) -> tuple[int, int]:
+    """The extent of a vector in a type, and its bytes."""
+    bits = VECTOR_BITS[dtype]
+    return (width // 8 if bits == 1 else width), width * bits // 8
 
 
 def check_dimensions(dimensions: int, width: int) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from headlight.errors import InvalidInput
 from headlight.results import AttentionMaps
+from headlight.spec import STATISTICS
 
 Doubles = NDArray[np.float64]
 Kind = Literal["self", "previous", "next", "delimiter", "uniform", "other"]
@@ -80,11 +81,13 @@ def classify(maps: Sequence[AttentionMaps]) -> list[Head]:
             is left.
 
     Raises:
-        InvalidInput: no text has two tokens.
+        InvalidInput: they hold no statistics, or no text has two tokens.
     """
     maps = [each for each in maps if len(each.keys.tokens) > 1]
     if not maps:
         raise InvalidInput("texts", "none has two tokens or more; what looks at one token alone cannot be told apart")
+    if any(set(each.statistics) != set(STATISTICS) for each in maps):
+        raise InvalidInput("maps", "hold no statistics; ask for them by AttentionSpec(reduce=('statistics',))")
     names = maps[0].statistics
     values = np.stack([each.values.reshape(-1, len(names)) for each in maps]).astype(np.float64)
     queries = np.array([_queries(each) for each in maps], dtype=np.float64)  # [texts, statistics]
@@ -92,7 +95,8 @@ def classify(maps: Sequence[AttentionMaps]) -> list[Head]:
     entropy = names.index("entropy")
     means = _mean(values, queries[:, None])
     spreads = _mean(values[..., entropy] / lengths[:, None], queries[:, entropy, None])
-    places = itertools.product(maps[0].layers, maps[0].heads)
+    which = maps[0].layers, maps[0].heads
+    places = zip(*which, strict=True) if maps[0].axes[0] == "pair" else itertools.product(*which)
     statistics = [dict(zip(names, row, strict=True)) for row in means.tolist()]
     return [
         Head(layer, head, *called(its, spread), spread, its)

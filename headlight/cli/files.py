@@ -8,13 +8,14 @@ import errno
 import os
 import shutil
 import sys
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from numpy.typing import NDArray
 
-from headlight.archive import to_json, write_arrays
+from headlight.archive import add_arrays, to_json
 from headlight.wire.printable import escaped
 
 STANDARD_INPUT = "standard input"
@@ -124,8 +125,12 @@ def write_result(
     """
     if arguments.format == "npz":
         named = arrays()
-        with writing(arguments.out), Path(arguments.out).open("wb") as file:
-            write_arrays(named, file)
+        with (
+            writing(arguments.out),
+            Path(arguments.out).open("wb") as file,
+            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,
+        ):
+            add_arrays(archive, named)
         return
     lines = to_json(json()) if arguments.format == "json" else text()
     ended = f"{lines}\n" if lines else ""

@@ -120,13 +120,21 @@ def id_of(entry: dict[str, Any], field: str) -> str:
     found = entry.get(field)
     if not isinstance(found, str | int) or isinstance(found, bool):
         raise UsageError(f"has no text and no whole number in the field {field!r}, which --id-field names")
-    if len(str(found)) > LONGEST_ID:
-        raise UsageError(f"has more than {LONGEST_ID} characters in the field {field!r}, which --id-field names")
-    if "\0" in str(found):
-        raise UsageError(f"holds a NUL in the field {field!r}, which an id may not")
-    if any(0xD800 <= ord(char) < 0xE000 for char in str(found)):
-        raise UsageError(f"holds a lone surrogate in the field {field!r}, which UTF-8 cannot express")
-    return str(found)
+    text = str(found)
+    for wrong, problem in (
+        (
+            len(text) > LONGEST_ID,
+            f"has more than {LONGEST_ID} characters in the field {field!r}, which --id-field names",
+        ),
+        ("\0" in text, f"holds a NUL in the field {field!r}, which an id may not"),
+        (
+            any(0xD800 <= ord(char) < 0xE000 for char in text),
+            f"holds a lone surrogate in the field {field!r}, which UTF-8 cannot express",
+        ),
+    ):
+        if wrong:
+            raise UsageError(problem)
+    return text
 
 
 def texts_of(arguments: argparse.Namespace) -> list[str]:

@@ -8,12 +8,11 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from headlight.client.call_flow import Command, Flow, LayOut, Linger, Output, Read, Wait, in_order
+from headlight.client.call_flow import Command, Flow, LayOut, Linger, Output, Read, Retries, Wait, in_order
 from headlight.client.calls.attention_pieces import Pieces
 from headlight.client.calls.stream_calls import ResultT, Streamed
 from headlight.client.calls.unary_calls import Pooled, Tokenized
 from headlight.client.channel import ChannelT, ClientBase
-from headlight.client.retries import Retries
 from headlight.description import ModelDescription
 from headlight.errors import HeadlightError, Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb

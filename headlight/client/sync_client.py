@@ -32,8 +32,7 @@ from headlight.client.calls.unary_calls import Pooled, Tokenized
 from headlight.client.channel import BLOCKING_CONFIG
 from headlight.client.client_flows import ClientFlows
 from headlight.description import ModelDescription
-from headlight.embeddings import Embeddings, TokenVectors
-from headlight.results import Attention, AttentionMaps, Hidden, Occlusion, TokenList
+from headlight.results import Attention, AttentionMaps, Embeddings, Hidden, Occlusion, TokenList, TokenVectors
 from headlight.spec import (
     AttentionSpec,
     HiddenSpec,

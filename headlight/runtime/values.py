@@ -34,7 +34,3 @@ class Tokenized(NamedTuple):
     words: Ids | None = None
     prompt_length: int = 0
     left_out: int = 0
-
-    @property
-    def truncated(self) -> bool:
-        return self.original_length != len(self.ids)

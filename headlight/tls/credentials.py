@@ -49,16 +49,16 @@ def access(
     Raises:
         ValueError: they contradict each other, or a file cannot be used; the message names the argument.
     """
-    if (tls_cert is None) != (tls_key is None):
-        raise ValueError("tls_cert, tls_key: give both, or neither")
-    if token is not None and token_file is not None:
-        raise ValueError("token, token_file: give one of them")
-    if token is not None and not TOKEN.fullmatch(token):
-        raise ValueError(f"token: {TOKEN_PROBLEM}")
     files = {"tls_ca": tls_ca, "tls_cert": tls_cert, "tls_key": tls_key}
     given = [name for name, path in files.items() if path is not None]
-    if credentials is not None and given:
-        raise ValueError(f"credentials, {', '.join(given)}: give one or the other")
+    for wrong, problem in (
+        ((tls_cert is None) != (tls_key is None), "tls_cert, tls_key: give both, or neither"),
+        (token is not None and token_file is not None, "token, token_file: give one of them"),
+        (token is not None and not TOKEN.fullmatch(token), f"token: {TOKEN_PROBLEM}"),
+        (credentials is not None and bool(given), f"credentials, {', '.join(given)}: give one or the other"),
+    ):
+        if wrong:
+            raise ValueError(problem)
     watched: list[Watched[Any]] = []
 
     def problems() -> list[str]:

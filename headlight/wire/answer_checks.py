@@ -20,7 +20,7 @@ from headlight.description import ModelDescription
 from headlight.errors import BadAnswer, MixedWeights
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import TokenList
-from headlight.spec import VECTOR_BITS
+from headlight.spec import packed
 from headlight.wire.answer_layouts import check_attention, check_numbers_of, check_places, resolved
 from headlight.wire.answer_numbers import Kind, check_numbers, kind_of_attention
 from headlight.wire.attention_codec import attention_spec, hidden_spec
@@ -259,8 +259,7 @@ class Expected:
         if outputs.HasField("pooled"):
             width = outputs.pooled.dimensions or self.model.pooled_dim
             for at, number in enumerate(outputs.pooled.dtypes or [pb.DATA_TYPE_FLOAT32]):
-                packed = VECTOR_BITS[VECTOR_NAMES[number]] == 1
-                asked[pooled_key(at)] = DTYPES[number], width // 8 if packed else width
+                asked[pooled_key(at)] = DTYPES[number], packed(width, VECTOR_NAMES[number])[0]
         for output, size in (("tokens", self.model.dim), ("attention", None), ("hidden", self.model.dim)):
             if outputs.HasField(output):
                 asked[output] = DTYPES[getattr(outputs, output).dtype or pb.DATA_TYPE_FLOAT32], size

@@ -23,7 +23,6 @@ from headlight.spec import (
     Span,
     TokenChoice,
     Unit,
-    check_kind,
     check_name,
     check_no_run,
 )
@@ -195,6 +194,12 @@ def choice_number(field: str, numbers: Mapping[NameT, T], name: object, unspecif
     if isinstance(name, str) and name in known_numbers:
         return known_numbers[name]
     raise InvalidInput(field, f"must be None, {' or '.join(map(json.dumps, numbers))}")
+
+
+def check_kind(spec: object, kind: type) -> None:
+    """Raises InvalidInput where a spec is of another kind than the method takes, or none."""
+    if not isinstance(spec, kind):
+        raise InvalidInput("spec", f"is a {type(spec).__name__}; must be a headlight.{kind.__name__}")
 
 
 @contextlib.contextmanager

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
-from headlight.spec import PooledSpec, Priority, RowType, SpecialTokens, TokensSpec, VectorType, check_kind
-from headlight.wire.attention_codec import known, must, number_of, set_fields
+from headlight.spec import PooledSpec, Priority, RowType, SpecialTokens, TokensSpec, VectorType
+from headlight.wire.attention_codec import check_kind, known, must, number_of, set_fields
 
 VECTOR_TYPES: Mapping[VectorType, pb.DataType] = {
     "float32": pb.DATA_TYPE_FLOAT32,

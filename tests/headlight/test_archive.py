@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import safetensors
 from safetensors.numpy import load_file, save_file
 
 from headlight import Attention, Client, Hidden
-from headlight.archive import TOKEN_FIELDS, read_npz, read_safetensors, write_arrays, write_npz, write_safetensors
+from headlight.archive import TOKEN_FIELDS, add_arrays, read_npz, read_safetensors, write_npz, write_safetensors
 from headlight.cli import commands
 
 TEXT = 'def 日本(): "quoted"'
@@ -57,8 +58,8 @@ def test_an_archive_has_these_arrays_and_no_other(
 
 
 def test_what_only_pickle_could_write_is_refused(tmp_path: Path) -> None:
-    with (tmp_path / "a").open("wb") as file, pytest.raises(ValueError, match="allow_pickle"):
-        write_arrays({"any": np.array([{}], object)}, file)
+    with zipfile.ZipFile(tmp_path / "a", "w") as archive, pytest.raises(ValueError, match="allow_pickle"):
+        add_arrays(archive, {"any": np.array([{}], object)})
 
 
 @pytest.mark.parametrize(("write", "read"), WAYS)

@@ -29,9 +29,8 @@ from headlight.cli.shared_options import (
 )
 from headlight.cli.signals import ended_by_sigterm
 from headlight.description import ModelDescription
-from headlight.embeddings import Embeddings
 from headlight.errors import MixedWeights
-from headlight.results import ModelRef
+from headlight.results import Embeddings, ModelRef
 from headlight.wire.client_codec import Input
 
 RETRY_SECONDS = 60.0

@@ -12,14 +12,12 @@ from headlight.cli.embed.job_checkpoint import Rows
 from headlight.cli.error_advice import misdirected
 from headlight.cli.input_lines import Given
 from headlight.cli.signals import result_of, undisturbed
-from headlight.client.call_flow import Failure, Flow, Pause, Wait, in_order, run
+from headlight.client.call_flow import Failure, Flow, Pause, Retries, Wait, in_order, run
 from headlight.client.calls.list_work import WHEN_MIXED
-from headlight.client.retries import Retries
 from headlight.client.sync_client import Client
 from headlight.description import ModelDescription
-from headlight.embeddings import Embeddings
 from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, MixedWeights, Overloaded, Unavailable
-from headlight.results import ModelRef
+from headlight.results import Embeddings, ModelRef
 from headlight.wire.client_codec import Input
 from headlight.wire.printable import escaped
 from headlight.wire.status_errors import INPUT_INDEX

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from headlight.archive import add_arrays, to_json
 from headlight.cli.embed.job_checkpoint import NO_VECTORS, Rows
 from headlight.cli.result_output import numbers
-from headlight.embeddings import Usage
-from headlight.results import ModelRef
+from headlight.results import ModelRef, Usage
 
 NOT_FINITE = re.compile(r"-?inf|nan")  # as Python writes what JSON has no number for: a float16 beyond its range
 

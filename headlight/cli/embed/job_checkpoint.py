@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.cli.files import UsageError, write_all
-from headlight.embeddings import Embeddings
+from headlight.results import Embeddings
 from headlight.wire.client_codec import Input
 
 SKIPPED, OUTPUT, JOB, ROWS = FILES = ("skipped.jsonl", "output", "job.json", "rows")  # in the order of their removal

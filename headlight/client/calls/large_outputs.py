@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from headlight.client.calls.stream_calls import Streamed
 from headlight.description import ModelDescription
-from headlight.embeddings import TokenVectors
 from headlight.pb import headlight_pb2 as pb
-from headlight.results import Attention, AttentionMaps, Hidden, TokenList, Units
+from headlight.results import Attention, AttentionMaps, Hidden, TokenList, TokenVectors, Units
 from headlight.spec import AttentionSpec, HiddenSpec, IndicesLike, TokensSpec
 from headlight.wire.attention_codec import attention_output, hidden_output
 from headlight.wire.client_codec import Input, Reading, from_model_ref, from_token_info, require
@@ -38,12 +37,11 @@ def bare_token_vectors(
     model: ModelDescription, name: str, inputs: Sequence[Input], spec: TokensSpec | None, reading: Reading
 ) -> Streamed[NDArray[Any]]:
     """The same as arrays alone."""
-    outputs = pb.Outputs(tokens=tokens_output(TokensSpec() if spec is None else spec))
     return Streamed(
         model,
         name,
         inputs,
-        outputs,
+        pb.Outputs(tokens=tokens_output(TokensSpec() if spec is None else spec)),
         reading,
         lambda answer, at: answer.part("tokens", at),
         bytes_per_token=4 * model.dim,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+import operator
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from numpy.typing import ArrayLike
 
@@ -26,31 +26,13 @@ WHEN_MIXED = "; call again when the roll-out has ended"
 RequestT = TypeVar("RequestT", bound=pb.EncodeRequest | pb.TokenizeRequest)
 
 
-@dataclasses.dataclass(slots=True)
-class Cost:
+class Cost(NamedTuple):
     """What one input adds to a request, or what a request may hold in all. Each is an upper bound, never an average."""
 
     items: int
     request_bytes: int
     tokens: int
     response_bytes: int
-
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.items + other.items,
-            self.request_bytes + other.request_bytes,
-            self.tokens + other.tokens,
-            self.response_bytes + other.response_bytes,
-        )
-
-    def fits(self, budget: Cost) -> bool:
-        """Whether no part exceeds that of `budget`."""
-        return (
-            self.items <= budget.items
-            and self.request_bytes <= budget.request_bytes
-            and self.tokens <= budget.tokens
-            and self.response_bytes <= budget.response_bytes
-        )
 
 
 def split(costs: Sequence[Cost], budget: Cost) -> Iterator[range]:
@@ -61,8 +43,8 @@ def split(costs: Sequence[Cost], budget: Cost) -> Iterator[range]:
     """
     begin, total = 0, Cost(0, 0, 0, 0)
     for index, cost in enumerate(costs):
-        total += cost
-        if index > begin and not total.fits(budget):
+        total = Cost(*map(operator.add, total, cost))
+        if index > begin and any(map(operator.gt, total, budget)):
             yield range(begin, index)
             begin, total = index, cost
     if costs:
@@ -89,11 +71,6 @@ def measure(inputs: Sequence[Input], max_request_bytes: int) -> list[tuple[int, 
             )
         measured.append((size, len(message.ids.ids) if message.HasField("ids") else size + SPECIAL_TOKENS))
     return measured
-
-
-def request_bytes(model: ModelDescription) -> int:
-    """Bytes of inputs that fit in one request, the server's limit and a stock server's considered."""
-    return without_margin(model.limits.max_request_bytes or STOCK_MESSAGE_BYTES)
 
 
 def response_bytes(model: ModelDescription) -> int:
@@ -148,8 +125,8 @@ class ListWork(Generic[RequestT]):
         self._head_mask = to_head_mask(model, head_mask)
         mask_bytes = 0 if self._head_mask is None else self._head_mask.ByteSize() + MASK_FRAMING_BYTES
         prompt = len(model.prompt_text(reading.get("prompt"), reading.get("prompt_name")).encode())  # most tokens of it
-        most_bytes = request_bytes(model)
         limits, most_tokens, longest = model.limits, sys.maxsize, sys.maxsize
+        most_bytes = without_margin(limits.max_request_bytes or STOCK_MESSAGE_BYTES)
         if isinstance(base, pb.EncodeRequest):  # what is longer is refused, or cut before it counts
             most_tokens, longest = limits.max_request_tokens or sys.maxsize, model.max_length
         sizes = ((size, min(tokens + prompt, longest)) for size, tokens in measure(inputs, most_bytes))

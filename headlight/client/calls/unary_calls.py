@@ -17,16 +17,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from headlight.client.calls.list_work import ListWork, response_bytes
 from headlight.description import ModelDescription
-from headlight.embeddings import Embeddings
 from headlight.pb import headlight_pb2 as pb
-from headlight.results import Occlusion, TokenList
+from headlight.results import Embeddings, Occlusion, TokenList
 from headlight.spec import (
-    VECTOR_BITS,
     AttentionSpec,
     PooledSpec,
     TokensLike,
     VectorType,
     check_dimensions,
+    packed,
     tokens_like,
 )
 from headlight.wire.answer_checks import Expected, check_model, check_name, check_token_list
@@ -72,15 +71,15 @@ class Pooled(ListWork[pb.EncodeRequest]):
         if spec.dimensions is not None:
             check_dimensions(spec.dimensions, model.pooled_dim)
         width, dtypes = spec.dimensions or model.pooled_dim, spec.dtypes or ("float32",)
-        item_bytes = ITEM_BYTES + sum(width * VECTOR_BITS[dtype] // 8 for dtype in dtypes)
+        sizes = {dtype: packed(width, dtype) for dtype in dtypes}
+        item_bytes = ITEM_BYTES + sum(size for _, size in sizes.values())
         super().__init__(
             model, base, inputs, reading, response_bytes(model), item_bytes=item_bytes, head_mask=head_mask
         )
         self._expected = Expected(model, name, base.outputs, reading)
-        self._vectors: dict[VectorType, NDArray[Any]] = {}
-        for dtype in dtypes:
-            extent = width // 8 if VECTOR_BITS[dtype] == 1 else width
-            self._vectors[dtype] = np.empty((len(inputs), extent), DTYPES[VECTOR_TYPES[dtype]])
+        self._vectors: dict[VectorType, NDArray[Any]] = {
+            dtype: np.empty((len(inputs), extent), DTYPES[VECTOR_TYPES[dtype]]) for dtype, (extent, _) in sizes.items()
+        }
         self._counts = np.zeros((3, len(inputs)), np.int64)
 
     def receive(self, part: range, response: pb.EncodeResponse) -> None:

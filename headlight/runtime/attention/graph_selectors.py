@@ -37,11 +37,6 @@ OUTPUTS_OF: dict[Source, tuple[str, ...]] = {
 }
 
 
-def selected_names(layers: int) -> tuple[str, ...]:
-    """The outputs of the graph that are selected, layer by layer."""
-    return tuple(name.format(layer) for layer in range(layers) for names in OUTPUTS_OF.values() for name in names)
-
-
 def source_of(choice: Choice, places: Places) -> Source:
     """The cheapest of what the graph can give that an item's result follows from (measured: bench/results/attention.md)."""
     spec = choice.spec

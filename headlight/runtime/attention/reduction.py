@@ -11,7 +11,7 @@ import numpy as np
 from headlight.runtime.attention.resolved_spec import Choice, is_one_token
 from headlight.runtime.attention.token_units import Places, attention_shape, pooled_token
 from headlight.runtime.values import Array, Floats, Ids, Keys, Marks
-from headlight.runtime.vectors.quantization import halve, quantise
+from headlight.runtime.vectors.vector_forms import halve, quantise
 from headlight.spec import STATISTICS
 
 # What the graph gives of a layer: whole maps of some heads; before the softmax; one weighted mean of heads; combinations of rows;

@@ -104,8 +104,13 @@ def resolve_attention(spec: AttentionSpec, architecture: Architecture, pooling: 
         check_tokens(f"{ATTENTION}.{name}", choice, pooling)
     if "pooled_row" in spec.reduce:
         check_tokens(f"{ATTENTION}.reduce", "pooled", pooling)
-    if "pooling_weights" in spec.reduce and pooling == "max":
-        raise InvalidInput(f"{ATTENTION}.reduce", "this model pools by max, where no token has a weight; leave it out")
+    _refuse(
+        (
+            "pooling_weights" in spec.reduce and pooling == "max",
+            "reduce",
+            "this model pools by max, where no token has a weight; leave it out",
+        )
+    )
     if spec.pairs:
         return Choice(spec, *_pairs(spec, architecture), pooling)
     layers = resolve_indices(f"{ATTENTION}.layers", spec.layers, architecture.layers)
@@ -168,8 +173,7 @@ def _run(field: str, run: Run, count: int) -> range:
 
 def _pairs(spec: AttentionSpec, architecture: Architecture) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
     field = f"{ATTENTION}.pairs"
-    if spec.layers or spec.heads:
-        raise InvalidInput(field, "stands for layers and heads; leave those empty")
+    _refuse((bool(spec.layers or spec.heads), "pairs", "stands for layers and heads; leave those empty"))
     pairs = [
         (
             _absolute(f"{field}[{place}].layer", layer, architecture.layers),

@@ -112,26 +112,24 @@ class SelfTest:
             error = form_error(name, result, one.answers["attention"])
             yield GoldenError(self._file("attend"), "attention", error, f"as {name}")
 
-    def _run(self, role: Role, items: Sequence[EncodeItem]) -> list[ItemResult]:
+    def _run(
+        self,
+        role: Role,
+        items: Sequence[EncodeItem],
+        problem: str = "cannot run the golden inputs, or gives no finite numbers for them",
+    ) -> list[ItemResult]:
         try:
             return self._engine.run(items)
         except EngineError:
-            raise BundleError(
-                "cannot run the golden inputs, or gives no finite numbers for them", self._file(role)
-            ) from None
+            raise BundleError(problem, self._file(role)) from None
 
     def _check_vocabulary(self) -> None:
         """The graphs must know the highest id and segment that the manifest allows: requests are checked against the manifest."""
         architecture = self._manifest.architecture
         highest, segment = architecture.vocab_size - 1, max(0, architecture.segments - 1)
+        problem = f"does not know id {highest}, the last of the manifest's vocabulary, or segment {segment}"
         for selection in self._engine.selections(Selection()):
-            try:
-                self._engine.run([EncodeItem(np.array([highest]), selection, np.array([segment]))])
-            except EngineError:
-                raise BundleError(
-                    f"does not know id {highest}, the last of the manifest's vocabulary, or segment {segment}",
-                    self._file(selection.role),
-                ) from None
+            self._run(selection.role, [EncodeItem(np.array([highest]), selection, np.array([segment]))], problem)
 
     def _file(self, role: Role) -> str:
         return self._manifest.graph(role, self._provider, self._precision).file

@@ -162,13 +162,10 @@ class _Graph:
     @property
     def present(self) -> _Compiled:
         """What batches run on. Raises the library's errors where it cannot be compiled again; the next batch tries once more."""
-        present = self._present
-        if present is not None and not present.failed:
-            return present
         with self._lock:
             if self._present is None or self._present.failed:
                 log.warning("compiling a graph anew, as a batch failed", extra={"event": "graph_recompiled"})
-                self._present = present = None  # its memory is wanted
+                self._present = None  # its memory is wanted
                 self._present = _Compiled(*self._form)
             return self._present
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from headlight.errors import BundleError
-from headlight.runtime.attention.graph_selectors import selected_names
+from headlight.runtime.attention.graph_selectors import OUTPUTS_OF
 from headlight.runtime.bundle.manifest import Architecture, Graph, Manifest
 from headlight.runtime.values import Arrays
 
@@ -83,7 +83,8 @@ def _shapes(role: str, architecture: Architecture) -> dict[str, tuple[int, ...]]
     layers, heads, dim = architecture.layers, architecture.heads, architecture.dim
     shapes: dict[str, tuple[int, ...]] = {"pooled": (0, architecture.pooled_dim), "tokens": (0, 0, dim)}
     if role == "attend":
-        shapes |= dict.fromkeys(selected_names(layers), (0, 0, 0, 0))
+        selected = [name for names in OUTPUTS_OF.values() for name in names]
+        shapes |= {name.format(layer): (0, 0, 0, 0) for layer in range(layers) for name in selected}
         shapes |= {f"rows_{layer}": (0, heads, 0, 0) for layer in range(layers)}
         shapes |= {f"hidden_{layer}": (0, 0, dim) for layer in range(layers + 1)}
     return shapes

@@ -164,6 +164,28 @@ def test_a_text_of_one_token_says_nothing() -> None:
             classify(maps)
 
 
+def test_maps_without_statistics_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"reduce=\('statistics',\)"):
+        classify([whole(even())])
+
+
+def test_pairs_of_layer_and_head_keep_their_numbers() -> None:
+    maps = reduced(toward(-1), toward(1))
+    pairs = AttentionMaps(
+        maps.values[0],
+        ("pair", "statistic"),
+        (2, 0),
+        (1, 5),
+        maps.queries,
+        maps.keys,
+        maps.tokens,
+        REF,
+        statistics=STATISTICS,
+    )
+    found = classify([pairs])
+    assert [(head.layer, head.head, head.kind) for head in found] == [(2, 1, "previous"), (0, 5, "next")]
+
+
 def some_head(count: int = 6) -> Floats:
     weights = np.full((count, count), 0.01, np.float32)
     weights[0, 2] = weights[3, 5] = 0.9  # [CLS] as the query, [SEP] as the key

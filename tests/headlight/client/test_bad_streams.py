@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from headlight import AsyncClient, AttentionSpec, BadAnswer, Client, InvalidInput
+from headlight.client.call_flow import LONGEST_PUSHBACK_SECONDS, Retries
 from headlight.client.calls.list_work import STOCK_MESSAGE_BYTES
-from headlight.client.retries import LONGEST_PUSHBACK_SECONDS, Retries
 from headlight.errors import DeadlineExceeded, HeadlightError, Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight.wire.status_errors import LONGEST_DELAY_SECONDS, error_of_status, retry_after_seconds

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from headlight import EngineError, HeadlightError, Overloaded, Unavailable
-from headlight.client.call_flow import Failure, Flow, Output, Pause, Wait, in_order, run, steps
-from headlight.client.retries import Retries
+from headlight.client.call_flow import Failure, Flow, Output, Pause, Retries, Wait, in_order, run, steps
 
 LATER = Overloaded("the queue is full", 1.0)
 

@@ -14,7 +14,7 @@ from headlight import (
     Overloaded,
     Unavailable,
 )
-from headlight.client.retries import MOST_RETRIES, Retries
+from headlight.client.call_flow import MOST_RETRIES, Retries
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.fake_model import DIM, REF
 from tests.headlight.fake_server import FakeServicer, Refusal
@@ -119,7 +119,7 @@ def test_a_delay_beyond_the_timeout_is_not_waited_for(target: str, servicer: Fak
 
 
 def test_a_wait_never_outlasts_the_timeout_however_it_is_spread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headlight.client.retries.time.monotonic", lambda: 100.0)
+    monkeypatch.setattr("headlight.client.call_flow.time.monotonic", lambda: 100.0)
     given_up: set[float] = set()
     for advised in (0.5, 0.79, 0.85, 0.95, 0.99):
         for _ in range(50):

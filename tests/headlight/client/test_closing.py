@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from headlight import AsyncClient, AttentionSpec, Client, Unavailable
-from headlight.client.retries import Retries
+from headlight.client.call_flow import Retries
 from headlight.errors import HeadlightError
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.fake_server import FakeServicer, Refusal, default_limits

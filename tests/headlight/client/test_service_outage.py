@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from headlight import AsyncClient, Client, Unavailable
-from headlight.client.retries import Retries
+from headlight.client.call_flow import Retries
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.fake_server import FakeServicer, Refusal, default_limits
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from headlight import AsyncClient, Client, EngineError, Overloaded
+from headlight.client.call_flow import MOST_RETRIES, Retries
 from headlight.client.calls.large_outputs import bare_token_vectors
 from headlight.client.calls.stream_calls import Streamed
-from headlight.client.retries import MOST_RETRIES, Retries
 from headlight.errors import HeadlightError
 from headlight.pb import headlight_pb2 as pb
 from headlight.spec import TokensSpec

@@ -4,7 +4,7 @@ import grpc
 import pytest
 
 from headlight import Client, errors
-from headlight.client import retries
+from headlight.client import call_flow
 from headlight.pb import headlight_pb2 as pb
 from headlight.wire.status_errors import ERROR_CLASSES, error_of_status, retry_after_seconds
 from tests.headlight.fake_server import FakeServicer, Refusal
@@ -39,11 +39,11 @@ def test_every_status_is_decided_on() -> None:
 def test_a_failed_call_and_a_failed_request_of_a_stream_raise_the_same(
     client: Client, servicer: FakeServicer, code: grpc.StatusCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retries, "FIRST_BACKOFF_SECONDS", 1e-4)
+    monkeypatch.setattr(call_flow, "FIRST_BACKOFF_SECONDS", 1e-4)
     client.model()
     # Without retries there is one refusal too many; it is drawn by the stream.
     repeated = code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-    attempts, again = (4, retries.MOST_RETRIES) if repeated else (1, 0)
+    attempts, again = (4, call_flow.MOST_RETRIES) if repeated else (1, 0)
     servicer.refusals.extend([Refusal(code, "the reason")] * (attempts + 1 + again))
     with pytest.raises(errors.HeadlightError, match="the reason") as of_call:
         client.encode("text")

@@ -19,8 +19,7 @@ from headlight.runtime.attention.resolved_spec import Choice
 from headlight.runtime.attention.token_units import Units, attention_shape
 from headlight.runtime.encode_items import EncodeItem
 from headlight.runtime.values import Tokenized
-from headlight.runtime.vectors.vector_forms import packed
-from headlight.spec import STATISTICS
+from headlight.spec import STATISTICS, packed
 from headlight.wire.attention_codec import NUMBERS, REDUCTIONS
 from headlight.wire.vector_codec import ROW_TYPES, VECTOR_TYPES
 from headlight_service.core.requests.answer import RAGGED, Answer, Prepared, Timings

@@ -9,8 +9,7 @@ import numpy as np
 
 from headlight.cli.embed.embed_output import as_json
 from headlight.cli.embed.job_checkpoint import Rows
-from headlight.embeddings import Embeddings
-from headlight.results import ModelRef
+from headlight.results import Embeddings, ModelRef
 
 MODEL = ModelRef("fake", "1", "ab" * 32, "cpu", "fp32")
 

@@ -17,7 +17,7 @@ import pytest
 from headlight import Client
 from headlight.cli.commands import main
 from headlight.cli.embed.embed_job import Patience
-from headlight.client.retries import Retries
+from headlight.client.call_flow import Retries
 from headlight.errors import HeadlightError
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.cli.embed.failing import KEPT, TEXTS, Embed, Failing, names, vectors

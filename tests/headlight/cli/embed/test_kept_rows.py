@@ -13,8 +13,7 @@ import pytest
 
 from headlight.cli.embed.job_checkpoint import JOB, ROWS, Rows, kept_in, lock
 from headlight.cli.files import UsageError
-from headlight.embeddings import Embeddings
-from headlight.results import ModelRef
+from headlight.results import Embeddings, ModelRef
 
 MODEL = ModelRef("fake", "1", "ab" * 32, "cpu", "fp32")
 INPUTS = [f"text {number}" for number in range(8)]

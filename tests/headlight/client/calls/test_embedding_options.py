@@ -16,8 +16,8 @@ import pytest
 
 from headlight import AsyncClient, Client, EngineError, InvalidInput, PooledSpec, TokensSpec
 from headlight.cli.commands import main
-from headlight.embeddings import Usage
 from headlight.pb import headlight_pb2 as pb
+from headlight.results import Usage
 from headlight.spec import AttentionSpec, VectorType
 from tests.headlight.fake_model import DIM, hidden_of, pooled_of, tokens_of
 from tests.headlight.fake_server import FakeServicer, Refusal

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from headlight import AsyncClient, AttentionSpec, Client, Overloaded
-from headlight.client.retries import MOST_RETRIES
+from headlight.client.call_flow import MOST_RETRIES
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.fake_model import REF, tokens_of
 from tests.headlight.fake_server import FakeServicer, Refusal, abort, default_limits

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
 from headlight.runtime.values import Floats
-from headlight.runtime.vectors.quantization import halve, quantise
+from headlight.runtime.vectors.vector_forms import halve, quantise
 
 ANY = arrays.arrays(np.float32, st.tuples(st.integers(0, 3), st.integers(0, 70)), elements=st.floats(width=32))
 WEIGHTS = arrays.arrays(

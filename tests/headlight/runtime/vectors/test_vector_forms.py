@@ -20,14 +20,13 @@ from headlight.runtime.vectors.vector_forms import (
     as_type,
     as_types,
     load_ranges,
-    packed,
     resolve_pooled,
     resolve_rows,
     shape_pooled,
     shape_rows,
     unit_length,
 )
-from headlight.spec import PooledSpec, TokensSpec, VectorType
+from headlight.spec import PooledSpec, TokensSpec, VectorType, packed
 
 NUMBERS = st.floats(-100, 100, width=32)
 RANGES = np.stack([np.full(16, -0.5), np.full(16, 0.5)]).astype(np.float32)

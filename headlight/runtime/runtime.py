@@ -123,7 +123,7 @@ class Runtime:
         self.bundle.release()
         self.self_test = SelfTest(self.bundle, self.engine, self.provider, precision)
         alive = weakref.proxy(self)  # else the memory of both would wait for the garbage collector
-        self.engine.faults.probe = lambda: alive.probe()
+        self.engine.faults.probe = lambda: alive.probe()  # noqa: PLW0108  # bound, it would keep it alive
 
     def _open_files(self) -> None:
         """Open what a bundle has beside its graphs: prompts, ranges of int8, the tokenizer."""

@@ -190,9 +190,9 @@ def choice_number(field: str, numbers: Mapping[NameT, T], name: object, unspecif
     """The contract's number for a name, `unspecified` for None. Raises InvalidInput for any other value, with the names there are."""
     if name is None:
         return unspecified
-    known_numbers: Mapping[str, T] = numbers
-    if isinstance(name, str) and name in known_numbers:
-        return known_numbers[name]
+    for each, number in numbers.items():
+        if isinstance(name, str) and name == each:
+            return number
     raise InvalidInput(field, f"must be None, {' or '.join(map(json.dumps, numbers))}")
 
 

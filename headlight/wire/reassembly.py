@@ -105,7 +105,9 @@ def ragged_layout(output: str, response: pb.EncodeResponse, counts: Sequence[int
         require(len(shape) == len(axes), f"{output}: the shape {shape} for the axes {axes}")
         expected = _expected(output, response, at, count, layers)
         wrong = [axis for axis, size in zip(axes, shape, strict=True) if expected.get(axis, size) != size]
-        require(not wrong, f"{output}: the shape {shape} for an input of {count} tokens; {', '.join(wrong)} out of place")
+        require(
+            not wrong, f"{output}: the shape {shape} for an input of {count} tokens; {', '.join(wrong)} out of place"
+        )
     return Layout(dtype_of(tensor.dtype), offsets, shapes, axes, layers)
 
 

@@ -230,6 +230,6 @@ def output_names(items: Sequence[EncodeItem]) -> list[str]:
     """The graph outputs that a batch needs beside those of attention: the union of its items' selections."""
     selections = [item.selection for item in items]
     # Always fetched: small, and the cheapest witness that the whole computation is finite.
-    names = ["pooled", "tokens"] if any([one.tokens for one in selections]) else ["pooled"]
+    names = ["pooled", "tokens"] if any(one.tokens for one in selections) else ["pooled"]
     states = {layer for one in selections if one.hidden is not None for layer in one.hidden.layers}
     return names + [f"hidden_{layer}" for layer in sorted(states)] if states else names

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from headlight.errors import BundleError, InvalidInput
 from headlight.runtime.bundle.file_contents import File, plain_arrays
 from headlight.runtime.values import Array, Floats
-from headlight.spec import VECTOR_BITS, PooledSpec, TokensSpec, VectorType, check_dimensions, check_name, packed
+from headlight.spec import VECTOR_BITS, PooledSpec, TokensSpec, VectorType, check_dimensions, check_name
 
 POOLED, TOKENS = "outputs.pooled", "outputs.tokens"
 RANGE_NAME = re.compile(r"int8_([1-9][0-9]{0,6})")
@@ -47,7 +47,7 @@ class Vector:
 
     def bytes(self, pooled_dim: int) -> int:
         """Bytes of one vector in all its types together."""
-        return sum(packed(self.width or pooled_dim, dtype)[1] for dtype in self.dtypes)
+        return sum((self.width or pooled_dim) * VECTOR_BITS[dtype] // 8 for dtype in self.dtypes)
 
 
 # Vectors whole and as the model gives them.

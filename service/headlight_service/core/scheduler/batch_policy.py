@@ -136,12 +136,14 @@ class Lanes(Generic[T]):
             priority: its own.
             slots: which are idle, and whether bulk is held back unless it is its turn.
         """
-        waiting, unused = self.waiting, slots.idle("bulk")
+        waiting = self.waiting
+        if not waiting[priority]:
+            return False
+        unused = slots.idle("bulk")
         its_turn = waiting["bulk"] > 0 and unused > 0 and self._overtaken >= BULK_TURN - 1
         if priority == "interactive":  # in bulk's turn one slot is left to it
-            return waiting[priority] > 0 and slots.idle(priority) > its_turn
-        free = waiting[priority] > 0 and unused > 0
-        return its_turn or (free and not (waiting["interactive"] or slots.hold_bulk))
+            return slots.idle(priority) > its_turn
+        return its_turn or (unused > 0 and not (waiting["interactive"] or slots.hold_bulk))
 
     def fills_batch(self, priority: Priority) -> bool:
         """Return whether as much waits as one batch can hold."""

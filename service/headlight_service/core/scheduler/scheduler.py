@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from headlight.errors import DeadlineExceeded, DeviceLost, Unavailable
 from headlight.runtime.engine.batches import AS_LONG, Rounding
-from headlight.spec import PRIORITIES, Priority
+from headlight.spec import Priority
 from headlight_service.core.scheduler.batch_halving import Outcome
 from headlight_service.core.scheduler.batch_policy import ExecutionSlots, Lanes
 from headlight_service.core.scheduler.cpu_time import Begun, Stopwatch
@@ -159,8 +159,10 @@ class Scheduler:
 
     def _call_threads(self) -> None:
         """Wake a thread for the next batch. It takes what has come by then, and calls another."""
-        for priority in PRIORITIES:
-            if priority not in self._called and not self._ended and self._queue.ready(priority, self._slots):
+        if self._ended:
+            return
+        for priority, waiting in self._queue.waiting.items():
+            if waiting and priority not in self._called and self._queue.ready(priority, self._slots):
                 self._called.add(priority)
                 self._threads[priority].put(functools.partial(self._gather, priority))
 

@@ -19,7 +19,7 @@ from headlight.runtime.attention.resolved_spec import Choice
 from headlight.runtime.attention.token_units import Units, attention_shape
 from headlight.runtime.encode_items import EncodeItem
 from headlight.runtime.values import Tokenized
-from headlight.spec import STATISTICS, packed
+from headlight.spec import STATISTICS, VECTOR_BITS
 from headlight.wire.attention_codec import NUMBERS, REDUCTIONS
 from headlight.wire.vector_codec import ROW_TYPES, VECTOR_TYPES
 from headlight_service.core.requests.answer import RAGGED, Answer, Prepared, Timings
@@ -57,7 +57,8 @@ def header(ref: ModelRef, prepared: Prepared) -> pb.EncodeResponse:
     if wanted.pooled:
         width = wanted.vector.width or architecture.pooled_dim
         for dtype in wanted.vector.dtypes:
-            response.pooled.add(dtype=VECTOR_TYPES[dtype], shape=(len(inputs), packed(width, dtype)[0]))
+            extent = width // 8 if VECTOR_BITS[dtype] == 1 else width
+            response.pooled.add(dtype=VECTOR_TYPES[dtype], shape=(len(inputs), extent))
     if wanted.tokens:
         _ragged(response.tokens, ROW_TYPES[wanted.rows.dtype], (), [(item.row_count, dim) for item in items])
         if wanted.rows.skip_special or wanted.rows.skip_prompt:

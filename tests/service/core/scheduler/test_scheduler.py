@@ -258,6 +258,20 @@ async def test_the_thread_that_submits_computes_the_first_of_several_batches_alo
         assert threads == [threading.current_thread().name, "engine_0", "engine_0"]
 
 
+async def test_the_rest_of_a_request_expires_while_its_own_thread_computes() -> None:
+    async with running(tokens=4) as setup:
+        setup.engine.gate.clear()
+        request = Submitted(4, 4, deadline=setup.clock() + 0.05)
+        computing = asyncio.create_task(asyncio.to_thread(setup.scheduler.submit, request.pending, here=True))
+        assert await asyncio.to_thread(request.told.wait, 30)
+        assert not computing.done()
+        [error] = request.answers
+        assert isinstance(error, DeadlineExceeded)
+        setup.engine.gate.set()
+        await computing
+        assert len(setup.engine.batches) == 1
+
+
 async def test_the_thread_that_submits_does_not_wait_for_a_slot() -> None:
     async with running(tokens=4) as setup:
         setup.engine.gate.clear()

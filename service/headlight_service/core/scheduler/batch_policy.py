@@ -137,13 +137,10 @@ class Lanes(Generic[T]):
             slots: which are idle, and whether bulk is held back unless it is its turn.
         """
         waiting = self.waiting
-        if not waiting[priority]:
+        if not waiting[priority] or not slots.idle(priority):
             return False
-        unused = slots.idle("bulk")
-        its_turn = waiting["bulk"] > 0 and unused > 0 and self._overtaken >= BULK_TURN - 1
-        if priority == "interactive":  # in bulk's turn one slot is left to it
-            return slots.idle(priority) > its_turn
-        return its_turn or (unused > 0 and not (waiting["interactive"] or slots.hold_bulk))
+        in_turn = priority == "interactive" or self._overtaken >= BULK_TURN - 1
+        return in_turn or not (waiting["interactive"] or slots.hold_bulk)
 
     def fills_batch(self, priority: Priority) -> bool:
         """Return whether as much waits as one batch can hold."""

@@ -34,6 +34,7 @@ ENDING = "the service is shutting down; try another replica"
 # texts then, in place of 2.4, and a text costs a tenth less CPU.
 GATHER_SECONDS = 20e-6
 EXPIRED = "the deadline passed in the queue; what had not started never will"
+Begin = tuple[RunningBatch | None, list[PendingRequest]]  # what has a slot, and who has expired
 
 
 class Scheduler:
@@ -94,7 +95,7 @@ class Scheduler:
         self._stopwatch = Stopwatch(clock, worked)
         self.timers = Timers()  # of deadlines
         self._pending: set[PendingRequest] = set()
-        self._called: set[Priority] = set()  # whose thread was woken, and has taken nothing yet
+        self._called = False  # a thread was woken for interactive, and has taken nothing yet
         self._closed = False
 
     def begins_at_once(self, priority: Priority) -> bool:
@@ -124,7 +125,7 @@ class Scheduler:
                 self._call_threads()
                 self._expire_in_time(pending)
         if here:
-            self._work("interactive", pending)
+            self._work(functools.partial(self._pull, pending))
 
     def withdraw(self, pending: PendingRequest) -> bool:
         """Drop a request; returns whether some of it still waited. What an engine has is computed."""
@@ -158,29 +159,38 @@ class Scheduler:
         return self._closed or self._health.lost is not None
 
     def _call_threads(self) -> None:
-        """Wake a thread for the next batch. It takes what has come by then, and calls another."""
-        if self._ended:
-            return
-        for priority, waiting in self._queue.waiting.items():
-            if waiting and priority not in self._called and self._queue.ready(priority, self._slots):
-                self._called.add(priority)
-                self._threads[priority].put(functools.partial(self._gather, priority))
+        """Have threads run what can be begun.
 
-    def _gather(self, priority: Priority) -> None:
-        """Run the next batch as `_work`, a moment later. On a thread that was woken for it."""
-        if not self._queue.fills_batch(priority):
+        A batch of bulk is cut now, and has its slot: its thread stands behind all others. One of
+        interactive is cut by the thread that is woken for it, from what has come by then.
+        """
+        while not self._ended and self._queue.ready("bulk", self._slots):
+            begun = self._begin("bulk")
+            self._threads["bulk"].put(functools.partial(self._work, begun))
+        if not (self._called or self._ended) and self._queue.ready("interactive", self._slots):
+            self._called = True
+            self._threads["interactive"].put(functools.partial(self._work, self._gather))
+
+    def _gather(self) -> Begin:
+        """Take the next batch as `_pull`, a moment later. On a thread that was woken for it."""
+        if not self._queue.fills_batch("interactive"):
             time.sleep(GATHER_SECONDS)
-        self._work(priority)
+        return self._pull()
 
-    def _work(self, priority: Priority, own: PendingRequest | None = None) -> None:
-        """Run the next batch of a priority on this thread, which may have submitted a request of its own."""
+    def _pull(self, own: PendingRequest | None = None) -> Begin:
+        """Take the next interactive batch for this thread, which may have submitted a request of its own."""
+        with self.lock:
+            self._called = False
+            begun = self._begin("interactive")
+            self._call_threads()
+            if own is not None:
+                self._expire_in_time(own)
+            return begun
+
+    def _work(self, begun: Begin | Callable[[], Begin]) -> None:
+        """Run a batch on this thread."""
         try:
-            with self.lock:
-                self._called.discard(priority)
-                running, expired = self._begin(priority)
-                self._call_threads()
-                if own is not None:
-                    self._expire_in_time(own)
+            running, expired = begun() if callable(begun) else begun
             tell(expired)
             if running is not None:
                 self._run_batch(running)
@@ -190,7 +200,7 @@ class Scheduler:
                 self._health.lost = self._health.lost or EngineLost("the scheduler failed")
             self._end()
 
-    def _begin(self, priority: Priority) -> tuple[RunningBatch | None, list[PendingRequest]]:
+    def _begin(self, priority: Priority) -> Begin:
         """Give the next batch of a priority a slot; returns it, and who has expired."""
         batch, over = Batch[Member](), list[PendingRequest]()
         while not (batch.entries or self._ended):

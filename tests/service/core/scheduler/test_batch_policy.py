@@ -80,17 +80,6 @@ def test_under_an_interactive_flood_every_so_manyth_batch_is_bulk() -> None:
     assert took == [*["interactive"] * (BULK_TURN - 1), "bulk"] * 3
 
 
-def test_in_bulks_turn_interactive_has_a_slot_beside_it() -> None:
-    lanes = lanes_of(Budget(1), [bulk(5), *[entry(5) for _ in range(BULK_TURN)]])
-    for _ in range(BULK_TURN - 1):
-        lanes.take(0)
-    assert lanes.ready("bulk", Slots(1))
-    assert not lanes.ready("interactive", Slots(1)), "the only slot is bulk's"
-    assert not lanes.take(0, Slots(1), "interactive").entries
-    assert lanes.take(0, Slots(2), "interactive").entries[0].priority == "interactive"
-    assert lanes.take(0, Slots(1)).entries[0].priority == "bulk"
-
-
 def test_batches_that_overtook_nobody_give_bulk_no_turn() -> None:
     lanes = lanes_of(Budget(1), [entry(5) for _ in range(2 * BULK_TURN)])
     for _ in range(BULK_TURN):

@@ -14,6 +14,7 @@ import pytest
 from headlight.errors import DeadlineExceeded, DeviceFull, EngineError, Unavailable
 from headlight.runtime.attention.resolved_spec import whole
 from headlight.spec import Priority
+from headlight_service.core.scheduler.batch_policy import BULK_TURN
 from headlight_service.core.scheduler.engine_health import FAILURES_BEFORE_PROBE, EngineLost
 from headlight_service.core.scheduler.lanes import LaneKey
 from headlight_service.core.scheduler.pending_requests import Computed, PendingRequest
@@ -270,6 +271,30 @@ async def test_the_rest_of_a_request_expires_while_its_own_thread_computes() -> 
         setup.engine.gate.set()
         await computing
         assert len(setup.engine.batches) == 1
+
+
+async def test_interactive_does_not_wait_for_a_bulk_thread_that_is_slow_in_coming() -> None:
+    async with running(tokens=4) as setup:
+        may_go_on = threading.Event()
+        setup.scheduler._threads["bulk"].put(lambda: assert_set(may_go_on))
+        setup.engine.gate.clear()
+        first, bulk = Submitted(4), Submitted(4, priority="bulk")
+        setup.scheduler.submit(first.pending)
+        await setup.started()
+        setup.scheduler.submit(bulk.pending)
+        others = [Submitted(4) for _ in range(2 * BULK_TURN)]
+        for each in others:
+            setup.scheduler.submit(each.pending)
+        setup.engine.gate.set()
+        for each in others:
+            assert await asyncio.to_thread(each.told.wait, 30)
+        assert not bulk.answers
+        may_go_on.set()
+        assert await asyncio.to_thread(bulk.told.wait, 30)
+
+
+def assert_set(event: threading.Event) -> None:
+    assert event.wait(30)
 
 
 async def test_the_thread_that_submits_does_not_wait_for_a_slot() -> None:

@@ -38,6 +38,19 @@ class RunningBatch(NamedTuple):
     slot: Started
     patience: float
 
+    def report(self, seconds: float) -> BatchReport:
+        """Return what is told of it once it has run for so long."""
+        batch, first = self.batch, self.batch.entries[0]
+        sizes = (len(batch.entries), batch.total, batch.padded)
+        return BatchReport(first.lane, first.priority, *sizes, seconds, self.slot.wide)
+
+
+def begin(batch: Batch[Member], slot: Started, usual: int) -> RunningBatch:
+    """Note that an engine has a batch; `usual`: see `patience_for`. With the scheduler's lock held."""
+    members = Members(batch.entries)
+    members.begun()
+    return RunningBatch(batch, members, slot, patience_for(batch, usual))
+
 
 def patience_for(batch: Batch[Member], usual: int) -> float:
     """Return how many times as long as one of `usual` tokens a batch may take, for its heartbeat.

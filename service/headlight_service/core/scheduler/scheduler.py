@@ -19,7 +19,7 @@ from headlight_service.core.scheduler.cpu_time import Begun, Stopwatch
 from headlight_service.core.scheduler.engine_health import Engine, EngineHealth, EngineLost
 from headlight_service.core.scheduler.lanes import Batch, Budget, LaneKey
 from headlight_service.core.scheduler.pending_requests import Member, Members, PendingRequest, tell
-from headlight_service.core.scheduler.running_batch import BatchReport, RunningBatch, compute, patience_for
+from headlight_service.core.scheduler.running_batch import BatchReport, RunningBatch, begin, compute
 from headlight_service.core.timers import Timers
 from headlight_service.core.watchdog import Heartbeat
 from headlight_service.core.worker_threads import COMPUTING, COMPUTING_BULK, WorkerThreads
@@ -214,13 +214,12 @@ class Scheduler:
         first = batch.entries[0]
         can_be_wide = first.lane.role in self._engines[first.lane.model].wide
         slot = self._slots.begin(priority, self._queue.waiting["interactive"], can_be_wide)
-        members, patience = Members(batch.entries), patience_for(batch, self._budgets[first.lane].tokens)
-        members.begun()
+        running = begin(batch, slot, self._budgets[first.lane].tokens)
         self.heart.work += 1
         self.heart.moved = self._clock()
-        if patience > 1.0:
-            self.heart.patience.append(patience)
-        return RunningBatch(batch, members, slot, patience), over
+        if running.patience > 1.0:
+            self.heart.patience.append(running.patience)
+        return running, over
 
     def _run_batch(self, running: RunningBatch) -> None:
         model = running.batch.entries[0].lane.model
@@ -255,18 +254,16 @@ class Scheduler:
         self, running: RunningBatch, begun: Begun, outcomes: Sequence[Outcome]
     ) -> tuple[list[PendingRequest], Exception | None]:
         """Deliver what was computed; returns who is to be told, and for what to probe the engine."""
-        done, batch, slot = self._clock(), running.batch, running.slot
+        done, batch = self._clock(), running.batch
         over = running.members.deliver(outcomes, begun.at, done)
-        first, failed = batch.entries[0], any(isinstance(each, Exception) for each in outcomes)
+        failed = any(isinstance(each, Exception) for each in outcomes)
         if not failed:  # else the rate would be no batch's
-            if slot.priority == "bulk":
+            if running.slot.priority == "bulk":
                 self._queue.ran(batch, self._stopwatch.effort(begun, done, self._slots.running))
-            count, seconds = len(batch.entries), done - begun.at
-            sizes = (count, batch.total, batch.padded)
-            self._observe(BatchReport(first.lane, first.priority, *sizes, seconds, slot.wide))
+            self._observe(running.report(done - begun.at))
             if self._health.well:
                 return over, None
-        return over, self._health.ran(first.lane.model, outcomes)
+        return over, self._health.ran(batch.entries[0].lane.model, outcomes)
 
     def _release(self, running: RunningBatch) -> None:
         """Free the slot of a batch for the next."""

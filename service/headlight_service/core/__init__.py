@@ -1,1 +1,1 @@
-"""Serving without a protocol: a request on its way through tokenizer, queue and engine."""
+"""Request pipeline of the service, without a protocol: tokenizer, queue and engine."""

@@ -1,4 +1,4 @@
-"""A request under way: its future, and how it ends."""
+"""Handle of a request under way: its future, its cancellation and its end."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
 
 T = TypeVar("T")
-WhenGone = Callable[[Callable[[], object]], None]  # is given what to call if the caller leaves
-_TAKEN: Future[Any] = Future()  # in place of one whose result was taken: an error refers to frames
+WhenGone = Callable[[Callable[[], object]], None]  # takes what to call if the client disconnects
+_TAKEN: Future[Any] = Future()  # replaces a future whose result is taken: errors refer to frames
 
 
 class Means(Protocol):
-    """What all requests share; the pipeline has it.
+    """What all requests share; the pipeline provides it.
 
     Attributes:
         models: by name.
@@ -43,36 +43,36 @@ class Means(Protocol):
 
 
 class Handle(Generic[T]):
-    """A request under way. From any thread.
+    """A request under way. Called from any thread.
 
     Attributes:
         request: as submitted.
-        future: done with the answer, or with why there is none.
-        cancelled: whether nobody waits for the answer any longer.
+        future: completed with the answer or with an error.
+        cancelled: whether the caller no longer waits for the answer.
     """
 
     def __init__(self, means: Means, request: Request, trace: RequestTrace | None) -> None:
-        """Nothing is done before `start`."""
+        """Prepare the handle; `start` begins the work."""
         self.request = request
         self.future: Future[T] = Future()
         self.cancelled = False
         self._means = means
         self._trace = trace
         self._job: TokenizationJob
-        self._model: ServedModel  # once it is admitted
+        self._model: ServedModel  # set by _admit
         self._budget: RequestBudget
         self._admitted = False
         self._arrived_ns = time.monotonic_ns()
         self._lock = threading.Lock()
-        self._over = False  # it is decided how it ends
+        self._over = False  # whether the end is decided
         self._on_thread = False  # a thread of the tokenizer works for it
 
     def result(self) -> T:
-        """Wait for the answer, and take it; to be called once.
+        """Wait for the answer, and take it. Call it once.
 
         Raises:
             HeadlightError: as the pipeline's steps do.
-            CancelledError: it was cancelled.
+            CancelledError: the request was cancelled.
         """
         try:
             return self.future.result()
@@ -80,10 +80,10 @@ class Handle(Generic[T]):
             self.future = _TAKEN
 
     def cancel(self, *, by_caller: bool = True) -> None:
-        """Give the request up: nobody waits for the answer any longer.
+        """Cancel the request: the caller no longer waits for the answer.
 
         Args:
-            by_caller: count it, at the stage that it had come to.
+            by_caller: count the cancellation, at the stage that the request had reached.
         """
         if not self._decide():
             return
@@ -95,26 +95,26 @@ class Handle(Generic[T]):
         self.close()
 
     def count_cancelled(self, stage: str) -> None:
-        """Count a caller that left at a stage."""
+        """Count a client that disconnected at a stage."""
         if self._admitted:
             self._model.metrics.cancelled[stage].inc()
 
     def close(self, error: BaseException | None = None, keep_answer_bytes: int = 0) -> int:
-        """Give back what the request holds: its answer has left, or will not.
+        """Give back what the request holds. Called once its answer has left, or cannot leave.
 
         Args:
-            error: counted as why there is no answer.
-            keep_answer_bytes: of the answer, until `release`.
+            error: counted as the reason that there is no answer.
+            keep_answer_bytes: bytes of the answer to hold until `release`.
 
         Returns:
-            How many bytes are kept.
+            The number of bytes that are kept.
         """
         if not self._admitted:
             return 0
         if isinstance(error, Exception):
             self._model.metrics.rejected[reason_of(error)].inc()
         with self._lock:
-            # A thread that still works holds what the budget stands for; it closes when it is done.
+            # A working thread still uses what the budget counts; it closes the request when done.
             if self._on_thread and self.cancelled:
                 return 0
         return self._budget.close(error, keep_answer_bytes)
@@ -129,17 +129,17 @@ class Handle(Generic[T]):
         return self._budget.answer_bytes
 
     def start(self, when_gone: WhenGone | None = None) -> Self:
-        """Take the request as far as it comes without waiting; errors come with the result.
+        """Run the steps that need no wait; `result` raises their errors.
 
         Args:
-            when_gone: given `cancel` before anything runs, since this thread may compute for long.
+            when_gone: receives `cancel` before any step, since this thread may compute for long.
         """
         if when_gone is not None:
             when_gone(self.cancel)
         self._run(self._admit)
         return self
 
-    # The rest is for the steps.
+    # The methods below are for the steps.
 
     def _admit(self) -> None:
         """Find the model, and admit the bytes of the request."""
@@ -148,15 +148,15 @@ class Handle(Generic[T]):
         bucket = self._means.bucket_of(request.client)
         self._budget = RequestBudget(model.admission, request.priority, bucket)
         with self._lock:
-            if self._over:  # its caller left before it was begun
+            if self._over:  # the client disconnected before the first step
                 raise CancelledError
             self._admitted = True
         self._budget.receive(request.size_bytes)
 
     def _begin_tokenizing(self, job: TokenizationJob) -> None:
-        """Have the inputs tokenised: here, or on a thread, which costs 100 µs and more."""
+        """Tokenise here if the inputs are short. A thread costs 100 µs and more."""
         self._job = job
-        self._budget.has_read(job.size / READ_CHARACTERS)  # paid before it keeps a thread busy
+        self._budget.has_read(job.size / READ_CHARACTERS)  # charged before it keeps a thread busy
         if self._trace is not None:
             self._trace.stage("tokenize")
         if job.size <= SHORT_CHARACTERS:
@@ -180,12 +180,12 @@ class Handle(Generic[T]):
             self.close()
 
     def _withdraw(self) -> str:
-        """Take the request out of what it waits in; returns the stage that it had come to."""
+        """Withdraw the request from the step that it waits in; returns the stage."""
         self._means.tokenizers.withdraw(self._tokenize_on_thread, self.request.priority)
         return "tokenize"
 
     def _run(self, step: Callable[[], None]) -> None:
-        """Run the steps that a thread has come to. Their failure is the request's."""
+        """Run steps on this thread. Their error becomes the request's."""
         try:
             step()
         except CancelledError:
@@ -195,8 +195,8 @@ class Handle(Generic[T]):
             self._fail(error)
 
     def _reserve(self, size: int, smaller: Callable[[int], tuple[str, str]] | None = None) -> None:
-        """Reserve the bytes of the answer, of which a process holds only so many."""
-        # What it says beside its data alone makes no answer too large for ever.
+        """Reserve the bytes of the answer, which are limited for each process."""
+        # The bytes beside the data must not make an answer too large for ever.
         size = min(size, largest_output(self._model.admission.outputs.limit))
         self._budget.reserve(size, smaller)
 
@@ -211,20 +211,20 @@ class Handle(Generic[T]):
             self.future.set_result(answer)
 
     def _count(self, answer: T) -> None:
-        """Count an answer that somebody waits for."""
+        """Count an answer that the caller still waits for."""
 
     def _fail(self, error: Exception) -> None:
         if not self._decide():
             return
         if isinstance(error, HeadlightError):
-            error = error.with_traceback(None)  # its frames hold what was worked on
+            error = error.with_traceback(None)  # its frames hold the request's data
         try:
             self.close(error)
         finally:
             self.future.set_exception(error)
 
     def _decide(self) -> bool:
-        """Whether it is still open how the request ends; from here on it is not."""
+        """Close the decision about the request's end; returns whether it was open."""
         with self._lock:
             over, self._over = self._over, True
         return not over

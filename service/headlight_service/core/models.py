@@ -1,4 +1,4 @@
-"""The served models: what each can be asked for, what it may hold, and its metrics."""
+"""The served models: their outputs, their limits and their metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAST_TOKEN_INFO_BYTES = 8  # of one token in an answer: id, piece, start, end, 
 
 
 def ref_of(runtime: Runtime) -> ModelRef:
-    """Return which weights a runtime answers with."""
+    """Return the reference to the weights of a runtime."""
     manifest, digest = runtime.bundle.manifest, runtime.bundle.sha256
     return ModelRef(manifest.name, manifest.version, digest, runtime.provider, runtime.precision)
 
@@ -30,13 +30,13 @@ class ServedModel:
     """A runtime with its limits, its part of the queue and its metrics.
 
     Attributes:
-        ref: which weights it answers with.
+        ref: reference to its weights.
         accepts: of "text", "pair", "ids".
         max_characters: of one text.
-        special_tokens: unless a request says otherwise.
-        default_prompt: put before texts unless a request says otherwise.
+        special_tokens: unless a request sets it.
+        default_prompt: put before texts unless a request names another.
         max_length: tokens of one input.
-        density: tokens in a character of its texts.
+        density: tokens per character of its texts.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ServedModel:
 
     @property
     def max_tokenized(self) -> int:
-        """Tokens of one request that is tokenised alone."""
+        """Most tokens of one request for tokens alone."""
         return self.limits.max_unary_response_bytes // LEAST_TOKEN_INFO_BYTES
 
     @property
@@ -104,7 +104,7 @@ class Models:
         self._only = model if len(self._models) == 1 else None
 
     def get(self, name: str = "") -> ServedModel:
-        """Return the model that a request names; the only one if it names none.
+        """Return the model that a request names; without a name, the only model.
 
         Raises:
             Unavailable: the first model is still being loaded.
@@ -121,7 +121,7 @@ class Models:
 
     @property
     def first(self) -> ServedModel:
-        """The first model, whose limits a stream has. Raises Unavailable: it is still being loaded."""
+        """The first model; its limits bound streams. Raises Unavailable: it is not loaded yet."""
         if not self._models:
             raise Unavailable("the model is still being loaded; try again soon, or another replica")
         return next(iter(self._models.values()))

@@ -1,6 +1,6 @@
-"""How far a vector moves when each token is hidden: encodings of one input with holes.
+"""Occlusion: the distance that a vector moves when each token is hidden.
 
-They are queued in waves, among other requests.
+The encodings of one input with a hidden token are queued in waves, among other requests.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from headlight_service.core.scheduler.pending_requests import Computed
 if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
 
-WAVES = 8  # a wave is one part in so many of the tokens of a request: others' items go in between
-LONGEST_PAUSE = 1.0  # seconds until a wave that found no room is tried again
+WAVES = 8  # a wave is one part in so many of a request's tokens: other items go in between
+LONGEST_PAUSE = 1.0  # seconds until a wave that found no room is retried
 
 
 @dataclasses.dataclass(slots=True)
@@ -46,8 +46,8 @@ class Occluded(Answer):
 class Occluding(Encoding):
     """A request of one input, run first whole and then with one token hidden at a time.
 
-    What is begun is not shed half way, which would throw away what was computed: if others fill the
-    queue, its waves wait.
+    A request that has begun is not shed half way, which would waste computed results. Its waves
+    wait if other requests fill the queue.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class Occluding(Encoding):
         self._hidden: Ids
 
     def _measure(self) -> int:
-        """Choose the tokens."""
+        """Choose the tokens; returns the bytes of the answer beside its data."""
         model, prepared = self._model, self._prepared
         pooling = model.runtime.bundle.manifest.pooling
         self._hidden = hidden_tokens(self._choice, pooling, prepared.inputs[0])
         return self._form.overhead_bytes(model.ref, prepared, self._hidden)
 
     def _sized(self) -> None:
-        """Reserve the answer, and charge for all waves at once: quota does not end it half way."""
+        """Reserve the answer, and charge for all waves at once: no quota ends it half way."""
         prepared, admission = self._prepared, self._model.admission
         self._stage = "queue"
         self._reserve(self._overhead, lambda room: ("input", ""))
@@ -100,7 +100,7 @@ class Occluding(Encoding):
             self._next_wave()
 
     def _next_wave(self) -> None:
-        """Queue the next wave; later, if there is no room for it."""
+        """Queue the next wave; retry later if there is no room for it."""
         [item], length = self._prepared.items, self._prepared.tokens
         step = max(1, self._model.limits.max_request_tokens // WAVES // length)
         begin = len(self._moved)
@@ -120,7 +120,7 @@ class Occluding(Encoding):
 
 
 def of_one_input(error: InvalidInput) -> InvalidInput:
-    """Return the same error of a request that has one input, and calls it so."""
+    """Return the same error for a request of one input, whose field is `input`."""
     return InvalidInput(error.field.replace("inputs[0]", "input"), error.problem)
 
 

@@ -1,10 +1,10 @@
-"""A request's way, from top to bottom: the core's one entrance, callable from any thread.
+"""Request pipeline: the core's one entrance, callable from any thread.
 
     admit its bytes -> resolve the model and the requested outputs -> tokenise
     -> size the answer and reserve it -> queue -> batch -> compute -> answer
 
-Each step runs on whichever thread comes to it: the caller's, the tokenizer's or the engine's. A
-step waits for nothing but the work that it does.
+A step runs on the thread that reaches it: the caller's, the tokenizer's or the engine's. A step
+waits only for its own work.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class AnswerForm(Protocol):
-    """What the pipeline must know of a frontend's protocol to size an answer."""
+    """Size of a frontend's answers, as its protocol encodes them."""
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
         """Return the bytes of an answer beside its data.
@@ -42,15 +42,15 @@ class AnswerForm(Protocol):
         Args:
             ref: the model.
             prepared: the request.
-            hidden: int64 [m], the tokens that are hidden; None: it is no OcclusionRequest.
+            hidden: int64 [m], the hidden tokens; None: the request is no OcclusionRequest.
 
         Raises:
-            InvalidInput: the protocol cannot carry the answer; with what would fit.
+            InvalidInput: the protocol cannot carry the answer. The message names what would fit.
         """
 
 
 class Pipeline:
-    """The core's one entrance. From any thread.
+    """The core's one entrance. Called from any thread.
 
     Attributes:
         models: by name.
@@ -58,7 +58,7 @@ class Pipeline:
     """
 
     def __init__(self, models: Models, tokenizers: TokenizerThreads, quotas: Quotas | None = None) -> None:
-        """Serve the models that there are, and those that will be.
+        """Serve the models of `models`, and those added later.
 
         Args:
             models: by name.
@@ -82,12 +82,12 @@ class Pipeline:
         """Start a request to encode.
 
         Args:
-            request: what is asked for.
-            form: of the answer.
-            trace: its spans.
-            gate: of the stream that it is a message of.
-            here: let this thread compute, if an engine is idle. It must not be an event loop's.
-            when_gone: given `Handle.cancel` before anything runs, since this thread may compute for long.
+            request: the inputs and the requested outputs.
+            form: sizes the answer.
+            trace: the request's spans.
+            gate: of the stream that carries the request.
+            here: let this thread compute if an engine is idle. Not for an event loop's thread.
+            when_gone: receives `Handle.cancel` before any step; this thread may compute for long.
 
         Returns:
             A handle, to be closed once the answer has left. Nothing is raised.
@@ -102,7 +102,7 @@ class Pipeline:
         trace: RequestTrace | None = None,
         when_gone: WhenGone | None = None,
     ) -> Handle[bytes]:
-        """Start a request for the tokens of its inputs, as `submit`."""
+        """Start a request for the tokens of its inputs. The rest is as for `submit`."""
         return Tokenizing(self, request, form, trace).start(when_gone)
 
     def bucket_of(self, client: str | None) -> Bucket | None:
@@ -123,10 +123,10 @@ class Encoding(Handle[Answer]):
         *,
         here: bool = False,
     ) -> None:
-        """See `Pipeline.submit`."""
+        """Prepare the request; `Pipeline.submit` describes the arguments."""
         super().__init__(pipeline, request, trace)
         self._form, self._gate = form, gate
-        self._gated = -1  # bytes that the gate was entered with; -1: it was not
+        self._gated = -1  # bytes held at the gate; -1: none
         self._here = here
         self._stage = "tokenize"
         self._pending: PendingRequest | None = None
@@ -135,7 +135,7 @@ class Encoding(Handle[Answer]):
         self._overhead = self._tokenize_ns = 0
 
     def _admit(self) -> None:
-        """Admit the bytes, resolve the requested outputs, and look ahead."""
+        """Admit the bytes, resolve the requested outputs, and check the estimated cost."""
         super()._admit()
         request, model = self.request, self._model
         self._selection = selection = model.select(request.outputs)
@@ -143,7 +143,7 @@ class Encoding(Handle[Answer]):
         if not selection.computes or request.dry_run:
             self._budget.look_ahead(0, math.inf, computes=False)
         elif self._budget.bucket is not None or request.deadline < math.inf:
-            # Tokenising is most of what a refusal costs.
+            # Tokenising is most of the cost of a refusal.
             least = job.size // (READ_CHARACTERS * READING)
             tokens = max(model.density.tokens(job.inputs, job.sizes, model.max_length), least)
             self._budget.look_ahead(tokens, request.deadline - time.monotonic())
@@ -154,7 +154,7 @@ class Encoding(Handle[Answer]):
         model, inputs = self._model, list[Tokenized]()
         try:
             inputs.extend(tokenized(self._job, model.runtime, lambda: self.cancelled))
-        finally:  # refused now or later, that much was read
+        finally:  # refused now or later, these tokens were read
             tokens = sum([len(each.ids) for each in inputs])
             self._budget.has_read(tokens)
         if self.cancelled:
@@ -188,7 +188,7 @@ class Encoding(Handle[Answer]):
         return self._form.overhead_bytes(self._model.ref, self._prepared)
 
     def _sized(self) -> None:
-        """Wait until the stream has room for the answer, if it is a stream's."""
+        """Wait until the stream has room for the answer; without a stream, go on at once."""
         if self.request.dry_run:
             self._reserve(self._overhead)
             self._finish(Answer(self._prepared, [], Timings(self._tokenize_ns)))
@@ -199,11 +199,11 @@ class Encoding(Handle[Answer]):
             self._queue()
 
     def _proceed(self) -> None:
-        """Go on: the gate is open."""
+        """Go on after the gate has opened."""
         self._run(self._queue)
 
     def _smaller(self, room: int) -> tuple[str, str]:
-        """The field that asks for most of the answer, and what would fit."""
+        """Return the field that asks for most of the answer, and what would fit."""
         return self._prepared.largest, self._prepared.what_fits(room - self._overhead)
 
     def _queue(self) -> None:
@@ -237,13 +237,13 @@ class Encoding(Handle[Answer]):
             self._pending = pending
         if self._trace is not None:
             self._trace.stage("queue")
-        # Beside other requests a thread of the engine takes it with theirs, as one batch.
+        # Beside other requests, an engine's thread runs it with theirs as one batch.
         here = self._here and not self._on_thread and self._budget.alone
         model.scheduler.submit(pending, here=here)
 
     def _computed(self, outcome: Computed | Exception) -> None:
-        """Go on: the scheduler has results, or says why there are none."""
-        self._pending = None  # it refers back to us
+        """Go on with the scheduler's results or its error."""
+        self._pending = None  # breaks the cycle: it refers to this request
         if isinstance(outcome, Exception):
             self._fail(outcome)
         elif not self.cancelled:
@@ -262,8 +262,8 @@ class Encoding(Handle[Answer]):
         self._finish(Answer(self._prepared, computed.results, timings))
 
     def _count(self, answer: Answer) -> None:
-        """See Handle."""
-        if not answer.results:  # of a dry run
+        """Count an answer's bytes and times for the metrics."""
+        if not answer.results:  # a dry run
             return
         metrics, timings = self._model.metrics, answer.timings
         for name, size in self._prepared.output_bytes.items():
@@ -276,7 +276,7 @@ class Encoding(Handle[Answer]):
         seconds["total"].observe(timings.total_ns * 1e-9)
 
     def _withdraw(self) -> str:
-        """See Handle."""
+        """Withdraw the request from the step that it waits in; returns the stage."""
         if self._stage == "tokenize":
             return super()._withdraw()
         if self._gate is not None:
@@ -287,9 +287,9 @@ class Encoding(Handle[Answer]):
         return "queue" if self._model.scheduler.withdraw(pending) else "infer"
 
     def close(self, error: BaseException | None = None, keep_answer_bytes: int = 0) -> int:
-        """See Handle."""
+        """Give back what the request holds, as `Handle.close` does, and leave the gate."""
         kept = super().close(error, keep_answer_bytes)
-        self._pending = None  # it refers back to us
+        self._pending = None  # breaks the cycle: it refers to this request
         with self._lock:
             gated, self._gated = self._gated, -1
         if self._gate is not None and gated >= 0:

@@ -20,10 +20,10 @@ class Timer:
 
     timers: Timers
     when: float
-    act: Callable[[], None] | None  # None: it was made, or cancelled
+    act: Callable[[], None] | None  # None: the call was made or cancelled
 
     def cancel(self) -> None:
-        """Drop the call, and what it refers to, unless it was made."""
+        """Drop the call and its references, unless it was made."""
         with self.timers.changed:
             if self.act is not None:
                 self.act = None
@@ -33,11 +33,11 @@ class Timer:
 
 
 class Timers:
-    """Any number of timers over one thread. From any thread.
+    """Any number of timers on one thread. Called from any thread.
 
     Attributes:
-        changed: guards what is due, and wakes the thread.
-        due: the timers that wait, by time. Even of thousands, moving the list is quick.
+        changed: guards `due`, and wakes the thread.
+        due: the waiting timers, by time. Moving the list is quick even for thousands.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Timers:
         threading.Thread(target=serve, args=(self._next,), name="timers", daemon=True).start()
 
     def call_at(self, when: float, act: Callable[[], None]) -> Timer:
-        """Call `act` at a time on time.monotonic; it must not wait for anything."""
+        """Call `act` at a time on time.monotonic; it must not wait."""
         timer = Timer(self, when, act)
         with self.changed:
             bisect.insort(self.due, timer, key=_when)
@@ -57,13 +57,13 @@ class Timers:
         return timer
 
     def close(self) -> None:
-        """End the thread; what is not due yet is never called."""
+        """End the thread; later calls are never made."""
         with self.changed:
             self._closed = True
             self.changed.notify()
 
     def _next(self) -> Callable[[], None] | None:
-        """Wait for the next timer; None: closed."""
+        """Wait for the next call, and return it; None: closed."""
         with self.changed:
             while not self._closed:
                 left = self.due[0].when - time.monotonic() if self.due else threading.TIMEOUT_MAX

@@ -1,4 +1,4 @@
-"""From the inputs of a request to tokens and to items for the engine."""
+"""Tokenisation of a request: from its inputs to tokens and to items for the engine."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from headlight_service.core.requests.request import Input, Pair, Request, TokenI
 if TYPE_CHECKING:
     from headlight_service.core.models import ServedModel
 
-# Texts of so many characters go to the tokenizer together: it lets other threads run meanwhile, and
-# each hand-over costs more than a short text. What is tokenised takes some 350 bytes a character.
+# Texts of so many characters go to the tokenizer together: it lets other threads run meanwhile.
+# Each hand-over costs more than a short text. Tokenised text takes some 350 bytes a character.
 TOGETHER_CHARACTERS = 4096
 
 
@@ -30,7 +30,7 @@ class TokenizationJob(NamedTuple):
         size: their sum.
         with_info: whether tokens are to be described.
         max_tokens: of all inputs together.
-        limit: False: any number of tokens of one input.
+        limit: False: one input may have any number of tokens.
         prompt: put before each single text.
     """
 
@@ -76,7 +76,7 @@ def _job(request: Request, model: ServedModel, with_info: bool, max_tokens: int,
 
 
 def _checked_sizes(inputs: Sequence[Input], model: ServedModel, prompt: Prompt) -> list[int]:
-    """Return the characters or ids of each input. Raises InvalidInput for one that is not taken."""
+    """Return the characters or ids of each input. Raises InvalidInput: one is not accepted."""
     most = model.limits.max_items
     if not 1 <= len(inputs) <= most:
         raise InvalidInput("inputs", f"has {len(inputs)} entries; send 1 to {most}")
@@ -84,7 +84,7 @@ def _checked_sizes(inputs: Sequence[Input], model: ServedModel, prompt: Prompt) 
     room = model.max_characters - before if "text" in model.accepts else -1
     return [
         before + len(value)
-        if isinstance(value, str) and len(value) <= room  # mostly
+        if isinstance(value, str) and len(value) <= room  # the usual case
         else _checked_size(place, value, model, prompt)
         for place, value in enumerate(inputs)
     ]
@@ -116,7 +116,7 @@ def _checked_size(place: int, value: Input, model: ServedModel, prompt: Prompt) 
 
 
 def tokenized(job: TokenizationJob, runtime: Runtime, cancelled: Callable[[], bool]) -> Iterator[Tokenized]:
-    """Yield each input in turn, until `cancelled()`: nobody waits any longer.
+    """Yield each tokenised input in turn, until `cancelled()` is true.
 
     Raises:
         InvalidInput: naming the input at fault.
@@ -145,7 +145,7 @@ def items_of(
     pooling: str,
     head_masks: Sequence[Floats | None] | None,
 ) -> list[EncodeItem]:
-    """Return what is to run of each input. Raises InvalidInput: one lacks the tokens that outputs name."""
+    """Return an item for each input. Raises InvalidInput: it lacks tokens that outputs name."""
     items = []
     for at, each in enumerate(inputs):
         try:
@@ -168,7 +168,7 @@ def kind_of(value: Input) -> str:
 
 
 def _portions(job: TokenizationJob) -> Iterator[Sequence[Input]]:
-    """The inputs in order, those of one sort together, of at most TOGETHER_CHARACTERS, or one."""
+    """Yield the inputs in order, one kind at a time: TOGETHER_CHARACTERS at most, or one input."""
     together, characters = list[Input](), 0
     for value, size in zip(job.inputs, job.sizes, strict=True):
         alike = not together or isinstance(value, TokenIds) == isinstance(together[0], TokenIds)
@@ -181,7 +181,7 @@ def _portions(job: TokenizationJob) -> Iterator[Sequence[Input]]:
 
 
 def _read(together: Sequence[Input], job: TokenizationJob, runtime: Runtime) -> Iterator[Tokenized]:
-    """Inputs of one sort, one by one; each is refused when its turn comes."""
+    """Yield inputs of one kind, one by one; each is refused when its turn comes."""
     ids = [value for value in together if isinstance(value, TokenIds)]
     if ids:
         return (runtime.check_ids(each.ids, each.segments, with_info=job.with_info) for each in ids)

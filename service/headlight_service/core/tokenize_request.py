@@ -1,4 +1,4 @@
-"""A request for the tokens of its inputs: they are read and encoded, and never computed."""
+"""A request for the tokens of its inputs: they are read and encoded, not computed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class TokensForm(Protocol):
-    """How a frontend encodes tokens: some time's work, done on a thread of the tokenizer."""
+    """A frontend's encoder of tokens. It is slow, and runs on a thread of the tokenizer."""
 
     def encode(self, ref: ModelRef, tokens: Iterable[TokenList], inputs: int) -> bytes:
-        """Return the answer, drawing the tokens of so many inputs.
+        """Return the answer for so many inputs, drawing their tokens.
 
         Raises:
             InvalidInput: it is too large.
@@ -30,23 +30,23 @@ class Tokenizing(Handle[bytes]):
     """A request for tokens, step by step."""
 
     def __init__(self, means: Means, request: Request, form: TokensForm, trace: RequestTrace | None) -> None:
-        """See `Pipeline.tokenize`."""
+        """Prepare as described at `Pipeline.tokenize`."""
         super().__init__(means, request, trace)
         self._form = form
         self._tokens_read = 0
 
     def _admit(self) -> None:
-        """Admit the bytes, and look ahead."""
+        """Admit the bytes, and check that the bucket owes nothing."""
         super()._admit()
         self._budget.look_ahead(0, math.inf, computes=False)
         self._begin_tokenizing(tokenizing_job(self.request, self._model))
 
     def _tokenize(self) -> None:
-        """Tokenise, and encode the answer as it comes."""
+        """Tokenise, and encode the answer meanwhile."""
         model = self._model
         try:
             answer = self._form.encode(model.ref, self._tokens(), len(self._job.inputs))
-        finally:  # refused or not, that much was read
+        finally:  # refused or not, these tokens were read
             self._budget.has_read(self._tokens_read)
         self._reserve(len(answer))
         self._finish(answer)

@@ -15,20 +15,20 @@ from headlight_service.core.worker_threads import WorkerThreads
 class TokenizerThreads:
     """A priority semaphore over worker threads.
 
-    Of several threads bulk never has the last one: it would be held for as long as bulk's work
-    takes. Every BULK_TURN-th turn is bulk's if both wait.
+    Of several threads, bulk never has the last one, which would be held for all of bulk's work.
+    Every BULK_TURN-th turn is bulk's if both wait.
 
     Attributes:
-        heart: beats when work is begun or done.
+        heart: heartbeat; beats if work begins or ends.
     """
 
     def __init__(self, count: int, name: str = "tokenize") -> None:
-        """Start the threads; all are free."""
+        """Start the threads, all free."""
         self._workers = WorkerThreads(count, name)
         self._lock = threading.Lock()
         self._free = count
         self._free_to_bulk = max(1, count - 1)
-        # Dictionaries, so that what is withdrawn leaves at once, wherever it stands.
+        # Dictionaries, so that withdrawn work leaves at once from any place.
         self._waiting: dict[Priority, dict[Callable[[], None], None]] = {priority: {} for priority in PRIORITIES}
         self._turn = 0
         self.heart = Heartbeat()
@@ -52,11 +52,11 @@ class TokenizerThreads:
             return waited
 
     def close(self) -> None:
-        """Let each thread end once it has done what it was given; what waits is never run."""
+        """Let each thread end after its work; waiting work is never run."""
         self._workers.close()
 
     def _start(self) -> None:
-        """Hand over what is next to the threads that are free. With the lock held."""
+        """Hand the next work to the free threads. With the lock held."""
         while self._free and (priority := self._next()) is not None:
             work = next(iter(self._waiting[priority]))
             del self._waiting[priority][work]
@@ -78,7 +78,7 @@ class TokenizerThreads:
                 self._start()
 
     def _next(self) -> Priority | None:
-        """The priority of the next turn, of those that may have one."""
+        """Return the priority of the next turn; None: no work may begin."""
         bulk = self._waiting["bulk"] and self._free_to_bulk
         if self._waiting["interactive"] and not (bulk and self._turn % BULK_TURN == 0):
             return "interactive"

@@ -1,4 +1,4 @@
-"""Whether something that has work is getting on with it."""
+"""Heartbeats for the watchdog, which detects stalled workers."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from collections.abc import Callable
 
 
 class Heartbeat:
-    """Signs of life of one worker, or of several that share their work.
+    """Heartbeat of one worker, or of several that share their work.
 
-    Nothing is probed: workers note them as a matter of course, under a lock of theirs. Read by any
-    thread.
+    Nothing is probed: workers update it as they work, under their own lock. Any thread may read it.
 
     Attributes:
         clock: seconds, monotonic.
-        work: how many pieces there are to do.
-        moved: when work came to a worker that had none, or some was started or done last. To give
-            it up is no sign of life.
-        patience: of work under way that takes longer than usual, how many times as long it may.
+        work: pieces of work to do.
+        moved: last time that work began or ended, or came to an idle worker. Cancelled work does
+            not count.
+        patience: factors by which work under way may outlast the usual time, if it is longer.
     """
 
     __slots__ = ("clock", "moved", "patience", "work")
@@ -30,7 +29,7 @@ class Heartbeat:
 
     @property
     def still_seconds(self) -> float:
-        """Seconds for which nothing has moved, divided by the longest patience; 0 without work."""
+        """Seconds without progress, divided by the largest patience; 0 without work."""
         if not self.work:
             return 0.0
         return (self.clock() - self.moved) / max(self.patience.copy(), default=1.0)

@@ -1,7 +1,7 @@
-"""Admission control of one model: request bytes, queued tokens and answer bytes are bounded.
+"""Admission control of one model: limits on request bytes, queued tokens and answer bytes.
 
-Request bytes are taken before tokenising, tokens before the queue, answer bytes before anything
-runs. `headlight_service.core.admission.request_budget` holds what one request has taken.
+Request bytes are taken before tokenising, tokens before queueing, answer bytes before
+computing. `headlight_service.core.admission.request_budget` holds what one request has taken.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from headlight_service.core.admission.shedding import Shed, Shortage
 
 SHORTEST_RETRY_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 30.0
-FIRST_RETRY_SECONDS = 1.0  # before any batch has shown a rate
-FAR = 2.0  # times the caller's patience: rates are guesses
-# One part in so many is kept: of the answer bytes for small answers, of the queue for interactive.
+FIRST_RETRY_SECONDS = 1.0  # before any batch has given a rate
+FAR = 2.0  # times the time to the deadline: rates are guesses
+# One part in so many is reserved: of the answer bytes for small answers, of the queue for
+# interactive.
 RESERVE = 8
 SMALL_ANSWER_BYTES = 1 << 20
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Pool:
-    """An amount of something that runs out.
+    """A limited amount of bytes or tokens.
 
     Attributes:
-        limit: how much there is.
-        whole: of which this is a part: what is given out counts for both.
-        held: how much of it is given out.
+        limit: the whole amount.
+        whole: the pool that this one is part of; what is held counts for both.
+        held: the amount in use.
     """
 
     limit: int
@@ -41,28 +42,28 @@ class Pool:
 
     @property
     def free(self) -> int:
-        """How much can still be given out."""
+        """The amount that can still be taken."""
         free = self.limit - self.held
         return free if self.whole is None else min(free, self.whole.free)
 
     def take(self, amount: int) -> None:
-        """Count so much more as given out; less, if negative."""
+        """Add an amount to what is held; a negative one is given back."""
         self.held += amount
         if self.whole is not None:
             self.whole.held += amount
 
 
 def largest_output(limit: int) -> int:
-    """Return how large an answer may be if all results may have `limit` bytes.
+    """Return the largest answer that is allowed if all results may have `limit` bytes.
 
-    The rest is kept for small answers. Else a few slow readers of large ones would have everyone
-    refused.
+    The rest is reserved for small answers. Otherwise a few slow readers of large answers would
+    have every request refused.
     """
     return max(limit - limit // RESERVE, min(limit, SMALL_ANSWER_BYTES))
 
 
 def outputs_for(answer: int) -> int:
-    """Return how many bytes all results need for an answer of so many: see `largest_output`."""
+    """Return the limit on all results that allows an answer of so many bytes."""
     return -(-answer * RESERVE // (RESERVE - 1))
 
 
@@ -70,12 +71,12 @@ class Admission:
     """The pools of one model. Every method is called with `lock` held.
 
     Attributes:
-        lock: that of the queue; it can be taken again by the thread that has it.
-        requests: bytes of the messages being dealt with.
-        tokens: queued or running.
-        bulk: those of them that are bulk's.
-        outputs: bytes of results computed or about to be, and of answers not yet sent.
-        estimate: how long the queue takes.
+        lock: the queue's lock, reentrant.
+        requests: bytes of the messages in progress.
+        tokens: tokens queued or running.
+        bulk: the part of them that belongs to bulk.
+        outputs: bytes of results, computed or about to be, and of answers not yet sent.
+        estimate: wait-time estimate of the queue.
     """
 
     def __init__(
@@ -89,16 +90,16 @@ class Admission:
         begins_at_once: Callable[[Priority], bool] | None = None,
         lock: AbstractContextManager[object] | None = None,
     ) -> None:
-        """Nothing is admitted yet.
+        """Start with nothing admitted.
 
         Args:
-            max_tokens: tokens that may be queued or running at once.
+            max_tokens: tokens queued or running at once.
             max_request_bytes: bytes of all requests at once.
             max_output_bytes: bytes of all results at once.
-            max_bulk_tokens: of `max_tokens`, how many bulk may have; None: all.
+            max_bulk_tokens: the part of `max_tokens` that bulk may have; None: all.
             estimate: learns from the queue's batches; None: nothing is ever known.
-            begins_at_once: whether a request that came now would wait for nothing in the
-                queue; None: none would.
+            begins_at_once: whether a request that came now would not wait in the queue; None: it
+                would always wait.
             lock: see the attribute.
         """
         self.lock = lock or threading.RLock()
@@ -110,12 +111,12 @@ class Admission:
 
     @property
     def backlog_seconds(self) -> float:
-        """How long what is admitted will take; 0 before any batch has shown a rate."""
+        """Seconds that the admitted work will take; 0 before any batch has given a rate."""
         return self.estimate.seconds(self.tokens.held)
 
     @property
     def room(self) -> int:
-        """How large an answer would be taken now."""
+        """Largest answer, in bytes, that would be admitted now."""
         free = self.outputs.limit - self.outputs.held
         return max(free - self.outputs.limit // RESERVE, min(free, SMALL_ANSWER_BYTES))
 
@@ -131,7 +132,7 @@ class Admission:
         """Take the tokens of a request, before it is queued. Raises Shed: the queue is full."""
         pool = self.bulk if priority == "bulk" else self.tokens
         if tokens > pool.free:
-            # Either may be what is short: the queue, or bulk's part of it.
+            # Either may be short: the queue, or bulk's part of it.
             of_bulk = pool is self.bulk and tokens > pool.limit - pool.held
             full, of = (pool, " for bulk") if of_bulk else (self.tokens, "")
             used = f"{full.held} of {full.limit} tokens, {tokens} asked for"
@@ -144,9 +145,8 @@ class Admission:
 
         Args:
             size: of the answer.
-            smaller: given how many bytes there is room for, returns the field of the request that
-                asks for most of them, and what could be asked for instead, as a clause; or nothing.
-                None: its inputs do.
+            smaller: takes the bytes that there is room for. It returns the field that asks for
+                most, and a smaller choice as a clause, or "". None: the field is `inputs`.
 
         Raises:
             Shed: other callers' results take too much.
@@ -158,29 +158,29 @@ class Admission:
                 f"{field}: the answer would have {size} bytes;"
                 f" {self.outputs.held} of {self.outputs.limit} are in use{remedy}"
             )
-            # How fast others read is not known; a moment later is as good a guess as any.
+            # The clients' reading rate is unknown; a moment later is as good a guess as any.
             seconds = _bounded(max(self.backlog_seconds, FIRST_RETRY_SECONDS))
             raise _shed(used, Shortage.OUTPUT_BYTES, seconds)
         self.outputs.take(size)
 
     def check_wait(self, tokens: int, patience_seconds: float, priority: Priority) -> Expected | None:
-        """Refuse a request that the queue would not come to in time.
+        """Refuse a request that the queue would not reach in time.
 
         Args:
             tokens: of the request; 0 if they are not known yet.
-            patience_seconds: until its caller's deadline.
-            priority: its own; interactive does not wait for bulk.
+            patience_seconds: until the caller's deadline.
+            priority: the request's; interactive does not wait for bulk.
 
         Returns:
-            What it is admitted on; None: it begins at once.
+            The wait-time estimate that it is admitted on; None: it begins at once.
 
         Raises:
-            Shed: with the time after which it should be soon enough.
-            DeadlineExceeded: it has passed already: no replica can meet it.
+            Shed: with the seconds after which a retry should be in time.
+            DeadlineExceeded: the deadline has passed; no replica can meet it.
         """
         if patience_seconds <= 0:
             raise DeadlineExceeded("the deadline has passed before the work was queued")
-        # What begins at once is tried, and the rate learnt, whatever was estimated before.
+        # Work that begins at once is tried despite any estimate, so that the rate is learnt.
         if self._begins_at_once is not None and self._begins_at_once(priority):
             return None
         estimate = self.estimate
@@ -196,11 +196,11 @@ class Admission:
         return expected
 
     def check_alone(self, tokens: int, patience_seconds: float) -> None:
-        """Refuse what even alone would take far longer than its caller waits.
+        """Refuse work that would far outlast its deadline even alone.
 
         Args:
-            tokens: of work in many batches, after the first of them, which has shown a rate.
-            patience_seconds: until its caller's deadline.
+            tokens: of work in many batches, after the first of them, which has given a rate.
+            patience_seconds: until the caller's deadline.
 
         Raises:
             Shed: no waiting helps.
@@ -214,11 +214,12 @@ class Admission:
             )
 
     def _retry_seconds(self, tokens: int) -> float:
-        """Until half the queue is worked off.
+        """Return the seconds until half the queue is drained.
 
-        Sooner, all who were refused would meet before a full one; later, it could run dry.
+        If they were fewer, all refused clients would meet a full queue again. If they were more,
+        the queue could run empty.
         """
-        if not self.estimate.seconds(1):  # no batch has shown a rate
+        if not self.estimate.seconds(1):  # no batch has given a rate
             return FIRST_RETRY_SECONDS
         return _bounded(self.estimate.seconds(self.tokens.held + tokens - self.tokens.limit / 2))
 

@@ -1,4 +1,4 @@
-"""Backpressure of a stream: how many bytes of answers it may hold at once."""
+"""Backpressure of a stream: a limit on the bytes of answers that it holds at once."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from concurrent.futures import CancelledError
 
 
 class AnswerGate:
-    """Bytes that may be held at once; more than that only by a lone holder. First come, first served."""
+    """Limit on bytes held at once; only a lone holder may exceed it. First come, first served."""
 
     def __init__(self, limit: int, free_bytes: int) -> None:
-        """Nothing is held.
+        """Start with nothing held.
 
         Args:
             limit: bytes of answers at once.
-            free_bytes: an answer of at most so many is not counted: it need not wait until a large
-                one has been read, and there are never more of them than requests in flight.
+            free_bytes: largest answer that is not counted. It need not wait until a large answer
+                has been read. There are never more of them than requests in flight.
         """
         self._limit, self._free_bytes = limit, free_bytes
         self._held = 0
@@ -43,34 +43,34 @@ class AnswerGate:
             return False
 
     def withdraw(self, proceed: Callable[[], None]) -> bool:
-        """Wait no longer; False: it does not wait (any more)."""
+        """Stop waiting; False: `proceed` does not wait (any more)."""
         with self._lock:
             waited = self._waiting.pop(proceed, None) is not None
         if waited:
-            self._let_in()  # those behind it may fit
+            self._let_in()  # items behind it may fit
         return waited
 
     def close(self) -> None:
-        """Let nothing more in: nobody reads any longer, and `proceed` is called no more."""
+        """Let nothing more in, as the client no longer reads. `proceed` is not called any more."""
         with self._lock:
             self._closed = True
             self._waiting.clear()
 
     def leave(self, size: int) -> None:
-        """Let go of the bytes that were entered with, and let others in."""
+        """Release the held bytes, and let waiting answers in."""
         if size > self._free_bytes:
             with self._lock:
                 self._held -= size
             self._let_in()
 
     def _let_in(self) -> None:
-        """Call what fits, one after another: what is called may leave in turn, and is not nested."""
+        """Call what fits, one after another. A called function may leave; calls do not nest."""
         while (proceed := self._next()) is not None:
             proceed()
             self._busy = False
 
     def _next(self) -> Callable[[], None] | None:
-        """Take what can be let in, unless somebody does so already, who will look again."""
+        """Take the next that fits; None: none fits, or another thread is at it and looks again."""
         with self._lock:
             if self._busy or not self._waiting:
                 return None

@@ -1,10 +1,10 @@
-"""Token buckets: how many tokens of the model's each client may have computed in a second.
+"""Rate limiter: a token bucket for each client, in tokens of the model per second.
 
-A bucket fills at that rate, up to what `--quota-burst-seconds` lets it save up. Reading is taken
-out whatever comes next: else texts would be read for nothing for a client that is always refused.
-The rest is taken out before the request is queued. What was not computed is put back if the request
-fails or is shed; if its caller leaves, or its deadline passes, it stays paid. A request larger than
-the whole bucket needs a full one, and the bucket owes the rest.
+A bucket fills at that rate, up to `--quota-burst-seconds` of it. Reading is always charged. Else
+the service would read texts for free for a client that is always refused. The rest is charged
+before the request is queued. If a request fails or is shed, tokens that were not computed are put
+back. They stay charged if the client disconnects or the deadline passes. A request larger than the
+whole bucket needs a full one, and the bucket owes the rest.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from headlight_service.core.admission.admission_control import SHORTEST_RETRY_SE
 from headlight_service.core.admission.shedding import Shed, Shortage
 
 READING = 16  # tokens that are read for the price of one that is computed, reading included
-# Characters that are read, prompts included, for the price of one token that is read. Usual text
+# Characters, prompts included, that are read for the price of one token that is read. Usual text
 # has 3 to 6 a token and costs what its tokens cost; 131,072 line breaks, 3 tokens, cost as much CPU
 # time as 16,384 tokens.
 READ_CHARACTERS = 8
-MOST_BUCKETS = 10_000  # of names that certificates bring, of which there may be any number
-OLDEST = 8  # clients that have not called for longest: among these one is chosen to be forgotten
+MOST_BUCKETS = 10_000  # the names come from certificates, and there may be any number of them
+OLDEST = 8  # least recent clients, from which one is chosen to be forgotten
 SLACK = 1e-6  # tokens, for the rounding of sums
 
 
 class Bucket:
-    """What one client may still have computed. From any thread."""
+    """Token bucket of one client. Called from any thread."""
 
     __slots__ = ("__weakref__", "_at", "_capacity", "_clock", "_level", "_lock", "_rate")
 
     def __init__(self, rate: float, capacity: float, clock: Callable[[], float]) -> None:
-        """Full.
+        """Start full.
 
         Args:
             rate: tokens a second.
@@ -52,7 +52,7 @@ class Bucket:
 
     @property
     def level(self) -> float:
-        """Tokens left; less than none while it owes some."""
+        """Tokens left; negative while the bucket owes some."""
         with self._lock:
             now = self._clock()
             self._level = min(self._capacity, self._level + (now - self._at) * self._rate)
@@ -64,10 +64,10 @@ class Bucket:
 
         Args:
             tokens: of a request.
-            paid: of them, taken out already, as they will be again when the request is repeated.
+            paid: the part already charged; a repeated request is charged for it again.
 
         Raises:
-            Shed: with the time after which there will be, if nothing else is asked for.
+            Shed: with the seconds until there are enough, without other requests.
         """
         lacking = min(tokens, self._capacity) - self.level
         if lacking - paid > SLACK:
@@ -79,34 +79,34 @@ class Bucket:
             )
 
     def charge(self, tokens: float, paid: float = 0.0) -> None:
-        """Take out the tokens of a request but those that are `paid`. Raises Shed as `check`."""
+        """Charge the tokens of a request except those that are `paid`. Raises Shed as `check`."""
         with self._lock:
             self.check(tokens, paid)
             self.spend(tokens - paid)
 
     def spend(self, tokens: float) -> None:
-        """Take out what has been worked for; it may come to owe. Negative: put back what was not."""
+        """Take out tokens of work done; the level may fall below 0. Negative: put tokens back."""
         with self._lock:
             self._level = self.level - tokens
 
 
 class Quotas:
-    """A bucket for each client that has called lately, or for which something is worked on."""
+    """Token buckets of the recent clients, and of those with a request under way."""
 
     def __init__(self, rate: float, burst_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """Every bucket is full.
+        """Start with every bucket full.
 
         Args:
             rate: tokens a second.
-            burst_seconds: that can be saved up.
+            burst_seconds: seconds of it that can be saved up.
             clock: seconds, monotonic.
         """
         self._rate = rate
         self._capacity = rate * burst_seconds
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept = OrderedDict[str, Bucket]()  # the client that has not called for longest first
-        # Those, and those that requests under way hold, of clients forgotten meanwhile.
+        self._kept = OrderedDict[str, Bucket]()  # least recent client first
+        # Those, and the forgotten clients' buckets that requests under way still hold.
         self._alive = WeakValueDictionary[str, Bucket]()
 
     def of(self, name: str) -> Bucket:
@@ -116,7 +116,7 @@ class Quotas:
             if bucket is None:
                 bucket = self._alive[name] = Bucket(self._rate, self._capacity, self._clock)
             self._kept.pop(name, None)
-            if len(self._kept) >= MOST_BUCKETS:  # a full one says no more than a new one
+            if len(self._kept) >= MOST_BUCKETS:  # a full one equals a new one
                 oldest = itertools.islice(self._kept, OLDEST)
                 del self._kept[max(oldest, key=lambda each: self._kept[each].level)]
             self._kept[name] = bucket
@@ -124,6 +124,6 @@ class Quotas:
 
 
 def quotas_of(config: Config) -> Quotas | None:
-    """Return what the options ask for; None: no client has a quota."""
+    """Return the rate limiter of the options; None: no client has a quota."""
     rate = config.quota_tokens_per_second
     return None if rate is None else Quotas(rate, config.quota_burst_seconds)

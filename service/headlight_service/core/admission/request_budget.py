@@ -1,4 +1,4 @@
-"""What one request holds: bytes, tokens, and a part of its client's quota."""
+"""Budget of one request: its bytes, its tokens, and its part of the client's quota."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from headlight_service.core.admission.rate_limit import READING, Bucket
 
 
 class RequestBudget:
-    """Everything a request takes of what runs out, given back when it is closed. From any thread.
+    """All limited resources that a request takes, given back on close. Called from any thread.
 
-    What is taken after it was closed raises CancelledError: the request was given up meanwhile.
+    Taking more after `close` raises CancelledError: the request was cancelled meanwhile.
 
     Attributes:
-        bucket: of the client; None: it has no quota.
+        bucket: the client's token bucket; None: it has no quota.
         answer_bytes: bytes of the answer that are held.
     """
 
@@ -45,11 +45,11 @@ class RequestBudget:
         self._priority: Priority = priority
         self._request_bytes = self.answer_bytes = self._tokens = self._computing = 0
         self._read = self._charged = 0.0  # tokens: for reading; for the whole work
-        self._expected: Expected | None = None  # of the wait for the wave that is queued
+        self._expected: Expected | None = None  # estimate for the queued wave
         self._queued_at = 0.0
         self._closed = False
         self.bucket = bucket
-        self._done = 0  # tokens that were computed: whatever comes next, they are paid
+        self._done = 0  # tokens computed; they stay charged in any case
 
     @property
     def alone(self) -> bool:
@@ -65,12 +65,12 @@ class RequestBudget:
             self._request_bytes = size
 
     def look_ahead(self, tokens: float, patience_seconds: float, *, computes: bool = True) -> None:
-        """Refuse, before it is read, a request of about so many tokens.
+        """Refuse a request of about so many tokens before it is read.
 
         Args:
-            tokens: as estimated, of which the client's quota must have half.
+            tokens: an estimate; the client's bucket must have half of it.
             patience_seconds: until the deadline.
-            computes: whether it is queued; if not, reading may be owed, but no more while it is.
+            computes: whether it is queued. If not, the bucket need only owe nothing.
 
         Raises:
             Shed, DeadlineExceeded: see `Admission.check_wait` and `Bucket.check`.
@@ -82,7 +82,7 @@ class RequestBudget:
                 self._admission.check_wait(int(tokens), patience_seconds, self._priority)
 
     def has_read(self, tokens: float) -> None:
-        """Charge for reading so many tokens in all: estimated before they keep a thread busy, counted after."""
+        """Charge for reading so many tokens in all: first an estimate, later the count."""
         price = tokens / READING
         if self.bucket is not None and price > self._read:
             self.bucket.spend(price - self._read)
@@ -110,24 +110,24 @@ class RequestBudget:
         with admission.lock:
             if self._closed:
                 raise CancelledError
-            if deadline < math.inf:  # else there is no wait to be refused, or learnt from
+            if deadline < math.inf:  # without a deadline, no wait is refused or learnt from
                 self._expected = admission.check_wait(tokens, deadline - now, self._priority)
             admission.take_tokens(tokens, self._priority)
             self._tokens = tokens
 
     def began(self, tokens: int) -> None:
-        """Note that an engine has so many of the tokens. With the lock held."""
+        """Add tokens that an engine computes. With the lock held."""
         self._computing += tokens
 
     def ended(self, tokens: int) -> None:
-        """Note that it no longer has. With the lock held."""
+        """Subtract tokens that an engine no longer computes. With the lock held."""
         self._computing -= tokens
         if self._closed and not self._computing:
             self._give_tokens(0)
             self._give_answer()
 
     def computed(self) -> int:
-        """Give back the tokens of a wave, and learn how long it took; returns how many they were."""
+        """Give back the tokens of a wave, and learn its wait; returns their number."""
         with self._admission.lock:
             tokens = self._tokens
             if not self._closed:
@@ -137,15 +137,15 @@ class RequestBudget:
             return tokens
 
     def close(self, error: BaseException | None = None, keep_answer_bytes: int = 0) -> int:
-        """Give everything back; what an engine still works for, when it is done.
+        """Give everything back. What an engine still works for follows when it is done.
 
         Args:
-            error: why the request failed, for which the client does not pay; None: it did not, or
-                its caller has left.
-            keep_answer_bytes: of the answer, that are given back by `release`.
+            error: why the request failed; the client does not pay. None: it succeeded, or the
+                client disconnected.
+            keep_answer_bytes: bytes of the answer that `release` gives back.
 
         Returns:
-            How many bytes are kept.
+            The number of bytes that are kept.
         """
         kept = min(keep_answer_bytes, self.answer_bytes)
         with self._admission.lock:
@@ -154,7 +154,7 @@ class RequestBudget:
             self._closed = True
             self.answer_bytes -= kept
             self._admission.requests.held -= self._request_bytes
-            if self._tokens:  # the wave was given up: at its deadline, or by its caller
+            if self._tokens:  # the wave was cancelled, or its deadline passed
                 self._learn_wait(answered=False)
                 self._give_tokens(self._computing)
             if not self._computing:

@@ -1,4 +1,4 @@
-"""Requests that are refused although they are right, and the closed set of reasons."""
+"""Load shedding: valid requests that are refused, and the closed set of reasons."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headlight.errors import Code, DeviceFull, HeadlightError, HostFull, Overloa
 
 
 class Shortage(enum.StrEnum):
-    """What there was too little of. A closed set, for metrics."""
+    """The resource that was short. A closed set, for metrics."""
 
     REQUEST_BYTES = "request_bytes"
     QUEUE_TOKENS = "queue_tokens"
@@ -16,15 +16,15 @@ class Shortage(enum.StrEnum):
     DEADLINE = "wait_beyond_deadline"
     STALLED_READER = "stalled_reader"
     QUOTA = "quota"
-    DEVICE_MEMORY = "device_memory"  # of a GPU, found out only by asking for it
-    MEMORY = "memory"  # of the process, in the same way
+    DEVICE_MEMORY = "device_memory"  # of a GPU; known only from a failed allocation
+    MEMORY = "memory"  # of the process; known in the same way
 
 
 class Shed(Overloaded):
-    """A request refused for want of something.
+    """A request refused because a resource is short.
 
     Attributes:
-        shortage: of what.
+        shortage: the resource.
     """
 
     def __init__(self, message: str, shortage: Shortage, retry_after_seconds: float | None = None) -> None:
@@ -33,7 +33,7 @@ class Shed(Overloaded):
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why a request failed: one of a closed set of names, for metrics and clients."""
+    """Return the reason of a failure: one of a closed set of names, for metrics and clients."""
     if isinstance(error, Shed):
         return error.shortage.value
     if isinstance(error, MemoryError | HostFull):

@@ -1,4 +1,4 @@
-"""Working memory of batches, which nothing bounds: whether the container has room for it."""
+"""Check that the container has room for the working memory of batches, which has no limit."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ from headlight.runtime import Runtime
 from headlight.runtime.bundle.manifest import Architecture
 
 log = logging.getLogger("headlight_service.core.admission.working_memory")
-# Of a container, as it sees itself: of cgroup v2, and of v1, where "none" is a huge number.
+# Memory limit of the container itself: of cgroup v2, and of v1, where "none" is a huge number.
 LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 RESIDENT = Path("/proc/self/statm")
 MIB = 1 << 20
 
-# Attention maps, float32 [heads, length, length], that one batch of one text takes at most beside twice its answer, as measured
-# (docs/performance.md, "Memory of long texts"): for vectors alone, with the graph of attention, and more of them for each layer. ONNX
-# Runtime holds but some at a time, and as many as layers for forms that are reduced outside of the graph; OpenVINO fuses attention into
-# one operation, but in the graph that returns it keeps those of each layer. A GPU has them in its memory, but what is reduced here.
+# Attention maps, float32 [heads, length, length], that a batch of one text takes at most beside
+# twice its answer, as measured (docs/performance.md, "Memory of long texts"): for vectors alone,
+# with the graph of attention, and more of them for each layer. ONNX Runtime holds only some at a
+# time, but one for each layer for forms that are reduced outside of the graph. OpenVINO fuses
+# attention into one operation; the graph that returns it keeps those of each layer. A GPU has them
+# in its own memory, except those reduced here.
 MAPS = {"cpu": (4, 4, 1), "openvino": (1, 3, 4), "cuda": (0, 0, 1)}
 ALIBI_MAPS = 2  # of biases of each head
 
 
 def text_bytes(architecture: Architecture, length: int, provider: str, *, attend: bool) -> int:
-    """What one text of a length takes at most while it is computed, beside twice its answer.
+    """Return the most bytes that one text of a length takes to compute, beside twice its answer.
 
     Args:
         architecture: of the model.
         length: tokens.
-        provider: that computes.
-        attend: whether attention can be asked for, too.
+        provider: the one that computes.
+        attend: whether attention can be requested, too.
     """
     vectors, attention, layer = MAPS[provider]
     maps = attention + layer * architecture.layers if attend else vectors
@@ -41,12 +43,12 @@ def text_bytes(architecture: Architecture, length: int, provider: str, *, attend
 
 
 def batches_at_once(streams: int, provider: str) -> int:
-    """Return how many run at most: interactive ones beside bulk, but OpenVINO has only streams."""
+    """Return the most batches that run at once: interactive beside bulk; OpenVINO: one a slot."""
     return streams if provider == "openvino" else 2 * streams
 
 
 def memory_limit(files: Sequence[Path] = LIMITS) -> int | None:
-    """Bytes that the container may use; None without a limit."""
+    """Return the bytes that the container may use; None: no limit."""
     for file in files:
         try:
             return int(file.read_text(encoding="ascii"))
@@ -56,7 +58,7 @@ def memory_limit(files: Sequence[Path] = LIMITS) -> int | None:
 
 
 def warn_if_short(runtime: Runtime, limit: int | None) -> None:
-    """Log one warning where as many of the longest texts as may run do not fit into the memory.
+    """Log one warning if as many of the longest texts as may run do not fit into the memory.
 
     Args:
         runtime: loaded and warm.

@@ -1,1 +1,1 @@
-"""Requests and answers as plain values of no protocol."""
+"""Requests and answers as plain values, without a protocol."""

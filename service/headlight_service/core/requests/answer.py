@@ -1,4 +1,4 @@
-"""A tokenised request, the size of its answer, and the answer: arrays with meta data."""
+"""A tokenised request, the size of its answer, and the answer: arrays with metadata."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headlight.runtime.values import Tokenized
 from headlight.runtime.vectors.vector_forms import as_types
 from headlight.spec import Priority
 
-# Ragged outputs in the order in which parts carry them, and what each is in ItemResult.
+# Ragged outputs in the order in which parts carry them, with their attributes of ItemResult.
 RAGGED = {
     "tokens": "tokens",
     "attention": "attention",
@@ -31,7 +31,7 @@ RAGGED = {
 
 @dataclasses.dataclass(slots=True)
 class Prepared:
-    """A tokenised request, and how large its answer will be.
+    """A tokenised request, and the size of its answer.
 
     Attributes:
         inputs: as tokenised.
@@ -62,7 +62,7 @@ class Prepared:
         return "outputs." + max(sizes, key=sizes.__getitem__)
 
     def check_max_bytes(self) -> None:
-        """Raise InvalidInput, with what would fit, if attention is more than its caller wants."""
+        """Raise InvalidInput, with what would fit, if attention exceeds the request's max_bytes."""
         choice = self.selection.attention
         if choice is None or choice.spec.max_bytes is None:
             return
@@ -73,7 +73,7 @@ class Prepared:
             raise InvalidInput("outputs.attention.max_bytes", f"{problem}; ask for less, or allow more")
 
     def what_fits(self, limit_bytes: int) -> str:
-        """Return a selection with at most so many bytes of data, as a clause; empty: there is none."""
+        """Return a clause that names a selection of at most so many bytes; empty: there is none."""
         sizes, selection = self.output_bytes, self.selection
         for name, part in (("attention", selection.attention), ("hidden", selection.hidden)):
             if part is None or self.largest != f"outputs.{name}":
@@ -91,7 +91,7 @@ class Prepared:
         return f"; the first {fitting} of these {len(self.items)} inputs would fit" if fitting else ""
 
     def _smaller(self, choice: Choice, room: int) -> str:
-        """Return a smaller form of the same attention."""
+        """Return a clause that names a smaller form of the same attention; empty: none fits."""
         spec = choice.spec
         if spec.reduce or spec.top_k or spec.scores or spec.pairs:
             return ""
@@ -116,7 +116,7 @@ class Timings(NamedTuple):
     Attributes:
         queue_ns: until the first of its batches begins.
         infer_ns: from then until the last of them is done.
-        total_ns: from its arrival until it is computed.
+        total_ns: from the request's arrival until it is computed.
     """
 
     tokenize_ns: int = 0
@@ -154,7 +154,7 @@ class Answer:
     timings: Timings
 
     def pooled(self) -> list[NDArray[Any]]:
-        """The pooled vectors [N, ...] in each type that was asked for."""
+        """Return the pooled vectors [N, ...] in each requested type."""
         wanted = self.prepared.selection
         if not wanted.pooled or not self.results:
             return []
@@ -174,7 +174,7 @@ class Answer:
 
 
 def _axes(output: str, selection: Selection) -> tuple[str, ...]:
-    """The axes of one item's tensor of a ragged output."""
+    """Return the axes of one item's tensor of a ragged output."""
     if output in ("tokens", "hidden"):
         return ("token", "value") if output == "tokens" else ("layer", "token", "value")
     axes = () if selection.attention is None else selection.attention.axes

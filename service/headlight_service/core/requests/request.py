@@ -1,4 +1,4 @@
-"""Requests as the core takes them: plain, picklable values of no protocol."""
+"""Requests of the core: plain, picklable values, independent of protocols."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from headlight.spec import (
 
 
 class Pair(NamedTuple):
-    """Two texts that the model sees as one sequence."""
+    """Two texts that the model reads as one sequence."""
 
     first: str
     second: str
 
 
 class TokenIds(NamedTuple):
-    """Token ids, and a segment of each or none at all: 8 bytes each, where a tuple takes 40."""
+    """Token ids, and a segment of each or none at all: 8 bytes each; in a tuple 40."""
 
     ids: array[int]
     segments: array[int]
@@ -41,8 +41,8 @@ Input = str | Pair | TokenIds
 class OutputSpec:
     """The requested outputs, as `headlight.runtime.Runtime.select` takes them.
 
-    Compared by identity: what it was resolved to is kept as long as the object, so that a frontend
-    that keeps common ones has them resolved once.
+    Compared by identity: the resolved form lives as long as the object. A frontend that keeps
+    common ones has them resolved once.
 
     Attributes:
         token_info: whether to describe the tokens.
@@ -66,14 +66,14 @@ class Request:
         inputs: texts, pairs of texts or token ids.
         outputs: those requested.
         model: its name; empty: the only one.
-        size_bytes: of the message that it came in.
+        size_bytes: of the message that carried the request.
         deadline: on time.monotonic; infinity for none.
-        priority: how soon the answer is wanted.
-        client: whose quota it uses; None: nobody's.
+        priority: interactive or bulk.
+        client: the owner of the quota; None: no quota is used.
         prompt_name: one of the model's prompts, put before texts; None: the model's default.
         prompt_text: the prompt itself; empty: none.
-        truncation: what to do with a text that is too long.
-        special_tokens: how their spelling in a text is read; None: as the service is configured.
+        truncation: treatment of a text that is too long.
+        special_tokens: treatment of their spelling in a text; None: as the service is configured.
         head_masks: of each input, float32 [L, H]; None: no input has one.
         dry_run: check and tokenise, but do not compute.
     """
@@ -95,7 +95,7 @@ class Request:
 
 @dataclasses.dataclass(slots=True)
 class OcclusionRequest(Request):
-    """One input, whose vector is compared with those of the input with a token hidden.
+    """One input, whose vector is compared with its vectors with one token hidden.
 
     Attributes:
         hidden: the tokens to hide, one at a time; None: all that are not special.

@@ -1,1 +1,1 @@
-"""Protocols in, protocols out; one package each."""
+"""Frontends: one package for each protocol."""

@@ -1,4 +1,4 @@
-"""Batches that do not give all items results: beyond the memory, or where some overflow."""
+"""Recovery of failed batches: those beyond the memory, and those with results that overflow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Encode = Callable[[Sequence[EncodeItem]], list[ItemResult]]
 
 
 class Run(Protocol):
-    """Encodes one batch, on all threads if it is `wide` and they can be had.
+    """Function that encodes one batch, on all threads if it is `wide` and they are available.
 
     Raises EngineError, or DeviceFull.
     """
@@ -24,11 +24,11 @@ class Run(Protocol):
 
 
 def rescued(error: DeviceFull | NotFinite, run: Encode, items: Sequence[EncodeItem]) -> list[Outcome]:
-    """Return what a batch has although it failed; if memory is short, each half of it is run.
+    """Return the results that a failed batch has; if memory is short, run each half of it.
 
-    A half of a GPU's is not divided again. If the process is short of memory, a half that fails
-    beside one that does not is: an item that is too large is found, and no neighbour fails with it.
-    If both halves fail, all their items do.
+    A half of a GPU's batch is not divided again. If the process is short of memory, a half that
+    fails is divided again if the other half succeeds. That finds an item that is too large, and no
+    neighbour fails with it. If both halves fail, all their items do.
 
     Args:
         error: of the batch.
@@ -36,10 +36,10 @@ def rescued(error: DeviceFull | NotFinite, run: Encode, items: Sequence[EncodeIt
         items: of the batch, at least one.
 
     Returns:
-        For each item its result, or why it has none: the half that it was in, or its own numbers.
+        For each item its result, or the error of its half or of its own numbers.
 
     Raises:
-        Exception: whatever else `run` raises; of a half, it concerns the whole batch.
+        Exception: any other error of `run`; raised by a half, it concerns the whole batch.
     """
     if isinstance(error, NotFinite):
         return _finite(error)
@@ -74,12 +74,12 @@ def _outcomes(run: Encode, items: Sequence[EncodeItem]) -> list[Outcome]:
 
 
 def _bare(error: DeviceFull) -> DeviceFull:
-    """An error without frames and causes, which hold the batch."""
+    """Return an error without frames and causes, which hold the batch."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
 
 
 def _finite(error: NotFinite) -> list[Outcome]:
-    """What a batch has beside the items whose numbers are not finite."""
+    """Return the finite results of a batch, with an error for each other item."""
     alone = EngineError(error.message)  # without the results of others
     return [alone if result is None else result for result in error.results]

@@ -1,14 +1,14 @@
-"""The batch policy: which lane gives the next batch, how large it may be, and which slot it gets.
+"""Batch policy: the lane of the next batch, the batch's size, and its execution slot.
 
 Plain data: no threads, no clock (`now` is passed in).
 
     interactive  embed  attend    oldest head first                 whole budget
-    bulk         embed  attend    where nothing interactive waits,  about `bulk_seconds` of work
+    bulk         embed  attend    if nothing interactive waits,     about `bulk_seconds` of work
                                   and every BULK_TURN-th batch
 
-Where both are, an interactive batch does not wait for one of bulk, but shares the processor with it until it has ended: a bulk batch is
-therefore kept short. Batches are of one priority: company from bulk would lengthen the wait of an interactive item by its own work,
-and costs no less there than in a batch of its own.
+An interactive batch does not wait for a running bulk batch, but shares the processor with it. A
+bulk batch is therefore kept short. Batches are of one priority: bulk items in an interactive batch
+would lengthen its wait by their work. They cost no less there than in a batch of their own.
 """
 
 from __future__ import annotations
@@ -22,41 +22,43 @@ from headlight_service.core.scheduler.bulk_batch_size import Pace
 from headlight_service.core.scheduler.lanes import Batch, Budget, Entry, Lane, LaneKey
 
 T = TypeVar("T")
-# Where both wait, one batch in so many is bulk's. Of batches and not of age: under a flood the head of bulk is always old.
+# If both wait, one batch in so many is bulk's. Batches are counted, and age is ignored: under a
+# flood the head of bulk is always old.
 BULK_TURN = 8
-# Padded tokens. Where several streams are idle, what waits is split over them, as each batch has a stream's threads alone: two halves
-# at once take half as long. Smaller parts than this are not made: what every batch costs, and what small products lose, would eat it.
+# Padded tokens. If several slots are idle, waiting work is split over them, as each batch has only
+# its slot's threads: two halves at once take half as long. Smaller parts are not made: the fixed
+# cost of a batch, and the inefficiency of small products, would outweigh the gain.
 LEAST_SPLIT_TOKENS = 128
 
 
 class Started(NamedTuple):
-    """A batch that was given a slot."""
+    """A batch that has a slot."""
 
     priority: Priority
-    wide: bool  # on all threads; until it is done no bulk is begun
+    wide: bool  # exclusive: uses all threads; no bulk begins until it is done
 
 
 class ExecutionSlots:
-    """Which execution slots are busy, and with what.
+    """The busy execution slots, and their batches.
 
-    Interactive has all slots, bulk those that it leaves: an interactive batch does not wait for one
-    of bulk, which ends beside it. The only interactive batch gets all threads, and no bulk is begun
-    until it is done: else a long text would take twice as long beside a flood of bulk.
+    Interactive may use all slots, bulk those that are left: an interactive batch does not wait for
+    bulk, which ends beside it. A lone interactive batch is exclusive: it uses all threads, and no
+    bulk begins until it is done. Else a long text would take twice as long beside a flood of bulk.
 
     Attributes:
-        hold_bulk: whether no batch of bulk should be begun now. No two batches are wide at once.
-        running: how many batches run.
+        hold_bulk: whether no bulk batch should begin now. No two batches are exclusive at once.
+        running: number of running batches.
     """
 
     def __init__(self, count: int) -> None:
-        """All are idle; so many batches of a priority may run at once."""
+        """Start with all slots idle; so many batches of a priority may run at once."""
         self._count = count
         self._running: dict[Priority, int] = {"interactive": 0, "bulk": 0}
         self.running = 0
         self.hold_bulk = False
 
     def idle(self, priority: Priority) -> int:
-        """Return how many batches of a priority could be begun."""
+        """Return the number of batches of a priority that could begin."""
         free = self._count - self._running["interactive"]
         return free if priority == "interactive" else max(0, free - self._running["bulk"])
 
@@ -65,8 +67,8 @@ class ExecutionSlots:
 
         Args:
             priority: its own.
-            interactive: interactive items that are left in the queue.
-            can_be_wide: whether there is a session that gives it all threads.
+            interactive: interactive items left in the queue.
+            can_be_wide: whether there is a session that uses all threads.
         """
         others = self._running["interactive"] or interactive
         started = Started(priority, can_be_wide and priority == "interactive" and not others)
@@ -76,13 +78,13 @@ class ExecutionSlots:
         return started
 
     def end(self, started: Started) -> None:
-        """Take the slot back."""
+        """Free the slot."""
         self._running[started.priority] -= 1
         self.running -= 1
         self.hold_bulk = self.hold_bulk and not started.wide
 
 
-IDLE = ExecutionSlots(1)  # which nothing ever takes
+IDLE = ExecutionSlots(1)  # never taken
 
 
 class Lanes(Generic[T]):
@@ -93,11 +95,11 @@ class Lanes(Generic[T]):
     """
 
     def __init__(self, budgets: Mapping[LaneKey, Budget], *, bulk_seconds: float = math.inf) -> None:
-        """Nothing waits.
+        """Start with empty lanes.
 
         Args:
             budgets: of the graphs.
-            bulk_seconds: that a batch of bulk should take at most, as far as its items can be divided.
+            bulk_seconds: most seconds of a bulk batch, as far as its items can be divided.
         """
         self._budgets = dict(budgets)
         self._bulk_seconds = bulk_seconds
@@ -109,7 +111,7 @@ class Lanes(Generic[T]):
         self.waiting: dict[Priority, int] = dict.fromkeys(PRIORITIES, 0)
 
     def add(self, *entries: Entry[T]) -> None:
-        """Queue an item in its lane, or all of one request, from the longest."""
+        """Queue an item in its lane, or all items of one request, the longest first."""
         first = entries[0]
         self._lanes[first.priority][first.lane].add(*entries)
         self.waiting[first.priority] += len(entries)
@@ -121,20 +123,20 @@ class Lanes(Generic[T]):
         return found
 
     def ran(self, batch: Batch[T], seconds: float) -> None:
-        """Learn how long processors worked on a batch of bulk.
+        """Learn the CPU time of a bulk batch.
 
-        A lone interactive text would say that the engine is slow.
+        A lone interactive text would make the engine look slow.
         """
         first = batch.entries[0]
         if first.priority == "bulk":
             self._paces[first.lane].learn(len(batch.entries), batch.longest, seconds)
 
     def ready(self, priority: Priority, slots: ExecutionSlots = IDLE) -> bool:
-        """Return whether a batch of a priority can be begun.
+        """Return whether a batch of a priority can begin.
 
         Args:
             priority: its own.
-            slots: which are idle, and whether bulk is held back unless it is its turn.
+            slots: hold the idle slots, and whether bulk is held back unless it is its turn.
         """
         waiting = self.waiting
         if not waiting[priority] or not slots.idle(priority):
@@ -143,11 +145,11 @@ class Lanes(Generic[T]):
         return in_turn or not (waiting["interactive"] or slots.hold_bulk)
 
     def fills_batch(self, priority: Priority) -> bool:
-        """Return whether as much waits as one batch can hold."""
+        """Return whether enough waits to fill one batch."""
         return any(lane.waiting >= self._budgets[key].tokens for key, lane in self._lanes[priority].items())
 
     def take(self, now: float, slots: ExecutionSlots = IDLE, only: Priority | None = None) -> Batch[T]:
-        """Remove and return the next batch; empty: nothing can be begun, or all that was looked at had expired.
+        """Remove and return the next batch; empty: none can begin, or all its items had expired.
 
         Args:
             now: seconds, on the clock of the entries.
@@ -174,6 +176,6 @@ class Lanes(Generic[T]):
         return batch
 
     def _next(self, priority: Priority) -> tuple[LaneKey, Lane[T]]:
-        """The lane of those with items whose first has waited longest."""
+        """Return the lane, of those with items, whose first item has waited longest."""
         found = [each for each in self._lanes[priority].items() if each[1].count]
         return found[0] if len(found) == 1 else min(found, key=lambda each: each[1].oldest.arrived)

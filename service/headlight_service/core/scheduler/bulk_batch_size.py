@@ -1,7 +1,7 @@
-"""The size of bulk batches: how much work those of a lane were, and how large one may be.
+"""Bulk batch size: the work of a lane's last batches, and the largest size of the next.
 
-A batch costs something however small it is, and the rest grows with its size. Both are told from
-the last batches by medians, so that a few that were held up do not count. Plain data: no clock.
+A batch has a fixed cost, and the rest grows with its size. Both are estimated from the last batches
+by medians, so that a few delayed batches do not count. Plain data: no clock.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import NamedTuple
 from headlight_service.core.scheduler.lanes import Budget
 
 RECENT = 9  # batches that are remembered
-ENOUGH = 5  # batches from which the fixed cost is told
-UNLIKE = 1.5  # times as large is one batch as another, at least, for a slope between them
+ENOUGH = 5  # batches that an estimate of the fixed cost needs
+UNLIKE = 1.5  # least ratio of the sizes of two batches for a slope between them
 WORTH = 1.25  # times the fixed cost that a batch may take, even beyond the limit
-GROWTH = 2  # times the largest of the last, to which the next may grow by a known fixed cost
-LONE = 16  # single items, alike and over half of the limit, after which a larger batch is tried
-LEAST = 0.01  # of a batch's time that depends on its size, at least
+GROWTH = 2  # times the largest recent batch: limit of the next if the fixed cost is known
+LONE = 16  # single items in a row, each over half of the limit, after which a larger batch is tried
+LEAST = 0.01  # least part of a batch's time that depends on its size
 
 
 class _Ran(NamedTuple):
-    """A batch."""
+    """A batch that ran."""
 
     items: int
     tokens: int  # padded
@@ -33,15 +33,15 @@ class _Ran(NamedTuple):
 
 
 class Pace:
-    """The work of a lane's last batches: a fixed cost, and a rate."""
+    """Work of a lane's last batches: a fixed cost, and a rate."""
 
     def __init__(self) -> None:
         self._batches: deque[_Ran] = deque(maxlen=RECENT)
         self._fixed = 0.0  # seconds; kept while all batches are alike
-        self._alike = 0  # batches since the fixed cost was last told
+        self._alike = 0  # batches since the last estimate of the fixed cost
 
     def learn(self, count: int, longest: int, seconds: float) -> None:
-        """Note that a batch of `count` items padded to `longest` tokens was so much work."""
+        """Learn the CPU time of a batch of `count` items padded to `longest` tokens."""
         padded = count * longest
         self._batches.append(_Ran(count, padded, padded * longest, max(seconds, 1e-9)))
         slopes = [
@@ -59,19 +59,19 @@ class Pace:
     def limit(self, budget: Budget, seconds: float) -> Budget:
         """Return a budget for batches of at most about so many seconds of work.
 
-        Before any batch has run, one item runs alone and tells. Where what every batch costs is as
-        much as the limit or more, no batch can be so short, and small ones cost all but as much as
-        larger ones: these take a little longer then.
+        Before any batch has run, one item runs alone for a first measurement. If the fixed cost
+        reaches the limit, no batch can be so short. Small batches then cost nearly as much as
+        larger ones, so batches may take a little longer.
         """
         if math.isinf(seconds):
             return budget
         if not self._batches:
             return budget.within(1)
-        # No more than a batch takes; as what most take, or noise would be all that is left of it.
+        # At most the time of a median batch; otherwise noise would be all that is left of it.
         fixed = min(self._fixed, statistics.median(ran.seconds for ran in self._batches))
         allowed = max(seconds, WORTH * fixed) - fixed
         takes = [max(ran.seconds - fixed, LEAST * ran.seconds) for ran in self._batches]
-        # Whether single items say that there is no time for more, and nothing that there is.
+        # Stuck: only single items ran, they fill the time, and no batch shows that more would fit.
         last = self._batches[-1]
         stuck = self._alike >= LONE and last.items == 1 and last.seconds > seconds / GROWTH
 

@@ -1,4 +1,4 @@
-"""How long processors worked on a batch, whatever else ran on the machine meanwhile."""
+"""CPU-time accounting of batches, independent of other load on the machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Begun(NamedTuple):
-    """What the clocks said."""
+    """Clock readings at the start of a batch."""
 
     at: float  # seconds
     worked: float  # seconds, of all processors together
@@ -17,33 +17,32 @@ class Begun(NamedTuple):
 
 
 class Stopwatch:
-    """Times batches."""
+    """Timer of batches."""
 
     def __init__(self, clock: Callable[[], float], worked: Callable[[], float] | None = None) -> None:
-        """Nothing is timed yet.
+        """Start without a reading.
 
         Args:
             clock: seconds, monotonic.
-            worked: seconds that the process's processors have worked on batches; None: a device
-                computes.
+            worked: seconds of the process's CPU time for batches; None: a device computes.
         """
         self._clock, self._worked = clock, worked
 
     def begin(self, running: int) -> Begun:
-        """A batch begins, with which so many are running."""
+        """Return the readings for a batch that begins; `running`: batches, this one included."""
         return Begun(self._clock(), 0.0 if self._worked is None else self._worked(), running)
 
     def effort(self, begun: Begun, done: float, running: int) -> float:
         """Return the seconds that a batch would have taken without waiting for a processor.
 
-        At most those that it took; of several threads, the sum of theirs. Measured by what they
-        took, bulk batches on a busy machine would shrink to single texts: a small one waits for its
-        turn as long as a large one.
+        At most its elapsed time; of several threads, the sum of their times. By elapsed time, bulk
+        batches on a busy machine would shrink to single texts: a small batch waits for its turn as
+        long as a large one.
 
         Args:
-            begun: when it began.
-            done: when it was done.
-            running: batches that are running, this one included, among which the work is shared.
+            begun: its readings at the start.
+            done: its end.
+            running: running batches, this one included, among which the work is shared.
         """
         took = done - begun.at
         if self._worked is None:
@@ -52,9 +51,9 @@ class Stopwatch:
 
 
 def processors() -> float:
-    """Return the seconds that all threads but the main one, the event loop's, have worked.
+    """Return the CPU seconds of all threads but the main one, the event loop's.
 
-    From any thread. Threads of calls are among them: beside many of these, batches of bulk seem
+    Called from any thread. Threads of calls are included: with many of them, bulk batches seem
     dearer than they are.
     """
     main = time.pthread_getcpuclockid(threading.main_thread().ident or 0)

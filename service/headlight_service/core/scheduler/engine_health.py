@@ -1,4 +1,4 @@
-"""The engines of a process, and what becomes of one whose batches fail."""
+"""Health of the engines of a process: failures in a row, probes, and lost engines."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from headlight.runtime.values import Role
 from headlight_service.core.scheduler.batch_halving import Outcome, Run
 
 log = logging.getLogger("headlight_service.core.scheduler.engine_health")
-FAILURES_BEFORE_PROBE = 3  # batches in a row; one caller's bad luck is not yet a broken device
+FAILURES_BEFORE_PROBE = 3  # batches in a row; a single failure does not prove a broken device
 
 
 class Engine(NamedTuple):
-    """What a batch needs of a model. Both functions are called from any thread."""
+    """A model's functions for batches. Both are called from any thread."""
 
     run: Run
-    probe: Callable[[], None]  # raises unless the model still computes what it should
-    wide: frozenset[Role] = frozenset()  # roles whose batches can have all threads
+    probe: Callable[[], None]  # raises unless the model still computes its golden outputs
+    wide: frozenset[Role] = frozenset()  # roles whose batches can be exclusive (use all threads)
 
 
 class EngineLost(HeadlightError):
-    """Batches fail and so does the probe, or a GPU is lost: the process cannot go on."""
+    """The process cannot go on: batches fail and so does the probe, or a GPU is lost."""
 
 
 class EngineHealth:
-    """Failures in a row of each engine. With the scheduler's lock held, but for `probe`.
+    """Failures in a row of each engine. With the scheduler's lock held, except `probe`.
 
     Attributes:
-        lost: an engine is lost, and the process ends: nothing is answered any more.
+        lost: error of a lost engine; the process ends, and no request is answered any more.
         well: no batch has failed since one was computed.
     """
 
@@ -42,14 +42,14 @@ class EngineHealth:
         self.well = True
 
     def ran(self, model: str, outcomes: Sequence[Outcome]) -> Exception | None:
-        """Learn what came of a batch; returns the error for which the engine is to be probed."""
+        """Learn the outcomes of a batch; returns the error for which to probe the engine."""
         errors = [outcome for outcome in outcomes if not isinstance(outcome, ItemResult)]
         if len(errors) < len(outcomes):
             self._failures[model] = 0
             self.well = not any(self._failures.values())
             return None
         if isinstance(errors[0], DeviceFull) and not isinstance(errors[0], HostFull):
-            return errors[0]  # a device that is ill gives no memory either
+            return errors[0]  # a faulty device fails to give memory, too
         return self.failed(model, errors[0])
 
     def failed(self, model: str, error: Exception) -> Exception | None:
@@ -57,28 +57,28 @@ class EngineHealth:
         if isinstance(error, DeviceLost):
             self._lose(model, error)
             return None
-        if isinstance(error, HostFull | MemoryError):  # which says nothing of the engine
+        if isinstance(error, HostFull | MemoryError):  # no sign of a faulty engine
             return None
         self._failures[model] += 1
         self.well = False
         return error if self._failures[model] >= FAILURES_BEFORE_PROBE else None
 
     def probe(self, model: str) -> Exception | None:
-        """Run the engine's probe; returns why it failed. Without the lock."""
+        """Run the engine's probe; returns its error. Without the lock."""
         log.warning(
             "batches keep failing; probing the engine",
             extra={"event": "engine_probe", "model": model},
         )
         try:
             self._engines[model].probe()
-        except (DeviceFull, MemoryError):  # memory is still short, which is no illness
+        except (DeviceFull, MemoryError):  # memory is still short, which is no fault of the engine
             pass
         except Exception as error:
             return error
         return None
 
     def probed(self, model: str, why: Exception | None) -> None:
-        """Learn what the probe returned."""
+        """Learn the result of the probe."""
         if why is None:
             self._failures[model] = 0
         else:

@@ -1,10 +1,10 @@
-"""One queue: which of its waiting items run next, together.
+"""Lanes: queues of waiting items, from which batches are taken.
 
-A lane holds the items of one priority that one graph of one model can serve together
-(`headlight_service.core.scheduler.batch_policy` chooses between lanes). A batch starts from the
-lane's oldest item, so nothing starves, and grows by items of the nearest lengths, so little is
-padding. Adding, discarding and taking cost the same however many items wait; items of one size are
-taken together, for little more than one item costs.
+A lane holds the items of one priority that one graph of one model can serve together.
+`headlight_service.core.scheduler.batch_policy` chooses between lanes. A batch starts from the
+lane's oldest item, so nothing starves. It grows by items of the nearest lengths, so little is
+padding. The cost to add, discard and take does not depend on the number of waiting items. Items of
+one size are taken together, for little more than one item costs.
 
 Plain data: no event loop, no clock (`now` is passed in).
 """
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class LaneKey(NamedTuple):
-    """Items of one lane can share a batch: they need the same graph."""
+    """Key of a lane: its items need the same graph, and can share a batch."""
 
     model: str
     role: Role
@@ -34,11 +34,11 @@ class LaneKey(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Budget:
-    """What one batch may cost. A single item may exceed it: it then runs alone.
+    """Cost limit of one batch. A single item may exceed it: it then runs alone.
 
     Attributes:
-        tokens: padded tokens, count × longest: bounds what is linear in the length.
-        squares: count × longest²: bounds the attention maps that are returned; None: none are.
+        tokens: padded tokens, count × longest: limits costs that are linear in the length.
+        squares: count × longest²: limits the returned attention maps; None: none are returned.
         max_padding: the share of padded tokens that may be padding, 0 to 1.
     """
 
@@ -47,7 +47,7 @@ class Budget:
     max_padding: float = 1.0
 
     def within(self, tokens: int, squares: int | None = None) -> Budget:
-        """The same, and no more than so many tokens, and so many squares."""
+        """Return this budget with at most so many tokens, and so many squares."""
         squares = min((bound for bound in (self.squares, squares) if bound is not None), default=None)
         return Budget(min(self.tokens, tokens), squares, self.max_padding)
 
@@ -63,7 +63,7 @@ class Budget:
         longest = max(longest, size)
         if not self.admits(count + 1, longest, total + size):
             return 0
-        # All costs grow evenly: where the first and the last fit, so do those in between.
+        # All costs grow evenly: if the first and the last fit, so do those in between.
         if wanted == 1 or self.admits(count + wanted, longest, total + wanted * size):
             return wanted
         return bisect.bisect_left(
@@ -89,7 +89,7 @@ class Entry(Generic[T]):
 
 @dataclasses.dataclass(slots=True)
 class Batch(Generic[T]):
-    """What `take` took from one lane.
+    """The items that `take` took from one lane.
 
     Attributes:
         entries: to run together, the oldest first.
@@ -119,8 +119,8 @@ class Batch(Generic[T]):
 class Lane(Generic[T]):
     """The waiting items of one graph and one priority, by age and by size.
 
-    Ordered dictionaries rather than deques, so that an item whose caller has gone leaves at once,
-    wherever it stands.
+    Ordered dictionaries instead of deques, so that an item whose client disconnected leaves at once
+    from any place.
 
     Attributes:
         count: items.
@@ -134,7 +134,7 @@ class Lane(Generic[T]):
 
     @property
     def oldest(self) -> Entry[T]:
-        """The item that has waited longest, of one or more."""
+        """The item that has waited longest. The lane must not be empty."""
         return next(iter(self._by_age))
 
     def add(self, *entries: Entry[T]) -> None:
@@ -165,10 +165,10 @@ class Lane(Generic[T]):
             del self._by_size[size]
 
     def take(self, now: float, budget: Budget) -> Batch[T]:
-        """Remove and return the next batch: the oldest item and what goes well with it.
+        """Remove and return the next batch: the oldest item and items of near sizes.
 
-        Sizes are tried outward from that of the oldest. A side ends at the first that does not fit:
-        those behind it would need more room still, or more padding.
+        Sizes are tried outward from the oldest item's. A side ends at the first size that does not
+        fit: the sizes beyond would need still more room or more padding.
         """
         batch: Batch[T] = Batch()
         while self.count and not batch.entries:

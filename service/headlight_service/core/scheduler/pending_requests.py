@@ -1,4 +1,4 @@
-"""The items of one request in the scheduler: answered together."""
+"""Pending requests: the items of one request in the scheduler, answered together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Computed(NamedTuple):
-    """A request's results in the order of its items, and where its time went."""
+    """A request's results in the order of its items, and its times."""
 
     results: list[ItemResult]
     queue_ns: int  # from arrival to the start of the first of its batches
@@ -26,23 +26,23 @@ class Computed(NamedTuple):
 
 
 class Computing(Protocol):
-    """What is told of the tokens of a request that an engine has, with the scheduler's lock held."""
+    """Counter of a request's tokens that an engine computes. With the scheduler's lock held."""
 
     def began(self, tokens: int) -> None:
-        """An engine has so many more."""
+        """Add tokens that an engine computes."""
 
     def ended(self, tokens: int) -> None:
-        """It has so many less."""
+        """Subtract tokens that it no longer computes."""
 
 
 class PendingRequest:
     """A request's items, answered together. Times are seconds on the scheduler's clock.
 
-    Everything but `tell` is called with the scheduler's lock held.
+    All methods except `tell` are called with the scheduler's lock held.
 
     Attributes:
-        missing: how many items have no result yet.
-        over: whether it is decided how it ends.
+        missing: number of items without a result.
+        over: whether the request's end is decided.
         entries: its items in the queue.
         timer: ends it at its deadline.
     """
@@ -76,15 +76,15 @@ class PendingRequest:
         then: Callable[[Computed | Exception], None],
         trace: RequestTrace | None = None,
     ) -> None:
-        """Nothing is queued yet.
+        """Prepare a request that is not queued yet.
 
         Args:
-            model: whose engine.
+            model: the model whose engine computes.
             items: at least one, all of one role.
-            deadline: on the clock; what has not started by then never will.
-            priority: how soon they are wanted.
-            computing: told of what an engine has.
-            then: called once, without the lock, with the results or with why there are none.
+            deadline: on the clock; items that have not started by then never will.
+            priority: interactive or bulk.
+            computing: counts the tokens that an engine computes.
+            then: called once, without the lock, with the results or the error.
             trace: spans of the request.
         """
         self.items = items
@@ -106,8 +106,8 @@ class PendingRequest:
     def enter(self, now: float, rounding: Rounding) -> list[Entry[Member]]:
         """Return its items for the queue, all of one age.
 
-        From the longest: batches cut them in order of length, and none is left with a mixture of
-        both ends.
+        The longest comes first: batches cut them in order of length, and none is left with a
+        mixture of both ends.
         """
         self.arrived = now
         lengths = [len(item.ids) for item in self.items]
@@ -128,11 +128,11 @@ class PendingRequest:
 
     @property
     def waits(self) -> bool:
-        """Whether some of it is still in the queue."""
+        """Whether some of its items are still in the queue."""
         return any(entry.waiting for entry in self.entries)
 
     def delivered(self, begun: float, done: float) -> bool:
-        """Note a batch that had a part of it; True: that was the last part."""
+        """Note a batch that had some of its items; True: those were the last."""
         self._first_begun, self._last_done = min(self._first_begun, begun), max(self._last_done, done)
         if self.missing or self.over:
             return False
@@ -142,7 +142,7 @@ class PendingRequest:
         return self.decide(Computed(results, int(queued * 1e9), int(inferred * 1e9)))
 
     def decide(self, answer: Computed | Exception | None) -> bool:
-        """Note how it ends; None: nobody waits. False: that is decided already."""
+        """Decide the request's end; None: it was cancelled. False: the end was decided before."""
         if self.over:
             return False
         self.over = True
@@ -158,7 +158,7 @@ class PendingRequest:
 
 
 class Member(NamedTuple):
-    """An item's place in its request."""
+    """Batch member: an item and its place in its request."""
 
     pending: PendingRequest
     place: int
@@ -166,32 +166,32 @@ class Member(NamedTuple):
 
 
 class Members:
-    """The requests that have a part in a batch. With the scheduler's lock held."""
+    """The requests that have items in a batch. With the scheduler's lock held."""
 
     def __init__(self, entries: Sequence[Entry[Member]]) -> None:
-        """Those of a batch, in its order."""
+        """Find the requests of a batch's items, in its order."""
         self._entries = entries
-        self._own = own = dict[PendingRequest, int]()  # the tokens of what each has in it
+        self._own = own = dict[PendingRequest, int]()  # tokens of each request in the batch
         for entry in entries:
             pending = entry.value.pending
             own[pending] = own.get(pending, 0) + entry.length
 
     def begun(self) -> None:
-        """An engine has the batch."""
+        """Note that an engine has the batch."""
         for pending, tokens in self._own.items():
             pending.computing.began(tokens)
 
     def ended(self) -> None:
-        """It no longer has."""
+        """Note that the engine no longer has it."""
         for pending, tokens in self._own.items():
             pending.computing.ended(tokens)
 
     def fail(self, error: Exception) -> list[PendingRequest]:
-        """Let all of them fail; returns those to be told."""
+        """Fail all the requests; returns those to notify."""
         return [pending for pending in self._own if pending.decide(error)]
 
     def deliver(self, outcomes: Sequence[Outcome], begun: float, done: float) -> list[PendingRequest]:
-        """Deliver results, and errors if there are none; returns those to be told."""
+        """Deliver results, and errors of items without one; returns the requests to notify."""
         over = []
         for entry, outcome in zip(self._entries, outcomes, strict=True):
             pending, place, _ = entry.value
@@ -205,6 +205,6 @@ class Members:
 
 
 def tell(over: Sequence[PendingRequest]) -> None:
-    """Tell requests how they ended. Without the lock."""
+    """Notify requests of their end. Without the lock."""
     for pending in over:
         pending.tell()

@@ -1,4 +1,4 @@
-"""A batch that has a slot: what it computes, how long it may take, and what is told of it."""
+"""A batch that has a slot: its computation, its time limit and its report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headlight_service.core.scheduler.batch_policy import Started
 from headlight_service.core.scheduler.lanes import Batch, LaneKey
 from headlight_service.core.scheduler.pending_requests import Member, Members
 
-# Tokens from which on attention can take longer than all else: some six widths of a small model.
+# Tokens from which attention can take longer than all else: some six widths of a small model.
 ATTENTION_LENGTH = 2048
 
 
@@ -39,32 +39,32 @@ class RunningBatch(NamedTuple):
     patience: float
 
     def report(self, seconds: float) -> BatchReport:
-        """Return what is told of it once it has run for so long."""
+        """Return the report of the batch after so many seconds."""
         batch, first = self.batch, self.batch.entries[0]
         sizes = (len(batch.entries), batch.total, batch.padded)
         return BatchReport(first.lane, first.priority, *sizes, seconds, self.slot.wide)
 
 
 def begin(batch: Batch[Member], slot: Started, usual: int) -> RunningBatch:
-    """Note that an engine has a batch; `usual`: see `patience_for`. With the scheduler's lock held."""
+    """Note that an engine has a batch; `usual`: see `patience_for`. With the lock held."""
     members = Members(batch.entries)
     members.begun()
     return RunningBatch(batch, members, slot, patience_for(batch, usual))
 
 
 def patience_for(batch: Batch[Member], usual: int) -> float:
-    """Return how many times as long as one of `usual` tokens a batch may take, for its heartbeat.
+    """Return a batch's time limit for its heartbeat, as a multiple of that for `usual` tokens.
 
-    A larger one, as one long text is, has as much more time; and as much again for attention, whose
-    share grows with the length.
+    A larger batch, such as one long text, gets proportionally more time. It gets as much again for
+    attention, whose share grows with the length.
     """
     return batch.padded / usual * (1 + batch.longest / ATTENTION_LENGTH)
 
 
 def compute(run: Run, items: Sequence[EncodeItem], *, wide: bool = False) -> list[Outcome] | Exception:
-    """Run a batch; returns what came of each item, or the error of all.
+    """Run a batch; returns the outcome of each item, or the error of all.
 
-    An error holds this frame, so there is nothing here that would hold the error.
+    An error holds this frame, so no variable here may hold the error.
     """
     try:
         try:

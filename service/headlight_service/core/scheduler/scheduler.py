@@ -1,4 +1,4 @@
-"""From queued items to batches, to the engines, and back. Threads pull batches under one lock."""
+"""Scheduler: from queued items to batches and results. Threads pull batches under one lock."""
 
 from __future__ import annotations
 
@@ -30,21 +30,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headlight_service.core.scheduler.scheduler")
 ENDING = "the service is shutting down; try another replica"
-# Callers that wait for the interpreter queue their items meanwhile: of 32 callers a batch has 6
-# texts then, in place of 2.4, and a text costs a tenth less CPU.
+# Callers that wait for the interpreter queue their items meanwhile: of 32 callers a batch then has
+# 6 texts instead of 2.4, and a text costs a tenth less CPU.
 GATHER_SECONDS = 20e-6
 EXPIRED = "the deadline passed in the queue; what had not started never will"
-Begin = tuple[RunningBatch | None, list[PendingRequest]]  # what has a slot, and who has expired
+Begin = tuple[RunningBatch | None, list[PendingRequest]]  # batch with a slot; expired requests
 
 
 class Scheduler:
-    """The queue of all models, and the threads that run its batches. From any thread.
+    """The queue of all models, and the threads that run its batches. Called from any thread.
 
     Attributes:
-        lock: guards the queue, and whatever is decided together with it. It can be taken again by
-            the thread that has it.
-        heart: beats when a batch is begun or done.
-        timers: for deadlines, and for work that is repeated later.
+        lock: guards the queue, and all that is decided together with it. It is reentrant.
+        heart: heartbeat; beats if a batch begins or ends.
+        timers: for deadlines, and for work that is retried later.
     """
 
     def __init__(
@@ -67,10 +66,10 @@ class Scheduler:
             engines: by model name.
             budgets: one for each lane: a model and a role that its engine has.
             slots: batches of a priority in the engines at the same time.
-            bulk_seconds: that a batch of bulk should take.
+            bulk_seconds: target time of a bulk batch.
             rounding: of the engines' batches.
-            observe: told of every batch that succeeded, with the lock held.
-            on_lost: told, on any thread, that an engine does not recover; everything has failed.
+            observe: takes the report of each successful batch, with the lock held.
+            on_lost: called on any thread if an engine does not recover, after all requests failed.
             tracing: makes a span of each batch with a traced request.
             clock: seconds, monotonic.
             worked: as `Stopwatch` takes it.
@@ -82,7 +81,7 @@ class Scheduler:
         self._budgets = budgets
         self._queue: Lanes[Member] = Lanes(budgets, bulk_seconds=bulk_seconds)
         self._slots = ExecutionSlots(slots)
-        # On the same CPUs, each with one thread for a batch, interactive has three quarters.
+        # On the same CPUs, with one thread for each batch, interactive gets three quarters.
         self._threads: dict[Priority, WorkerThreads] = {
             "interactive": WorkerThreads(slots, "engine", behind=COMPUTING),
             "bulk": WorkerThreads(slots, "bulk", behind=COMPUTING_BULK),
@@ -99,14 +98,14 @@ class Scheduler:
         self._closed = False
 
     def begins_at_once(self, priority: Priority) -> bool:
-        """Return whether a request that came now would wait for nothing. With the lock held."""
+        """Return whether a request that came now would not wait. With the lock held."""
         waiting, slots = self._queue.waiting, self._slots
         if waiting["interactive"] or not slots.idle(priority):
             return False
         return priority == "interactive" or not (waiting["bulk"] or slots.hold_bulk)
 
     def submit(self, pending: PendingRequest, *, here: bool = False) -> None:
-        """Queue the items of one request; it is told when they are computed, or never will be.
+        """Queue the items of one request. It is notified of its results or its error.
 
         Args:
             pending: not queued yet.
@@ -116,7 +115,7 @@ class Scheduler:
             Unavailable: the scheduler has ended.
         """
         with self.lock:
-            if self._ended:  # callers are told a little before all ends
+            if self._ended:  # callers are notified shortly before the end
                 raise Unavailable(ENDING)
             if pending.over:  # withdrawn meanwhile
                 return
@@ -128,7 +127,7 @@ class Scheduler:
             self._work(functools.partial(self._pull, pending))
 
     def withdraw(self, pending: PendingRequest) -> bool:
-        """Drop a request; returns whether some of it still waited. What an engine has is computed."""
+        """Drop a request; returns whether some of it still waited. Running batches go on."""
         with self.lock:
             waited = pending.waits
             if pending.decide(None) and pending in self._pending:
@@ -136,7 +135,7 @@ class Scheduler:
             return waited
 
     def close(self) -> None:
-        """Fail whatever waits, and let the threads end."""
+        """Fail all waiting requests, and let the threads end."""
         with self.lock:
             self._closed = True
             over = [pending for pending in self._pending if pending.decide(Unavailable(ENDING))]
@@ -159,10 +158,11 @@ class Scheduler:
         return self._closed or self._health.lost is not None
 
     def _call_threads(self) -> None:
-        """Have threads run what can be begun.
+        """Have threads run the batches that can begin.
 
-        A batch of bulk is cut now, and has its slot: its thread stands behind all others. One of
-        interactive is cut by the thread that is woken for it, from what has come by then.
+        A bulk batch is cut now, and has its slot, as its thread has the lowest priority. An
+        interactive batch is cut by the thread that is woken for it, from the items that have come
+        by then.
         """
         while not self._ended and self._queue.ready("bulk", self._slots):
             begun = self._begin("bulk")
@@ -178,7 +178,7 @@ class Scheduler:
         return self._pull()
 
     def _pull(self, own: PendingRequest | None = None) -> Begin:
-        """Take the next interactive batch for this thread, which may have submitted a request of its own."""
+        """Take the next interactive batch for this thread; `own`: the request that it submitted."""
         with self.lock:
             self._called = False
             begun = self._begin("interactive")
@@ -194,14 +194,14 @@ class Scheduler:
             tell(expired)
             if running is not None:
                 self._run_batch(running)
-        except Exception as error:  # a bug; what it left behind is not known
+        except Exception as error:  # a bug, which leaves an unknown state
             log.critical("the scheduler failed", extra={"event": "call_failed", **describe(error)})
             with self.lock:
                 self._health.lost = self._health.lost or EngineLost("the scheduler failed")
             self._end()
 
     def _begin(self, priority: Priority) -> Begin:
-        """Give the next batch of a priority a slot; returns it, and who has expired."""
+        """Give the next batch of a priority a slot; returns it, and the expired requests."""
         batch, over = Batch[Member](), list[PendingRequest]()
         while not (batch.entries or self._ended):
             batch = self._queue.take(self._clock(), self._slots, priority)
@@ -223,7 +223,7 @@ class Scheduler:
 
     def _run_batch(self, running: RunningBatch) -> None:
         model = running.batch.entries[0].lane.model
-        bulk = running.slot.priority == "bulk"  # whose pace alone is learnt
+        bulk = running.slot.priority == "bulk"  # only bulk batch sizes are learnt
         begun_at = self._stopwatch.begin(self._slots.running) if bulk else Begun(self._clock(), 0.0, 0)
         span = self._tracing and self._tracing.begin(running.batch, wide=running.slot.wide)
         items = [entry.value.item for entry in running.batch.entries]
@@ -233,8 +233,8 @@ class Scheduler:
         with self.lock:
             running.members.ended()
             if self._health.lost and isinstance(outcomes, list | DeviceLost):
-                # What was computed beside a lost device is not to be believed. Only the first to
-                # lose it is told so: one that tries again would break the next replica, too.
+                # Results computed beside a lost device are not trusted. Only the first request to
+                # lose it gets that error: a retry of it would break the next replica, too.
                 over, suspect = running.members.fail(Unavailable(ENDING)), None
             elif isinstance(outcomes, Exception):
                 over, suspect = running.members.fail(outcomes), self._health.failed(model, outcomes)
@@ -244,7 +244,7 @@ class Scheduler:
             if suspect is None:
                 self._release(running)
         tell(over)
-        if suspect is not None:  # on a thread of ours: the caller's should not wait for it
+        if suspect is not None:  # on the scheduler's thread: the caller's should not wait for it
             probing = functools.partial(self._probe, running)
             self._threads[running.slot.priority].put(probing)
         elif self._health.lost:
@@ -253,11 +253,11 @@ class Scheduler:
     def _deliver(
         self, running: RunningBatch, begun: Begun, outcomes: Sequence[Outcome]
     ) -> tuple[list[PendingRequest], Exception | None]:
-        """Deliver what was computed; returns who is to be told, and for what to probe the engine."""
+        """Deliver the results; returns the requests to notify, and the error for which to probe."""
         done, batch = self._clock(), running.batch
         over = running.members.deliver(outcomes, begun.at, done)
         failed = any(isinstance(each, Exception) for each in outcomes)
-        if not failed:  # else the rate would be no batch's
+        if not failed:  # a failed batch gives no rate
             if running.slot.priority == "bulk":
                 self._queue.ran(batch, self._stopwatch.effort(begun, done, self._slots.running))
             self._observe(running.report(done - begun.at))
@@ -275,7 +275,7 @@ class Scheduler:
         self._call_threads()
 
     def _probe(self, running: RunningBatch) -> None:
-        """Probe the engine of a batch that failed; the batch has its slot until then."""
+        """Probe the engine of a failed batch, which keeps its slot until then."""
         model = running.batch.entries[0].lane.model
         why = self._health.probe(model)
         with self.lock:
@@ -285,7 +285,7 @@ class Scheduler:
             self._end()
 
     def _end(self) -> None:
-        """An engine is lost: fail everything, once, and say so."""
+        """Fail everything after an engine is lost, and report it, once."""
         with self.lock:
             first, self._closed = not self._closed, True
         if first and self._health.lost is not None:
@@ -293,14 +293,14 @@ class Scheduler:
             self._on_lost(self._health.lost)
 
     def _expire_in_time(self, pending: PendingRequest) -> None:
-        """Let a timer end what waits. It is not left to the next batch, which may be long in coming."""
+        """Let a timer end a waiting request. The next batch may come too late for that."""
         if pending.deadline < math.inf and pending.waits:
             left = pending.deadline - self._clock()
             expire = functools.partial(self._expire, pending)
             pending.timer = self.timers.call_at(time.monotonic() + left, expire)
 
     def _expire(self, pending: PendingRequest) -> None:
-        """Its deadline has passed: end it, unless all of it is being computed already."""
+        """End a request whose deadline has passed, unless an engine has all its items."""
         with self.lock:
             expired = pending.waits and pending.decide(DeadlineExceeded(EXPIRED))
             if expired:
@@ -309,11 +309,11 @@ class Scheduler:
             pending.tell()
 
     def _settle(self, over: Sequence[PendingRequest]) -> None:
-        """Take requests that are decided out of the queue."""
+        """Remove decided requests from the queue."""
         for pending in over:
             for entry in pending.entries:
                 self._queue.discard(entry)
-            pending.entries = []  # they refer back to it
+            pending.entries = []  # breaks the cycle: they refer back to it
             if pending.timer is not None:
                 pending.timer.cancel()
             self._pending.discard(pending)

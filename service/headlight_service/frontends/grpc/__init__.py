@@ -1,1 +1,1 @@
-"""The protocol headlight.v1 over gRPC."""
+"""Frontend of headlight.v1 over gRPC."""

@@ -1,4 +1,4 @@
-"""From values to protobuf. Answers are built in two steps: all but the data, whose size is then known; then data."""
+"""Encoding of answers to protobuf: first the header, which gives the size; then the data."""
 
 from __future__ import annotations
 
@@ -26,17 +26,20 @@ from headlight_service.core.requests.answer import RAGGED, Answer, Prepared, Tim
 
 LITTLE_ENDIAN = sys.byteorder == "little"
 FLOAT = pb.DATA_TYPE_FLOAT32
-FRAMING_BYTES = 256  # at most: Timings, and the tags and lengths that adding data to ten tensors brings
+FRAMING_BYTES = 256  # at most: Timings, and the tags and lengths of the data of ten tensors
 
 
 @functools.lru_cache(maxsize=16)
 def model_ref(ref: ModelRef) -> pb.ModelRef:
-    """Return which model answers, and with which weights."""
+    """Return the model that answers, and its weights."""
     return pb.ModelRef(**dataclasses.asdict(ref))
 
 
 def header(ref: ModelRef, prepared: Prepared) -> pb.EncodeResponse:
-    """Return an answer without data and timings: what became of the inputs, and each output's type, layers, shapes and offsets."""
+    """Return an answer without data and timings.
+
+    It has the inputs' counts, and each output's type, layers, shapes and offsets.
+    """
     inputs, items, architecture = prepared.inputs, prepared.items, prepared.architecture
     dim = architecture.dim
     response = pb.EncodeResponse(
@@ -50,7 +53,7 @@ def header(ref: ModelRef, prepared: Prepared) -> pb.EncodeResponse:
     )
     if prepared.with_info:
         response.items.extend([item_of(tokenized) for tokenized in inputs])
-    else:  # protobuf merges what is concatenated: ten times as fast as to make each anew
+    else:  # protobuf merges concatenated messages: ten times as fast as new ones
         told = [_told(len(each.ids), each.original_length, each.prompt_length) for each in inputs]
         response.MergeFromString(b"".join(told))
     wanted = items[0].selection
@@ -86,7 +89,7 @@ def _announce_attention(response: pb.EncodeResponse, choice: Choice, items: Sequ
     places = [(item.where.queries, item.where.keys) for item in items]
     told = pb.AttentionMap(
         axes=choice.axes,
-        # Those of each layer are the same; pairs have one each.
+        # Each layer has the same heads; pairs have one each.
         heads=[heads[0] for heads in choice.heads] if spec.pairs else choice.heads[0],
         reduce=[REDUCTIONS[name] for name in spec.reduce],
         statistics=STATISTICS if "statistics" in spec.reduce else (),
@@ -103,12 +106,13 @@ def _units(units: Units | None) -> pb.Units | None:
 
 
 def fill(response: pb.EncodeResponse, answer: Answer) -> pb.EncodeResponse:
-    """Put timings and data into a header, which is the whole answer then. A dry run has no data."""
+    """Put timings and data into a header, which completes the answer. A dry run has no data."""
     set_timings(response, answer.timings)
     results = answer.results
     if not results:
         return response
-    if LITTLE_ENDIAN and answer.prepared.selection.vector.dtypes == ("float32",):  # mostly: rows as they are
+    # The usual case: rows as they are.
+    if LITTLE_ENDIAN and answer.prepared.selection.vector.dtypes == ("float32",):
         for tensor in response.pooled:
             tensor.data = b"".join([result.pooled.data for result in results if result.pooled is not None])
     else:
@@ -121,18 +125,18 @@ def fill(response: pb.EncodeResponse, answer: Answer) -> pb.EncodeResponse:
 
 
 def set_timings(response: pb.EncodeResponse, timings: Timings) -> None:
-    """Say where the time went."""
+    """Set the times of the stages."""
     told = response.timings
     told.tokenize_ns, told.queue_ns, told.infer_ns, told.total_ns = timings
 
 
 def raw(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array with the bytes that travel: little-endian, row-major. No copy if it has them."""
+    """Return the array in wire order: little-endian, row-major. No copy if it is already."""
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
 
 
 def token_info(info: TokenList) -> pb.TokenInfo:
-    """The tokens of one input."""
+    """Return the tokens of one input."""
     return pb.TokenInfo(
         ids=info.ids,
         pieces=info.pieces,
@@ -153,7 +157,7 @@ def _ragged(
 
 
 def item_of(tokenized: Tokenized) -> pb.Item:
-    """Return what became of an input, and what its tokens are."""
+    """Return an input's counts, and its tokens."""
     return _item(len(tokenized.ids), tokenized.original_length, tokenized.prompt_length, tokenized.info)
 
 
@@ -169,5 +173,5 @@ def _item(length: int, original: int, prompt: int, info: TokenList | None = None
 
 @functools.lru_cache(maxsize=1024)
 def _told(length: int, original: int, prompt: int) -> bytes:
-    """An answer that holds what became of one input and nothing else."""
+    """Return an answer that holds only the counts of one input."""
     return pb.EncodeResponse(items=[_item(length, original, prompt)]).SerializeToString()

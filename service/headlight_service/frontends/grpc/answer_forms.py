@@ -1,4 +1,4 @@
-"""Answers as messages of gRPC: how large they are, which it cannot carry, and the frames of a stream.
+"""Answers as gRPC messages: their sizes, the limits that gRPC sets, and the frames of a stream.
 
 Frames are made one by one, as they are sent, and any client can receive them.
 """
@@ -32,9 +32,9 @@ from headlight_service.frontends.grpc.answer_encoding import (
     token_info,
 )
 
-FRAME_LIMIT_BYTES = 4 << 20  # what gRPC clients receive unless told otherwise
-CHUNK_BYTES = SMALL_ANSWER_BYTES  # data per chunk; larger ones are no faster and would hold up other answers
-HEADER_LIMIT_BYTES = FRAME_LIMIT_BYTES - CHUNK_BYTES - 4096  # so that a header and a chunk's worth of data fit into one
+FRAME_LIMIT_BYTES = 4 << 20  # the default receive limit of gRPC clients
+CHUNK_BYTES = SMALL_ANSWER_BYTES  # per chunk; larger ones are no faster and delay other answers
+HEADER_LIMIT_BYTES = FRAME_LIMIT_BYTES - CHUNK_BYTES - 4096  # with a chunk: one frame
 
 
 class UnaryForm:
@@ -47,11 +47,11 @@ class UnaryForm:
     header: pb.EncodeResponse
 
     def __init__(self, limits: Limits, *, dry_run: bool = False) -> None:
-        """Of an answer within the limits; of a dry run, which has no data, its header is the answer."""
+        """Take the limits of an answer; the answer to a dry run is its header, without data."""
         self._limits, self._dry_run = limits, dry_run
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
-        """See AnswerForm."""
+        """Return the size of the header. Raises InvalidInput: the answer is over the limit."""
         self.header = header(ref, prepared)
         info, most = self.header.ByteSize(), self._limits.max_unary_response_bytes
         if self._dry_run:
@@ -62,7 +62,7 @@ class UnaryForm:
         return info
 
     def encode(self, answer: Answer) -> bytes:
-        """Return the message of an answer. Once: it is not kept beside that."""
+        """Return the message of an answer. Call it once: it drops the header."""
         response = fill(self.header, answer)
         del self.header
         return response.SerializeToString()
@@ -72,7 +72,7 @@ class StreamForm(UnaryForm):
     """One answer in several messages of a stream."""
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
-        """See AnswerForm."""
+        """Return the size of the header. Raises InvalidInput: the answer is over the limit."""
         self.header = header(ref, prepared)
         info, most = self.header.ByteSize(), self._limits.max_stream_output_bytes
         if prepared.data_bytes > most and not self._dry_run:
@@ -86,13 +86,13 @@ def frames(request_id: str, header: pb.EncodeResponse, answer: Answer) -> Iterat
     """Yield the frames that answer one request of a stream.
 
     Args:
-        request_id: the caller's.
+        request_id: the client's.
         header: the answer without data and timings; at most HEADER_LIMIT_BYTES.
         answer: to be sent.
 
     Yields:
-        One `response` if the data fits into a chunk, or of a dry run; else `header`, chunks of whole rows, `end`. Each
-        stays below FRAME_LIMIT_BYTES.
+        One `response` if the data fits into a chunk, or for a dry run; else `header`, chunks of
+        whole rows, `end`. Each stays below FRAME_LIMIT_BYTES.
     """
     size = answer.prepared.data_bytes
     if size <= CHUNK_BYTES or not answer.results:
@@ -108,10 +108,11 @@ def frames(request_id: str, header: pb.EncodeResponse, answer: Answer) -> Iterat
 
 
 def _chunks(answer: Answer) -> Iterator[pb.Chunk]:
-    """In the order of the bytes in each output's `data`, so an offset is the sum of what went before."""
+    """Yield chunks in the order of each output's `data`: an offset is the sum of earlier sizes."""
     offset, output = 0, ""
     for part in answer.parts():
-        if part.output != output or part.output == "pooled":  # each type of pooled vectors has data of its own
+        # Each type of pooled vectors has data of its own.
+        if part.output != output or part.output == "pooled":
             offset, output = 0, part.output
         for layer, head, row, piece in _cut(part.array, part.axes):
             yield pb.Chunk(
@@ -129,10 +130,11 @@ def _chunks(answer: Answer) -> Iterator[pb.Chunk]:
 
 
 def _cut(part: NDArray[Any], axes: Sequence[str]) -> Iterator[tuple[int, int, int, NDArray[Any]]]:
-    """Cut one item's tensor into pieces of at most CHUNK_BYTES, or one row where that is more.
+    """Cut one item's tensor into pieces of at most CHUNK_BYTES, or one row if a row is larger.
 
     Yields:
-        Layer, first head and first row of a piece [heads, rows, width]: several heads, or rows of one.
+        Layer, first head and first row of a piece [heads, rows, width]: several heads, or rows of
+        one.
     """
     layers, heads, rows, width = grid(axes, part.shape)
     whole = raw(part).reshape(layers, heads, rows, width)
@@ -150,9 +152,10 @@ class OccludedForm:
     _response: pb.OccludeResponse
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
-        """See AnswerForm."""
+        """Return the size of the answer, which has no data beside that."""
         assert hidden is not None
-        moved = pb.Tensor(dtype=FLOAT, shape=[len(hidden)], data=bytes(4 * len(hidden)))  # as large as it will be
+        # Zeros of the final size.
+        moved = pb.Tensor(dtype=FLOAT, shape=[len(hidden)], data=bytes(4 * len(hidden)))
         item = item_of(prepared.inputs[0])
         self._response = pb.OccludeResponse(model=model_ref(ref), item=item, tokens=hidden, moved=moved)
         return self._response.ByteSize()
@@ -165,14 +168,15 @@ class OccludedForm:
 
 
 class TokenizeForm:
-    """The answer of Tokenize: megabytes of it are some time's work, for which nobody else should wait."""
+    """The answer of Tokenize. Megabytes of it take time, and should delay no other call."""
 
     def __init__(self, limits: Limits) -> None:
         self._limit_bytes = limits.max_unary_response_bytes
 
     def encode(self, ref: ModelRef, tokens: Iterable[TokenList], inputs: int) -> bytes:
-        """See TokensForm. No more tokens are drawn once the answer is too large."""
-        parts = [pb.TokenizeResponse(model=model_ref(ref)).SerializeToString()]  # protobuf merges what is concatenated
+        """Return the answer. Raises InvalidInput once it is too large; draws no more tokens."""
+        # Protobuf merges concatenated messages.
+        parts = [pb.TokenizeResponse(model=model_ref(ref)).SerializeToString()]
         size = len(parts[0])
         for done, each in enumerate(tokens, 1):
             parts.append(pb.TokenizeResponse(items=[token_info(each)]).SerializeToString())
@@ -191,6 +195,6 @@ def _too_large(prepared: Prepared, overhead: int, most: int, remedy: str) -> Inv
 
 
 def _check_header(info: int, limit_bytes: int) -> None:
-    """Raise InvalidInput, with its size, if what an answer says beside its data is too much."""
+    """Raise InvalidInput, with its size, if an answer is too large beside its data."""
     if info > limit_bytes:
         raise InvalidInput("outputs.token_info", f"would have {info} bytes; send fewer inputs per request")

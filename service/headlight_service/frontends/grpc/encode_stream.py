@@ -1,4 +1,4 @@
-"""One EncodeStream call: reads requests, answers each as it is ready, and never holds more than its share of memory."""
+"""One EncodeStream call: reads requests, answers each when ready, and keeps to its memory limit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LAST_FRAMES = ("response", "end", "error")  # of an answer
 
 
 class ReaderStalled(Shed):
-    """The caller has stopped reading."""
+    """The client has stopped reading."""
 
     def __init__(self, seconds: float, unread_bytes: int = 0) -> None:
         problem = f"too little was read for {seconds:g} s; send again, on a new stream, what is unanswered"
@@ -47,15 +47,15 @@ class StreamCall:
     """The server's side of one stream."""
 
     def __init__(self, pipeline: Pipeline, call: Call, stall_seconds: float) -> None:
-        """Nothing is read before `serve`. To be made in the call's own task.
+        """Prepare; `serve` reads. To be made in the call's own task.
 
         Args:
             pipeline: takes the requests.
             call: answered by the stream; this object alone writes to it.
-            stall_seconds: how long one frame may wait for its reader, and again for each PACE_BYTES of an answer.
+            stall_seconds: reply timeout of one frame, and again for each PACE_BYTES of an answer.
 
         Raises:
-            Unavailable: the first model, whose limits a stream has, is still being loaded.
+            Unavailable: the first model, whose limits apply to the stream, is still being loaded.
         """
         self._pipeline = pipeline
         self._call = call
@@ -63,39 +63,40 @@ class StreamCall:
         limits = pipeline.models.first.limits
         self._slots = asyncio.Semaphore(limits.max_stream_in_flight)
         self._gate = AnswerGate(limits.max_stream_output_bytes, SMALL_ANSWER_BYTES)
-        self._cut = False  # we have ended the call, and its caller may well be there still
+        self._cut = False  # the server has ended the call, and the client may still be connected
         self._writing = asyncio.Lock()
         self._live: set[str] = set()  # ids of requests whose last frame is not yet sent
-        self._was_idle = False  # the caller had no more when all were answered
+        self._was_idle = False  # the client had no more when all were answered
         self._reader: asyncio.Task[None] | None = None
-        self._ending: deque[HeadlightError | CallerGone] = deque(maxlen=1)  # why the stream ends early
+        self._ending: deque[HeadlightError | CallerGone] = deque(maxlen=1)  # why it ends early
 
     async def serve(self, requests: AsyncIterator[pb.EncodeStreamRequest]) -> None:
-        """Answer requests until the caller has no more.
+        """Answer requests until the client has no more.
 
         Raises:
-            Unavailable: `drain` was called; what had been read is answered.
-            InvalidInput: a request came that no frame could be addressed to; those before it are answered.
-            Shed: the caller stopped reading; everything held for it has been let go.
-            CallerGone: nobody reads any more.
+            Unavailable: `drain` was called; the requests read so far are answered.
+            InvalidInput: a request had no valid id; those before it are answered.
+            Shed: the client stopped reading; everything held for it has been released.
+            CallerGone: the client no longer reads.
         """
         try:
             async with asyncio.TaskGroup() as tasks:
-                if not self._ending:  # else draining began before we did
+                if not self._ending:  # else draining began earlier
                     self._reader = tasks.create_task(self._read(requests, tasks.create_task))
-            if self._was_idle:  # else a caller who has gone is noticed by the answers
+            if self._was_idle:  # else the answers notice a disconnected client
                 await no_more()
         except* ReaderStalled:
-            pass  # it has become our ending
+            pass  # it is in _ending
         finally:
-            self._reader = None  # it refers back to us, and holds the last request
+            self._reader = None  # it refers back to this object, and holds the last request
         if self._ending:
-            # Without the frames it has passed, which hold results; and once it is on its way nothing here may hold it.
+            # Without its frames, which hold results. Once it is raised, nothing here may hold it.
             raise self._ending.pop().with_traceback(None)
 
     def drain(self) -> None:
-        """Read no further; end once what has been read is answered."""
-        if self._reader is None or self._reader.cancel():  # else all is read and answered, and the caller never learns
+        """Read no further; end once the requests read so far are answered."""
+        # If the reader has ended, all is answered, and the client need not know.
+        if self._reader is None or self._reader.cancel():
             self._ending.append(Unavailable(DRAINING))
 
     async def _read(
@@ -104,7 +105,7 @@ class StreamCall:
         start: Callable[..., asyncio.Task[None]],
     ) -> None:
         while True:
-            await self._slots.acquire()  # before reading: what is unread waits at the caller's end
+            await self._slots.acquire()  # before reading: unread requests wait at the client's end
             try:
                 request = await anext(requests, None)
                 if request is None:
@@ -119,14 +120,14 @@ class StreamCall:
             del request  # an idle stream holds none
 
     def _check_id(self, request_id: str) -> None:
-        """Refuse an id that no answer could be told apart by."""
+        """Refuse an invalid id, and one that is in use."""
         if not 1 <= len(request_id.encode()) <= MAX_ID_BYTES:
             raise InvalidInput("id", f"must have 1 to {MAX_ID_BYTES} bytes")
         if request_id in self._live:
             raise InvalidInput("id", "is that of a request still unanswered; use each id once at a time")
 
     async def _answer(self, request: pb.EncodeStreamRequest) -> None:
-        """All frames of one request."""
+        """Answer one request with all its frames."""
         trace = None if self._call.trace is None else self._call.trace.message()
         code = grpc.StatusCode.CANCELLED
         try:
@@ -139,7 +140,7 @@ class StreamCall:
             refused = refusal(error, self._call.context, trace)
             code = refused.status
             if isinstance(error, ReaderStalled):
-                raise  # ends the stream, and with it whatever else waits for this reader
+                raise  # ends the stream, and with it all other requests of this client
             with contextlib.suppress(CallerGone):
                 frame = pb.EncodeStreamResponse(id=request.id, error=refused.frame)
                 await self._write(frame, Patience(self._stall_seconds))
@@ -158,10 +159,11 @@ class StreamCall:
         try:
             await done(handle)
             answer = handle.result()
-        except CancelledError:  # the gate is closed: another answer found that nobody reads
+        # The gate is closed: another answer found that the client does not read.
+        except CancelledError:
             raise CallerGone from None
         except asyncio.CancelledError:
-            self._gate.close()  # else the next answer would be computed as soon as this one lets go
+            self._gate.close()  # else the next answer would be computed when this one leaves
             handle.cancel(by_caller=not self._cut)
             handle.close()  # it may have been answered at the same moment
             raise
@@ -171,11 +173,11 @@ class StreamCall:
                 await self._write(frame, patience)
         except (asyncio.CancelledError, CallerGone):
             self._gate.close()
-            if not self._cut:  # what waits for its turn finds a writer that has given up
+            if not self._cut:  # answers that wait for their turn find a writer that has given up
                 handle.count_cancelled("send")
             raise
         except Exception as error:
-            # What was not taken the transport keeps, and so its bytes stay held.
+            # The transport keeps an untaken frame, and so its bytes stay held.
             kept = handle.close(error, error.unread_bytes if isinstance(error, ReaderStalled) else 0)
             if kept:
                 self._call.acts.append(functools.partial(handle.release, kept))
@@ -184,14 +186,14 @@ class StreamCall:
             handle.close()
 
     async def _write(self, frame: pb.EncodeStreamResponse, patience: Patience) -> None:
-        """Send one frame; returns when the transport has taken it, so a slow reader slows us down.
+        """Send one frame; returns when the transport has taken it: backpressure of a slow client.
 
         Raises:
             ReaderStalled: it was not taken in time.
         """
         async with self._writing:
             if frame.WhichOneof("frame") in LAST_FRAMES:
-                # Before the caller can have it: the id may be used again as soon as the frame is read.
+                # Before the client can have it: the id may be reused as soon as the frame is read.
                 self._live.discard(frame.id)
             begun = time.monotonic()
             with contextlib.suppress(TimeoutError):
@@ -199,7 +201,7 @@ class StreamCall:
                     await self._call.write(frame)
                 patience.took(frame.ByteSize(), time.monotonic() - begun)
                 return
-            # Out here it has no context, whose frames would hold the results.
+            # Raised outside of the handler it has no context, whose frames would hold the results.
             self._ending.append(ReaderStalled(self._stall_seconds, frame.ByteSize()))
             self._cut = True  # the stream's other requests are about to be cancelled
             self._gate.close()
@@ -207,11 +209,11 @@ class StreamCall:
 
 
 async def done(handle: Handle[Any]) -> None:
-    """Wait until there is an answer, or an error: `handle.result()` waits no longer then."""
+    """Wait for the answer or the error; after that, `handle.result()` does not wait."""
     loop, answered = asyncio.get_running_loop(), asyncio.Event()
 
     def wake(_: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(answered.set)
 
     handle.future.add_done_callback(wake)

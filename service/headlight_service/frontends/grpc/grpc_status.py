@@ -1,4 +1,4 @@
-"""From errors to gRPC statuses: the one table, and the one place that decides what a caller may read of a failure."""
+"""Mapping of errors to gRPC statuses, and the one place that limits what a client may read."""
 
 from __future__ import annotations
 
@@ -33,23 +33,24 @@ STATUS_BY_CODE: Mapping[Code, grpc.StatusCode] = {
     Code.INTERNAL: grpc.StatusCode.INTERNAL,
     Code.BUNDLE: grpc.StatusCode.INTERNAL,  # start-up only; never sent
 }
-# Clients retry RESOURCE_EXHAUSTED only where this is present: gRPC has that status for messages too large to ever pass.
+# Clients retry RESOURCE_EXHAUSTED only if this is present: gRPC uses that status also for messages
+# that are always too large.
 PUSHBACK = "grpc-retry-pushback-ms"
-DETAILS = "grpc-status-details-bin"  # where clients of every language look for a google.rpc.Status
-DOMAIN = "headlight"  # whose reasons ErrorInfo's are
-LONGEST_DETAIL_CHARACTERS = 1000  # trailers may have 8 KiB in all, and the message is in there twice
+DETAILS = "grpc-status-details-bin"  # clients of every language look here for a google.rpc.Status
+DOMAIN = "headlight"  # the domain of ErrorInfo's reasons
+LONGEST_DETAIL_CHARACTERS = 1000  # trailers may have 8 KiB in all, and they hold the message twice
 NOT_IMPLEMENTED = "the server does not have this method; is it older than the contract of the client?"
 
 
 class Refusal(NamedTuple):
-    """How a failed request is answered."""
+    """Answer to a failed request."""
 
     status: grpc.StatusCode
     message: str
     retry_after_ms: int | None
     reason: str
-    field: str  # of the request, at fault; empty where there is none
-    request_id: str = ""  # under which the log tells of it; empty where it does not
+    field: str  # of the request, at fault; empty: none
+    request_id: str = ""  # its id in the log; empty: it is not logged
 
     @property
     def number(self) -> int:
@@ -58,7 +59,7 @@ class Refusal(NamedTuple):
 
     @property
     def frame(self) -> pb.Status:
-        """What a stream tells of one of its requests."""
+        """The status of one of a stream's requests."""
         return pb.Status(
             code=self.number,
             message=self.message,
@@ -69,7 +70,10 @@ class Refusal(NamedTuple):
 
     @property
     def details(self) -> Status:
-        """For machines: ErrorInfo always; BadRequest: a field is at fault; RetryInfo: try again; RequestInfo: report it."""
+        """Details for machines.
+
+        ErrorInfo always; BadRequest: a field is at fault; RetryInfo: retry; RequestInfo: report it.
+        """
         parts: list[Message] = [ErrorInfo(reason=self.reason.upper(), domain=DOMAIN)]
         message = self.message[:LONGEST_DETAIL_CHARACTERS]
         if self.field:
@@ -86,7 +90,7 @@ class Refusal(NamedTuple):
 
     @property
     def trailing_metadata(self) -> tuple[tuple[str, str | bytes], ...]:
-        """The details, what tells gRPC clients when to try again, and the id of a request that is worth reporting."""
+        """The details, the retry delay for gRPC clients, and the id of a failure to report."""
         more: dict[str, str | bytes] = {DETAILS: self.details.SerializeToString(), REQUEST_ID: self.request_id}
         if self.retry_after_ms is not None:
             more[PUSHBACK] = str(self.retry_after_ms)
@@ -94,11 +98,11 @@ class Refusal(NamedTuple):
 
 
 def refusal(error: Exception, context: Any = None, trace: RequestTrace | None = None) -> Refusal:
-    """The answer to a failure. One that is not Headlight's own is logged under an id, which is all the caller gets.
+    """Return the answer to a failure. An unexpected error is logged; the client gets only its id.
 
     Args:
-        error: what went wrong.
-        context: of the call, whose id stands in the log; None outside of one.
+        error: the failure.
+        context: of the call, whose id is logged; None outside of one.
         trace: spans of the request.
     """
     refused = _refusal(error, context, trace)
@@ -108,7 +112,7 @@ def refusal(error: Exception, context: Any = None, trace: RequestTrace | None = 
 
 
 def gone(code: grpc.StatusCode, context: Any, trace: RequestTrace | None) -> None:
-    """Note, for whoever looks closely, that a caller did not wait for the end."""
+    """Log, at debug level, that a client disconnected before the end."""
     if log.isEnabledFor(logging.DEBUG):
         log.debug("a caller has left", extra={"event": "caller_left", "status": code.name, **about(context, trace)})
 
@@ -119,9 +123,9 @@ def _refusal(error: Exception, context: Any, trace: RequestTrace | None) -> Refu
         and context is not None
         and context.code() is grpc.StatusCode.UNIMPLEMENTED
     ):
-        # How the code that gRPC generates answers for a method that nobody has written.
+        # gRPC's generated code answers like this for a method without an implementation.
         return Refusal(grpc.StatusCode.UNIMPLEMENTED, NOT_IMPLEMENTED, None, "unimplemented", "")
-    if isinstance(error, MemoryError):  # outside of the engine, as where an answer is put together
+    if isinstance(error, MemoryError):  # outside of the engine, as in the encoding of an answer
         log.warning("memory is short for an answer", extra={"event": "batch_memory_short", **about(context, trace)})
         error = HostFull()
     if not isinstance(error, HeadlightError):

@@ -1,4 +1,4 @@
-"""The calls that the end of the service waits for."""
+"""Calls in flight, which a drain waits for."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ import time
 from headlight.errors import Unavailable
 from headlight_service.frontends.grpc.transport.grpc_call import Call
 
-REFUSED_SECONDS = 1.0  # a caller that does not read its refusal holds up the end no longer
+REFUSED_SECONDS = 1.0  # a client that does not read its refusal delays the drain no longer
 LOOK_SECONDS = 0.01
 ENDING = "this replica is shutting down; try another, or this one later"
 
 
 class InFlight:
-    """The calls of our own service whose answers are not yet sent. From any thread.
+    """The calls of Headlight's own service whose answers are not yet sent. Called from any thread.
 
-    Health watches and reflection streams do not count: they last as long as their client likes.
+    Health watches and reflection streams do not count: their length is up to the client.
 
     Attributes:
-        closed: no further ones are let in.
-        told: set once clients have been told to use other connections.
+        closed: no more calls are admitted.
+        told: set once clients were asked to use other connections.
     """
 
     def __init__(self) -> None:
         self.closed = False
         self.told = threading.Event()
         self._touched = time.monotonic()
-        self._calls: dict[Call, float] = {}  # when each is waited for no longer
+        self._calls: dict[Call, float] = {}  # time until which each is waited for
 
     @property
     def count(self) -> int:
-        """How many are waited for."""
+        """The number of calls to wait for."""
         now = time.monotonic()
         return sum(until > now for until in list(self._calls.values()))
 
     def admits(self) -> bool:
-        """Return whether a call that has just come may be read; False only when clients know. On its thread.
+        """Return whether to read a new call; False only after clients were notified. On its thread.
 
-        A refusal takes no time, and so clients would send most of their calls to a replica that
+        A refusal takes no time, so clients would send most of their calls to a replica that
         refuses.
         """
         self._touched = time.monotonic()
@@ -50,7 +50,7 @@ class InFlight:
         return not self.closed
 
     def enter(self, call: Call) -> None:
-        """Count in a call until it is over. Raises Unavailable: its message came when clients had been told."""
+        """Count a call until it is over. Raises Unavailable: clients were notified before it."""
         self._touched = time.monotonic()
         self._calls[call] = math.inf
         call.acts.append(functools.partial(self._leave, call))
@@ -58,7 +58,7 @@ class InFlight:
             raise Unavailable(ENDING)
 
     def refused(self, call: Call) -> None:
-        """Note that a call has only its refusal to take."""
+        """Note that a call waits only for its refusal to be taken."""
         if call in self._calls:
             self._calls[call] = time.monotonic() + REFUSED_SECONDS
 
@@ -68,10 +68,10 @@ class InFlight:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def quiet(self, seconds: float, limit: float) -> None:
-        """Wait until for so long no call has come, been refused or left; at most `limit` seconds.
+        """Wait until no call has come, been refused or left for so long; at most `limit` seconds.
 
-        Callers tend to send the next call when one is answered: if nothing happens, hardly a call is
-        on its way.
+        Clients tend to send the next call after an answer: without activity, hardly any call is on
+        its way.
         """
         start = self._touched = time.monotonic()
         while (left := min(self._touched + seconds, start + limit) - time.monotonic()) > 0:

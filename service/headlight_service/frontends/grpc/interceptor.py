@@ -1,6 +1,7 @@
-"""Around every RPC: decode the request, count and time the call, turn whatever goes wrong into a status for the caller.
+"""Interceptor of every RPC: decodes requests, counts and times calls, maps errors to statuses.
 
-Left alone, gRPC would answer malformed messages and unexpected exceptions with UNKNOWN and the exception's text.
+By itself, gRPC would answer malformed messages and unexpected exceptions with UNKNOWN and the
+exception's text.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ UNDECODABLE = "the message cannot be decoded; is the client built from this serv
 NO_MESSAGE = "the call ended without a message; send one"
 BUSY = "too many calls are open on this replica; close idle streams, or try another replica"
 BUSY_SECONDS = 1.0
-PROBE_SECONDS, PROBE_BYTES = 2.0, 1024  # for the message of a call to the health service, and of its size
+PROBE_SECONDS, PROBE_BYTES = 2.0, 1024  # limits for the message of a call to the health service
 OURS = "/headlight."
 KINDS = {  # in the metrics, by whether requests and responses are streams
     (False, False): "unary",
@@ -44,8 +45,9 @@ KINDS = {  # in the metrics, by whether requests and responses are streams
     (False, True): "server_stream",
     (True, True): "bidi_stream",
 }
-SENDING_SECONDS = 0.01  # for a message on its way: a client of grpc.aio takes a refusal meanwhile for INTERNAL
-TRANSIT_SECONDS = 0.05  # that a call may have been on its way; of a short one less
+# Time for a message on its way: a grpc.aio client takes a refusal meanwhile for INTERNAL.
+SENDING_SECONDS = 0.01
+TRANSIT_SECONDS = 0.05  # that a call may have been on its way; less for a short one
 
 
 class _Series:
@@ -55,12 +57,12 @@ class _Series:
         labels = (kind, service, method)
         self.started = metrics.grpc_started.labels(*labels)
         self.seconds = metrics.grpc_seconds.labels(*labels)
-        # By the name of the code; to find one by its labels takes longer than to count.
+        # By the name of the code; a lookup by labels takes longer than the count.
         self.handled = functools.cache(functools.partial(metrics.grpc_handled.labels, *labels))
 
 
 class Interceptor(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs alone
-    """Wraps each method's handler, once. It runs on the thread that serves all calls."""
+    """Wrapper of each method's handler, made once. It runs on the thread that serves all calls."""
 
     def __init__(
         self,
@@ -79,7 +81,7 @@ class Interceptor(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic 
         self._probes = Arrivals(PROBE_SECONDS, PROBE_BYTES)
         self._gate = gate
         self._wrapped: dict[str, Handler] = {}
-        self._unknown = _Series(metrics, "unary", "other", "other")  # whatever name a caller invents
+        self._unknown = _Series(metrics, "unary", "other", "other")  # any unknown name
 
     def intercept_service(
         self,
@@ -119,17 +121,17 @@ class Interceptor(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class _Guard:
-    """The wrapped behaviours of one method. They take bytes, so that undecodable ones are answered like any other.
+    """The wrapped behaviours of one method. They take bytes, so undecodable ones are answered, too.
 
     Attributes:
         handler: of the method; its behaviours are untyped.
         series: its metrics.
         threads: the executor of the server.
-        in_flight: the calls that the end of the service waits for.
-        waiting: the watch over callers that send nothing.
-        gate: what calls have to pass, if anything.
-        trace: begins the spans of a call, if they are wanted.
-        probe: of the health service, whose calls are let in while `threads` are busy.
+        in_flight: the calls that a drain waits for.
+        waiting: the request timeouts of calls whose client sends nothing.
+        gate: authentication; None: there is none.
+        trace: begins the spans of a call; None: there are none.
+        probe: of the health service, whose calls are admitted while `threads` are busy.
     """
 
     handler: Any
@@ -142,7 +144,7 @@ class _Guard:
     probe: bool
 
     def check(self, call: Call) -> bool:
-        """Return whether the message of a call is to be read. On the call's thread; never raises."""
+        """Return whether to read the message of a call. On the call's thread; never raises."""
         self.series.started.inc()
         try:
             if self.probe:
@@ -152,7 +154,7 @@ class _Guard:
                 raise Overloaded(BUSY, BUSY_SECONDS)
             elif self.gate is not None:
                 self.gate.identify(call)
-        except Exception as error:  # `_let_in` raises it, for a status to be made of it
+        except Exception as error:  # `_let_in` raises it, and it becomes a status
             call.refused = error
         return call.refused is None and self.in_flight.admits()
 
@@ -168,7 +170,7 @@ class _Guard:
             if message is Missing.EMPTY and has_hung_up(call):
                 raise CallerGone
             response = self.handler.unary_unary(self._request(call, message), call)
-            # Ours come serialised.
+            # Headlight's own answers are serialised already.
             answer: bytes = response if isinstance(response, bytes) else self.handler.response_serializer(response)
             call.acts.append(functools.partial(self._answered, call))
             return answer
@@ -181,7 +183,7 @@ class _Guard:
             self.series.seconds.observe(time.perf_counter() - call.begun)
 
     async def stream(self, call: Call, messages: bytes | Missing | Messages) -> Refusal | None:
-        """Answer a call of one message, or of many, with writes; return how it failed."""
+        """Answer a call of one message, or of many, with writes; return its failure."""
         try:
             self._let_in(call)
             if messages is Missing.EMPTY:
@@ -203,17 +205,18 @@ class _Guard:
         return refused
 
     def _let_in(self, call: Call) -> None:
-        """Say whose call it is. Raises why it is refused."""
+        """Identify the client, and begin the spans. Raises the reason of a refusal."""
         if call.refused is not None:
             refusing, call.refused = call.refused, None
             raise refusing
         if self.gate is not None:
             call.client = self.gate.client(call)
-        if self.trace is not None:  # of callers that were let in: others choose neither what is traced nor how much
+        # Of admitted clients: others choose neither what is traced nor how much.
+        if self.trace is not None:
             call.trace = self.trace(call.context.invocation_metadata())
 
     def _request(self, call: Call, message: bytes | Missing | Messages) -> Any:
-        """Decode what came. A caller that never sends it holds up no end: it is not counted in."""
+        """Decode the message. A call that never sends it is not counted, and delays no drain."""
         if isinstance(message, Missing):
             match message:
                 case Missing.UNREAD:
@@ -247,7 +250,7 @@ class _Guard:
             await call.write(response)
 
     def _gone(self, call: Call) -> None:
-        """Count a call whose caller has left."""
+        """Count a call whose client disconnected."""
         code = _cancelled(call.deadline - time.monotonic(), time.perf_counter() - call.begun)
         gone(code, call.context, call.trace)
         self._ended(call, code)
@@ -260,7 +263,7 @@ class _Guard:
         return refused
 
     def _answered(self, call: Call) -> None:
-        """All was sent, or the caller was cut for taking too long; then the call has a code."""
+        """Count a call whose answer was sent, or timed out; the call has a code then."""
         self._ended(call, call.context.code() or grpc.StatusCode.OK)  # type: ignore[attr-defined]  # not in the stubs
 
     def _ended(self, call: Call, code: grpc.StatusCode) -> None:
@@ -270,19 +273,22 @@ class _Guard:
 
 
 def _forget(error: BaseException) -> None:
-    """Let go of the frames that an exception has passed, which hold the request and the answer.
+    """Drop the frames that an exception has passed, which hold the request and the answer.
 
-    TaskGroup keeps a cancellation with its frame: a circle, which only the garbage collector would break.
+    TaskGroup keeps a cancellation with its frame: a cycle, which only the garbage collector would
+    break.
     """
     error.__traceback__ = error.__context__ = None
 
 
 def _cancelled(left: float, seconds: float) -> grpc.StatusCode:
-    """Why a call was cancelled: by its deadline, which passes for its caller a little sooner, or by choice.
+    """Return the code of a cancellation: by the deadline, or by choice.
+
+    The deadline passes a little earlier for the client.
 
     Args:
         left: seconds to its deadline; infinity without one.
-        seconds: that it lasted.
+        seconds: duration of the call.
     """
     late = left <= min(TRANSIT_SECONDS, seconds / 3)
     return grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED

@@ -11,7 +11,7 @@ from headlight_service.frontends.grpc.answer_encoding import model_ref
 
 
 def describe(model: ServedModel) -> pb.GetModelResponse:
-    """Return what a model is, and what it can be asked for."""
+    """Return a model's description, its limits and its outputs."""
     manifest, prompts, offer = model.runtime.bundle.manifest, model.runtime.prompts, model.runtime.offer
     architecture = manifest.architecture
     info = pb.ModelInfo(

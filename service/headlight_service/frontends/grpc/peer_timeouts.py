@@ -1,7 +1,7 @@
-"""Callers that do not send their message, and callers that do not take their answer.
+"""Peer timeouts: request timeouts for messages that do not come, reply timeouts for unread answers.
 
-One watch for each: all of it is looked at together, now and then, by one timer on the event loop,
-since nearly every message has come, and nearly every answer is taken, before it is looked for.
+One watch for each, with one timer on the event loop that checks all calls together now and then.
+Nearly every message has come, and nearly every answer is taken, before its check.
 """
 
 from __future__ import annotations
@@ -24,32 +24,34 @@ from headlight_service.frontends.grpc.transport.grpc_call import Call, attempt
 from headlight_service.telemetry.request_id import given_id
 
 log = logging.getLogger("headlight_service.frontends.grpc.peer_timeouts")
-PACE_BYTES = 16 << 20  # that a peer may take `stall_seconds` for, beside those that it has: 0.8 MB/s at 20 s
-AT_ONCE = 64  # messages of the largest size, sent at once, for which a connection is given time
-AT_ONCE_BYTES = 256 << 20  # of answers, likewise; a larger answer has its own time
-HUNG_UP_SECONDS = 0.01  # between two things that gRPC tells: less than 1 ms, unless the machine is busy
-PAUSE = 0.05  # of `stall_seconds`, between two looks; a peer that gets less than that in addition will not make it
-SPARED = 9  # times as long as a look takes are between two: some 40 µs for each connection
+PACE_BYTES = 16 << 20  # bytes that give a peer `stall_seconds` more: 0.8 MB/s at 20 s
+AT_ONCE = 64  # messages of the largest size, sent at once, that a connection gets time for
+AT_ONCE_BYTES = 256 << 20  # bytes of answers, likewise; a larger answer has its own time
+HUNG_UP_SECONDS = 0.01  # between gRPC's two reports: less than 1 ms, unless the machine is busy
+# Share of `stall_seconds` between two checks; a peer that gets less than that more will not make
+# it.
+PAUSE = 0.05
+SPARED = 9  # times as long as a check takes are between two: some 40 µs for each connection
 LEAST_LINGER_SECONDS = 5.0
 MOST_NAMED = 16  # calls of one connection in one line of the log
 
 
 def allowance(stall_seconds: float, size: int) -> float:
-    """Return the seconds within which so many bytes must be moved: a byte now and then is not enough."""
+    """Return the seconds in which so many bytes must move; an occasional byte is too little."""
     return stall_seconds * (1 + size / PACE_BYTES)
 
 
 async def no_more() -> None:
-    """Wait a moment at the end of the messages; be cancelled if the caller has gone.
+    """Wait a moment at the end of the messages; be cancelled if the client disconnected.
 
-    gRPC reports a caller that has gone in two steps. The read ends first, as it does after the last
-    message; the end of the call follows within a millisecond.
+    gRPC reports a disconnect in two steps. The read ends first, as it does after the last message;
+    the end of the call follows within a millisecond.
     """
     await asyncio.sleep(HUNG_UP_SECONDS)
 
 
 def has_hung_up(call: Call) -> bool:
-    """Wait a moment likewise, on the call's thread; return whether the caller has gone."""
+    """Wait a moment on the call's thread; return whether the client disconnected."""
     gone = threading.Event()
     call.when_gone(gone.set)
     return gone.wait(HUNG_UP_SECONDS)
@@ -60,12 +62,12 @@ class _Waited:
     """A wait for a peer, with times on the event loop's clock.
 
     Attributes:
-        since: from when on its time counts.
-        due: when it is looked at.
-        latest: when it is given up, whatever the connection moves.
-        size: bytes that it has time for without a look at the connection.
-        moved: bytes that the connection had moved at the first look.
-        on_cut: called if it is given up.
+        since: start of the counted time.
+        due: time of the next check.
+        latest: the limit, whatever the connection moves.
+        size: bytes that it has time for without a check of the connection.
+        moved: bytes that the connection had moved at the first check.
+        on_cut: called if it times out.
     """
 
     since: float
@@ -77,10 +79,10 @@ class _Waited:
 
 
 class _Watch:
-    """Calls, each of which waits for its peer. From any thread, but for the looks.
+    """Calls, each of which waits for its peer. Called from any thread, except the checks.
 
-    At the first look a wait gets the time for its own bytes, and from then on for what its
-    connection moves: what shares a connection arrives together, each late.
+    At the first check a wait gets the time for its own bytes. From then on it gets time for the
+    bytes that its connection moves: messages that share a connection delay one another.
     """
 
     direction: int  # of the bytes that count, in `bytes_moved`
@@ -91,11 +93,11 @@ class _Watch:
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[Call, _Waited] = {}
         self._moved: Mapping[str, tuple[int, int]] = {}
-        self._took = 0.0  # seconds, to find that out
+        self._took = 0.0  # seconds, of the last `bytes_moved`
         self._timer: asyncio.TimerHandle | None = None
 
     def discard(self, call: Call) -> None:
-        """Wait no longer: it is over, or never will be."""
+        """Stop waiting: the wait is over, or never will be."""
         self._waiting.pop(call, None)
 
     def _add(self, call: Call, waited: _Waited) -> None:
@@ -108,9 +110,10 @@ class _Watch:
             self._timer = self._loop.call_later(max(PAUSE * self._stall_seconds, SPARED * self._took), self._look)
 
     def _look(self) -> None:
-        """Judge the calls whose time is over; look again while any wait."""
+        """Judge the calls whose time is over; check again while any wait."""
         self._timer, now = None, self._loop.time()
-        late = [(call, each) for call, each in self._waiting.copy().items() if now >= each.due]  # threads add to it
+        # A copy, as threads add to it.
+        late = [(call, each) for call, each in self._waiting.copy().items() if now >= each.due]
         if late:
             with contextlib.suppress(OSError):  # no more files can be opened
                 self._moved = bytes_moved()
@@ -132,12 +135,12 @@ class _Watch:
             self._give_up(call)
 
     def _give_up(self, call: Call) -> None:
-        """End a call that has just waited too long."""
+        """End a call that timed out."""
         raise NotImplementedError
 
 
 class Arrivals(_Watch):
-    """The messages that calls are to send. gRPC keeps what has come of one until the rest comes."""
+    """Request timeouts of calls. gRPC keeps the received part of a message until the rest comes."""
 
     direction = 1
 
@@ -159,8 +162,9 @@ class Arrivals(_Watch):
         self._add(call, _Waited(usual, usual, now + self._longest))
 
     def interrupt_oldest(self) -> None:
-        """Stop waiting for the message of the call that has been waited for longest."""
-        with contextlib.suppress(StopIteration, RuntimeError):  # all have come, or more came meanwhile
+        """Stop waiting for the message of the call that has waited longest."""
+        # Suppressed errors: all have come, or more came meanwhile.
+        with contextlib.suppress(StopIteration, RuntimeError):
             self._give_up(next(iter(self._waiting)))
 
     def late(self, call: Call) -> DeadlineExceeded:
@@ -175,38 +179,39 @@ class Arrivals(_Watch):
 
 
 class Replies(_Watch):
-    """The answers that callers are to take. They are in the transport's memory until then."""
+    """Reply timeouts of calls. Untaken answers fill the transport's memory."""
 
     direction = 0
 
     def add(self, call: Call, size: int = 0, on_cut: Callable[[], None] | None = None, *, delay: float = 0.0) -> None:
-        """Close the caller's connection unless it takes everything in time.
+        """Close the client's connection unless it takes everything in time.
 
         Args:
-            call: whose handler has nothing more to say.
+            call: its handler has written everything.
             size: bytes of the answer.
-            on_cut: called if it comes to that.
+            on_cut: called if the connection is closed.
             delay: seconds from now until the time counts.
         """
         since = self._loop.time() + delay
-        # Hardly an answer takes half of its time, and only then is it looked at what its reader takes.
+        # Hardly any answer takes half of its time; only then is the connection's traffic checked.
         latest = since + allowance(self._stall_seconds, max(size, AT_ONCE_BYTES))
         self._add(call, _Waited(since, since + self._stall_seconds / 2, latest, size, on_cut=on_cut))
         call.acts.append(functools.partial(self.discard, call))
 
     def linger(self, call: Call) -> None:
-        """Limit what a stream leaves to the transport. Other calls share the connection: no hurry."""
+        """Limit the time for a stream's last bytes. Other calls share the connection: no hurry."""
         self.add(call, delay=max(0.0, LEAST_LINGER_SECONDS - self._stall_seconds))
 
     def _give_up(self, call: Call) -> None:
-        """Close the connection of a call, and with it all that is under way there."""
+        """Close the connection of a call, which ends all calls on it."""
         peer = call.context.peer()
         lost = {each: waited for each, waited in self._waiting.copy().items() if each.context.peer() == peer}
         for each, waited in lost.items():
-            self.discard(each)  # gRPC notices one after another that they have ended
+            self.discard(each)  # gRPC notices their ends one after another
             if waited.on_cut is not None:
                 waited.on_cut()
-            each.context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)  # what it is counted as; nobody reads it
+            # The code is for the counters; the client does not read it.
+            each.context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)
         named = [*lost][:MOST_NAMED]
         ids = [given for each in named if (given := given_id(each.context.invocation_metadata()))]
         about: dict[str, object] = {"event": "reader_cut", "calls": len(lost), "found": close_connection(peer)}
@@ -218,7 +223,7 @@ class Replies(_Watch):
 
 @dataclasses.dataclass(slots=True)
 class Patience:
-    """How long the reader of one answer may keep us waiting. Only our waiting counts, not what we do between frames."""
+    """Reply timeout of one answer. Only the waits count, not the time between frames."""
 
     stall_seconds: float
     taken: int = 0
@@ -230,6 +235,6 @@ class Patience:
         return min(self.stall_seconds, allowance(self.stall_seconds, self.taken) - self.waited)
 
     def took(self, size: int, seconds: float) -> None:
-        """Learn that so many bytes were taken, after so long."""
+        """Count bytes that were taken, and the seconds of the wait."""
         self.taken += size
         self.waited += seconds

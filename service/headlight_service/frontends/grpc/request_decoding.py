@@ -1,6 +1,7 @@
-"""From protobuf to requests of the core. Lists that no model could take are refused by their length.
+"""Decoding of protobuf messages to the core's requests.
 
-A message holds millions of entries, each of which becomes an object here.
+Lists that no model could take are refused by their length: a message holds millions of entries,
+each of which becomes an object here.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ TRUNCATIONS: Mapping[Truncation, int] = {
 NO_PROMPT = PromptWish()
 OCCLUSION = OutputSpec(token_info=True)
 NEWER = "asks for something that this server does not know; it is older than the client"
-# Requests mostly ask for outputs that others before them asked for. So many are kept, of so many bytes.
+# Most requests ask for the outputs of earlier requests. So many are kept, of so many bytes.
 REMEMBERED, REMEMBERED_BYTES = 256, 256
 
 
 def decode_outputs(outputs: pb.Outputs, model: ServedModel) -> OutputSpec:
-    """Return the requested outputs, decoded once for each spelling. Raises InvalidInput, naming the field."""
+    """Return the requested outputs, decoded once for each spelling. Raises InvalidInput."""
     asked = outputs.SerializeToString()
     return remembered(asked, model) if len(asked) <= REMEMBERED_BYTES else _outputs(outputs, model)
 
@@ -67,13 +68,13 @@ def decode_encode(message: pb.EncodeRequest, model: ServedModel, deadline: float
     """Return the request of a message to Encode.
 
     Args:
-        message: as it came.
+        message: as received.
         model: that it names.
         deadline: on time.monotonic; infinity for none.
-        client: whose quota is used; None: nobody's.
+        client: the owner of the quota; None: no quota is used.
 
     Raises:
-        InvalidInput: naming the field and what it may hold.
+        InvalidInput: naming the field and its accepted values.
     """
     truncation = _truncation(message.truncation) if message.truncation else "refuse"
     priority = priority_of(message.priority) if message.priority else "interactive"
@@ -121,7 +122,7 @@ def decode_occlude(
         masks = _head_masks([message.input], model)
     except InvalidInput as error:
         raise of_one_input(error) from None
-    if has_unknown(message):  # it copies: only what is known to be short
+    if has_unknown(message):  # it copies: only for short messages
         raise InvalidInput("tokens", NEWER)
     prompt = prompt_wish(message)
     return OcclusionRequest(
@@ -142,13 +143,13 @@ def decode_occlude(
 
 
 def decode_inputs(inputs: Sequence[pb.Input], model: ServedModel, max_tokens: int) -> list[Input]:
-    """Return texts, pairs and ids. Raises InvalidInput for lists that are longer than the model takes."""
+    """Return texts, pairs and ids. Raises InvalidInput: a list is longer than the model takes."""
     if len(inputs) > model.limits.max_items:
         raise InvalidInput("inputs", f"has {len(inputs)} entries; send 1 to {model.limits.max_items}")
     decoded, ids = list[Input](), 0
     for place, value in enumerate(inputs):
         kind = value.WhichOneof("content")
-        if kind == "text":  # mostly
+        if kind == "text":  # the usual case
             decoded.append(value.text)
         elif kind == "pair":
             decoded.append(Pair(value.pair.first, value.pair.second))
@@ -168,7 +169,7 @@ def decode_inputs(inputs: Sequence[pb.Input], model: ServedModel, max_tokens: in
 
 @contextlib.contextmanager
 def counted(model: ServedModel) -> Iterator[None]:
-    """Count a message that cannot be decoded as a request that got no answer."""
+    """Count a message that cannot be decoded as a rejected request."""
     try:
         yield
     except Exception as error:
@@ -177,7 +178,7 @@ def counted(model: ServedModel) -> Iterator[None]:
 
 
 def check_count(field: str, count: int, most: int) -> None:
-    """Raise InvalidInput if a list has more entries than there are to be named."""
+    """Raise InvalidInput if a list has more entries than there are values."""
     if count > most:
         raise InvalidInput(field, f"has {count} entries, of which there are at most {most}; name each once")
 
@@ -223,7 +224,7 @@ def _outputs(outputs: pb.Outputs, model: ServedModel) -> OutputSpec:
 
 
 def _head_masks(inputs: Sequence[pb.Input], model: ServedModel) -> list[Floats | None] | None:
-    """Of each input, float32 [L, H]; None: all heads of all inputs are whole."""
+    """Return the head mask of each input, float32 [L, H]; None: no input has one."""
     if True not in [value.HasField("head_mask") for value in inputs]:
         return None
     architecture = model.runtime.bundle.manifest.architecture
@@ -240,7 +241,7 @@ def _head_masks(inputs: Sequence[pb.Input], model: ServedModel) -> list[Floats |
             found = len(value.head_mask.values)
             raise InvalidInput(field, f"has {found} values; send {layers} x {heads}, heads within layers")
         mask = np.array(value.head_mask.values, dtype=np.float32).reshape(layers, heads)
-        # Beyond, numbers could overflow, and with them those of other items of the batch.
+        # Beyond that range, numbers could overflow, and with them those of other batch members.
         if not ((mask >= 0) & (mask <= 1)).all():
             raise InvalidInput(field, "holds something that is not from 0 to 1; 1 keeps a head, 0 removes it")
         masks.append(mask)

@@ -1,4 +1,4 @@
-"""The RPCs, one method each: decode, submit, wait, encode. Errors become statuses in the interceptor."""
+"""Servicer of the RPCs: decode, submit, wait, encode. The interceptor maps errors to statuses."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ T = TypeVar("T")
 
 
 class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
-    """headlight.v1.HeadlightService. Unary methods run on their call's thread, streams on the event loop."""
+    """headlight.v1.HeadlightService. Unary methods run on a call's thread, streams on the loop."""
 
     def __init__(self, pipeline: Pipeline, stall_seconds: float) -> None:
         """Belong to the running event loop.
 
         Args:
             pipeline: takes the requests.
-            stall_seconds: a caller that takes nothing of its answer for so long is cut.
+            stall_seconds: reply timeout of a client that takes nothing of its answer.
         """
         self._pipeline = pipeline
         self._stall_seconds = stall_seconds
@@ -85,8 +85,8 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         return describe(model)
 
     def _reply(self, call: Call, model: ServedModel, handle: Handle[T], encode: Callable[[T], bytes]) -> bytes:
-        """Wait for an answer; what it takes is held until it has been sent."""
-        answer = handle.result()  # if it failed, it has given everything back
+        """Wait for an answer; its resources are held until it has been sent."""
+        answer = handle.result()  # a failed request has given everything back
         try:
             message = encode(answer)
         except Exception as error:
@@ -97,12 +97,12 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         return message
 
     def drain(self) -> None:
-        """Let every stream end once it has answered what it has read."""
+        """Let every stream end once it has answered the requests that it has read."""
         self._draining = True
         for call in self._streams:
             call.drain()
 
 
 def _count_stalled(model: ServedModel) -> Callable[[], None]:
-    """Return what counts a reader that did not take its answer."""
+    """Return a counter of answers that the client did not take."""
     return model.metrics.rejected[Shortage.STALLED_READER].inc

@@ -1,8 +1,8 @@
-"""Calls of the thread-based gRPC server: unary ones on their threads, streams on the event loop.
+"""Bridge of the thread-based gRPC server: unary calls on their threads, streams on the event loop.
 
-A thread of the server takes a call and reads its message. That of a unary call answers it; that of
-a stream hands messages to a coroutine and reads on. grpc.aio would need no threads, and ends with
-the first path that is not UTF-8 (docs/decisions/0001-grpc-transport.md).
+A thread of the server takes a call and reads its message. A unary call is answered on that thread.
+A stream's thread hands messages to a coroutine and reads on. grpc.aio would need no threads, but
+the first path that is not UTF-8 ends it (docs/decisions/0001-grpc-transport.md).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Method(Protocol):
     """A method of a service."""
 
     def check(self, call: Call) -> bool:
-        """Return whether the message of a call is to be read. On the call's thread; never raises."""
+        """Return whether to read the message of a call. On the call's thread; never raises."""
 
     def leave(self) -> None:
         """Note that the thread of a call has ended."""
@@ -36,25 +36,25 @@ class Method(Protocol):
         """Answer a call of one message with one. On the call's thread; never raises."""
 
     async def stream(self, call: Call, messages: bytes | Missing | Messages) -> Refusal | None:
-        """Answer a call of one message, or of many, with writes; return how it failed."""
+        """Answer a call of one message, or of many, with writes; return its failure."""
 
     @property
     def waiting(self) -> Waiting:
-        """The watch over callers that send nothing."""
+        """The request timeouts of calls whose client sends nothing."""
 
 
 class Waiting(Protocol):
-    """Calls whose message has not come."""
+    """Calls whose message has not arrived."""
 
     def add(self, call: Call) -> None:
-        """One more is waited for. On its thread."""
+        """Wait for the message of one more call. On its thread."""
 
     def discard(self, call: Call) -> None:
-        """It has come, or never will. On its thread."""
+        """Stop waiting: it has arrived, or never will. On its thread."""
 
 
 class Bridge:
-    """Between the threads of a gRPC server and the event loop.
+    """Connection between the threads of a gRPC server and the event loop.
 
     Attributes:
         threads: the executor of the server.
@@ -71,7 +71,7 @@ class Bridge:
         self._abandoned = False
 
     def post(self, act: Callable[[], object]) -> None:
-        """Call `act` on the event loop. From any thread; what comes together wakes the loop once."""
+        """Call `act` on the event loop. From any thread; posts that come together wake it once."""
         self._posted.append(act)
         if not self._woken:
             self._woken = True
@@ -86,13 +86,13 @@ class Bridge:
             attempt(self._posted.popleft())
 
     def abandon(self) -> None:
-        """End all calls, now and later: their server is lost, or stopped, and tells of no end. On the loop."""
+        """End all calls, now and later: a lost or stopped server reports no end. On the loop."""
         self._abandoned = True
         for call in [*self.live]:
             call.abandon()
 
     def unary(self, method: Method) -> Handler:
-        """A handler of one message for one; its thread answers it."""
+        """Return a handler of one message for one; its thread answers it."""
 
         def answer(requests: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
             call = Call(context, self)
@@ -109,12 +109,12 @@ class Bridge:
             finally:
                 method.leave()
 
-        # A stream, of which one message is read: left to read it itself, gRPC never answers a call
-        # that ends without one.
+        # A stream, of which one message is read: if gRPC reads the message itself, it never answers
+        # a call that ends without one.
         return grpc.stream_unary_rpc_method_handler(answer)
 
     def unary_stream(self, method: Method) -> Handler:
-        """A handler of one message for many; it holds no thread once the message has come."""
+        """Return a handler of one message for many; it holds no thread after the message."""
 
         def take(call: Call, requests: Iterator[bytes]) -> None:
             message = self._receive(call, method, requests, lambda: self.post(call.end))
@@ -123,7 +123,7 @@ class Bridge:
         return self._streaming(method, take)
 
     def stream_stream(self, method: Method) -> Handler:
-        """A handler of many messages for many; its thread reads them."""
+        """Return a handler of many messages for many; its thread reads them."""
 
         def take(call: Call, requests: Iterator[bytes]) -> None:
             messages = Messages()
@@ -140,7 +140,7 @@ class Bridge:
         return self._streaming(method, take)
 
     def _streaming(self, method: Method, take: Callable[[Call, Iterator[bytes]], None]) -> Handler:
-        """A handler that sends by callback: the mode that grpcio's own health service is built on."""
+        """Return a handler that sends by callback, the mode of grpcio's own health service."""
 
         def answer(
             requests: Iterator[bytes], context: grpc.ServicerContext, send: Callable[[bytes | None], None]
@@ -156,7 +156,7 @@ class Bridge:
         return grpc.stream_stream_rpc_method_handler(answer)
 
     def _read(self, call: Call, requests: Iterator[bytes], messages: Messages) -> None:
-        """Read a stream as its messages are wanted, to its end."""
+        """Read the messages of a stream as they are requested, to its end."""
         while messages.wanted():
             message = call.receive(requests)
             came = None if isinstance(message, Missing) else message
@@ -168,7 +168,7 @@ class Bridge:
     def _receive(
         self, call: Call, method: Method, requests: Iterator[bytes], end: Callable[[], None]
     ) -> bytes | Missing:
-        """The message of a call that has one. On the call's thread."""
+        """Return the message of a call that has one. On the call's thread."""
         wanted = method.check(call)
         if not call.attach(end):
             return Missing.GONE

@@ -1,4 +1,4 @@
-"""Threads of the gRPC server: one for each call that waits for its caller or for its answer."""
+"""Threads of the gRPC server: one for each call that waits for its client or its answer."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 from headlight_service.telemetry.json_logs import describe
 
 log = logging.getLogger("headlight_service.frontends.grpc.transport.call_threads")
-# Calls that are open, from which on new ones are refused. Streams hold their thread while they are
-# idle, so they stop earlier; probes of our health are counted apart.
+# Open calls, from which on new ones are refused. Idle streams hold their threads, so their limit is
+# lower. Health probes are counted apart.
 MOST_STREAMS, MOST_CALLS, MOST_PROBES = 3072, 4096, 512
-KEPT_THREADS = 64  # which stay when nothing is to be done
-IDLE_SECONDS = 10.0  # after which the others end
-SHORT_SECONDS = 10.0  # for which the number of threads that the system gave us is held to be the most
+KEPT_THREADS = 64  # kept alive while idle
+IDLE_SECONDS = 10.0  # after which other idle threads end
+SHORT_SECONDS = 10.0  # seconds for which a failed start of a thread limits their number
 
 _Task: TypeAlias = tuple[Callable[..., object], tuple[Any, ...]]
 _Inbox: TypeAlias = "queue.SimpleQueue[_Task]"  # of an idle thread: its next task
@@ -27,33 +27,33 @@ _Inbox: TypeAlias = "queue.SimpleQueue[_Task]"  # of an idle thread: its next ta
 class CallThreads:
     """An executor for grpc.server that starts threads on demand and never raises.
 
-    ThreadPoolExecutor raises where the system has no more threads, which ends the thread that
-    serves all calls; and it keeps each thread for ever. The last idle thread works first here.
+    ThreadPoolExecutor raises if the system has no more threads, which ends the thread that serves
+    all calls; and it never ends a thread. Here the thread that became idle last works first.
 
     Attributes:
         probes: calls to the health service that hold a thread.
     """
 
     def __init__(self) -> None:
-        """Start nothing before the first call."""
+        """Prepare; the first call starts the first thread."""
         self._lock = threading.Lock()
         self._idle: list[_Inbox] = []
         self._waiting: deque[_Task] = deque()
         self._count = 0
-        self._most = 0  # threads that the system gave, when it had no more
+        self._most = 0  # number of threads when the system had no more
         self._short_until = 0.0
         self.probes = 0
 
     @property
     def busy(self) -> int:
-        """How many threads work, or wait within a call; those of probes are not counted."""
+        """Threads that work, or wait within a call; those of probes are not counted."""
         return self._count - len(self._idle) - self.probes
 
     def should_refuse(self, streaming: bool) -> bool:
-        """Return whether one more call should be refused, as a stream or as a call of one message.
+        """Return whether to refuse one more call, as a stream or as a call of one message.
 
-        If the system has no more threads, half of those that there are may be of streams and three
-        quarters of all calls: the rest refuses, writes and answers probes.
+        If the system has no more threads, streams may hold half of the threads, and all calls three
+        quarters. The rest refuses calls, writes and answers probes.
         """
         most = MOST_STREAMS if streaming else MOST_CALLS
         if time.monotonic() < self._short_until:
@@ -61,7 +61,7 @@ class CallThreads:
         return self.busy >= most
 
     def add_probe(self) -> bool:
-        """Count one more probe; False: there are too many, and the oldest should make room."""
+        """Count one more probe; False: too many, and the oldest should make room."""
         with self._lock:
             self.probes += 1
             return self.probes <= MOST_PROBES
@@ -72,7 +72,7 @@ class CallThreads:
             self.probes -= 1
 
     def submit(self, work: Callable[..., object], /, *args: Any) -> None:
-        """Run `work(*args)` on a thread; what it returns is dropped. There is no future, of which gRPC has no need."""
+        """Run `work(*args)` on a thread, and drop its result. gRPC needs no future."""
         task = (work, args)
         with self._lock:
             if self._idle:
@@ -85,7 +85,7 @@ class CallThreads:
             self._queue(task)
 
     def _queue(self, task: _Task) -> None:
-        """Leave a task to the threads that there are; one that became idle meanwhile takes it."""
+        """Queue a task for the existing threads; one that became idle meanwhile takes it."""
         with self._lock:
             self._count -= 1
             self._most = self._count
@@ -98,7 +98,7 @@ class CallThreads:
         inbox: _Inbox = queue.SimpleQueue()
         while task is not None:
             _run(*task)
-            task = None  # it holds a call, and the next may be long in coming
+            task = None  # it holds a call, and the next may come late
             task = self._next(inbox)
 
     def _next(self, inbox: _Inbox) -> _Task | None:

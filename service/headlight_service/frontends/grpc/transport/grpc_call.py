@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
 
 log = logging.getLogger("headlight_service.frontends.grpc.transport.grpc_call")
-NO_DEADLINE_SECONDS = 1e9  # gRPC has a number of that order if a call has no deadline
+NO_DEADLINE_SECONDS = 1e9  # gRPC returns a number of that order for a call without a deadline
 
 
 class CallHost(Protocol):
-    """What a call needs of the bridge that it is on; `call_bridge.Bridge` is one.
+    """The parts of the bridge that a call uses; `call_bridge.Bridge` is one.
 
     Attributes:
         threads: the executor of the server.
@@ -44,20 +44,20 @@ class CallerGone(Exception):
 
 
 class Call:
-    """One call. Its handler runs on the call's thread or, of a stream, in a task of the event loop.
+    """One call. Its handler runs on the call's thread; a stream's in a task of the event loop.
 
     Attributes:
-        context: what gRPC knows of the call: peer, metadata, certificate, status.
-        begun: when it came, on time.perf_counter.
+        context: gRPC's context of the call: peer, metadata, certificate, status.
+        begun: its arrival, on time.perf_counter.
         deadline: on time.monotonic; infinity without one.
         caller: the name of the client that a token proves; None without tokens.
-        client: whose quota it uses; None: nobody's.
-        refused: why nothing of it is read.
+        client: the owner of the quota; None: no quota is used.
+        refused: the reason that nothing of it is read.
         trace: its spans.
-        serialize: from what is written to bytes.
-        send: of a stream, sends a message of the answer, or with None its status.
-        acts: called once the handler has ended and the answer is out, or never will be, the last
-            first: a call is in flight until all else is done. On any thread; of a stream on the
+        serialize: encodes a written message to bytes.
+        send: of a stream, sends a message of the answer; None sends its status.
+        acts: called in reverse order after the handler has ended and the answer is out, or never
+            will be: a call is in flight until all else is done. On any thread; for a stream on the
             event loop.
     """
 
@@ -77,19 +77,19 @@ class Call:
         self.acts: list[Callable[[], object]] = []
         self._cancel: Callable[[], object] | None = None
         self._over = False  # gRPC has nothing more to do for it
-        self._handled = False  # nor has its handler
-        self._unsent = False  # a message is with the transport, though its writer may have given up
+        self._handled = False  # its handler has ended
+        self._unsent = False  # the transport has a message, though its writer may have given up
 
     def set_code(self, code: grpc.StatusCode) -> None:
-        """Set the status that the call is counted by, as generated code does for a method that nobody wrote."""
+        """Set the status to count; called by generated code for a method that is missing."""
         self.context.set_code(code)
 
     def set_details(self, details: str) -> None:
-        """Set the message of the status, likewise."""
+        """Set the message of that status."""
         self.context.set_details(details)
 
     def when_gone(self, cancel: Callable[[], object]) -> None:
-        """Call `cancel` if the call ends before its handler does; at once if it has. On any thread."""
+        """Call `cancel` if the call ends before its handler; at once if it has. On any thread."""
         self._cancel = cancel
         if self._over:
             cancel()
@@ -98,7 +98,7 @@ class Call:
         """Send one message of a stream; return when the transport has taken it.
 
         Raises:
-            CallerGone: nobody will read it.
+            CallerGone: the client no longer reads.
         """
         if self._over or self._unsent:  # gRPC sends one message of a call at a time
             raise CallerGone
@@ -112,7 +112,7 @@ class Call:
     def interrupt(self) -> None:
         """Wake the thread that waits for the message, which is then Missing.LATE. From any thread.
 
-        gRPC's public interface can only reset such a call, which would not tell its caller why.
+        gRPC's public interface can only reset such a call, without a reason for the client.
         """
         state = getattr(self.context, "_state", None)
         if state is None:
@@ -123,17 +123,17 @@ class Call:
                 state.request = Missing.LATE
             state.condition.notify_all()
 
-    # The rest is for the bridge.
+    # The methods below are for the bridge.
 
     def attach(self, end: Callable[[], None]) -> bool:
-        """Have `end` called when the call is over: by gRPC later, or now and False if it is over."""
+        """Have `end` called when the call is over; at once, with False returned, if it is over."""
         attached = self.context.add_callback(end)
         if not attached:
             end()
         return attached
 
     def start(self, coroutine: Coroutine[Any, Any, Any], then: Callable[[Any], None]) -> None:
-        """Run the handler in a task; `then` is given its result, or Missing.GONE."""
+        """Run the handler in a task; `then` receives its result, or Missing.GONE."""
         loop = asyncio.get_running_loop()
         task = loop.create_task(coroutine)
 
@@ -145,7 +145,7 @@ class Call:
                 self.handled()
 
         task.add_done_callback(done)
-        # Not before its first step, or it would not count the call.
+        # After the task's first step; an earlier cancellation would leave the call uncounted.
         self.when_gone(lambda: loop.call_soon(task.cancel))
 
     def handled(self) -> None:
@@ -170,7 +170,7 @@ class Call:
             cancel()
 
     def abandon(self) -> None:
-        """End the call of a server that will not tell of its end; its thread is let go."""
+        """End the call of a server that will not report its end; its thread is released."""
         if self.context.code() is None:  # type: ignore[attr-defined]  # not in the stubs
             self.context.set_code(grpc.StatusCode.UNAVAILABLE)
         self.interrupt()
@@ -203,7 +203,7 @@ class Call:
             return Missing.GONE
 
     def finish(self, ending: Refusal | Missing | None) -> None:
-        """End a stream with its status; None: OK. It waits for nothing."""
+        """End a stream with its status; None: OK. Does not wait."""
         if isinstance(ending, Refusal):
             self.context.set_trailing_metadata(ending.trailing_metadata)
             self.context.set_code(ending.status)
@@ -223,7 +223,7 @@ class Call:
 
 
 def attempt(*acts: Callable[[], object]) -> None:
-    """Call each, in their order; a bug in one is logged, and keeps none of the others from being done."""
+    """Call each in order. A bug in one is logged, and the others still run."""
     for act in acts:
         try:
             act()

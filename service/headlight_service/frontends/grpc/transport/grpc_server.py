@@ -1,7 +1,7 @@
-"""A thread-based gRPC server that is watched, and replaced if it ends by itself.
+"""A thread-based gRPC server with a watchdog, which replaces it if it ends by itself.
 
 Its one serving thread takes every call. If that thread fails, the listener would stay open and no
-call would be answered, while the process looks well.
+call would be answered, while the process looks healthy.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from headlight_service.frontends.grpc.transport.call_bridge import Bridge
 from headlight_service.telemetry.json_logs import describe
 
 log = logging.getLogger("headlight_service.frontends.grpc.transport.grpc_server")
-STOP_SECONDS = 5.0  # that the end of all calls takes at most; a lost server never says that it has stopped
-REBIND_SECONDS = 5.0  # for a lost server's port to be free
+STOP_SECONDS = 5.0  # limit on the end of all calls; a lost server never reports that it has stopped
+REBIND_SECONDS = 5.0  # limit on the wait for a lost server's port
 RETRY_SECONDS = 0.01
-MOST_LOSSES, LOSS_SECONDS = 3, 1.0  # so many within that time end the process
+MOST_LOSSES, LOSS_SECONDS = 3, 1.0  # so many losses within that time end the process
 
 
 class Change(enum.Enum):
-    """What became of a server that ended by itself."""
+    """State of a server that ended by itself."""
 
     LOST = "nothing listens"
     RESTORED = "a new server listens on the same address"
@@ -44,8 +44,8 @@ class GrpcServer:
 
         Args:
             name: for the log.
-            make: a server with its services, whose calls go over the bridge.
-            observe: told the name and what became of the server if it ended by itself. On the event loop.
+            make: makes a server with its services, whose calls go over the bridge.
+            observe: receives the name and the change of a server that ended by itself. On the loop.
         """
         self._name = name
         self._make = make
@@ -67,14 +67,14 @@ class GrpcServer:
         return port
 
     async def start(self) -> None:
-        """Serve, and watch that it goes on."""
+        """Serve, and watch the serving thread."""
         for thread in _threads(self._server.start, "_serve"):
             threading.Thread(target=self._watch, args=(thread,), name=f"{self._name}-watch", daemon=True).start()
 
     async def stop(self, grace: float | None) -> None:
         """Take no more calls, and end those that outlast the grace time; None: all of them now."""
         self._stopping = True
-        if self._server in self._kept:  # it is lost, and nothing has taken its place
+        if self._server in self._kept:  # it is lost, and has no replacement
             return
         try:
             stopped = self._server.stop(grace or 0)
@@ -122,7 +122,7 @@ class GrpcServer:
             log.warning("gRPC listens again", extra={"event": "grpc_restored", "server": self._name})
 
     async def _listen_again(self) -> None:
-        """Bind a new server; its predecessor lets the address go a moment after it is told to. Raises RuntimeError."""
+        """Bind a new server. The old one frees the address a moment later. Raises RuntimeError."""
         self._new()
         until = time.monotonic() + REBIND_SECONDS
         while not self._stopping:
@@ -136,13 +136,13 @@ class GrpcServer:
 
 
 def _cancel_all(server: grpc.Server) -> None:
-    """Cancel the calls of a lost server, which does so on a thread: none is to send a status first."""
+    """Cancel the calls of a lost server, which does so on a thread; no status is sent before."""
     for thread in _threads(lambda: server.stop(0), "cancel_all_calls_after_grace"):
         thread.join(STOP_SECONDS)
 
 
 def _threads(act: Callable[[], object], runs: str) -> list[threading.Thread]:
-    """Call `act`; return the threads that it starts to run a function of that name, as Python names them."""
+    """Call `act`; return the threads that it starts to run `runs`, by their default names."""
     before = {*threading.enumerate()}
     act()
     return [thread for thread in {*threading.enumerate()} - before if thread.name.endswith(f"({runs})")]

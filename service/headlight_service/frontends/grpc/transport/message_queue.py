@@ -1,4 +1,4 @@
-"""Messages that callers send, from the threads that read them to the event loop."""
+"""Queue of a stream's messages, from the thread that reads them to the event loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Missing(enum.Enum):
-    """Why a call has no message."""
+    """The reason that a call has no message."""
 
     EMPTY = "the caller sent none"
     GONE = "the caller left before it came"
@@ -19,10 +19,10 @@ class Missing(enum.Enum):
 
 
 class Messages(AsyncIterator[Any]):
-    """The messages of a stream. Its thread reads one when it is asked for: the rest waits at the caller's end.
+    """The messages of a stream. Its thread reads one on request: the rest waits at the client.
 
     Attributes:
-        decode: from the bytes of a message to what is yielded.
+        decode: from the bytes of a message to the yielded value.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Messages(AsyncIterator[Any]):
         self._closed = False
 
     def put(self, message: bytes | None) -> None:
-        """Add what came. On the loop."""
+        """Add a message. On the loop."""
         self._came.put_nowait(message)
 
     async def __anext__(self) -> Any:
@@ -42,17 +42,17 @@ class Messages(AsyncIterator[Any]):
             self._wanted.release()
         message = await self._came.get()
         if message is None:
-            self._came.put_nowait(None)  # nor are there later
+            self._came.put_nowait(None)  # for later calls
             raise StopAsyncIteration
         self._asked = False
         return self.decode(message)
 
     def close(self) -> None:
-        """Let the thread end that reads."""
+        """Let the reading thread end."""
         self._closed = True
         self._wanted.release()
 
     def wanted(self) -> bool:
-        """Wait until one more message is wanted; False: none is any more. On the thread."""
+        """Wait until one more message is requested; False: none will be. On the thread."""
         self._wanted.acquire()
         return not self._closed

@@ -1,11 +1,11 @@
-"""Entry point of the service, `headlight serve`: configuration, then one life of a server."""
+"""Entry point of the service, `headlight serve`: reads the configuration and runs a server."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # must stand before ONNX Runtime is loaded
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # must be set before ONNX Runtime is loaded
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else a line for each bad request, not JSON
 os.environ.setdefault("RUST_BACKTRACE", "0")  # before tokenizers is loaded: a panic prints less
 
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 async def serve(config: Config, spans: Tracing | None) -> NoReturn:
-    """One life of a server. Ends the process itself: asyncio.run would wait for threads that may never return."""
+    """Run a server, and end the process. asyncio.run would wait for threads that may never end."""
     try:
         code = await Server(config, spans).serve()
     except Exception:
@@ -61,8 +61,9 @@ async def serve(config: Config, spans: Tracing | None) -> NoReturn:
 
 
 def check(config: Config) -> int:
-    """Look at certificates and tokens, verify the bundle and run its golden inputs; one line says what came of it."""
-    logging.getLogger().addHandler(logging.NullHandler())  # else errors on the way would be printed too
+    """Check certificates, tokens, bundle and golden inputs; print the result in one line."""
+    # Without it, errors on the way would be printed too.
+    logging.getLogger().addHandler(logging.NullHandler())
     security_of(config, Metrics())
     try:
         runtime = load(config)

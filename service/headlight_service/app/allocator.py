@@ -1,4 +1,4 @@
-"""How the process asks the kernel for memory, and gives it back."""
+"""Memory allocator settings of the process, and the return of free memory to the kernel."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ import time
 
 VARIABLE = "MALLOC_ARENA_MAX"
 ARENA_MAX = -8  # of glibc's malloc.h
-# glibc gives threads heaps of their own, up to eight a core, and each keeps what some thread once needed. Two are enough: to have
-# fewer costs no time that could be measured.
+# glibc gives threads heaps of their own, up to eight a core, and each keeps the most that a thread
+# once needed. Two heaps are enough: no cost in time could be measured.
 ARENAS = 2
-# Results of megabytes leave holes in the heaps, which glibc keeps. To map large blocks one by one gives them back at once, but made
-# a long text's attention twice as slow: hence now and then.
+# Results of megabytes leave holes in the heaps, which glibc keeps. Separate maps for large blocks
+# would free them at once, but made a long text's attention twice as slow. So holes are trimmed
+# regularly.
 TRIM_SECONDS = 10.0
 
 
 def settle_allocator() -> None:
-    """Make threads share heaps, and give the holes in them back regularly. To be called before there are other threads.
+    """Make threads share heaps, and trim these regularly. Call it before there are other threads.
 
-    What the environment sets stays. Where the C library is not glibc nothing is done.
+    Settings of the environment stay. A C library other than glibc is left alone.
     """
     library = ctypes.CDLL(None)
     if not hasattr(library, "gnu_get_libc_version"):
@@ -37,7 +38,7 @@ def settle_allocator() -> None:
 
 
 def trim() -> None:
-    """Give the holes in the heaps back now, where the C library can."""
+    """Give the holes in the heaps back now, if the C library can."""
     library = ctypes.CDLL(None)
     if hasattr(library, "malloc_trim"):
         library.malloc_trim(0)

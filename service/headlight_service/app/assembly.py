@@ -1,4 +1,4 @@
-"""From a bundle to a model that may be served."""
+"""Assembly of a model that can be served, from its bundle and the options."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ if TYPE_CHECKING:
     from headlight_service.telemetry.otlp import Tracing
 
 log = logging.getLogger("headlight_service.app.assembly")
-LEAST_STREAM_OUTPUT_BYTES, MOST_STREAM_OUTPUT_BYTES = 64 << 20, 1 << 30  # unless told otherwise
-CHARACTERS_PER_TOKEN = 64  # some 4 are usual; so many that only nonsense, or a text far too long, has more
-STREAMS_HELD = 4  # full ones that the process holds results for at once, unless told otherwise
+LEAST_STREAM_OUTPUT_BYTES, MOST_STREAM_OUTPUT_BYTES = 64 << 20, 1 << 30  # limits of the default
+# Some 4 are usual; only nonsense, or a text far too long, has more than this limit.
+CHARACTERS_PER_TOKEN = 64
+STREAMS_HELD = 4  # default number of full streams that the process holds results for at once
 
 
 def load(config: Config) -> Runtime:
-    """Verify and open the bundle, and check that it computes on this machine what PyTorch computed.
+    """Verify and open the bundle, and compare its results here with those of PyTorch.
 
     Raises:
         BundleError: naming the file at fault.
@@ -60,7 +61,7 @@ def load(config: Config) -> Runtime:
         gpu=Gpu(config.gpu_device, config.gpu_memory_bytes),
     )
     measure_tokenizer(runtime, asked_characters(config, runtime.bundle.manifest))
-    manifest = runtime.bundle.manifest  # with its limit
+    manifest = runtime.bundle.manifest  # includes the tokenizer's limit
     if config.max_request_tokens < manifest.max_length:
         raise ConfigError(
             f"--max-request-tokens is {config.max_request_tokens}; the model takes {manifest.max_length} tokens,"
@@ -84,9 +85,10 @@ def load(config: Config) -> Runtime:
 
 
 def measure_tokenizer(runtime: Runtime, most: int) -> None:
-    """Add the limit of the tokenizer to a manifest that was exported before limits were measured.
+    """Add the tokenizer's limit to a manifest that was exported before limits were measured.
 
-    Probed for texts of `most` characters, which takes a second: a refusal of all older bundles would stop harmless ones.
+    Measured on texts of `most` characters, which takes a second. To refuse all older bundles would
+    stop harmless ones.
 
     Raises:
         BundleError: the tokenizer is too slow; see `limit_of`.
@@ -103,19 +105,19 @@ def asked_characters(config: Config, manifest: Manifest) -> int:
 
 
 def max_characters(config: Config, manifest: Manifest) -> int:
-    """Return the characters of one text that are read: as the options allow, and no more than the tokenizer's limit."""
+    """Return the characters of one text that are read: the options' limit, or the tokenizer's."""
     asked, limit = asked_characters(config, manifest), manifest.tokenizer_limit
     return asked if limit is None else min(asked, limit.max_characters)
 
 
 def fell_back(config: Config, runtime: Runtime) -> bool:
-    """Whether the CPU computes for want of the GPU that ONNX Runtime was installed for."""
+    """Return whether the CPU computes because there is no GPU for the installed ONNX Runtime."""
     return config.provider == "auto" and runtime.provider == "cpu" and gpu_installed()
 
 
 @contextlib.contextmanager
 def fitting() -> Iterator[None]:
-    """Around what is run before serving. Raises BundleError where it fails, as where memory is too small for it."""
+    """Raise BundleError if work before serving fails, for example if memory is too small for it."""
     try:
         yield
     except (HostFull, MemoryError):
@@ -135,11 +137,11 @@ def fitting() -> Iterator[None]:
 
 
 def limits(config: Config, manifest: Manifest) -> Limits:
-    """What GetModel tells of the limits.
+    """Return the limits that GetModel reports.
 
-    Unless told otherwise, a stream may hold everything the model can say about one text of the maximum length, up to a GiB: of
-    8,192 tokens, 24 layers of 16 heads are 96. It may never hold more than the whole process: what can never be served is refused
-    for good, not asked to come back.
+    By default, a stream may hold every output of one text of the maximum length, at most a GiB:
+    8,192 tokens with 24 layers of 16 heads would have 96 GiB. It may never hold more than the whole
+    process: a request that can never be served gets a final error, without a retry.
     """
     architecture = manifest.architecture
     wanted = everything(architecture) if config.attention == "on" else Selection(True, True)
@@ -158,7 +160,7 @@ def limits(config: Config, manifest: Manifest) -> Limits:
 
 
 def _of_all(config: Config, of_stream: int) -> int:
-    """Bytes of all results at once, unless told otherwise: of a few full streams, and of a unary answer at the least."""
+    """Return the limit on all results at once; by default a few full streams, or a unary answer."""
     return config.max_output_bytes or max(STREAMS_HELD * of_stream, outputs_for(config.max_unary_response_bytes))
 
 
@@ -169,11 +171,11 @@ def assemble(
     tracing: Tracing | None = None,
     on_lost: Callable[[EngineLost], None] = lambda error: None,
 ) -> ServedModel:
-    """Return a model that can be served, whose scheduler runs.
+    """Return a model that can be served, with a running scheduler.
 
     Args:
         runtime: loaded.
-        config: as given.
+        config: the options.
         metrics: gets the model's series.
         tracing: makes spans of the batches.
         on_lost: called on any thread if its engine does not recover.
@@ -217,7 +219,7 @@ def make_admission(
     config: Config, told: Limits, estimate: WaitEstimate, scheduler: Scheduler | None = None
 ) -> Admission:
     """Return the pools that the options allow."""
-    # Bulk may fill the queue but for a part; one request of the largest size must be served if the queue is empty.
+    # Bulk may fill the queue except a reserve. The largest request must fit into an empty queue.
     bulk = max(config.max_queue_tokens - config.max_queue_tokens // RESERVE, config.max_request_tokens)
     return Admission(
         max_tokens=config.max_queue_tokens,
@@ -231,7 +233,7 @@ def make_admission(
 
 
 def _gauges(admission: Admission, fell_back: bool) -> dict[str, Callable[[], float]]:
-    """What is asked at each scrape: one for each of metrics.GAUGES."""
+    """Return the functions that each scrape calls: one for each of metrics.GAUGES."""
     return {
         "queue_tokens": lambda: admission.tokens.held,
         "queue_bulk_tokens": lambda: admission.bulk.held,
@@ -243,7 +245,7 @@ def _gauges(admission: Admission, fell_back: bool) -> dict[str, Callable[[], flo
 
 
 def budgets(model: str, roles: frozenset[str], config: Config) -> dict[LaneKey, Budget]:
-    """A lane for each graph that is loaded."""
+    """Return the budget of each lane: one lane for each loaded graph."""
     found = {LaneKey(model, "embed"): Budget(config.batch_tokens, None, config.max_padding)}
     if "attend" in roles:
         found[LaneKey(model, "attend")] = Budget(config.batch_tokens, config.attend_batch_cost, config.max_padding)

@@ -1,4 +1,4 @@
-"""Whether the service can answer, and whether it is alive: one state, told to gRPC health checks and to HTTP probes."""
+"""Health state: readiness and liveness, for gRPC health checks and for HTTP probes."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from headlight_service.frontends.grpc.transport.grpc_call import Call, CallerGon
 STATUS = health_pb2.HealthCheckResponse
 SERVICE = "headlight.v1.HeadlightService"
 READINESS, STARTUP, LIVENESS = "readiness", "startup", "liveness"
-MOST_WATCHERS = 1000  # anyone may watch, without a token
+MOST_WATCHERS = 1000  # clients may watch without a token
 READ_SECONDS = 20.0  # for a watcher to take one status: it holds a thread meanwhile
-AGAIN_SECONDS = 5.0  # after which one that was refused may try again
-READY_NAMES = ("", SERVICE, READINESS)  # of whoever wants to know whether requests are answered
+AGAIN_SECONDS = 5.0  # retry delay of a refused watcher
+READY_NAMES = ("", SERVICE, READINESS)  # names whose status is readiness
 
 
 class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its package ships no types
     """grpc.health.v1.Health for any number of servers. Starts as NOT_SERVING, and alive.
 
-    Not grpc_health's own: that one writes to watchers under the lock which whoever changes a status has to take, so one watcher
-    who does not read would hold up start-up, drain and the news that nothing moves.
+    It replaces grpc_health's own, which writes to watchers under the lock that each status change
+    takes. There, one watcher that does not read would delay start-up, drain and the report of a
+    stall.
 
     Attributes:
         started: whether it has ever served.
-        stuck: whether there is work and nothing moves.
+        stuck: whether there is work without progress.
     """
 
     def __init__(self) -> None:
@@ -42,18 +43,18 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
         return self._open and not self.stuck and not self._lost
 
     def set(self, serving: bool) -> None:
-        """Tell everyone, watchers included, whether requests are let in."""
+        """Set whether requests are admitted, and notify the watchers."""
         self._open = serving
         self.started = self.started or serving
         self._wake_watchers()
 
     def set_stuck(self, stuck: bool) -> None:
-        """Tell everyone whether there is work and nothing moves. While that is so, nobody should send more."""
+        """Set whether the process is stalled, and notify the watchers. While stalled: not ready."""
         self.stuck = stuck
         self._wake_watchers()
 
     def set_lost(self, lost: bool) -> None:
-        """Tell everyone whether the gRPC server is lost, and nothing listens in its place."""
+        """Set whether the gRPC server is lost without a replacement, and notify the watchers."""
         self._lost = lost
         self._wake_watchers()
 
@@ -62,7 +63,7 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
             changed.set()
 
     def _told(self) -> dict[str, bool]:
-        """How each name fares."""
+        """Return the status of each name."""
         return dict.fromkeys(READY_NAMES, self.serving) | {STARTUP: self.started, LIVENESS: not self.stuck}
 
     def Check(self, request: health_pb2.HealthCheckRequest, call: Call) -> health_pb2.HealthCheckResponse:
@@ -86,7 +87,7 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
             while True:
                 changed.clear()
                 status = self._status(request.service)
-                if status != last:  # those in between may be missed: what counts is what is so now
+                if status != last:  # only the current status counts; those in between may be missed
                     last = status
                     await self._send(call, status)
                 await changed.wait()
@@ -105,5 +106,5 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
     def _status(self, name: str) -> health_pb2.HealthCheckResponse.ServingStatus.ValueType:
         told = self._told()
         if name not in told:
-            return STATUS.SERVICE_UNKNOWN  # as the protocol has it: it may come to be known
+            return STATUS.SERVICE_UNKNOWN  # as the protocol requires: the name may become known
         return STATUS.SERVING if told[name] else STATUS.NOT_SERVING

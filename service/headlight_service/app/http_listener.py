@@ -20,22 +20,22 @@ from headlight_service.telemetry.json_logs import describe
 
 log = logging.getLogger("headlight_service.app.http_listener")
 
-BACKLOG = 1024  # connections in the kernel; a client beyond them tries again after a second
-MOST_CONNECTIONS = 256  # beside a scraper and a few probes all are strangers
+BACKLOG = 1024  # connections in the kernel; a client beyond them retries after a second
+MOST_CONNECTIONS = 256  # a scraper and a few probes need fewer; all others are unknown clients
 SHARE_OF_DESCRIPTORS = 4  # and at most one in four; gRPC needs the others
 CLIENT_SECONDS = 10.0  # for a client to send its request and take the response
 HEAD_BYTES = 16384
-PAUSE_SECONDS = 0.1  # without a descriptor for one more connection
+PAUSE_SECONDS = 0.1  # if there is no descriptor for one more connection
 NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 NO_ROOM = "no file descriptor is left for a connection; raise ulimit -n, or let fewer clients connect"
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\n\r\n"
 
 
 class Listener:
-    """Serves for as long as the process lives, in a thread and an event loop of its own.
+    """HTTP server for the life of the process, in a thread and an event loop of its own.
 
     Attributes:
-        server_port: where.
+        server_port: the port it listens on.
     """
 
     def __init__(self, bound: socket.socket, respond: Callable[[bytes], bytes]) -> None:
@@ -55,7 +55,7 @@ class Listener:
         share = MOST_CONNECTIONS if unlimited else max(1, self._most_open // SHARE_OF_DESCRIPTORS)
         self._most = min(MOST_CONNECTIONS, share)
         self._connections: dict[asyncio.Task[None], None] = {}  # the oldest first
-        # A descriptor to give up for a connection that would find none.
+        # A spare descriptor, to be closed for a connection that finds none.
         self._spare: BinaryIO | None = open(os.devnull, "rb")  # noqa: SIM115
         self._loop = asyncio.new_event_loop()
         self._loop.add_reader(self._listener, self._accept)
@@ -65,7 +65,7 @@ class Listener:
         """Accept one connection; called while any waits."""
         try:
             client, _ = self._listener.accept()
-        except OSError as error:  # most kinds: the client has hung up
+        except OSError as error:  # usually the client has disconnected
             if error.errno in NO_DESCRIPTOR and not self._make_room():
                 self._loop.remove_reader(self._listener)
                 self._loop.call_later(PAUSE_SECONDS, self._loop.add_reader, self._listener, self._accept)
@@ -78,9 +78,9 @@ class Listener:
             self._hang_up_on_oldest()
 
     async def _converse(self, client: socket.socket) -> None:
-        """Read a request, send the response, and hang up. Cancelled, it hangs up at once."""
+        """Read a request, send the response, and close. If cancelled, it closes at once."""
         head = response = b""
-        with client, contextlib.suppress(OSError):  # it has hung up, or is late
+        with client, contextlib.suppress(OSError):  # it has disconnected, or is late
             async with asyncio.timeout(CLIENT_SECONDS):
                 while not response:
                     received = await self._loop.sock_recv(client, HEAD_BYTES)
@@ -107,7 +107,7 @@ class Listener:
         oldest.cancel()
 
     def _make_room(self) -> bool:
-        """Give up the descriptor of the oldest connection, else the spare one. False: no more."""
+        """Free the descriptor of the oldest connection, else the spare one. False: none is left."""
         log.warning(NO_ROOM, extra={"event": "descriptors_exhausted", "limit": self._most_open})
         if self._connections:
             self._hang_up_on_oldest()

@@ -1,4 +1,4 @@
-"""The life of the process: listen, load, serve, drain, end. Answers with an exit code."""
+"""Lifecycle of the process: listen, load, serve, drain, end. Returns an exit code."""
 
 from __future__ import annotations
 
@@ -50,22 +50,23 @@ EXIT_OK = 0
 EXIT_FAILED = 1  # cannot listen, died, or did not drain in time
 EXIT_CONFIG = 2
 EXIT_BUNDLE = 3
-TOKENIZER_THREADS = 2  # tokenising is some 50 µs a text; more threads would only fight the engine for cores
-# Calls that wait inside gRPC when it is told to stop end as CANCELLED, which few clients retry. For so long we let them in
-# instead and no further, and a little longer where more keep coming: until there is a pause. They are refused, as UNAVAILABLE, when
-# clients have been told to go elsewhere.
+# Tokenising is some 50 µs a text; more threads would only compete with the engine for cores.
+TOKENIZER_THREADS = 2
+# A call that waits inside gRPC when it stops ends as CANCELLED, which few clients retry. So for
+# this time calls are accepted but not read, and a little longer while more come, until there is a
+# pause. They are refused as UNAVAILABLE once clients were told to go elsewhere.
 REFUSE_SECONDS = 0.1
 PAUSE_SECONDS, PAUSE_LIMIT = 0.06, 0.4
-TOLD_SECONDS = 0.02  # for gRPC to tell them
-LOST_FLUSH_SECONDS = 0.5  # where an engine is lost: whoever waits for the process to end should not wait long
-FLUSH_SECONDS = 2.0  # at most, of what is left of the grace time, for the last spans to reach their collector
+TOLD_SECONDS = 0.02  # for gRPC to notify the clients
+LOST_FLUSH_SECONDS = 0.5  # if an engine is lost: the end of the process should come soon
+FLUSH_SECONDS = 2.0  # limit, within the grace time, for the last spans to reach their collector
 
 
 class Server:
     """Everything that lives as long as the process."""
 
     def __init__(self, config: Config, tracing: Tracing | None = None) -> None:
-        """Nothing listens before `serve`; to be made within a running event loop."""
+        """Prepare within a running event loop; `serve` opens the ports."""
         self._config = config
         self._tracing = tracing
         self._metrics = Metrics()
@@ -78,18 +79,18 @@ class Server:
         self._tokenizers = TokenizerThreads(TOKENIZER_THREADS)
         pipeline = Pipeline(self._models, self._tokenizers, quotas_of(config))
         self._servicer = HeadlightServicer(pipeline, config.stall_seconds)
-        self._grpc: GrpcServer  # from `_start` on
+        self._grpc: GrpcServer  # set by `_start`
         self._loop = asyncio.get_running_loop()
         self._stop: asyncio.Future[None] = self._loop.create_future()
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._probes = build_health_server(self._readiness, self._on_grpc)
-        # The library reads it at each batch. Requests are tokenised side by side already: more threads for one were no faster on two
-        # cores, and took 15 to 45 % more CPU.
+        # The library reads it at each batch. Requests are tokenised in parallel already: more
+        # threads for one were no faster on two cores, and took 15 to 45 % more CPU.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         self._liveness.add("tokenizer", lambda: self._tokenizers.heart.still_seconds)
 
     async def serve(self) -> int:
-        """Live; returns the exit code."""
+        """Run until the end; returns the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._on_signal)
         watching = asyncio.create_task(self._liveness.watch(self._readiness.set_stuck, asyncio.sleep), name="liveness")
@@ -97,7 +98,7 @@ class Server:
             return await self._live()
         finally:
             watching.cancel()
-            await self._probes.stop(None)  # the last to go: until here it tells that nothing is served
+            await self._probes.stop(None)  # the last to stop: until here it reports NOT_SERVING
 
     def _on_signal(self) -> None:
         if self._stop.done():
@@ -123,11 +124,11 @@ class Server:
         return await self._until_stopped(scheduler)
 
     async def _start(self) -> Scheduler | None:
-        """Listen, load, and let callers in. Returns None where a signal came first.
+        """Listen, load, and open the gRPC port. Returns None if a signal came first.
 
-        The port of gRPC is ours from the start, but nobody can connect to it before the model is
-        loaded: whoever is connected to is sent calls, and to a replica that refuses connections no
-        balancer and no client sends any.
+        The gRPC port is reserved from the start, but clients can connect only after the model is
+        loaded: clients send calls on an open connection. Balancers and clients avoid a replica that
+        refuses connections.
         """
         config = self._config
         credentials, gate = security_of(config, self._metrics)
@@ -182,19 +183,19 @@ class Server:
         return self._liveness.stuck_at is not None
 
     async def _load(self) -> Runtime | None:
-        """The runtime, checked and warm; None where a signal came first."""
+        """Return the runtime, checked and warm; None if a signal came first."""
         loader = ThreadPoolExecutor(1, thread_name_prefix="load")
         loading = self._loop.run_in_executor(loader, self._load_now)
-        loader.shutdown(wait=False)  # once it has run
+        loader.shutdown(wait=False)  # after the load
         await asyncio.wait((loading, self._stop), return_when=asyncio.FIRST_COMPLETED)
         return loading.result() if loading.done() else None
 
     def _load_now(self) -> Runtime:
-        stand_behind()  # the threads that the libraries start, too
+        stand_behind()  # includes the threads that the libraries start
         runtime = load(self._config)
         with fitting():
             runtime.warm_up(self._config.warm_up_lengths)
-        # What is here now stays: looking through it for garbage would stop everything for 20 ms, now and then.
+        # These objects stay: a garbage collection through them would stop everything for 20 ms.
         gc.collect()
         gc.freeze()
         trim()
@@ -205,12 +206,13 @@ class Server:
         await asyncio.wait((self._stop, self._lost), return_when=asyncio.FIRST_COMPLETED)
         if self._lost.done():
             self._readiness.set(serving=False)
-            await asyncio.sleep(TOLD_SECONDS)  # or who watches our health hears nothing but that the connection ends
+            # Time for health watchers to read the status before the connection ends.
+            await asyncio.sleep(TOLD_SECONDS)
             await self._grpc.stop(None)
             await self._flush(LOST_FLUSH_SECONDS)
             return EXIT_FAILED
         left = await self._drain()
-        if self._lost.done():  # callers that waited for it have been told
+        if self._lost.done():  # callers that waited for it have been notified
             return EXIT_FAILED
         scheduler.close()
         self._tokenizers.close()
@@ -224,7 +226,7 @@ class Server:
         self._loop.call_soon_threadsafe(self._lose, error)
 
     def _lose(self, error: EngineLost | None) -> None:
-        """End the process as failed. None: for want of a gRPC server, which has logged why."""
+        """End the process as failed. None: no gRPC server is left; the reason is logged already."""
         if self._lost.done():
             return
         self._lost.set_result(None)
@@ -232,7 +234,10 @@ class Server:
             log.critical("the scheduler ended", extra={"event": "batcher_died", **describe(error)})
 
     def _on_grpc(self, name: str, change: Change) -> None:
-        """A gRPC server ended by itself: health fails until another takes its place; without one, so does the process."""
+        """React to a gRPC server that ended by itself.
+
+        Health fails until another takes its place; without one, the process ends.
+        """
         if change is Change.GIVEN_UP:
             self._lose(None)
             return
@@ -242,7 +247,7 @@ class Server:
             self._readiness.set_lost(change is Change.LOST)
 
     async def _drain(self) -> int:
-        """Stop taking calls and finish those in flight; returns how many outlasted the grace time."""
+        """Finish the calls in flight, and take no more; returns how many outlast the grace time."""
         log.info("draining", extra={"event": "draining", "calls": self._in_flight.count})
         self._readiness.set(serving=False)
         await asyncio.sleep(self._config.drain_delay_seconds)
@@ -250,7 +255,7 @@ class Server:
         self._servicer.drain()
         await asyncio.sleep(REFUSE_SECONDS)
         await self._in_flight.quiet(PAUSE_SECONDS, PAUSE_LIMIT)
-        # Twice the grace: what ends it is the wait below, or the second stop.
+        # Twice the grace time: the wait below, or the second stop, ends it earlier.
         stopping = asyncio.create_task(self._grpc.stop(2 * self._config.grace_seconds + 1))
         await asyncio.sleep(TOLD_SECONDS)
         self._in_flight.told.set()
@@ -258,9 +263,10 @@ class Server:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._in_flight.idle(), self._config.grace_seconds)
         left = self._in_flight.count
-        # Calls that have come, and their message not yet, are refused within this time; to stop at once would break them off.
+        # Calls without their message yet are refused meanwhile; an immediate stop would reset them.
         await asyncio.wait([stopping], timeout=REFUSE_SECONDS)
-        await self._grpc.stop(None)  # ends watches of our health, which last as long as their clients like
+        # Ends health watches, which otherwise last as long as their clients like.
+        await self._grpc.stop(None)
         await stopping
         await self._flush(min(FLUSH_SECONDS, last - time.monotonic()))
         return left

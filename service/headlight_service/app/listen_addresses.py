@@ -1,4 +1,4 @@
-"""Taking an address to listen on, and why it cannot be had."""
+"""Addresses to listen on: binding them, and the reason if that fails."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ REASONS = {
 
 
 class PortTaken(Exception):
-    """An address cannot be listened on; the message says which, and why."""
+    """An address cannot be listened on; the message names it, and the reason."""
 
 
 def taken(option: str, address: Address) -> socket.socket:
-    """A socket that has the address and does not listen there: others that bind it with SO_REUSEADDR still may.
+    """Return a socket bound to the address, which does not listen.
+
+    Others that bind it with SO_REUSEADDR still may.
 
     Raises:
         PortTaken: the address is in use, or not of this machine.
@@ -33,7 +35,8 @@ def taken(option: str, address: Address) -> socket.socket:
     """
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, where = min(found, key=itemgetter(0))  # of a name, IPv4 before IPv6
+        # Of a name, IPv4 before IPv6.
+        family, kind, protocol, _, where = min(found, key=itemgetter(0))
         with contextlib.ExitStack() as stack:
             own = stack.enter_context(socket.socket(family, kind, protocol))
             own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -41,7 +44,7 @@ def taken(option: str, address: Address) -> socket.socket:
             stack.pop_all()
             return own
     except OSError as error:
-        # EAI_AGAIN tells of the resolver, not of the name.
+        # EAI_AGAIN is an error of the resolver, not of the name.
         if isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN:
             raise ConfigError(
                 f"{option} is {address}; its host is not found ({error.strerror}); give an address of this machine"
@@ -56,8 +59,8 @@ def bind(
     credentials: grpc.ServerCredentials | None = None,
     option: str = "--grpc",
 ) -> int:
-    """Listen, in plaintext where there are no credentials; returns the port. Raises as `taken`."""
-    # gRPC does not tell why it cannot: the first try is ours.
+    """Listen, in plaintext without credentials; returns the port. Raises as `taken`."""
+    # gRPC does not report the reason of a failure, so this socket is tried first.
     with taken(option, address):
         try:
             return server.bind(str(address), credentials)

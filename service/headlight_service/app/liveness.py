@@ -1,6 +1,7 @@
-"""Whether the process still moves. A restart is for one that does not; one that is idle, busy or loading is none.
+"""Liveness: the watchdog that reports a stalled process.
 
-Nothing is asked of the engine for this: a probe that stands in a queue behind work takes a busy service for a dead one.
+Only a stalled process needs a restart, not one that is idle, busy or loading. The engine is not
+probed: a probe that waits in a queue behind work takes a busy service for a dead one.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ Still = Callable[[], float]
 
 
 class Liveness:
-    """What /livez, the health service's "liveness" and headlight_stuck tell."""
+    """Watchdog behind /livez, the health service's "liveness" and headlight_stuck."""
 
     def __init__(self, stuck_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """Alive.
+        """Start alive.
 
         Args:
-            stuck_seconds: for which there may be work and nothing moves.
+            stuck_seconds: limit on the time without progress while there is work.
             clock: seconds, monotonic.
         """
         self._stuck_seconds = stuck_seconds
@@ -30,21 +31,21 @@ class Liveness:
         self._looked = clock()
 
     def add(self, name: str, still: Still) -> None:
-        """Watch one more worker: `still` tells for how many seconds it has had work and nothing moved. Called from any thread."""
+        """Watch one more worker. `still` returns its seconds without progress. From any thread."""
         self._watched[name] = still
 
     @property
     def stuck_at(self) -> str | None:
-        """Who does not move; None: all is well. For any thread: where the event loop itself stands still only others can tell."""
+        """The stalled worker; None: none is. Other threads detect a stalled event loop with it."""
         if self._clock() - self._looked > self._stuck_seconds + LOOK_SECONDS:
             return "event loop"
         return next((name for name, still in [*self._watched.items()] if still() > self._stuck_seconds), None)
 
     async def watch(self, tell: Callable[[bool], None], pause: Callable[[float], Awaitable[None]]) -> None:
-        """Tell whenever it changes whether the process is stuck, until cancelled.
+        """Report each change between stalled and not, until cancelled.
 
         Args:
-            tell: called with whether it is.
+            tell: called with the new state.
             pause: asyncio.sleep.
         """
         told = False

@@ -13,7 +13,7 @@ log = logging.getLogger("headlight_service.app.operational_http")
 
 
 class Response(NamedTuple):
-    """What a path answers."""
+    """The response of a path."""
 
     status: str
     content_type: str
@@ -24,7 +24,7 @@ Pages = Mapping[str, Callable[[], Response]]
 
 
 def respond(pages: Pages, head: bytes) -> bytes:
-    """Return the whole response to a request, after which the connection is closed.
+    """Return the whole response to a request; the connection is closed after it.
 
     Args:
         pages: by their paths.
@@ -61,7 +61,7 @@ def _packed(response: Response, *, with_body: bool) -> bytes:
 
 
 def _path(target: str) -> str:
-    """The path of a request's target, which may be a whole URL."""
+    """Return the path of a request's target, which may be a whole URL."""
     try:
         path = urllib.parse.urlsplit(target).path
     except ValueError:
@@ -70,7 +70,7 @@ def _path(target: str) -> str:
 
 
 def text(status: str, body: str) -> Response:
-    """A plain-text response."""
+    """Return a plain-text response."""
     return Response(status, "text/plain; charset=utf-8", body.encode() + b"\n")
 
 
@@ -79,12 +79,12 @@ def service_pages(
     serving: Callable[[], bool],
     stuck: Callable[[], bool],
 ) -> Pages:
-    """The service's paths.
+    """Return the service's paths.
 
     Args:
         exposition: content type and body of a scrape.
         serving: whether requests can be answered.
-        stuck: whether there is work and nothing moves.
+        stuck: whether there is work without progress.
     """
     return {
         "/metrics": lambda: Response("200 OK", *exposition()),

@@ -1,4 +1,4 @@
-"""The gRPC server: its services and the options of its connections."""
+"""Setup of the gRPC servers: their services and the options of their connections."""
 
 from __future__ import annotations
 
@@ -28,19 +28,22 @@ GRPC, HEALTH = "grpc", "health"  # names of the two servers
 
 
 def options(config: Config) -> list[tuple[str, Any]]:
-    """Channel arguments of the server."""
+    """Return the channel arguments of the server."""
     return [
-        ("grpc.so_reuseport", 0),  # else a second server would silently take half of the first one's connections
+        # Otherwise a second server would silently take half of the first one's connections.
+        ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", config.max_request_bytes),
-        ("grpc.max_send_message_length", -1),  # what is too large is refused earlier, with a remedy
-        ("grpc.max_concurrent_streams", 1000),  # per connection; the queue's limit bites long before
-        ("grpc.keepalive_time_ms", 60_000),  # find out about clients that vanished without closing
+        ("grpc.max_send_message_length", -1),  # Larger answers are refused earlier, with a remedy
+        # Per connection; the queue's limit applies long before.
+        ("grpc.max_concurrent_streams", 1000),
+        ("grpc.keepalive_time_ms", 60_000),  # detect clients that vanished without closing
         ("grpc.keepalive_timeout_ms", 20_000),
         ("grpc.keepalive_permit_without_calls", 1),
-        # Let clients ping every 10 s, calls or not; the default (5 minutes) hangs up on usual client settings.
+        # Let clients ping every 10 s, calls or not. By default (5 minutes), gRPC disconnects
+        # clients with usual settings.
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
-        # Now and then a client must look again where replicas are, and show its certificate again. Calls in flight end in peace,
-        # however long: the grace that gRPC gives them is infinite unless it is told otherwise.
+        # Clients must look up the replicas regularly, and show their certificates again. Calls in
+        # flight run to their end, however long: gRPC's default grace for them is infinite.
         ("grpc.max_connection_age_ms", round(1000 * config.max_connection_age_seconds)),
     ]
 
@@ -55,7 +58,7 @@ def build_server(
     gate: Gate | None = None,
     tracing: Tracing | None = None,
 ) -> GrpcServer:
-    """A server with all services, not started. Within the event loop that is to serve it."""
+    """Return a server with all services, not started. Call it within the server's event loop."""
     arrivals = Arrivals(config.stall_seconds, config.max_request_bytes)
 
     def make(bridge: Bridge) -> grpc.Server:
@@ -72,16 +75,16 @@ def build_server(
 
 
 def build_health_server(readiness: Readiness, observe: Callable[[str, Change], None]) -> GrpcServer:
-    """A server with grpc.health.v1 alone, not started. Within the event loop that is to serve it."""
+    """Return a server of grpc.health.v1 alone, not started. Call it within its event loop."""
     limits = {
         "grpc.so_reuseport": 0,
         "grpc.max_receive_message_length": PROBE_BYTES,
-        # Whoever reaches the port may ask: of those who do not read what they are told, few are kept, and not for long.
+        # Any client that reaches the port may ask: few that do not read are kept, and not for long.
         "grpc.max_concurrent_streams": 16,
         "grpc.max_connection_age_ms": 300_000,
         "grpc.max_connection_age_grace_ms": 10_000,
     }
-    arrivals, metrics = Arrivals(PROBE_SECONDS, PROBE_BYTES), Metrics()  # which nobody reads
+    arrivals, metrics = Arrivals(PROBE_SECONDS, PROBE_BYTES), Metrics()  # metrics without a reader
 
     def make(bridge: Bridge) -> grpc.Server:
         interceptor = Interceptor(bridge, metrics, InFlight(), arrivals)

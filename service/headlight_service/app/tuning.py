@@ -1,8 +1,9 @@
-"""`python -m headlight_service.app.tuning --bundle B`: the fastest options on this machine, measured with the service's queue.
+"""Tuning: `python -m headlight_service.app.tuning --bundle B` finds this machine's fastest options.
 
-Nothing but time is tuned: the precision stays what it is told to be, for it changes numbers. Each choice is made with the others
-held: who computes and on which threads, then how many tokens a batch has, then whether lengths are rounded. Contestants take turns,
-so that a busy machine slows them alike.
+It measures with the service's queue. Only time is tuned: the precision stays as given, since it
+changes numbers. Each choice is made with the others held: first provider and threads, then tokens
+of a batch, then the rounding of lengths. Contestants take turns, so that other load slows them
+alike.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from headlight_service.config.options import Config
 from headlight_service.core.scheduler.batch_policy import Lanes
 from headlight_service.core.scheduler.lanes import Budget, Entry, LaneKey
 
-WAITING = 64  # texts in the queue, whatever leaves it: as of so many callers
-# Lengths as texts have them: half of at most 36 tokens, 53 on average.
+WAITING = 64  # texts that are always in the queue, as of so many callers
+# Lengths of usual texts: half of at most 36 tokens, 53 on average.
 MEDIAN, SPREAD, SHORTEST, LONGEST = 36, 0.85, 4, 256
 BATCH_TOKENS = (128, 256, 512, 1024, 2048)
 ROUND_LENGTHS = (1, 8, 16)
-WORTH = 0.97  # of the best: less waiting, or less memory, is worth so much of the speed
+WORTH = 0.97  # of the best: this share of the speed is enough, for less waiting or less memory
 LANE = LaneKey("", "embed")
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What is tuned; the names are those of the service's options."""
+    """The tuned options; the names are those of the service's options."""
 
     provider: str
     streams: int
@@ -48,7 +49,7 @@ class Options:
     round_lengths: int = Config.round_lengths
 
     def variables(self) -> dict[str, str]:
-        """As the service reads them from its environment."""
+        """Return the environment variables of these options."""
         return {f"HEADLIGHT_{name.upper()}": str(value) for name, value in vars(self).items()}
 
     def __str__(self) -> str:
@@ -61,19 +62,22 @@ class Machine:
     """A bundle in one precision on this machine."""
 
     def __init__(self, bundle: Path, precision: str, seconds: float, rounds: int) -> None:
-        """Nothing is measured yet.
+        """Start without measurements.
 
         Args:
             bundle: the directory.
-            precision: that all contestants compute in.
+            precision: of all contestants.
             seconds: of work for each contestant in each round.
-            rounds: of which the median counts.
+            rounds: their median counts.
         """
         self._bundle, self._precision, self._seconds, self._rounds = bundle, precision, seconds, rounds
         self._runtimes: dict[Options, Runtime] = {}
 
     def layouts(self) -> list[Options]:
-        """Every provider that has the precision here, and its threads: one for each batch, all for one, and what lies between."""
+        """Return each provider that has the precision here, with its layouts of threads.
+
+        Threads: one for each batch, all for one batch, and a number in between.
+        """
         cpus = usable_cpus()
         pairs = dict.fromkeys(share(streams, None, cpus) for streams in (None, 1, max(1, cpus // 4)))
         found = []
@@ -88,13 +92,13 @@ class Machine:
         return found
 
     def measure(self, contestants: Sequence[Options]) -> dict[Options, float]:
-        """Texts a second of each."""
+        """Return the texts a second of each."""
         rounds = [[self._rate(options) for options in contestants] for _ in range(self._rounds + 1)]
         medians = map(statistics.median, zip(*rounds[1:], strict=True))  # the first round warms up
         return dict(zip(contestants, medians, strict=True))
 
     def _runtime(self, options: Options) -> Runtime:
-        known = dataclasses.replace(options, batch_tokens=0)  # which is the queue's affair
+        known = dataclasses.replace(options, batch_tokens=0)  # it concerns only the queue
         if known not in self._runtimes:
             self._runtimes[known] = Runtime(
                 self._bundle,
@@ -117,7 +121,7 @@ class Machine:
 
 
 class _Queue:
-    """The service's queue, kept full by callers who each send the next text when the last is answered."""
+    """The service's queue, kept full by callers that send the next text after each answer."""
 
     def __init__(self, runtime: Runtime, options: Options) -> None:
         longest = runtime.bundle.manifest.max_length
@@ -128,7 +132,7 @@ class _Queue:
         self._refill(WAITING)
 
     def work(self, end: float) -> int:
-        """Take batches and run them until a time: one stream's part. Returns how many texts."""
+        """Run batches on one slot until a time; returns the number of texts."""
         done = 0
         while time.perf_counter() < end:
             with self._lock:
@@ -147,7 +151,7 @@ class _Queue:
 
 
 def tune(machine: Machine) -> tuple[Options, dict[Options, float]]:
-    """The options to use, and what was measured of all.
+    """Return the best options, and the measurements of all.
 
     Raises:
         BundleError: no provider has the precision here.
@@ -155,7 +159,10 @@ def tune(machine: Machine) -> tuple[Options, dict[Options, float]]:
     found: dict[Options, float] = {}
 
     def best(contestants: Iterable[Options]) -> Options:
-        """The first, by what is better when speed is not, of those that are about as fast as the fastest."""
+        """Return the first contestant that is about as fast as the fastest.
+
+        Contestants come in order of preference at equal speed.
+        """
         measured = machine.measure(list(contestants))
         found.update(measured)
         return next(options for options, rate in measured.items() if rate >= WORTH * max(measured.values()))
@@ -165,13 +172,13 @@ def tune(machine: Machine) -> tuple[Options, dict[Options, float]]:
         raise BundleError("no provider has this precision here; leave --precision out, or export the bundle with it")
     chosen = best(layouts)
     chosen = best(dataclasses.replace(chosen, batch_tokens=tokens) for tokens in BATCH_TOKENS)
-    if chosen.provider != "cpu":  # that one compiles nothing
+    if chosen.provider != "cpu":  # the CPU provider compiles nothing
         chosen = best(dataclasses.replace(chosen, round_lengths=multiple) for multiple in ROUND_LENGTHS)
     return chosen, found
 
 
 def main() -> int:
-    """0: written; 2: the bundle or an option is at fault."""
+    """Return the exit code. 0: written; 2: the bundle or an option is at fault."""
     parser = argparse.ArgumentParser(
         prog="python -m headlight_service.app.tuning", description="Find this machine's fastest options."
     )

@@ -1,4 +1,4 @@
-"""The command line and the environment of the service, made from the fields of its options."""
+"""Command line and environment of the service, made from the fields of its options."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from typing import Any, NoReturn
 from headlight_service.config.option_types import Address
 
 PREFIX = "HEADLIGHT_"
-# The clients' own, which may stand in the environment of a whole machine.
+# Variables of the clients, which may be set for a whole machine.
 CLIENT_VARIABLES = frozenset(f"{PREFIX}{name}" for name in ("TARGET", "TOKEN", "TOKEN_FILE"))
-# What Kubernetes tells each pod of Services named headlight or headlight-something, unless `enableServiceLinks` is false.
+# Variables that Kubernetes sets in each pod for Services named headlight or headlight-something,
+# unless `enableServiceLinks` is false.
 OF_KUBERNETES = re.compile(
     PREFIX + r"([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
@@ -22,21 +23,21 @@ ADDRESS_OF_KUBERNETES = re.compile(PREFIX + r"([A-Z0-9_]+_)?PORT=(tcp|udp|sctp):
 
 
 class ConfigError(ValueError):
-    """An option has a value that cannot be used; the message names the option and the remedy."""
+    """An option has an unusable value; the message names the option and the remedy."""
 
 
 def read(
     fields: Sequence[dataclasses.Field[Any]], arguments: Sequence[str], environ: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The values of those options that are given, by name.
+    """Return the values of the given options, by name.
 
     Args:
         fields: with "parse" and "why" in their metadata.
-        arguments: the command line, without the program; it goes before the environment.
+        arguments: the command line, without the program; it overrides the environment.
         environ: the environment.
 
     Raises:
-        ConfigError: naming the option (or the variable) and what it must be.
+        ConfigError: naming the option (or the variable) and its accepted values.
         SystemExit: after --help.
     """
     given = vars(_parser(fields).parse_args(arguments))
@@ -56,7 +57,7 @@ def read(
 
 
 def refuse_unknown(fields: Sequence[dataclasses.Field[Any]], environ: Mapping[str, str]) -> None:
-    """Raises ConfigError for a variable that is meant for the service and is none of its options: it could be one misspelt."""
+    """Raise ConfigError for a HEADLIGHT_ variable that is no option: it could be misspelt."""
     options = [known.name.upper() for known in fields]
     for variable, value in environ.items():
         name = variable.removeprefix(PREFIX)
@@ -75,7 +76,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser(fields: Sequence[dataclasses.Field[Any]]) -> argparse.ArgumentParser:
-    """Takes every option as text; None where it is not given."""
+    """Return a parser that takes every option as text; None if it is not given."""
     parser = _Parser(
         prog="headlight serve",
         description="Serve a bundle over gRPC.",
@@ -92,7 +93,7 @@ def _parser(fields: Sequence[dataclasses.Field[Any]]) -> argparse.ArgumentParser
 
 
 def _flag(name: str) -> str:
-    """--max-items, for max_items."""
+    """Return the flag of an option: --max-items, for max_items."""
     return "--" + name.replace("_", "-")
 
 

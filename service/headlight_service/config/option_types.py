@@ -1,4 +1,4 @@
-"""How the text of an option becomes its value. Each parser raises ValueError saying what the text must be."""
+"""Parsers of option values. Each raises ValueError with the accepted values."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 LONGEST = (1 << 31) - 1  # tokens; far beyond any model's
-EVERYWHERE, EVERYWHERE_V4 = "::", "0.0.0.0"  # the first stands for the second too
-MOST_DIGITS = 40  # of a whole number; Python itself reads some thousand
+EVERYWHERE, EVERYWHERE_V4 = "::", "0.0.0.0"  # the first includes the second
+MOST_DIGITS = 40  # of a whole number; Python's own limit is some thousand
 
 
 class Address(NamedTuple):
-    """Where to listen."""
+    """An address to listen on."""
 
     host: str
     port: int  # 0: any free one
@@ -21,7 +21,7 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def meets(self, other: Address) -> bool:
-        """Whether only one of two can listen where both want to, as far as it can be told without looking names up."""
+        """Return whether both addresses cannot be listened on at once. Names are not resolved."""
         if not self.port == other.port != 0:
             return False
         hosts = {self.host, other.host}
@@ -30,11 +30,11 @@ class Address(NamedTuple):
 
 
 def address(text: str) -> Address:
-    """127.0.0.1:50051, or [::1]:50051."""
+    """Parse 127.0.0.1:50051, or [::1]:50051."""
     host, _, port = text.rpartition(":")
     host, number = host.strip("[]"), _natural(port)
     try:
-        host.encode("idna")  # as whoever looks it up does, and fails
+        host.encode("idna")  # as the resolver does, which would fail
     except UnicodeError:
         host = ""
     if not host or "/" in host or number is None or number > 65535:
@@ -43,7 +43,7 @@ def address(text: str) -> Address:
 
 
 def whole(low: int, high: int = (1 << 63) - 1) -> Callable[[str], int]:
-    """A parser of whole numbers, both ends included; unless told otherwise, of those that 64 bits hold."""
+    """Return a parser of whole numbers, both ends included; by default, up to 63 bits."""
 
     def integer(text: str) -> int:
         value = _natural(text)
@@ -55,12 +55,12 @@ def whole(low: int, high: int = (1 << 63) - 1) -> Callable[[str], int]:
 
 
 def _natural(text: str) -> int | None:
-    """What decimal digits say; None where they are none, or more than a number that is meant can have."""
+    """Return the value of decimal digits; None: none, or too many for a sensible number."""
     return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
 def between(low: float, high: float) -> Callable[[str], float]:
-    """A parser of numbers, both ends included."""
+    """Return a parser of numbers, both ends included."""
 
     def number(text: str) -> float:
         try:
@@ -75,7 +75,7 @@ def between(low: float, high: float) -> Callable[[str], float]:
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
-    """A parser of names."""
+    """Return a parser of names."""
 
     def choice(text: str) -> str:
         if text not in choices:
@@ -86,7 +86,7 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 
 def lengths(text: str) -> tuple[int, ...]:
-    """16,64,256; nothing for none."""
+    """Parse 16,64,256; an empty text gives none."""
     values = [_natural(part.strip()) for part in text.split(",") if part.strip()]
     found = tuple(value for value in values if value is not None and 1 <= value <= LONGEST)
     if len(found) < len(values):
@@ -97,14 +97,14 @@ def lengths(text: str) -> tuple[int, ...]:
 
 
 def digest(text: str) -> str:
-    """64 hexadecimal digits."""
+    """Parse 64 hexadecimal digits."""
     if len(text) != 64 or not set(text.lower()) <= set("0123456789abcdef"):
         raise ValueError("must be a SHA-256 digest: 64 hexadecimal digits")
     return text.lower()
 
 
 def endpoint(text: str) -> str:
-    """http://localhost:4317."""
+    """Parse http://localhost:4317."""
     try:
         url = urlsplit(text)
         usable = url.scheme in ("http", "https") and url.hostname and url.port and url.username is None
@@ -118,5 +118,5 @@ def endpoint(text: str) -> str:
 
 
 def flag(text: str) -> bool:
-    """True or false."""
+    """Parse true or false."""
     return one_of("true", "false")(text) == "true"

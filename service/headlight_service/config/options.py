@@ -1,4 +1,4 @@
-"""The options of the service: one dataclass is the only source of flags, environment variables, help and validation."""
+"""Options of the service: one dataclass for flags, environment variables, help and validation."""
 
 # ruff: noqa: RUF009  # `option` is dataclasses.field
 
@@ -30,18 +30,19 @@ from headlight_service.telemetry.json_logs import LEVELS
 SECONDS = between(0, 86400)
 BYTES = whole(1024)
 MESSAGE_BYTES = whole(1024, (1 << 31) - 1)  # neither gRPC nor protobuf has larger messages
-COUNT = whole(1, (1 << 31) - 1)  # no message has more of anything; what GetModel tells of is a uint32
-THREADS = whole(1, 1024)  # far more than CPUs; of many more a process can die before it says why
+# No message has more of anything; GetModel reports limits as uint32.
+COUNT = whole(1, (1 << 31) - 1)
+THREADS = whole(1, 1024)  # far more than CPUs; with many more, a process can die without a message
 
 
 def option(default: object, parse: Callable[[str], Any], why: str) -> Any:
-    """Return a field of Config: its default, how its text is read, and why one would change it."""
+    """Return a field of Config: its default, its parser, and the reason to change it."""
     return dataclasses.field(default=default, metadata={"parse": parse, "why": why})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
-    """Every option of `headlight serve`. `--max-items` is also HEADLIGHT_MAX_ITEMS; the command line wins."""
+    """Every option of `headlight serve`. `--max-items` overrides HEADLIGHT_MAX_ITEMS."""
 
     bundle: Path = option(
         dataclasses.MISSING, Path, "directory of the exported model to serve (default: the shipped model)"
@@ -131,8 +132,9 @@ class Config:
         "how special tokens spelled out in a text, as [SEP], are read unless a request says it: parse makes the special token of"
         " each, as Hugging Face does; text reads plain characters, for texts of strangers",
     )
-    # An eighth of the queue: one stream's requests in flight fill it, and no lone interactive caller is shed. Bulk may have an
-    # eighth less (RESERVE): of eight requests as large as this one is shed, and sent again once others are answered.
+    # An eighth of the queue: one stream's requests in flight fill it, and no lone interactive
+    # client is shed. Bulk may have an eighth less (RESERVE): one of eight such large requests is
+    # shed, and sent again after others are answered.
     max_request_tokens: int = option(16384, COUNT, "tokens per request; lower it to share the queue more evenly")
     max_request_bytes: int = option(4 << 20, MESSAGE_BYTES, "bytes of one request message; raise it for long texts")
     max_unary_response_bytes: int = option(
@@ -144,8 +146,8 @@ class Config:
         "bytes of results one stream may hold (default: all outputs of one longest text, at least 64 MiB and at most 1 GiB)",
     )
     max_stream_in_flight: int = option(8, COUNT, "requests of one stream at once; raise it for distant clients")
-    # Together with the time that the largest unary answer adds, less than the grace at shutdown. With no time at all nobody would
-    # ever be answered on a stream.
+    # Less than the grace at shutdown, together with the time that the largest unary answer adds.
+    # Zero would time out every answer of a stream.
     stall_seconds: float = option(
         20.0,
         between(0.1, 86400),
@@ -209,7 +211,8 @@ class Config:
             environ: the environment.
 
         Raises:
-            ConfigError: naming the option (or the variable) and what it must be; or a variable that is no option.
+            ConfigError: naming the option (or the variable) and its accepted values; or a variable
+                that is no option.
             SystemExit: after --help.
         """
         values = read(dataclasses.fields(cls), arguments, environ)
@@ -221,7 +224,7 @@ class Config:
         return config
 
     def _check(self) -> None:
-        """See that the options fit each other."""
+        """Check that the options fit each other. Raises ConfigError."""
         listening = {"--grpc": self.grpc, "--http": self.http, "--health": self.health}
         for (one, here), (other, there) in itertools.combinations(listening.items(), 2):
             if here is not None and there is not None and here.meets(there):

@@ -1,4 +1,4 @@
-"""What the options say of who may call: put together once, before anything listens."""
+"""Access policy of the options: credentials and authentication, set up before anything listens."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ log = logging.getLogger("headlight_service.security.access_policy")
 
 
 def security_of(config: Config, metrics: Metrics) -> tuple[grpc.ServerCredentials | None, Gate | None]:
-    """Read what the options name.
+    """Read the files that the options name.
 
     Args:
-        config: as given.
-        metrics: get what can be told of it.
+        config: the options.
+        metrics: get the expiry and the counters.
 
     Returns:
-        The credentials of the port; None: plaintext. And what each call passes; None: nothing is asked
-        of callers, and no quota is counted.
+        The credentials of the port; None: plaintext. And the authentication; None: no tokens, and
+        no quotas.
 
     Raises:
         ConfigError: a file cannot be used; the message names the option.
@@ -50,7 +50,7 @@ def security_of(config: Config, metrics: Metrics) -> tuple[grpc.ServerCredential
 
 
 def is_loopback(address: Address) -> bool:
-    """Whether only this machine reaches an address."""
+    """Return whether only this machine reaches an address."""
     try:
         return ipaddress.ip_address(address.host.partition("%")[0]).is_loopback
     except ValueError:  # a name

@@ -1,7 +1,8 @@
-"""Bearer tokens: who calls, by a file of names and tokens that may change while the service runs.
+"""Bearer tokens: authentication by a file of names and tokens that may change at run time.
 
-The file has a line for each token: the client's name, and its token or the token's SHA-256. A name may stand on several lines, so
-that a client can be given a new token before the old one goes. Every line ends with a newline, the last one too.
+The file has a line for each token: the client's name, and its token or the token's SHA-256. A name
+may stand on several lines, so that a client gets a new token before the old one goes. Every line
+ends with a newline, the last one too.
 
     # name      token, or sha256:HEX
     search      3vJrW1o0q3bV0mYyX5Zr2uKc
@@ -24,12 +25,12 @@ from headlight_service.config.command_line import ConfigError
 
 OPTION = "--auth-tokens"
 log = logging.getLogger("headlight_service.security.auth_tokens")
-LEAST_CHARACTERS = 16  # of a token: what is shorter can be found by trying
+LEAST_CHARACTERS = 16  # of a token: a shorter one can be guessed
 MOST_TOKENS = 1000  # each is compared with that of each call, in about a tenth of a microsecond
-LOOK_SECONDS = 1.0  # between two looks at the file; a token that was taken out is refused by then
+LOOK_SECONDS = 1.0  # between two checks of the file; a removed token is refused by then
 HASHED = "sha256:"
 NAME = re.compile(r"[A-Za-z0-9][!-~]{0,127}")
-TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # what RFC 6750 lets a header carry
+TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # characters that RFC 6750 allows in a header
 DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 KEY, SCHEME = "authorization", "bearer"
 NO_TOKEN = "the call has no token; send it as metadata, `authorization: Bearer TOKEN`"
@@ -37,18 +38,18 @@ WRONG_TOKEN = "the token is not one of this server's; was it replaced?"
 
 
 class AuthTokens:
-    """The tokens alive now, for any thread."""
+    """The valid tokens. Called from any thread."""
 
     def __init__(self, path: Path, on_refused: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> None:
         """Read the file.
 
         Args:
             path: of the file.
-            on_refused: called whenever the changed file is not taken.
+            on_refused: called if a changed file cannot be used.
             clock: seconds, monotonic.
 
         Raises:
-            ConfigError: naming the line, and never what is in it.
+            ConfigError: naming the line, and never its content.
         """
         self._on_refused = on_refused
         self._clock = clock
@@ -59,13 +60,13 @@ class AuthTokens:
         self._names, self._looked = self._file.latest(), clock()
 
     def caller(self, metadata: Sequence[tuple[str, str | bytes]]) -> str:
-        """The name of the client that made a call.
+        """Return the name of the client that made a call.
 
         Args:
             metadata: of the call.
 
         Raises:
-            Unauthenticated: it has no token, or one that is none of ours.
+            Unauthenticated: it has no token, or a wrong one.
         """
         scheme, _, token = next((str(value) for key, value in metadata if key == KEY), "").partition(" ")
         if scheme.lower() != SCHEME or not token:
@@ -73,7 +74,7 @@ class AuthTokens:
         if self._clock() - self._looked >= LOOK_SECONDS:
             self._names, self._looked = self._file.latest(), self._clock()
         digest, found = hashlib.sha256(token.strip().encode()).digest(), None
-        for known, name in self._names.items():  # all of them, so that the time tells nothing
+        for known, name in self._names.items():  # all of them, against timing attacks
             if hmac.compare_digest(known, digest):
                 found = name
         if found is None:
@@ -86,13 +87,16 @@ class AuthTokens:
 
 
 def parse(contents: Mapping[str, bytes]) -> dict[bytes, str]:
-    """Return the clients' names by the SHA-256 of their tokens. Raises ValueError naming the line, and never what is in it."""
+    """Return the clients' names by the SHA-256 of their tokens.
+
+    Raises ValueError naming the line, and never its content.
+    """
     try:
         text = contents[OPTION].decode("ascii")
     except UnicodeDecodeError:
         raise ValueError("the file holds characters beyond ASCII; names and tokens have none") from None
     lines = text.splitlines()
-    if lines and not text.endswith("\n"):  # cut within a token, it would still be one, and shorter
+    if lines and not text.endswith("\n"):  # a token that is cut would still be one, and shorter
         raise ValueError(
             f"line {len(lines)}: has no end, so the file may be half written; the last line, too, must end with a newline"
         )
@@ -111,7 +115,7 @@ def parse(contents: Mapping[str, bytes]) -> dict[bytes, str]:
 
 
 def _entry(words: list[str], where: str) -> tuple[str, bytes]:
-    """A client's name, and the SHA-256 of its token, which itself is not kept."""
+    """Return a client's name, and the SHA-256 of its token, which itself is not kept."""
     if len(words) != 2:
         raise ValueError(f"{where}: has {len(words)} words; write `NAME TOKEN` or `NAME {HASHED}HEX`")
     name, token = words

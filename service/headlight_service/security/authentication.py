@@ -1,4 +1,4 @@
-"""Who may call, and on whose account: looked at before a message is read."""
+"""Authentication of clients, and their quotas' names, before a message is read."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ if TYPE_CHECKING:
     from headlight_service.frontends.grpc.transport.grpc_call import Call
 
 EXEMPT = "/grpc.health.v1.Health/"  # probes have no tokens
-ANONYMOUS = ""  # all callers together whose certificate names nobody
+ANONYMOUS = ""  # shared by all clients whose certificate has no name
 
 
 class Gate:
-    """What calls have to pass. Made only where some are to be stopped: without it a call costs nothing more."""
+    """Authentication of calls. Made only if tokens or quotas are set: others cost nothing."""
 
     def __init__(self, tokens: AuthTokens | None) -> None:
-        """Stop calls without a token, if there are tokens; name the client of each."""
+        """Refuse calls without a token, if there are tokens; name the client of each."""
         self._tokens = tokens
 
     def identify(self, call: Call) -> None:
-        """Let a call in, before anything of it is read. From any thread.
+        """Authenticate a call, before anything of it is read. From any thread.
 
         Raises:
             Unauthenticated: it has no token, or a wrong one.
@@ -30,12 +30,12 @@ class Gate:
             call.caller = self._tokens.caller(call.context.invocation_metadata() or ())
 
     def client(self, call: Call) -> str:
-        """Return the name under which a call uses its quota."""
+        """Return the name whose quota a call uses."""
         return named_by_certificate(call) if call.caller is None else call.caller
 
 
 def named_by_certificate(call: Call) -> str:
-    """A caller's name by its certificate: the first of its alternative names, else its common name, else ANONYMOUS."""
+    """Return a client's name by its certificate: alternative name, common name, or ANONYMOUS."""
     told: Any = call.context.auth_context()
     for key in ("x509_subject_alternative_name", "x509_common_name"):
         for value in told.get(key, ()):

@@ -1,4 +1,4 @@
-"""TLS of the server: certificate, key and client authorities from files, taken anew for each handshake once they have changed."""
+"""TLS of the server: certificate, key and client authorities, reloaded when their files change."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ log = logging.getLogger("headlight_service.security.certificates")
 
 
 class Material(NamedTuple):
-    """What the files hold, checked."""
+    """The checked contents of the files."""
 
     configuration: grpc.ServerCertificateConfiguration
     expires: float  # seconds since the epoch
 
 
 class Certificates:
-    """The server's certificate, as its files have it. What they cannot be used for is refused, and the one before stays."""
+    """The server's certificate files. Unusable ones are refused, and the previous ones stay."""
 
     def __init__(
         self, cert: Path, key: Path, ca: Path | None, client_ca: Path | None, on_refused: Callable[[], None]
@@ -35,12 +35,12 @@ class Certificates:
         Args:
             cert: the certificate and its intermediates, PEM.
             key: its key, PEM.
-            ca: the authorities, PEM, from one of which the certificate must come; None: it may come from anywhere.
-            client_ca: whose certificates callers must have; None: they need none.
-            on_refused: called whenever changed files are not taken.
+            ca: authorities, PEM; the certificate must come from one of them; None: from anywhere.
+            client_ca: authorities of the clients' certificates; None: clients need none.
+            on_refused: called if changed files cannot be used.
 
         Raises:
-            ConfigError: they cannot be used; the message names the option and what is wrong.
+            ConfigError: they cannot be used; the message names the option and the problem.
         """
         self._on_refused = on_refused
         self._mutual = client_ca is not None
@@ -53,11 +53,14 @@ class Certificates:
 
     @property
     def expires(self) -> float:
-        """When the certificate does, in seconds since the epoch. Looks at the files: between handshakes they may have changed."""
+        """Expiry of the certificate, in seconds since the epoch.
+
+        Checks the files: they may have changed since the last handshake.
+        """
         return self._files.latest().expires
 
     def credentials(self) -> grpc.ServerCredentials:
-        """For a port that asks at each handshake."""
+        """Return credentials of a port, which checks the files at each handshake."""
         given: grpc.ServerCredentials = grpc.dynamic_ssl_server_credentials(
             self._given.configuration,
             self._renewed,  # type: ignore[arg-type]  # None, for no change, is unknown to the stubs
@@ -66,7 +69,10 @@ class Certificates:
         return given
 
     def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
-        """What has changed since the last handshake; None: nothing. Asked on gRPC's threads, where an exception fails the handshake."""
+        """Return what changed since the last handshake; None: nothing.
+
+        Called on gRPC's threads, where an exception fails the handshake.
+        """
         try:
             latest = self._files.latest()
         except Exception as error:
@@ -84,7 +90,7 @@ class Certificates:
 
 
 def parse(found: Mapping[str, bytes]) -> Material:
-    """From the contents of the files, by their options. Raises PemError."""
+    """Return the checked contents of the files, by their options. Raises PemError."""
     cert, key, roots = found["--tls-cert"], found["--tls-key"], found.get("--tls-client-ca")
     expires = check_pair(cert, key, "server", found.get("--tls-ca"))
     if roots is not None:

@@ -1,10 +1,11 @@
-"""Logs: one JSON object per line on standard error. What callers send never appears in them.
+"""Logs: one JSON object per line on standard error. They never quote a request's content.
 
-Libraries quote callers in their messages, so only their place in the code is logged. Lines of one
-kind are rate limited, and a thread writes them (headlight_service.telemetry.log_writer): no flood and no pipe that is
-not read stops the service.
+Libraries quote requests in their messages, so only their place in the code is logged. Lines of one
+kind are rate limited, and a thread writes them (headlight_service.telemetry.log_writer). Neither a
+flood nor a pipe without a reader stops the service.
 
-Events are written with the standard library: `log.info("serving", extra={"event": "serving", "port": 50051})`.
+Events are written with the standard library: `log.info("serving", extra={"event": "serving",
+"port": 50051})`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ LEVELS = ("debug", "info", "warning", "error", "critical")
 LEFT_OUT = "left_out"
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "event"}
 
-# Loggers whose messages never quote a caller. Of all others only the place in the code is logged.
+# Loggers whose messages never quote a request. Of all others only the place in the code is logged.
 TRUSTED = ("headlight", "headlight_service", "opentelemetry.exporter", "opentelemetry.sdk", "py.warnings")
 WITHHELD = "a message of a library; it is left out, since it may quote a caller"
 # Lines of one logger and event: so many at once, then one after each pause.
@@ -32,7 +33,7 @@ BURST, PAUSE_SECONDS = 50, 0.1
 
 
 class JsonFormatter(logging.Formatter):
-    """time, level, logger, event, message, and whatever `extra` brought."""
+    """Formatter to JSON: time, level, logger, event, message, and all fields of `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -54,17 +55,17 @@ class JsonFormatter(logging.Formatter):
 
 
 def is_trusted(name: str) -> bool:
-    """Whether a logger's messages are logged as they are."""
+    """Return whether a logger's messages are logged as they are."""
     return any(name == each or name.startswith(f"{each}.") for each in TRUSTED)
 
 
 def _event(record: logging.LogRecord) -> str:
-    """The event of a record of ours; a library could put anything there."""
+    """Return the event of a trusted record; a library could put anything there."""
     return str(getattr(record, "event", "message")) if is_trusted(record.name) else "message"
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """Type and stack of an exception, without its message: a library's message may quote what the caller sent."""
+    """Return type and stack of an exception, without its message, which may quote a request."""
     kind = type(error)
     stack = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(error.__traceback__)]
     return {"kind": f"{kind.__module__}.{kind.__qualname__}", "stack": stack}
@@ -88,7 +89,7 @@ class Seldom(logging.Filter):
         self._seconds, self._clock = seconds, clock
         self._ahead = (burst - 1) * seconds
         self._lock = threading.RLock()
-        self._due: dict[tuple[str, str], float] = {}  # when the bucket is full again
+        self._due: dict[tuple[str, str], float] = {}  # time when the bucket is full again
         self._left_out: dict[tuple[str, str], int] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -110,7 +111,7 @@ class Seldom(logging.Filter):
 
 
 def configure(level: str, stream: TextIO | None = None) -> None:
-    """Send all logs to a stream, in place of whatever was configured.
+    """Send all logs to a stream, in place of any earlier configuration.
 
     Args:
         level: one of LEVELS.
@@ -119,7 +120,7 @@ def configure(level: str, stream: TextIO | None = None) -> None:
     handler: logging.Handler
     if stream is not None:
         handler = logging.StreamHandler(stream)
-    elif sys.stderr is None:  # closed; its number may by now be that of a socket
+    elif sys.stderr is None:  # closed; its number may now be that of a socket
         handler = logging.NullHandler()
     else:
         handler = Writer(sys.stderr.fileno())
@@ -127,7 +128,8 @@ def configure(level: str, stream: TextIO | None = None) -> None:
     for limiter in (
         Seldom("opentelemetry"),
         Seldom("headlight_service.app.http_listener"),
-        Seldom("headlight_service.telemetry.uncaught_errors", 1.0),  # a traceback is printed in many pieces
+        # A traceback is printed in many pieces.
+        Seldom("headlight_service.telemetry.uncaught_errors", 1.0),
         Seldom("", PAUSE_SECONDS, BURST),
     ):
         handler.addFilter(limiter)

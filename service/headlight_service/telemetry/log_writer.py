@@ -12,34 +12,34 @@ from prometheus_client import Counter
 
 REASONS = ("rate", "queue_full", "failed")
 MOST_QUEUED_BYTES = 1 << 20  # some 4,000 lines; a pipe holds 64 KiB more
-FLUSH_SECONDS = 1.0  # at the end of the process; nobody may be reading
+FLUSH_SECONDS = 1.0  # at the end of the process; there may be no reader
 
-# Defined here and not in headlight_service.telemetry.metrics: lines are dropped before there are metrics.
+# Not defined in headlight_service.telemetry.metrics: lines are dropped before there are metrics.
 DROPPED = Counter(
     "headlight_log_lines_dropped",
     "Lines left out of the log: too many of one kind, the queue was full, or the write failed.",
     ["reason"],
     registry=None,
 )
-# At zero from the start; to find one by its label takes a lock, which a line in a bad moment could wait for.
+# At zero from the start. A lookup by label takes a lock, which could delay a line at a bad moment.
 RATE, QUEUE_FULL, FAILED = (DROPPED.labels(each) for each in REASONS)
 
 
 class Writer(logging.Handler):
-    """Handler that queues whole lines for a thread. What does not fit is dropped and counted."""
+    """Handler that queues whole lines for a thread. It drops and counts those that do not fit."""
 
     def __init__(self, descriptor: int, most_queued_bytes: int = MOST_QUEUED_BYTES) -> None:
         """Start the thread.
 
         Args:
             descriptor: of an open file; it stays open.
-            most_queued_bytes: more are not queued.
+            most_queued_bytes: limit of the queue.
         """
         super().__init__()
         self._descriptor = descriptor
         self._most = most_queued_bytes
         self._queue: queue.SimpleQueue[bytes | threading.Event] = queue.SimpleQueue()
-        # Bytes ever queued, by emit under the handler's lock, and ever done, by the thread.
+        # Bytes queued so far, by emit under the handler's lock, and bytes done, by the thread.
         self._queued = self._done = 0
         self._torn = False  # whether the last line written is incomplete
         threading.Thread(target=self._run, name="log", daemon=True).start()

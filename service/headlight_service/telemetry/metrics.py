@@ -1,4 +1,4 @@
-"""All metrics, their names, labels and buckets. Labels come from closed sets; `model` is on all that tell of a model."""
+"""All metrics: names, labels, buckets. Labels are closed sets; a model's series have `model`."""
 
 from __future__ import annotations
 
@@ -24,27 +24,30 @@ from headlight_service.telemetry.log_writer import DROPPED
 STAGES = ("tokenize", "queue", "infer", "total")
 OUTPUTS = ("pooled", "tokens", "attention", "hidden")
 CANCEL_STAGES = ("tokenize", "queue", "infer", "send")
-# Those that a request can meet once its model is known. What the shortage was says more than that there was one.
+# Reasons that a request can meet once its model is known. Shortages replace the general OVERLOADED.
 REASONS = (
     *(code.value for code in Code if code not in (Code.OVERLOADED, Code.UNAUTHENTICATED, Code.NOT_FOUND, Code.BUNDLE)),
     *(shortage.value for shortage in Shortage),
 )
 
-# Seconds, the same for all stages so that their ratios mean something: 0.1 ms (tokenising a short text) to 10 s (a long
-# deadline), three edges a decade. Targets that have an edge of their own: a refusal within 10 ms; what is cancelled out of
-# the queue within 50 ms.
+# Seconds, the same for all stages so that their ratios mean something: 0.1 ms (tokenising a short
+# text) to 10 s (a long deadline), three edges a decade. Targets have edges of their own: a refusal
+# within 10 ms; a cancellation from the queue within 50 ms.
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-ITEMS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # a lone request to far beyond what a token budget admits
-TOKENS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)  # a short text to eight default budgets
-RATIOS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)  # 0: exact lengths; 0.2: the default limit
+# From a lone request to far more than a token budget admits.
+ITEMS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+# From a short text to eight default budgets.
+TOKENS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+# 0: exact lengths; 0.2: the default limit.
+RATIOS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 
-# Of a model, by their names without "headlight_". Histograms: what they tell, labels besides `model`, buckets.
+# Of a model, by names without "headlight_". Histograms: help, labels besides `model`, buckets.
 HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], tuple[float, ...]]] = {
     "batch_items": ("Inputs in a batch.", (), ITEMS),
     "batch_tokens": ("Tokens in a batch, padding excluded.", (), TOKENS),
     "batch_seconds": ("Time of a batch in the model.", ("priority",), SECONDS),
     "padding_ratio": ("Share of a batch that is padding.", (), RATIOS),
-    # By priority, for what waits in bulk would drown those who are waited for.
+    # By priority: the waits of bulk would hide those of interactive.
     "stage_seconds": (
         "Time of a request by stage; queue: until the first of its batches begins, infer: until the last of them is done.",
         ("priority", "stage"),
@@ -62,7 +65,7 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "rejected": ("Requests that got no answer, by reason.", ("reason",)),
     "cancelled": ("Requests whose caller left, by stage.", ("stage",)),
 }
-GAUGES = {  # asked at each scrape
+GAUGES = {  # read at each scrape
     "queue_tokens": "Tokens admitted and not yet answered, running ones included.",
     "queue_bulk_tokens": "Those of headlight_queue_tokens that are bulk's.",
     "backlog_seconds": "How long the tokens admitted will take, at the rate of the last batches.",
@@ -93,7 +96,7 @@ class Metrics:
     """Every metric of a process, on a registry of its own."""
 
     def __init__(self) -> None:
-        # Without a second series for each, with the time at which it began, that nobody asks for.
+        # Without the second series of each metric, its creation time, which is not used.
         disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves it unannotated
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
@@ -116,9 +119,9 @@ class Metrics:
         )
 
     def _define_process(self) -> None:
-        """Of the process, not of a model: they are there while none is loaded."""
+        """Define the metrics of the process, which exist before a model is loaded."""
         r = self.registry
-        # The names that go-grpc-middleware gave them: existing dashboards and alerts fit.
+        # The names of go-grpc-middleware: existing dashboards and alerts fit.
         method = ("grpc_type", "grpc_service", "grpc_method")
         self.grpc_started = Counter("grpc_server_started", "RPCs started.", method, registry=r)
         self.grpc_handled = Counter(
@@ -137,7 +140,7 @@ class Metrics:
         )
 
     def define_tls(self, expires: Callable[[], float]) -> None:
-        """Announce that there is TLS. `expires` tells when the certificate does, in seconds since the epoch."""
+        """Define the metric of TLS; `expires`: of the certificate, seconds since the epoch."""
         Gauge(
             "headlight_tls_certificate_expiry_timestamp_seconds",
             "When the certificate in use expires.",
@@ -145,7 +148,7 @@ class Metrics:
         ).set_function(expires)
 
     def refused_tls(self) -> Counter:
-        """Of changed certificates that were not taken."""
+        """Return a counter of changed certificates that were refused."""
         return Counter(
             "headlight_tls_reload_failures",
             "Looks at changed certificates, keys or authorities that could not be used.",
@@ -153,7 +156,7 @@ class Metrics:
         )
 
     def refused_tokens(self) -> Counter:
-        """Of changed files of tokens that were not taken."""
+        """Return a counter of changed token files that were refused."""
         return Counter(
             "headlight_auth_reload_failures",
             "Looks at a changed file of tokens that could not be used.",
@@ -161,7 +164,7 @@ class Metrics:
         )
 
     def of(self, model: str) -> ModelMetrics:
-        """The series of a model; they exist from here on, at zero."""
+        """Return the series of a model; they exist from here on, at zero."""
         counters, histograms = self._counters, self._histograms
         return ModelMetrics(
             texts={priority: counters["texts"].labels(model, priority) for priority in PRIORITIES},
@@ -191,11 +194,11 @@ class Metrics:
         positions: str,
         gauges: Mapping[str, Callable[[], float]],
     ) -> None:
-        """Announce a model that is being served. `gauges` has one function for each of GAUGES."""
+        """Announce a served model. `gauges` has one function for each of GAUGES."""
         self._info.labels(model, version, sha256, provider, precision, positions).set(1)
         for name, ask in gauges.items():
             self._gauges[name].labels(model).set_function(ask)
 
     def exposition(self) -> tuple[str, bytes]:
-        """Content type and body for a scrape."""
+        """Return content type and body for a scrape."""
         return CONTENT_TYPE_LATEST, generate_latest(self.registry)

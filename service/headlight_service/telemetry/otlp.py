@@ -1,4 +1,4 @@
-"""OpenTelemetry, set up: who is traced, and how spans reach their collector. Loaded with `--otlp-endpoint` alone."""
+"""OpenTelemetry setup: sampling, and export to a collector. Loaded with `--otlp-endpoint` alone."""
 
 from __future__ import annotations
 
@@ -26,23 +26,26 @@ HEADERS = ("traceparent", "tracestate")
 
 
 class Tracing:
-    """Makes the spans of a process.
+    """Tracer of a process.
 
     Attributes:
-        resource: who is speaking.
+        resource: identity of the process.
     """
 
     def __init__(self, processor: SpanProcessor, resource: Resource | None = None) -> None:
-        """The sampler is that of the variables OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG; by default the caller decides.
+        """Use the sampler of OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG.
+
+        By default the client decides.
 
         Args:
-            processor: takes the spans and hands them on without holding anybody up.
-            resource: who is speaking; None: what OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say.
+            processor: takes the spans and exports them without blocking.
+            resource: identity of the process; None: by OTEL_SERVICE_NAME and
+                OTEL_RESOURCE_ATTRIBUTES.
         """
         self._processor = processor
         self.resource = resource = resource or Resource.create()
         requests = TracerProvider(resource=resource, shutdown_on_exit=False)
-        # Whether a batch has a span is decided by those who are in it, so that no sampled request links to one that is not there.
+        # Its requests decide whether a batch has a span, so no sampled request has a dangling link.
         batches = TracerProvider(ALWAYS_ON, resource, shutdown_on_exit=False)
         for provider in (requests, batches):
             provider.add_span_processor(processor)
@@ -68,11 +71,11 @@ class Tracing:
         return RequestSpans(self._requests, span)
 
     def batches(self, ref: ModelRef) -> BatchTracing:
-        """For the batches of a model."""
+        """Return the tracer of a model's batches."""
         return BatchTracing(self._batches, ref)
 
     async def close(self, seconds: float) -> None:
-        """Send what is left, for at most so long: a collector that is away must not hold up the end."""
+        """Send remaining spans for at most so long: an absent collector must not delay the end."""
         closing = threading.Thread(target=self._processor.shutdown, name="spans", daemon=True)
         closing.start()
         await asyncio.to_thread(closing.join, seconds)

@@ -1,4 +1,4 @@
-"""Which request a line of the log is about: the id that its caller gave, or one made up where there is something to report."""
+"""Request ids for the log: the client's, or a new one for a line that needs it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from headlight_service.telemetry.request_trace import RequestTrace
 
 REQUEST_ID = "x-request-id"  # in metadata, both ways
-# What common proxies and libraries make up, and nothing that could pass for anything else in a log.
+# Ids of common proxies and libraries; nothing that could be mistaken for other log content.
 _SANE = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
 def given_id(metadata: Iterable[tuple[str, str | bytes]] | None) -> str | None:
-    """The id that came with a call; None where there is none, or it is too long or of other characters."""
+    """Return the id that came with a call; None: none, too long, or with other characters."""
     for key, value in metadata or ():
         if key == REQUEST_ID:
             return value if isinstance(value, str) and _SANE.fullmatch(value) else None
@@ -23,7 +23,7 @@ def given_id(metadata: Iterable[tuple[str, str | bytes]] | None) -> str | None:
 
 
 def about(context: Any, trace: RequestTrace | None = None) -> dict[str, str]:
-    """For the log: `request_id`, made up where the caller gave none, and `trace_id` where there is tracing.
+    """Return log fields: `request_id`, a new one if the client gave none, and `trace_id` if traced.
 
     Args:
         context: of the call; None outside of one.

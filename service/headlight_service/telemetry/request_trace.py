@@ -1,7 +1,7 @@
-"""The trace of the request at hand, as a request's path sees it: None unless spans are made of it.
+"""Trace of a request, as the request path uses it; None without spans.
 
-The spans themselves are in `headlight_service.telemetry.spans`, which is loaded with `--otlp-endpoint` alone.
-docs/tracing.md shows them.
+The spans themselves are in `headlight_service.telemetry.spans`, which is loaded with
+`--otlp-endpoint` alone. docs/tracing.md shows them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class RequestTrace(Protocol):
-    """The spans of one request; `headlight_service.telemetry.spans.RequestSpans` describes each method.
+    """The spans of one request; `headlight_service.telemetry.spans.RequestSpans` has the docs.
 
     Attributes:
-        recording: whether it was sampled, and has not ended; if not, everything here does nothing.
+        recording: whether it was sampled, and has not ended; if not, all methods do nothing.
         trace_id: 32 hexadecimal digits.
     """
 

@@ -1,12 +1,13 @@
-"""What is told to OpenTelemetry of requests and of batches: loaded with `--otlp-endpoint` alone.
+"""OpenTelemetry spans of requests and of batches: loaded with `--otlp-endpoint` alone.
 
-    headlight.v1.HeadlightService/Encode     a call, in the trace that its caller names
+    headlight.v1.HeadlightService/Encode     a call, in the trace that its client names
     ├── tokenize
     ├── queue
-    ├── infer ⇠⇢ batch                       a trace of its own, linked with all requests that are in it
+    ├── infer ⇠⇢ batch                       a trace of its own, linked with all requests in it
     └── reply                                until the transport has sent it
 
-Of a stream each message is a span in between. Nothing here sees a text, a token or an id: attributes are counts and closed sets.
+Each message of a stream is a span in between. Spans hold no text, token or id: attributes are
+counts and closed sets.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from headlight_service.core.requests.answer import Prepared
 from headlight_service.core.scheduler.lanes import Batch
 from headlight_service.core.scheduler.pending_requests import Member
 
-# The caller's doing: told by attributes, and no error of the service.
+# Errors of the client: in the attributes, but no error of the service.
 CALLERS = {
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.NOT_FOUND,
@@ -48,7 +49,7 @@ class RequestSpans:
     """The spans of one request, of which one stage follows another.
 
     Attributes:
-        recording: whether it was sampled, and has not ended; if not, everything here does nothing.
+        recording: whether it was sampled, and has not ended; if not, all methods do nothing.
         trace_id: 32 hexadecimal digits.
     """
 
@@ -78,7 +79,7 @@ class RequestSpans:
         self.trace_id = format_trace_id(span.get_span_context().trace_id)
 
     def stage(self, name: str) -> None:
-        """The stage at hand, if there is one, ends, and this one begins; an empty name: none does."""
+        """End the current stage, if any, and begin this one; an empty name begins none."""
         with self._lock:
             if not self.recording or name == self._stage_name:
                 return
@@ -89,12 +90,12 @@ class RequestSpans:
             self._stage_name = name
 
     def describe(self, attributes: Mapping[str, AttributeValue]) -> None:
-        """Add to what is told of the request."""
+        """Add attributes to the request's span."""
         if self.recording:
             self._span.set_attributes(attributes)
 
     def prepared(self, ref: ModelRef, prepared: Prepared) -> None:
-        """Tell what was asked for, in numbers."""
+        """Describe the requested outputs, in numbers."""
         outputs = [name for name, size in prepared.output_bytes.items() if size]
         self.describe(
             {
@@ -110,7 +111,7 @@ class RequestSpans:
         )
 
     def infer(self, batch: Span) -> SpanContext:
-        """Some items are in a batch from now on. Returns what it may link to: the stage at hand, or the request."""
+        """Note that items are in a batch; returns the span to link: the stage, or the request."""
         with self._lock:
             self.stage("infer")
             if self._stage is not None:
@@ -118,17 +119,17 @@ class RequestSpans:
             return (self._stage or self._span).get_span_context()
 
     def refused(self, code: grpc.StatusCode, reason: str) -> None:
-        """It will end so; `reason` is one of a closed set."""
+        """Note how the request will end; `reason` is one of a closed set."""
         self._code, self._reason = code, reason
 
     def message(self) -> RequestSpans:
-        """Return the spans of one message of a stream, of which these are the spans."""
+        """Return the spans of one message of this stream."""
         if not self.recording:
             return self
         return RequestSpans(self._tracer, self._tracer.start_span("message", self._inside))
 
     def end(self, code: grpc.StatusCode) -> None:
-        """It is over, with this status; so is the stage that it was in."""
+        """End the request with this status, and its current stage."""
         with self._lock:
             if not self.recording:
                 return
@@ -153,7 +154,7 @@ class BatchSpan:
     span: Span
 
     def end(self, *, failed: bool) -> None:
-        """It is done."""
+        """End the span."""
         if failed:
             self.span.set_attribute("error.type", "internal")
             self.span.set_status(Status(StatusCode.ERROR, "INTERNAL: internal"))
@@ -161,7 +162,7 @@ class BatchSpan:
 
 
 class BatchTracing:
-    """Makes spans of the batches of one model, where a request in them has spans too."""
+    """Tracer of one model's batches; only a batch with a traced request gets a span."""
 
     def __init__(self, tracer: Tracer, ref: ModelRef) -> None:
         self._tracer = tracer
@@ -172,12 +173,12 @@ class BatchTracing:
         }
 
     def begin(self, batch: Batch[Member], *, wide: bool) -> BatchSpan | None:
-        """A batch begins, and with it the inference of those that have waited for it."""
+        """Begin the span of a batch, and the infer stage of its traced requests."""
         pending = {entry.value.pending: None for entry in batch.entries}
         members = [each.trace for each in pending if each.trace is not None and each.trace.recording]
         if not members:
             return None
-        for member in members:  # whose stages hold the batch
+        for member in members:  # their stages contain the batch
             member.stage("infer")
         first = batch.entries[0]
         attributes: dict[str, AttributeValue] = {

@@ -1,4 +1,4 @@
-"""Start of tracing. What needs OpenTelemetry is loaded with `--otlp-endpoint` alone."""
+"""Start of tracing. OpenTelemetry is loaded with `--otlp-endpoint` alone."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def start(endpoint: str | None) -> Tracing | None:
-    """What makes spans and sends them to a collector; None without one.
+    """Return the tracing that sends spans to a collector; None without one.
 
     Args:
         endpoint: http://HOST:PORT or https://HOST:PORT of a collector that takes OTLP over gRPC.
 
     Raises:
-        ConfigError: the extra is not installed, or a variable OTEL_* has a value that OpenTelemetry cannot use.
+        ConfigError: the extra is not installed, or OpenTelemetry cannot use a variable OTEL_*.
     """
     if endpoint is None:
         return None
@@ -32,7 +32,7 @@ def start(endpoint: str | None) -> Tracing | None:
         ) from None
     try:
         return otlp.to_collector(endpoint)
-    except Exception as error:  # of several kinds, which are the library's affair
+    except Exception as error:  # of several kinds, internal to the library
         raise ConfigError(
             f"--otlp-endpoint: OpenTelemetry cannot be set up ({error}); check the variables OTEL_*"
         ) from None

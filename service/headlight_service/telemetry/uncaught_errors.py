@@ -1,6 +1,6 @@
-"""Uncaught exceptions and stray output of libraries, as lines of the log without what they say.
+"""Log lines for uncaught exceptions and stray output of libraries, without their text.
 
-Python and gRPC print tracebacks on standard error. They may quote a caller, and are not JSON.
+Python and gRPC print tracebacks on standard error. They may quote a request, and are not JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ log = logging.getLogger("headlight_service.telemetry.uncaught_errors")
 
 
 class StrayOutput(io.TextIOBase):
-    """Stand-in for `sys.stderr`: logs that there was output, not the output."""
+    """Replacement of `sys.stderr`: logs that there was output, not the output."""
 
     def writable(self) -> bool:
         """Return True: libraries ask first."""

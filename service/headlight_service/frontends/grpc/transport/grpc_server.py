@@ -35,7 +35,7 @@ class Change(enum.Enum):
 
 
 class GrpcServer:
-    """A server on one address. All but the constructor's `make` runs on the event loop."""
+    """A server on one address. Its methods run on the event loop; only the watch has a thread."""
 
     def __init__(
         self, name: str, make: Callable[[Bridge], grpc.Server], observe: Callable[[str, Change], None]

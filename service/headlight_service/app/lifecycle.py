@@ -195,7 +195,7 @@ class Server:
         runtime = load(self._config)
         with fitting():
             runtime.warm_up(self._config.warm_up_lengths)
-        # These objects stay: a garbage collection through them would stop everything for 20 ms.
+        # These objects stay: garbage collection of them would stop all for 20 ms, now and then.
         gc.collect()
         gc.freeze()
         trim()

@@ -168,7 +168,7 @@ def kind_of(value: Input) -> str:
 
 
 def _portions(job: TokenizationJob) -> Iterator[Sequence[Input]]:
-    """Yield the inputs in order, one kind at a time: TOGETHER_CHARACTERS at most, or one input."""
+    """Yield the inputs in order, ids apart from texts: TOGETHER_CHARACTERS at most, or one."""
     together, characters = list[Input](), 0
     for value, size in zip(job.inputs, job.sizes, strict=True):
         alike = not together or isinstance(value, TokenIds) == isinstance(together[0], TokenIds)
@@ -181,7 +181,7 @@ def _portions(job: TokenizationJob) -> Iterator[Sequence[Input]]:
 
 
 def _read(together: Sequence[Input], job: TokenizationJob, runtime: Runtime) -> Iterator[Tokenized]:
-    """Yield inputs of one kind, one by one; each is refused when its turn comes."""
+    """Yield inputs, all ids or all texts, one by one; each is refused when its turn comes."""
     ids = [value for value in together if isinstance(value, TokenIds)]
     if ids:
         return (runtime.check_ids(each.ids, each.segments, with_info=job.with_info) for each in ids)

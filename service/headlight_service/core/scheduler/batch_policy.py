@@ -35,18 +35,18 @@ class Started(NamedTuple):
     """A batch that has a slot."""
 
     priority: Priority
-    wide: bool  # exclusive: uses all threads; no bulk begins until it is done
+    wide: bool  # exclusive: uses all threads; bulk is held until it is done
 
 
 class ExecutionSlots:
     """The busy execution slots, and their batches.
 
     Interactive may use all slots, bulk those that are left: an interactive batch does not wait for
-    bulk, which ends beside it. A lone interactive batch is exclusive: it uses all threads, and no
-    bulk begins until it is done. Else a long text would take twice as long beside a flood of bulk.
+    bulk, which ends beside it. A lone interactive batch is exclusive: it uses all threads. Until it
+    is done, bulk begins only in its turn: else a long text would take twice as long beside a flood.
 
     Attributes:
-        hold_bulk: whether no bulk batch should begin now. No two batches are exclusive at once.
+        hold_bulk: whether bulk may begin only in its turn. No two batches are exclusive at once.
         running: number of running batches.
     """
 

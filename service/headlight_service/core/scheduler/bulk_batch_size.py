@@ -19,7 +19,7 @@ ENOUGH = 5  # batches that an estimate of the fixed cost needs
 UNLIKE = 1.5  # least ratio of the sizes of two batches for a slope between them
 WORTH = 1.25  # times the fixed cost that a batch may take, even beyond the limit
 GROWTH = 2  # times the largest recent batch: limit of the next if the fixed cost is known
-LONE = 16  # single items in a row, each over half of the limit, after which a larger batch is tried
+LONE = 16  # alike batches until a larger is tried, if the last is one item over half of the limit
 LEAST = 0.01  # least part of a batch's time that depends on its size
 
 

@@ -55,8 +55,8 @@ def begin(batch: Batch[Member], slot: Started, usual: int) -> RunningBatch:
 def patience_for(batch: Batch[Member], usual: int) -> float:
     """Return a batch's time limit for its heartbeat, as a multiple of that for `usual` tokens.
 
-    A larger batch, such as one long text, gets proportionally more time. It gets as much again for
-    attention, whose share grows with the length.
+    A larger batch, such as one long text, gets proportionally more time. It also gets time for
+    attention: as much again at ATTENTION_LENGTH, and more beyond it.
     """
     return batch.padded / usual * (1 + batch.longest / ATTENTION_LENGTH)
 

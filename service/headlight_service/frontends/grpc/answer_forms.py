@@ -195,6 +195,6 @@ def _too_large(prepared: Prepared, overhead: int, most: int, remedy: str) -> Inv
 
 
 def _check_header(info: int, limit_bytes: int) -> None:
-    """Raise InvalidInput, with its size, if an answer is too large beside its data."""
+    """Raise InvalidInput, with the size, if an answer's header is too large."""
     if info > limit_bytes:
         raise InvalidInput("outputs.token_info", f"would have {info} bytes; send fewer inputs per request")

@@ -95,7 +95,7 @@ class StreamCall:
 
     def drain(self) -> None:
         """Read no further; end once the requests read so far are answered."""
-        # If the reader has ended, all is answered, and the client need not know.
+        # If the reader has ended, all is read and will be answered; the client need not know.
         if self._reader is None or self._reader.cancel():
             self._ending.append(Unavailable(DRAINING))
 

@@ -11,7 +11,7 @@ import time
 from headlight.errors import Unavailable
 from headlight_service.frontends.grpc.transport.grpc_call import Call
 
-REFUSED_SECONDS = 1.0  # a client that does not read its refusal delays the drain no longer
+REFUSED_SECONDS = 1.0  # limit on the drain's wait for a client that does not read its refusal
 LOOK_SECONDS = 0.01
 ENDING = "this replica is shutting down; try another, or this one later"
 

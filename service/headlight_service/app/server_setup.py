@@ -33,7 +33,7 @@ def options(config: Config) -> list[tuple[str, Any]]:
         # Otherwise a second server would silently take half of the first one's connections.
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", config.max_request_bytes),
-        ("grpc.max_send_message_length", -1),  # Larger answers are refused earlier, with a remedy
+        ("grpc.max_send_message_length", -1),  # larger answers are refused earlier, with a remedy
         # Per connection; the queue's limit applies long before.
         ("grpc.max_concurrent_streams", 1000),
         ("grpc.keepalive_time_ms", 60_000),  # detect clients that vanished without closing

@@ -123,7 +123,7 @@ class Encoding(Handle[Answer]):
         *,
         here: bool = False,
     ) -> None:
-        """Prepare the request; `Pipeline.submit` describes the arguments."""
+        """Prepare as described at `Pipeline.submit`."""
         super().__init__(pipeline, request, trace)
         self._form, self._gate = form, gate
         self._gated = -1  # bytes held at the gate; -1: none

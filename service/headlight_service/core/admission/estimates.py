@@ -2,7 +2,7 @@
 
 The wait follows from the drain rate of the last batches (EWMA). Younger items of nearer lengths
 overtake older ones: the slowest wait twice as long as the tokens before them take. The ratio of
-waits to the rate is learnt as a quantile, by stochastic approximation (Robbins and Monro, 1951).
+waits to estimates is learnt as a quantile, by stochastic approximation (Robbins and Monro, 1951).
 Each longer wait is a step up. Each other wait is a hundredth of that step down.
 
 Plain data: no threads, no clock.
@@ -80,7 +80,7 @@ class WaitEstimate:
             expected: its estimate at admission.
             priority: the request's.
             seconds: until its answer or its cancellation.
-            answered: False: it was cancelled, from which only a late one teaches anything.
+            answered: False: it was cancelled; then only a late one is learnt from.
         """
         batch = self._recent_seconds / self._recent_batches if self._recent_batches else 0.0
         worth = expected.before >= max(WORTH * expected.patience, BATCHES * batch)

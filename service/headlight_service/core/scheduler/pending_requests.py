@@ -76,10 +76,10 @@ class PendingRequest:
         then: Callable[[Computed | Exception], None],
         trace: RequestTrace | None = None,
     ) -> None:
-        """Prepare a request that is not queued yet.
+        """Prepare a request for the queue.
 
         Args:
-            model: the model whose engine computes.
+            model: its name.
             items: at least one, all of one role.
             deadline: on the clock; items that have not started by then never will.
             priority: interactive or bulk.

@@ -28,8 +28,7 @@ PACE_BYTES = 16 << 20  # bytes that give a peer `stall_seconds` more: 0.8 MB/s a
 AT_ONCE = 64  # messages of the largest size, sent at once, that a connection gets time for
 AT_ONCE_BYTES = 256 << 20  # bytes of answers, likewise; a larger answer has its own time
 HUNG_UP_SECONDS = 0.01  # between gRPC's two reports: less than 1 ms, unless the machine is busy
-# Share of `stall_seconds` between two checks; a peer that gets less than that more will not make
-# it.
+# Share of `stall_seconds` between two checks; a peer with less time left will be too late.
 PAUSE = 0.05
 SPARED = 9  # times as long as a check takes are between two: some 40 µs for each connection
 LEAST_LINGER_SECONDS = 5.0
@@ -97,7 +96,7 @@ class _Watch:
         self._timer: asyncio.TimerHandle | None = None
 
     def discard(self, call: Call) -> None:
-        """Stop waiting: the wait is over, or never will be."""
+        """Stop waiting for a call, which is over or given up."""
         self._waiting.pop(call, None)
 
     def _add(self, call: Call, waited: _Waited) -> None:

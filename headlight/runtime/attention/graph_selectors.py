@@ -147,10 +147,7 @@ class Wanted:
         return {f"attention_{layer}": maps[None] for layer, maps in zip(layers, self._whole, strict=True)}
 
     def reduced(self, row: int, outputs: Arrays) -> Reduced:
-        """Return the attention of one item from the graph's outputs.
-
-        See `headlight.runtime.attention.reduction.reduce_attention`.
-        """
+        """Return one item's attention from the graph's outputs, reduced by `reduce_attention`."""
         if self._whole is not None:
             return self._whole, None, None
         wish = self._wishes[row]

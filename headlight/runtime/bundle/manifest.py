@@ -83,10 +83,7 @@ class FileEntry:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenizerLimit:
-    """The longest text that a tokenizer reads at a bounded cost.
-
-    Measured by `headlight.runtime.tokenization.tokenizer_probe`.
-    """
+    """The longest text that a tokenizer reads at a bounded cost, as `tokenizer_probe` measured it."""
 
     max_characters: int
     worst: str  # the kind of text that cost most, as tokenizer_probe names it

@@ -20,8 +20,8 @@ from headlight.errors import BundleError
 NUMBER = re.compile(r"-?[0-9]{1,19}")
 PACKAGE = "headlight.onnx_subset"
 EXTERNAL = 1  # TensorProto.DataLocation.EXTERNAL
-# message -> field -> (number, type of the field: a message's name or a scalar's). A field is repeated
-# if its name ends in "*".
+# message -> field -> (number, type of the field: a message's name or a scalar's). A field is
+# repeated if its name ends in "*".
 SCHEMA = {
     "Entry": {"key": (1, "string"), "value": (2, "string")},
     "Tensor": {

@@ -145,7 +145,7 @@ def item_of(tokenized: Tokenized, selection: Selection, pooling: str, head_mask:
 
 
 class ItemResult(NamedTuple):
-    """The outputs of one input of n tokens, without padding; each C-contiguous, None if not requested.
+    """The outputs of one input of n tokens, without padding; C-contiguous, None if not requested.
 
     Attributes:
         pooled: float32 [width]; `headlight.runtime.vectors.vector_forms.as_types` makes other

@@ -140,7 +140,7 @@ class Wanted:
         return np.empty(attention_shape(choice, places), dtype=np.float32)
 
     def buffers(self) -> Arrays:
-        """Return arrays for the graph to write into, [1, heads, n, n] each: the result of a lone item."""
+        """Return output buffers for the graph, [1, heads, n, n] each: the result of a lone item."""
         if self._whole is None:
             return {}
         layers = self._wishes[0].choice.layers

@@ -83,7 +83,7 @@ class FileEntry:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenizerLimit:
-    """The longest text that a tokenizer reads at a bounded cost, as `tokenizer_probe` measured it."""
+    """The longest text that a tokenizer reads at a bounded cost, as measured by `tokenizer_probe`."""
 
     max_characters: int
     worst: str  # the kind of text that cost most, as tokenizer_probe names it
@@ -92,7 +92,7 @@ class TokenizerLimit:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """A bundle's description. `files` maps every file of the bundle except the manifest to its digest."""
+    """A bundle's description. `files` maps every file except the manifest to its digest."""
 
     name: str
     version: str

@@ -79,7 +79,10 @@ class Fields:
         return value
 
     def prose(self, name: str, most: int) -> str:
-        """Return a string of at most `most` characters that UTF-8 can express, line breaks included."""
+        """Return a string of at most `most` characters that UTF-8 can express.
+
+        Line breaks are allowed.
+        """
         value = self.values.get(name)
         # JSON can spell half of a surrogate pair, which UTF-8 cannot express.
         if not isinstance(value, str) or len(value) > most or SURROGATE.search(value):

@@ -93,7 +93,7 @@ class Engine:
         self.wide_roles: frozenset[Role] = self.roles if self._lent else frozenset(("embed",) if workers.apart else ())
 
     def selections(self, embedding: Selection) -> list[Selection]:
-        """Return one selection for each loaded graph: `embedding`, and all outputs of the other graph."""
+        """Return a selection for each loaded graph: `embedding`, and all outputs of the other."""
         return [embedding, everything(self.architecture)] if "attend" in self.roles else [embedding]
 
     def graph(self, role: Role, *, wide: bool) -> Role:
@@ -220,9 +220,9 @@ class Engine:
                 session.shrink(self._feeds(role, [item])[0])
 
     def _feeds(self, role: Role, items: Sequence[EncodeItem]) -> tuple[Outputs, Wanted | None]:
-        """The inputs of a graph, and what is wanted of its attention.
+        """Return the inputs of a graph, and the requested attention.
 
-        Inputs that no item sets stand for "as if the graph had no such input".
+        The defaults of inputs that no item sets have no effect.
         """
         ids, mask = pad([item.ids for item in items], self._rounding)
         for row, item in enumerate(items):

@@ -80,7 +80,7 @@ def load_golden(bundle: Bundle) -> tuple[Golden, ...]:
 
 
 def vectors_alone(golden: tuple[Golden, ...]) -> tuple[Golden, ...]:
-    """Return the plain inputs with only their vectors: enough to check later that an engine still works.
+    """Return the plain inputs with their vectors only, for a later check of an engine.
 
     For a deep model all other answers take a hundred times as long.
     """
@@ -146,7 +146,7 @@ def distance(output: str, got: Floats, expected: Floats) -> float:
 
 
 def distances(got: ItemResult, expected: Mapping[str, Floats]) -> dict[str, float]:
-    """Return the distance of every output in `expected`, by name. `expected` has ItemResult's shapes."""
+    """Return the distance of every output in `expected`, by name, in ItemResult's shapes."""
     return {name: distance(name, getattr(got, name), value) for name, value in expected.items()}
 
 
@@ -187,7 +187,7 @@ def form_error(name: str, result: ItemResult, maps: Floats) -> float:
 
 
 def _scores(scores: Numbers, maps: Floats, _: Keys | None) -> Pairs:
-    """Yield their softmax. Rounding errors of scores grow with their size; only the weights matter."""
+    """Yield their softmax. Rounding errors of scores grow with size; only the weights matter."""
     largest = scores.max(axis=-1, keepdims=True)
     weights = np.exp(scores - np.where(np.isfinite(largest), largest, 0))
     sums = weights.sum(axis=-1, keepdims=True)

@@ -53,8 +53,8 @@ class SelfTest:
         """Compare the bundle's golden inputs with PyTorch's answers.
 
         Raises:
-            BundleError: an output is outside the tolerance declared for the provider and precision,
-                or a graph does not know all ids; it must not be served.
+            BundleError: an output is outside the tolerance of the provider and precision, or a
+                graph does not know all ids; it must not be served.
         """
         golden = load_golden(self._bundle)
         self._check(golden)

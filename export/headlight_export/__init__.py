@@ -1,4 +1,7 @@
-"""From a PyTorch checkpoint to a bundle: graphs, weights, tokenizer, manifest, and the proof that they agree with PyTorch."""
+"""Export of a PyTorch checkpoint to a bundle.
+
+A bundle has graphs, weights, tokenizer and manifest, and the proof that they agree with PyTorch.
+"""
 
 from headlight.extras import require
 

@@ -1,6 +1,7 @@
-"""A graph opened by ONNX Runtime's provider for CUDA. Written from its documentation; it has not run on a GPU yet.
+"""Session of ONNX Runtime's provider for CUDA, not yet run on a GPU.
 
-Whether there is a device is asked of the driver, and of no library that takes seconds to load.
+It was written from the provider's documentation. The driver reports the devices; a library would
+take seconds to load.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class CudaSession(OrtSession):
         options = session_options(workers.threads, spin=False)
         give_weights(options, graph, in_place=False)
         # Nodes without a CUDA kernel run on the CPU. Without `enable_fallback=0` the whole graph
-        # would run there if CUDA fails, now or later, and ONNX Runtime would print to standard output.
+        # would run there if CUDA fails, now or later, with messages on standard output.
         session = onnxruntime.InferenceSession(
             graph.data,
             options,
@@ -143,7 +144,7 @@ class CudaSession(OrtSession):
 
 
 def provider_options(gpu: Gpu) -> dict[str, Any]:
-    """Return CUDA's options: memory grows by the requested amount, products keep their precision."""
+    """Return CUDA's options: memory grows by the requested amount, without TF32 rounding."""
     limit = {} if gpu.memory_bytes is None else {"gpu_mem_limit": gpu.memory_bytes}
     return limit | {
         "device_id": gpu.device,

@@ -129,7 +129,8 @@ def _open(graph: OnnxGraph, threads: int, spin: bool) -> Any:
     _share_arena()
     give_weights(options, graph, in_place=True)
     options.add_session_config_entry("session.use_env_allocators", "1")
-    # The fused SkipLayerNormalization is 4-9 % slower on CPU than the operations it replaces (bench/results).
+    # The fused SkipLayerNormalization is 4-9 % slower on CPU than the operations that it replaces
+    # (bench/results).
     return onnxruntime.InferenceSession(
         graph.data, options, providers=["CPUExecutionProvider"], disabled_optimizers=["SkipLayerNormFusion"]
     )

@@ -25,7 +25,7 @@ from headlight.runtime.values import Ids, Marks
 from headlight.spec import SpecialTokens
 
 T = TypeVar("T")
-# A noncharacter, which no vocabulary has: its ids are those of all unknown text.
+# A noncharacter, which no vocabulary has: the model treats it like any unknown text.
 UNKNOWN = "\U0010ffff"
 
 

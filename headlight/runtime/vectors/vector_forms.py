@@ -267,7 +267,7 @@ def _halve(block: Floats) -> NDArray[np.float16]:
     bits = block.view(np.uint32)
     magnitudes = bits & ~SIGN
     normal = (magnitudes - REBIAS + ((magnitudes >> SHIFT) & ONE)) >> SHIFT
-    # Number of subnormal steps; clipped, as larger numbers, which take `normal`, would overflow 32 bits.
+    # Number of subnormal steps, clipped: larger numbers take `normal`, and would overflow 32 bits.
     small = np.rint(np.minimum(np.abs(block), np.float32(1)) * np.float32(2**24)).astype(np.uint32)
     halves = np.where(magnitudes < SMALLEST_NORMAL, small, normal) | ((bits & SIGN) >> SIGN_SHIFT)
     as_float: NDArray[np.float16] = halves.astype(np.uint16).view(np.float16)

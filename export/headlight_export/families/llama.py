@@ -139,8 +139,8 @@ def _window(config: Config, windows: str, causal: bool) -> dict[str, Any]:
     local = local_layers(kinds, layers)
     # In a window of 1 a token would see only itself.
     width = config.get(int, "sliding_window", default=DEFAULT_WINDOW, least=2 if causal else 1) if local else 0
-    # Our window is the distance that a token sees. Theirs is the same if bidirectional; if causal, it
-    # counts the token itself.
+    # Our window is the distance that a token sees. Theirs is the same if bidirectional; if causal,
+    # it counts the token itself.
     return {"window": width - 1 if causal else width, "local_layers": local} if local else {}
 
 

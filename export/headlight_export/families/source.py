@@ -1,4 +1,4 @@
-"""Inputs of a family: the values of a config.json, and tensors moved to their place in our encoder."""
+"""Inputs of a family: values of a config.json, and tensors to be moved into our encoder."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Config:
 
 
 def _check_number(name: str, value: Any, least: int | None) -> None:
-    """Check that a number is finite, within MOST and at least `least`; other values pass.
+    """Check that a number is within MOST and at least `least`; other values pass.
 
     Raises:
         Refused: it is not.

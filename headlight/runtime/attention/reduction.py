@@ -163,7 +163,10 @@ def pooling_weights(choice: Choice, places: Places) -> Floats:
 
 
 def largest(rows: Floats, count: int) -> tuple[Floats, Ids]:
-    """Return the largest entries of each row, falling, and their keys: twice [..., min(count, n)]."""
+    """Return the largest entries of each row, falling, and their keys.
+
+    Both are [..., min(count, n)].
+    """
     count = min(count, rows.shape[-1])
     found = np.argpartition(rows, -count, axis=-1)[..., -count:]
     entries = np.take_along_axis(rows, found, axis=-1)

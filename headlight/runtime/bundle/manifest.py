@@ -83,7 +83,7 @@ class FileEntry:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenizerLimit:
-    """The longest text that a tokenizer reads at a bounded cost, as measured by `tokenizer_probe`."""
+    """The longest text that a tokenizer reads at a bounded cost; `tokenizer_probe` measures it."""
 
     max_characters: int
     worst: str  # the kind of text that cost most, as tokenizer_probe names it

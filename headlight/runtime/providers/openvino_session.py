@@ -147,7 +147,7 @@ class _Compiled:
         In that case it may have run on a damaged state.
         """
         try:
-            # `infer` of the Python package drops errors, and leaves the outputs of the batch before.
+            # `infer` of the Python package drops errors and leaves the previous batch's outputs.
             request.start_async(feeds, share_inputs=True)
             request.wait()
         except Exception:

@@ -46,7 +46,7 @@ class Workers:
 
     @property
     def apart(self) -> bool:
-        """True if a batch on all threads has its own session; a lone stream already has all threads."""
+        """True if a batch on all threads has its own session; a lone stream has all threads."""
         return self.wide == "copy" and self.streams > 1
 
     @property

@@ -25,7 +25,7 @@ def is_pair(value: Input) -> TypeGuard[tuple[str, str]]:
 
 
 def checked_ids(manifest: Manifest, ids: Sequence[int], segments: Sequence[int]) -> tuple[Ids, Ids | None]:
-    """Check ids and segments; return both as int64 [n]. Segments None: none, which stands for zeros.
+    """Check ids and segments; return both as int64 [n]. Segments are None, for zeros, if not given.
 
     Raises:
         InvalidInput: see `Runtime.check_ids`.

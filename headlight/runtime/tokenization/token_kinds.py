@@ -48,7 +48,7 @@ class Spelled:
     def marks(
         self, encoding: tokenizers.Encoding, value: str | tuple[str, str], special_tokens: SpecialTokens
     ) -> tuple[bool, ...]:
-        """Return whether each token is special: put around the text, or spelled out in it and parsed.
+        """Return whether each token is special: put around the text, or spelled out and parsed.
 
         Args:
             encoding: of the tokenizer for `special_tokens`.
@@ -69,7 +69,7 @@ class Spelled:
 
 
 def as_plain_text(tokenizer: tokenizers.Tokenizer, spellings: Mapping[int, str]) -> tokenizers.Tokenizer:
-    """Return a tokenizer with the same model that reads special tokens in a text as plain characters.
+    """Return a tokenizer with the same model that reads special tokens in a text as plain text.
 
     Threads share a tokenizer, so its property cannot be set and reset.
     """

@@ -219,7 +219,7 @@ class Tokenizer:
         return 1 + max(self._plain.get_vocab().values(), default=-1)
 
     def segments(self, *, pairs: bool) -> int:
-        """Return the number of segments (token types) that it marks in single texts, or also in pairs."""
+        """Return the number of segments (token types) in its single texts, or also in its pairs."""
         return 1 + max(self._plain.encode("a", "b" if pairs else None).type_ids, default=0)
 
     def pieces(self, ids: Sequence[int]) -> tuple[str, ...]:

@@ -128,7 +128,7 @@ def probe(
     clock: Clock = time.thread_time,
     units: Mapping[str, str] = UNITS,
 ) -> Probed:
-    """Read texts of every kind, doubling their length until one costs STEP_SECONDS; then extrapolate.
+    """Read texts of every kind, doubled until one costs STEP_SECONDS; then extrapolate by growth.
 
     Args:
         read: the function to measure.
@@ -172,12 +172,12 @@ def _cost(read: Callable[[str], object], text: str, clock: Clock) -> float:
 
 
 def is_panic(error: BaseException) -> bool:
-    """Return whether an error is a panic of the library, as beyond Oniguruma's backtracking limit."""
+    """Return whether an error is a panic of the library, as at Oniguruma's backtracking limit."""
     return type(error).__name__ == "PanicException"  # it cannot be imported, and is no Exception
 
 
 def _affordable(size: int, seconds: float, half: float) -> float:
-    """Return the characters that cost LIMIT_SECONDS, if `size` cost `seconds` and half of them `half`."""
+    """Return the characters for LIMIT_SECONDS, if `size` cost `seconds` and half of them `half`."""
     if math.isinf(seconds):
         return size / 2
     if seconds <= 0:

@@ -1,4 +1,4 @@
-"""Rotary positions in config.json: `rope_parameters` today, `rope_theta` and `rope_scaling` before."""
+"""Rotary positions in config.json: `rope_parameters`, formerly `rope_theta` and `rope_scaling`."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _check_number(name: str, value: Any, least: int | None) -> None:
 
 
 class Weights:
-    """The tensors of a folder, moved to our names. An unmoved tensor is an error unless known to be idle.
+    """The tensors of a folder, moved to our names. A tensor left over is an error unless idle.
 
     Attributes:
         state: by our names.

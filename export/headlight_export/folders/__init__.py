@@ -1,1 +1,1 @@
-"""Folders in the formats of Hugging Face and sentence-transformers, read without their libraries."""
+"""Folders of Hugging Face and sentence-transformers, read without their libraries."""

@@ -150,7 +150,10 @@ def _read_own(folder: Path) -> Origin:
 
 
 def _length(config: EncoderConfig, recipe: Recipe, rows: Any, asked: int | None) -> str:
-    """How long texts may be, and what the folder says where that is more; of `rows` in a table some may stand for no place."""
+    """Return a line on the length of texts, and the folder's length if that is larger.
+
+    Some of the `rows` of a table may stand for no position.
+    """
     said = recipe.max_length or 0
     if asked is not None:
         why = " (--max-length)"
@@ -164,7 +167,7 @@ def _length(config: EncoderConfig, recipe: Recipe, rows: Any, asked: int | None)
 
 
 def _about(pooling: str, said: str, left: Iterable[str]) -> str:
-    """See Origin.about. Weights are told by the modules that they are of."""
+    """Return the rest of Origin.about. Weights are named by their modules."""
     modules = sorted({name.rpartition(".")[0] or name for name in left})
     some = ", ".join(printable(name) for name in modules[:MOST_TOLD])
     more = f" (and {len(modules) - MOST_TOLD} more)" if modules[MOST_TOLD:] else ""

@@ -31,7 +31,7 @@ FEW = 48  # tokens, of texts for forms and masks
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One batch to compare: the lengths of its texts, and whether attention and hidden states count."""
+    """One batch to compare: the lengths of its texts. `weights` adds attention and hidden states."""
 
     name: str
     lengths: tuple[int, ...]

@@ -22,8 +22,8 @@ from headlight_model.encoder import Encoder
 BASE_TOLERANCE = {"pooled": 1e-5, "tokens": 2e-5, "attention": 1e-5, "hidden": 2e-5}
 MOST_WEIGHTS = 20_000_000  # attention weights of one text, in all layers
 LONGEST = 2048  # tokens
-# Limit of PyTorch's own fp32 error, over a row's RMS: 1e-5 is already large. An overflow, even inside
-# a norm, ruins the whole row.
+# Limit of PyTorch's own fp32 error, over a row's RMS: 1e-5 is already large. An overflow, even
+# inside a norm, ruins the whole row.
 MOST_ERROR = 0.1
 SLACK = 4.0  # times PyTorch's own fp32 distance from float64, if that is above the floor
 
@@ -97,10 +97,10 @@ class Reference:
         return _run(self.encoder, ids, segments, head_mask, weights=weights, masks=masks)
 
     def own_rounding(self, seed: int) -> dict[str, float]:
-        """Return PyTorch's largest distance between mixed precision in bfloat16 and float32, by output.
+        """Return the distance of PyTorch's bfloat16 mixed precision from float32, by output.
 
-        It is over random texts of the lengths to try. Any provider that computes in bfloat16 may be
-        as far off; providers differ in the operations that they round.
+        It is the largest over random texts of the lengths to try. Any provider that computes in
+        bfloat16 may be as far off; providers differ in the operations that they round.
         """
         texts = self._texts(lengths_to_try(self.encoder.config), seed)
         return _worst((self._rounded(*text), self.outputs(*text)) for text in texts)
@@ -110,9 +110,10 @@ class Reference:
             return self.outputs(ids, segments)
 
     def own_error(self, seed: int) -> dict[str, float]:
-        """Return PyTorch's largest distance between float32 and float64, by output, over random texts.
+        """Return the distance of PyTorch's float32 from its float64, by output.
 
-        It includes the longest length to try: rounding grows with length.
+        It is the largest over random texts, the longest length to try included: rounding grows with
+        length.
 
         Raises:
             ValueError: float32 cannot hold the model's numbers.
@@ -205,7 +206,7 @@ def longest_to_try(config: EncoderConfig) -> int:
 
 
 def longest_with_maps(config: EncoderConfig) -> int:
-    """Return the tokens of the longest text that the model allows and whose maps fit into memory."""
+    """Return the tokens of the longest text allowed by the model and by memory for its maps."""
     return min(config.max_length, math.isqrt(MOST_WEIGHTS // (config.layers * config.heads)))
 
 

@@ -24,8 +24,8 @@ FLOOR = 1e-4  # between two float32 implementations; another activation or norm 
 SLACK = 40  # times our own rounding error: their float32 angles, multiplied by large biases
 LONGEST = 128  # tokens; wiring errors show in short texts, or at the ends of windows
 UNKNOWN = ("jina_bert",)  # families that transformers has no code for
-# Names in configs of NomicBERT's own code, and those of transformers. transformers reads the tensors of
-# such a folder, but not its sizes.
+# Names in configs of NomicBERT's own code, and those of transformers. transformers reads the
+# tensors of such a folder, but not its sizes.
 WORDS = {
     "n_embd": "hidden_size",
     "n_head": "num_attention_heads",

@@ -25,7 +25,7 @@ PARTS = ("first", "second")  # of a pair
 
 
 class Tokenizer:
-    """A bundle's tokenizer.json. Thread-safe; other threads run while it works, except on a short text."""
+    """A bundle's tokenizer.json. Thread-safe; only a short text keeps other threads waiting."""
 
     def __init__(
         self, path: File | Path, max_length: int, *, include_prompt: bool = True, segments: bool = True

@@ -134,7 +134,10 @@ class Weights:
         self._origin[ours] = origin
 
     def move_halves(self, first: str, second: str, theirs: str) -> None:
-        """Put the upper half of the rows of theirs into one place of ours, the lower half into another."""
+        """Put the upper half of theirs into one place of ours, the lower half into another.
+
+        The halves are of rows.
+        """
         for ours, half in zip((first, second), self.take(theirs).chunk(2), strict=True):
             self.join(ours, theirs, [half])
 

@@ -31,7 +31,10 @@ FEW = 48  # tokens, of texts for forms and masks
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One batch to compare: the lengths of its texts. `weights` adds attention and hidden states."""
+    """One batch of texts to compare, of the given lengths.
+
+    `weights`: attention and hidden states are compared too.
+    """
 
     name: str
     lengths: tuple[int, ...]

@@ -13,10 +13,11 @@ from headlight_model.encoder import Dense, Encoder
 
 
 def in_half(encoder: Encoder) -> Encoder:
-    """Return a copy with weights, and inputs and outputs of products with weights, rounded to float16.
+    """Return a copy rounded to float16, as the fp16 graph rounds.
 
-    The fp16 graph rounds the same. Sums inside a product are float32, as in matrix units. A number
-    beyond float16's range becomes infinite, and results from it are not finite.
+    Rounded are weights, and inputs and outputs of products with weights. Sums inside a product are
+    float32, as in matrix units. A number beyond float16's range becomes infinite, and results from
+    it are not finite.
     """
     rounded = copy.deepcopy(encoder)
     for module in rounded.modules():

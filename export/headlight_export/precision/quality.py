@@ -24,7 +24,7 @@ LEAST_COSINE = 0.9  # on average; below it, the variant is broken
 
 
 class BrokenVariantError(ValueError):
-    """A precision that does not suit the model. Nothing was written; the message names the remedy."""
+    """A precision that does not suit the model; the message has the remedy. Nothing was written."""
 
 
 @dataclasses.dataclass(frozen=True)

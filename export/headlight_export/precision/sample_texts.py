@@ -74,7 +74,10 @@ def passages(config: EncoderConfig, tokenizer: Path | None, file: Path | None) -
 
 
 def docstrings(count: int = COUNT) -> list[str]:
-    """Return at most `count` docstrings of functions, evenly spread over the library's test part."""
+    """Return at most `count` docstrings of functions, evenly spread over Python's own library.
+
+    Only its part kept for tests is used.
+    """
     from headlight_model.train.data import corpus, functions  # noqa: PLC0415  (reads the library: some seconds that most exports do without)
 
     sources = [source for source in corpus.files() if corpus.part_of(source.module) is corpus.Part.TEST]

@@ -71,7 +71,7 @@ def known_variants(precisions: Iterable[str], providers: Iterable[str], texts: P
 
 
 def usable_precisions(provider: str) -> tuple[str, ...]:
-    """Return the precisions in which a provider computes the bundle's graphs for it on this machine.
+    """Return the precisions that a provider has here, for its graphs in the bundle.
 
     Raises:
         BundleError: it is not installed.
@@ -109,8 +109,8 @@ def add_variants(
         progress: called with each step, before it begins.
 
     Returns:
-        The manifest, saved; a row for each case and output of each variant; and the quality of
-        each, fp32 on the CPU first.
+        The manifest, saved; a row for each case and output of each variant; the quality of each,
+        after that of fp32 on the CPU.
 
     Raises:
         ValueError: the texts are invalid, or a variant does not suit the model.
@@ -190,9 +190,9 @@ def _judge(
 ) -> tuple[Quality, list[Row], dict[str, float]]:
     """Return a variant's quality, its rows of the parity report, and the tolerance of each output.
 
-    The tolerance is SLACK times the worst of the report, the texts and the golden inputs, and never
-    less than that of fp32. So it holds on all inputs tried. (The report's random ids are harder
-    than texts.) fp32 itself gets the same tolerance on every provider.
+    The tolerance is SLACK times the worst distance, and never less than that of fp32. The worst is
+    of the report, the texts and the golden inputs, so it holds on all of them. The report's random
+    ids are harder than texts. fp32 itself gets the same tolerance on every provider.
     """
     precision, name = variant.precision, label(variant.provider, variant.precision)
     quality = compare(exact, variant, sample)

@@ -19,9 +19,8 @@ def choose_provider(name: str, precision: str, gpu: Gpu = ANY_GPU) -> str:
     """Return the provider for an operator's name.
 
     Args:
-        name: one of PROVIDERS, or "auto". "auto" is "cuda" if onnxruntime-gpu is installed and
-            there is a device, else "cpu", which is always available. For another, name it or run
-            `make tune`.
+        name: one of PROVIDERS, or "auto". "auto" is "cuda" with onnxruntime-gpu and a CUDA device,
+            else "cpu", which is always available. For another, name it or run `make tune`.
         precision: of the computation.
         gpu: for "cuda".
 

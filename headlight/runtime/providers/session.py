@@ -42,7 +42,7 @@ class Session(Protocol):
         """
 
     def shrink(self, feeds: Outputs) -> None:
-        """Give back the memory of earlier batches, if possible. `feeds` is a batch to run for that."""
+        """Give back the memory of earlier batches, if possible, by running the batch `feeds`."""
 
 
 def check_interface(session: Session, graph: Graph, manifest: Manifest) -> None:

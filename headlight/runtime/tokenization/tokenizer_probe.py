@@ -1,8 +1,8 @@
 """Probe of a tokenizer: the longest text that it reads at a bounded cost, whatever the content.
 
-A regular expression in a tokenizer.json can be quadratic or worse on unusual texts, and a thread
-that runs one cannot be interrupted. Cost is CPU time of the calling thread, so that other processes
-do not change it.
+A regular expression in a tokenizer.json can be quadratic or worse on unusual texts. A thread that
+runs one cannot be interrupted. Cost is CPU time of the calling thread, so that other processes do
+not change it.
 """
 
 from __future__ import annotations

@@ -250,8 +250,8 @@ def quantise(rows: Floats) -> tuple[NDArray[np.uint8], Floats]:
 def halve(numbers: Floats) -> NDArray[np.float16]:
     """Convert float32 to float16, rounded to the nearest, ties to even, as `astype` does.
 
-    Numbers beyond its range become infinite. `astype` takes 50 ns for each number too small to be a
-    normal float16, ten times as long as this; in sharp attention most are.
+    Numbers beyond its range become infinite. `astype` takes 50 ns for each number below the normal
+    float16 range, ten times as long as this. In sharp attention most numbers are so small.
     """
     flat = np.ascontiguousarray(numbers).reshape(-1)
     halves = np.empty(flat.shape, dtype=np.float16)

@@ -1,6 +1,6 @@
-"""Export of a PyTorch checkpoint to a bundle.
+"""Export of a PyTorch checkpoint to a bundle, with the proof that both agree.
 
-A bundle has graphs, weights, tokenizer and manifest, and the proof that they agree with PyTorch.
+A bundle has graphs, weights, tokenizer and manifest.
 """
 
 from headlight.extras import require

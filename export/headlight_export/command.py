@@ -20,9 +20,8 @@ from headlight_export.writer.bundle_writer import Exported, ParityError, export_
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the export and return its exit code.
 
-    0: the bundle is written. 1: it disagrees with PyTorch and was not written. 2: an argument or a
-        file
-    is invalid.
+    0 is success. 1: the bundle disagrees with PyTorch and was not written. 2: invalid arguments or
+    files.
     """
     options = _parser().parse_args(arguments)
     print(f"exporting {options.checkpoint}", flush=True)

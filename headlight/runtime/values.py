@@ -13,7 +13,7 @@ Role = Literal["embed", "attend"]
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float32]
 Keys = NDArray[np.uint16]  # of the largest weights of a row
-Marks = NDArray[np.bool_]  # of tokens, mostly
+Marks = NDArray[np.bool_]  # usually of tokens
 Array = NDArray[Any]  # in the requested type
 Arrays = dict[str, Array]
 

@@ -24,7 +24,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
 
 
 def table(config: Config, weights: Weights, *, unused: int) -> Encoder:
-    """Return an encoder with a table of positions, whose first `unused` rows are skipped."""
+    """Return an encoder with a table of positions, without its first `unused` rows."""
     config.demand(
         "position_embedding_type", ("absolute",), "which this family does not have; only absolute ones are served"
     )
@@ -84,7 +84,7 @@ def move_attention(
 
 
 def move_blocks(config: Config, weights: Weights, pattern: str) -> None:
-    """Move every layer, whose number replaces {} in `pattern`."""
+    """Move every layer; its number replaces {} in `pattern`."""
     for at in range(config.get(int, "num_hidden_layers")):
         ours, layer = f"blocks.{at}", pattern.format(at)
         move_attention(weights, ours, layer)

@@ -41,7 +41,8 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         raise Refused(f"config.json: activation_function {gate!a:.40} cannot be served; served are swiglu and geglu")
     trained = config.get(int, "max_trained_positions", "max_position_embeddings", "n_positions", default=2048, least=1)
     built = EncoderConfig(
-        vocab_size=len(weights.peek("embeddings.word_embeddings.weight")),  # larger than in config.json: padded
+        # Padded, so larger than in config.json.
+        vocab_size=len(weights.peek("embeddings.word_embeddings.weight")),
         dim=config.get(int, "hidden_size", "n_embd"),
         heads=config.get(int, "num_attention_heads", "n_head"),
         layers=config.get(int, "num_hidden_layers", "n_layer"),

@@ -18,7 +18,7 @@ COMPUTED = (
     ".inv_freq",
     "original_inv_freq",
     "position_ids",
-)  # endings of names of what old files hold and every model computes
+)  # name endings of tensors in old files that every model computes
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"  # kinds of layers, as layer_types names them
 

@@ -9,7 +9,7 @@ from typing import Any
 from headlight_export.folders.model_folder import CONFIG, Refused, read_object
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
-POSITIONS = ("max_position_embeddings", "n_positions")  # in config.json, by the name that comes first
+POSITIONS = ("max_position_embeddings", "n_positions")  # in config.json; the first one counts
 UNLIMITED = 10**20  # transformers writes 10^30 for no limit, and never cuts beyond 10^20
 
 

@@ -25,7 +25,8 @@ from headlight_export.folders.sentence_modules import (
 __all__ = ["DenseLayer", "Recipe", "read_recipe"]
 
 MODULES, SETTINGS, CARD = "modules.json", "config_sentence_transformers.json", "README.md"
-KINDS = {"Transformer": "T", "Pooling": "P", "Dense": "D", "Normalize": "N", "Dropout": ""}  # with a letter for each
+# A letter for each kind, to match their order.
+KINDS = {"Transformer": "T", "Pooling": "P", "Dense": "D", "Normalize": "N", "Dropout": ""}
 ORDER = "Transformer, Pooling, any number of Dense, Normalize"
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
@@ -35,8 +36,10 @@ class Recipe:
     """The steps from a text to a vector, apart from the Transformer itself."""
 
     transformer: Path  # the folder of config.json, weights and tokenizer
-    pooling: str | None = None  # "mean", "cls", "max", "last", "weighted_mean", "mean_sqrt_len"; None: unset
-    include_prompt: bool = True  # False: pooling leaves out the prompt and the special tokens before it
+    # "mean", "cls", "max", "last", "weighted_mean", "mean_sqrt_len"; None: unset
+    pooling: str | None = None
+    # False: pooling leaves out the prompt and the special tokens before it
+    include_prompt: bool = True
     dense: tuple[DenseLayer, ...] = ()
     normalize: bool = False  # to unit length, before `truncate_dim` cuts
     max_length: int | None = None  # tokens, special ones included; None: only the model's limit
@@ -46,7 +49,7 @@ class Recipe:
     dimensions: tuple[
         int, ...
     ] = ()  # Matryoshka: lengths that vectors may be cut to, longest first; empty: none declared
-    truncate_dim: int | None = None  # the library cuts every vector to this length unless told otherwise
+    truncate_dim: int | None = None  # the library cuts every vector to this length by default
     similarity: str | None = None  # "cosine", "dot", "euclidean", "manhattan"; None: unset
 
 

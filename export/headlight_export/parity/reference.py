@@ -86,13 +86,13 @@ class Reference:
         Args:
             ids, segments: int64 [n].
             head_mask: float32 [L, H].
-            weights: False for pooled and tokens alone, by the fused kernel, for lengths whose
-                weights would fill the memory.
+            weights: False for pooled and tokens alone, by the fused kernel. It is for lengths at
+                which the attention weights would fill the memory.
             masks: the ignored tokens.
 
         Returns:
-            pooled [D], tokens [n, D] and, with weights, attention [L, H, n, n] and hidden [L+1, n,
-            D]; float32.
+            float32 pooled [D] and tokens [n, D]; with weights also attention [L, H, n, n] and
+            hidden [L+1, n, D].
         """
         return _run(self.encoder, ids, segments, head_mask, weights=weights, masks=masks)
 
@@ -122,7 +122,7 @@ class Reference:
         lengths = set(lengths_to_try(config))
         texts = self._texts(sorted(lengths | {longest_to_try(config)}), seed)
 
-        exact = copy.deepcopy(self.encoder).double()  # twice the model's bytes: freed after the last text
+        exact = copy.deepcopy(self.encoder).double()  # twice the bytes: freed after the last text
 
         def run(encoder: Encoder, text: tuple[Ids, Ids | None]) -> dict[str, Floats]:
             return _run(encoder, *text, weights=len(text[0]) in lengths)

@@ -21,7 +21,9 @@ from headlight_model.encoder import Encoder
 
 SEED = 40
 FLOOR = 1e-4  # between two float32 implementations; another activation or norm is off by more
-SLACK = 40  # times our own rounding error: their float32 angles, multiplied by large biases
+# Times our own rounding error: their angles are float32, and large biases of queries and keys
+# multiply the difference.
+SLACK = 40
 LONGEST = 128  # tokens; wiring errors show in short texts, or at the ends of windows
 UNKNOWN = ("jina_bert",)  # families that transformers has no code for
 # Names in configs of NomicBERT's own code, and those of transformers. transformers reads the

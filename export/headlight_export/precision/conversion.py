@@ -5,16 +5,14 @@ norms, softmax, the products of attention, the residual stream, tables of angles
 steps after it. (Scores of a sharp head are beyond float16's range.) Inputs and outputs keep their
 types, so the engine needs no change.
 
-- bf16: weights are rounded to bfloat16, stored so, and cast to float32 for use: half the bytes of
-the
-  file.
+- bf16: weights are rounded to bfloat16, stored so, and cast to float32 for use: half the file's
+  bytes.
 - fp16: float16 products of float16 inputs, cast back. A provider without a kernel for them, as that
   for CPUs, casts to float32 and back by itself.
-- int8: weights in int8 with a scale for each column, inputs in uint8 with a scale for each row,
-which
-  is a token. So a text's vector does not depend on its batch. (One scale for the whole input, as in
-  ONNX's DynamicQuantizeLinear, moves pooled vectors by up to 2e-3 with the batch, and is less
-  exact.) Products add up in int32, without rounding. Tables are float16: in int8 they would cost
+- int8: weights in int8 with a scale for each column, inputs in uint8 with a scale for each row.
+  A row is a token, so a text's vector does not depend on its batch. (One scale for the whole input,
+  as in ONNX's DynamicQuantizeLinear, is less exact. It moves pooled vectors by up to 2e-3 with the
+  batch.) Products add up in int32, without rounding. Tables are float16: in int8 they would cost
   three times as many neighbours as all products do (measured on `docs-rope`).
 """
 
@@ -84,7 +82,7 @@ class _Rewriter:
             table, rows = self._store(names[0]), f"{node.output[0]}.rows"
             self._add("Gather", [table, names[1]], rows)  # rows are cast, not the table
             self._add("Cast", [rows], node.output[0], to=TensorProto.FLOAT)
-        elif node.op_type == "Gemm" and self._is_weight(names[1]):  # after pooling: few products, in float32
+        elif node.op_type == "Gemm" and self._is_weight(names[1]):  # after pooling: in float32
             names[1] = self._widened(names[1])
             node.input[:] = names
             self.nodes.append(node)

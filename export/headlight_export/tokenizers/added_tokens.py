@@ -16,7 +16,7 @@ from headlight_export.tokenizers.wordpiece import ADDED, CONVERT, content
 
 DECODER = "added_tokens_decoder"
 ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-LISTS = ("extra_special_tokens", "additional_special_tokens")  # of tokens without a role, now and before
+LISTS = ("extra_special_tokens", "additional_special_tokens")  # tokens without a role, new and old
 
 
 def check_added(tokenizer: tokenizers.Tokenizer, folder: Path, settings: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""A folder's tokenizer as one tokenizer.json: the existing file, or one from a WordPiece vocabulary."""
+"""A folder's tokenizer as one tokenizer.json, read or built from a WordPiece vocabulary."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ def _read(path: Path) -> tokenizers.Tokenizer:
 def _check_end(tokenizer: tokenizers.Tokenizer, folder: Path, settings: Mapping[str, Any]) -> None:
     """Check that the tokenizer puts a token after each text if the settings request one.
 
-    Decoders often pool that token. transformers added it until version 5, whatever tokenizer.json
-    said, and since then does not.
+    Decoders often pool that token. transformers ignored tokenizer.json and added it until version
+    5; since then it does not.
 
     Raises:
         Refused: the tokenizer adds none.

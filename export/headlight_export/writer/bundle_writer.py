@@ -56,8 +56,8 @@ class Exported:
     rows: list[Row]
     own_error: dict[str, float]
     transformers: Compared  # our PyTorch against theirs
-    truncate_dim: int | None = None  # the length to which a folder's own library cuts vectors by default
-    tokens: str | None = None  # our token ids and theirs; see `headlight_export.tokenizers.token_comparison`
+    truncate_dim: int | None = None  # to which the folder's own library cuts vectors by default
+    tokens: str | None = None  # comparison of token ids; see `compare_ids`
     variants: tuple[Row, ...] = ()  # rows of other precisions and providers, if requested
     quality: tuple[Quality, ...] = ()  # of each, fp32 first
     tokenizer_limit: TokenizerLimit | None = None  # of its tokenizer, if it has one
@@ -83,7 +83,7 @@ def export_origin(
     calibration: Path | None = None,
     progress: Progress = silent,
 ) -> Exported:
-    """Turn an encoder and its tokenizer into a bundle directory.
+    """Turn an encoder and its tokenizer into a bundle directory. On any error `out` is untouched.
 
     Args:
         origin: the encoder and the rest of the folder.
@@ -99,13 +99,13 @@ def export_origin(
         progress: called with each step, before it begins.
 
     Raises:
-        ValueError: a precision or a provider is unknown or does not suit the model; the texts are
-            invalid; token ids or outputs differ from those of transformers; or the model overflows
-            float32. `out` is untouched.
+        ValueError: a precision or a provider is unknown or does not suit the model, or the texts
+            are invalid. Or token ids or outputs differ from those of transformers, or the model
+            overflows float32.
         OSError: `out` is something other than a bundle, or cannot be written.
         BundleError: the tokenizer is invalid, too slow on some texts, or does not fit the model; or
-            a provider is not installed. `out` is untouched.
-        ParityError: outside the tolerance; `out` is untouched.
+            a provider is not installed.
+        ParityError: outside the tolerance.
     """
     if out.exists() and not (out / MANIFEST).is_file():
         raise FileExistsError(f"{out} exists and is not a bundle; choose another --out or remove it")

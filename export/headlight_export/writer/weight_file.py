@@ -34,7 +34,7 @@ class WeightFile:
         self._file.close()
 
     def take(self, model: onnx.ModelProto) -> None:
-        """Move a model's large initialisers here, and make it refer to them. It is changed in place."""
+        """Move a model's large initialisers here, and make the model refer to them, in place."""
         for tensor in model.graph.initializer:
             raw = tensor.raw_data
             if len(raw) < SMALLEST:

@@ -123,7 +123,7 @@ def with_inputs(data: bytes, names: Collection[str]) -> bytes:
     known = {value.name for value in graph.input}
     for tensor in graph.initializer:
         if tensor.name in names and tensor.name not in known:
-            shape = {"dim": [{"dim_value": size} for size in tensor.dims]}  # a scalar has an empty one
+            shape = {"dim": [{"dim_value": size} for size in tensor.dims]}  # empty for a scalar
             graph.input.add(name=tensor.name, type={"tensor_type": {"elem_type": tensor.data_type, "shape": shape}})
     for place in reversed(range(len(graph.initializer))):
         if graph.initializer[place].name in names:

@@ -85,7 +85,7 @@ class Engine:
                 self._sessions[role] = open_session(bundle.graphs[graph.file], provider, precision, own, gpu)
             except BundleError:
                 raise
-            except Exception as error:  # libraries raise many types; only the operator sees the message
+            except Exception as error:  # libraries raise many types; only operators see the message
                 words = " ".join(str(error).split())
                 raise BundleError(f"cannot be opened on provider {provider}: {words:.300}", graph.file) from error
             check_interface(self._sessions[role], graph, bundle.manifest)
@@ -216,7 +216,8 @@ class Engine:
         """
         item = EncodeItem(np.zeros(1, dtype=np.int64), Selection())
         for role, session in self._sessions.items():
-            if role == "embed" or self.faults.gpu:  # which has an arena for each; else that of "attend" is the same
+            # On a GPU each session has its own arena; on a CPU they share one.
+            if role == "embed" or self.faults.gpu:
                 session.shrink(self._feeds(role, [item])[0])
 
     def _feeds(self, role: Role, items: Sequence[EncodeItem]) -> tuple[Outputs, Wanted | None]:

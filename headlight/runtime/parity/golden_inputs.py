@@ -169,7 +169,7 @@ def form_error(name: str, result: ItemResult, maps: Floats) -> float:
     """Return max |Δ| of weights.
 
     The tolerance of attention bounds it: means and choices of weights are off by no more than the
-    weights.
+    weights themselves.
 
     Args:
         name: of FORMS.

@@ -47,7 +47,8 @@ REFUSED = re.compile(
     r"|(CUDA failure (1|9|98|701)|CUBLAS failure (7|15))\b",
     re.IGNORECASE,
 )
-LOST_TYPES = frozenset(("EPFail", "DeviceReset"))  # of ONNX Runtime: the provider failed, the device was reset
+# Of ONNX Runtime: the provider failed, the device was reset.
+LOST_TYPES = frozenset(("EPFail", "DeviceReset"))
 # True if this context runs a probe.
 PROBES: contextvars.ContextVar[bool] = contextvars.ContextVar("probes", default=False)
 

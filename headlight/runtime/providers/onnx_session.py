@@ -49,7 +49,8 @@ class OnnxSession(OrtSession):
     """A session on CPUs."""
 
     def __init__(self, graph: OnnxGraph, workers: Workers) -> None:
-        super().__init__(_open(graph, workers.threads, workers.spin), "cpu:0")  # all sessions share the arena
+        # All sessions share the arena.
+        super().__init__(_open(graph, workers.threads, workers.spin), "cpu:0")
         # All callers share this session, each with the threads of one stream.
         self._wide = _open(graph, workers.all, workers.spin) if workers.apart else self._session
         self._weights = tuple(graph.weights.values())  # read in place: must outlive the sessions

@@ -68,7 +68,8 @@ def checked_head_mask(manifest: Manifest, mask: ArrayLike) -> Floats:
         raise InvalidInput("head_mask", "must hold numbers alone") from None
     if found.shape != (layers, heads):
         raise InvalidInput("head_mask", f"has the shape {found.shape}; this model has {layers} layers of {heads} heads")
-    if not ((found >= 0) & (found <= 1)).all():  # larger ones could overflow, and fail the whole batch
+    # Larger ones could overflow, and affect other batch members.
+    if not ((found >= 0) & (found <= 1)).all():
         raise InvalidInput("head_mask", "holds something that is not from 0 to 1; 1 keeps a head, 0 removes it")
     return found
 
@@ -86,7 +87,8 @@ def _checked(field: str, what: str, values: Sequence[int], count: int) -> Ids:
             found = np.fromiter(values, dtype=np.int64, count=len(values))
         except (OverflowError, TypeError, ValueError):
             raise InvalidInput(field, "holds something that is not a 64-bit integer") from None
-    if len(found) and found.view(np.uint64).max() >= count:  # as unsigned, negative ones are largest
+    # As unsigned numbers, negative ones are the largest.
+    if len(found) and found.view(np.uint64).max() >= count:
         wrong = np.flatnonzero((found < 0) | (found >= count))[0]
         # The index, not the value: messages are logged, and logs hold nothing of a text.
         raise InvalidInput(field, f"the {what} at {wrong} is not in 0 .. {count - 1}; send those of this model alone")

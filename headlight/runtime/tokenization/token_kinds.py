@@ -1,6 +1,6 @@
 """Details of an input's tokens: prompt, places, words, and special tokens spelled out as "[SEP]".
 
-Special tokens are recognised if they are parsed, or read as plain text.
+Special tokens spelled out in a text are either parsed or read as plain text.
 
 `encode_special_tokens` of the tokenizers library keeps its table of added tokens away from a text.
 The model after it may still know a spelling: Unigram finds any piece, WordLevel and WordPiece find
@@ -99,7 +99,7 @@ def _ids(tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
 
 
 def _cuts(spellings: Collection[str]) -> pre_tokenizers.PreTokenizer:
-    """Cut each spelling after its first character, wherever it stands."""
+    """Return a pre-tokenizer that cuts each spelling after its first character, at any place."""
     groups = itertools.groupby(sorted(spellings), key=operator.itemgetter(0))
     pattern = "|".join(f"{re.escape(first)}(?={_any_of([text[1:] for text in group])})" for first, group in groups)
     return pre_tokenizers.Split(tokenizers.Regex(pattern), "merged_with_previous")

@@ -115,7 +115,7 @@ class Tokenizer:
         with_info: bool = False,
         special_tokens: SpecialTokens = "parse",
     ) -> Iterator[Tokenized]:
-        """Tokenise many inputs in one call of the library; threads then switch less often.
+        """Tokenise many inputs in one call of the library, while other threads can run.
 
         Args:
             values: texts, and pairs of texts.
@@ -155,7 +155,8 @@ class Tokenizer:
                 raise
             if len(values) == 1:
                 raise InvalidInput("", "is more than the tokenizer's patterns can read; shorten it") from None
-        alone = (self._read([value], special_tokens, bare=bare) for value in values)  # to find the one at fault
+        # Each alone, to find the one at fault.
+        alone = (self._read([value], special_tokens, bare=bare) for value in values)
         return itertools.chain.from_iterable(alone)
 
     def _tokenized(

@@ -26,7 +26,8 @@ TINIEST = 1e-12  # a shorter vector is not scaled to unit length: PyTorch's boun
 BLOCK = 1 << 16  # numbers converted at a time; they fit into a core's cache
 NORMAL, SUBNORMAL = np.float32(2**-126), np.float32(2**-149)  # the smallest of each as float32
 SMALLEST_NORMAL = np.uint32(0x38800000)  # 2^-14 as float32: below, float16 loses digits
-REBIAS = np.uint32(0x37FFF001)  # 112 << 23, the distance of the exponents, less the half of a last digit that rounds
+# 112 << 23, the distance of the exponents, less half of a last digit, for rounding.
+REBIAS = np.uint32(0x37FFF001)
 ONE, SIGN, SHIFT, SIGN_SHIFT = np.uint32(1), np.uint32(0x80000000), np.uint32(13), np.uint32(16)
 
 

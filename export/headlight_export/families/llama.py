@@ -101,7 +101,7 @@ def _is_causal(config: Config, usual: bool) -> bool:
 
     Raises:
         Refused: a decoder has its own code, which usually makes attention bidirectional, and sets
-            neither. Or it asks for bidirectional attention in a field that only other code reads.
+            neither. Or it has bidirectional attention in a field that only other code reads.
     """
     both_ways = config.get(bool, "use_bidirectional_attention", default=False)
     own = config.values.get("auto_map")

@@ -26,7 +26,7 @@ LFS_POINTER = b"version https://git-lfs"
 
 
 class Refused(ValueError):
-    """The folder cannot be served. The message is one line with the cause and the remedy."""
+    """A folder that cannot be served. The message is one line with the cause and the remedy."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))

@@ -63,7 +63,7 @@ class Compared:
 
 
 class _CannotCompare(Exception):
-    """No comparison is possible; the message has the reason."""
+    """A comparison that is not possible; the message has the reason."""
 
 
 def against_transformers(folder: Path, family: str, encoder: Encoder, own_error: Mapping[str, float]) -> Compared:

@@ -17,7 +17,7 @@ from headlight.runtime.providers.session import Outputs
 log = logging.getLogger("headlight.engine")
 
 # These have no exception types, only messages: of ONNX Runtime's arena (its limit or the device is
-# full), CUDA and cuBLAS.
+# full), CUDA, cuBLAS and cuDNN.
 FULL = re.compile(
     r"Failed to allocate memory for requested buffer|is smaller than requested bytes of"
     r"|((CUDA|CUBLAS|CUDNN) (failure|error)( \d+)?:? )?"
@@ -72,7 +72,7 @@ def fault(error: BaseException) -> Literal["full", "host", "lost", "refused"] | 
 
 
 class Faults:
-    """Converts failures into Headlight's errors, and remembers that a GPU is lost.
+    """Classifier of failures into Headlight's errors, which remembers that a GPU is lost.
 
     It serves all threads and sessions of an engine. If an input or the GPU may be at fault, a probe
     decides. Until it has, `check` blocks every thread.
@@ -100,7 +100,7 @@ class Faults:
         """Wait for probes in progress, and check that the device is not lost.
 
         Raises:
-            DeviceLost: this batch or another found the device lost.
+            DeviceLost: an earlier or concurrent batch found the device lost.
         """
         if self._suspicions and not PROBES.get():
             with self._settled:

@@ -189,7 +189,7 @@ class _Graph:
         """Yield the request that computed a batch; it is reserved until the context ends.
 
         Raises:
-            MemoryError: REPEATS attempts failed.
+            MemoryError: the first attempt and REPEATS more failed.
         """
         for _ in range(1 + REPEATS):
             present = self.present

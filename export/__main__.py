@@ -1,4 +1,4 @@
-"""`python -m export`: the old name of `headlight export`, kept for one release."""
+"""Old name of `headlight export`, `python -m export`, kept for one release."""
 
 import sys
 

@@ -1,4 +1,7 @@
-"""From a PyTorch checkpoint to a bundle: graphs, weights, tokenizer, manifest, and the proof that they agree with PyTorch."""
+"""Export of a PyTorch checkpoint to a bundle, with the proof that both agree.
+
+A bundle has graphs, weights, tokenizer and manifest.
+"""
 
 from headlight.extras import require
 

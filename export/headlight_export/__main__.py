@@ -1,4 +1,7 @@
-"""Entry point of the exporter, `headlight export`: a signal ends it in order, also while it is still being imported."""
+"""Entry point of the exporter, `headlight export`.
+
+A signal ends it in order, even while modules are being imported.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ from types import FrameType
 
 
 class Stopped(BaseException):
-    """A signal asked for the end. Like KeyboardInterrupt no Exception: whoever carries on after those must not carry on here."""
+    """A signal that ends the export.
+
+    Like KeyboardInterrupt it is no Exception, so that handlers of Exception do not catch it.
+    """
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")
@@ -19,7 +25,7 @@ class Stopped(BaseException):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `headlight_export.command.main` and return its exit code.
 
-    After Ctrl-C it is 130, after SIGTERM 143, and what was begun is cleared away.
+    After Ctrl-C it is 130, after SIGTERM 143, and unfinished files are removed.
 
     Args:
         arguments: of the command line; None: those of the process.
@@ -37,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _stop(number: int, _frame: FrameType | None) -> None:
     for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_IGN)  # a second one would interrupt the clearing away
+        signal.signal(each, signal.SIG_IGN)  # a second one would interrupt the cleanup
     raise Stopped(number)
 
 

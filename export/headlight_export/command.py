@@ -1,4 +1,4 @@
-"""The command line: export, prove, and print the proof."""
+"""Command line of the exporter: export, prove, and print the proof."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ from headlight_export.writer.bundle_writer import Exported, ParityError, export_
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0: the bundle stands; 1: it disagrees with PyTorch and was not written; 2: the arguments do not fit, or a file does not."""
+    """Run the export and return its exit code.
+
+    0 is success. 1: the bundle disagrees with PyTorch and was not written. 2: invalid arguments or
+    files.
+    """
     options = _parser().parse_args(arguments)
     print(f"exporting {options.checkpoint}", flush=True)
     try:

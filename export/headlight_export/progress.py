@@ -1,4 +1,4 @@
-"""Telling a person how far an export is."""
+"""Progress reports of an export on the terminal."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import sys
 import time
 from collections.abc import Callable
 
-Progress = Callable[[str], None]  # told each step, before it begins
+Progress = Callable[[str], None]  # called with each step, before it begins
 
 
 def silent(_step: str) -> None:
-    """Tells nobody."""
+    """Report nothing."""
 
 
 class Lines:
-    """Steps and the seconds so far: one line that changes on a terminal, a line each elsewhere."""
+    """Steps with elapsed seconds: one line that changes on a terminal, else a line for each."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()
@@ -28,12 +28,12 @@ class Lines:
         self._open = self._redraws
 
     def tell(self, line: str) -> None:
-        """Show what is to stay."""
+        """Print a line that stays."""
         self.close()
         print(line, flush=True)
 
     def close(self) -> None:
-        """End the line that changes."""
+        """End the changing line."""
         if self._open:
             print(flush=True)
             self._open = False

@@ -1,4 +1,4 @@
-"""The engine without a service: open a bundle and encode. Needs the extra [runtime]."""
+"""In-process inference without a service: open a bundle and encode. Needs the extra [runtime]."""
 
 from headlight.extras import require
 

@@ -1,6 +1,6 @@
-"""What goes into the engine and what comes out: plain, picklable values that know neither a transport nor a queue.
+"""Inputs and results of the engine: plain, picklable values without transport or queue.
 
-What there is of every text is a tuple: a frozen dataclass takes four times as long to make.
+Values made for every text are tuples: a frozen dataclass takes four times as long to make.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from headlight.spec import NUMBER_BYTES, TokensSpec, VectorType
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Selection:
-    """The outputs wanted of every input of a request; `vector` and `rows` say in which form pooled and tokens are.
+    """The outputs requested for every input of a request.
+
+    `vector` and `rows` give the form of pooled vectors and token vectors.
 
     Attributes:
-        role: the graph that can serve it: `embed` is cheaper and has no more than vectors.
-        vectors_alone: nothing is wanted beside pooled vectors: of every input as much, however long.
-        computes: a graph has to run; it need not to tell of the tokens alone.
-        needs_tokens: inputs must be tokenised with all that is known of their tokens.
+        role: the graph that can serve it: `embed` is cheaper and returns vectors only.
+        vectors_alone: only pooled vectors are requested: every input's output has the same size.
+        computes: a graph has to run; it need not if only the tokens are requested.
+        needs_tokens: inputs must be tokenised with all token details.
     """
 
     pooled: bool = True
@@ -49,24 +51,26 @@ class Selection:
 
 
 def everything(architecture: Architecture) -> Selection:
-    """All outputs of an encoder, whole."""
+    """Return the selection of all outputs of an encoder, whole."""
     layers = architecture.layers
     return Selection(True, True, whole(range(layers), architecture.heads), states(range(layers + 1)))
 
 
 class EncodeItem(NamedTuple):
-    """One input as the engine takes it, checked by whoever builds it.
+    """One input of the engine, already checked by its builder.
 
     Attributes:
         ids: int64 [n], n >= 1, each in 0 .. vocab_size-1.
-        selection: the outputs wanted.
-        segments: int64 [n], each in 0 .. segments-1; None: zeros; not looked at by a model without segments.
-        head_mask: float32 [L, H], by which what each head contributes is multiplied; None: ones.
+        selection: the requested outputs.
+        segments: int64 [n], each in 0 .. segments-1; None: zeros; a model without segments ignores
+            it.
+        head_mask: float32 [L, H], a factor for each head's contribution; None: ones.
         places: of this input in `selection.attention`; None: every token.
         states: int64 [m], the tokens of `selection.hidden`; None: every token.
-        occluded: a token that is hidden: no query sees it, and pooling leaves it out; None: none.
+        occluded: a hidden token: no query sees it, and pooling leaves it out; None: none.
         rows: int64 [m], the tokens of `selection.tokens`; None: every token.
-        left_out: tokens at the start that pooling leaves out and queries see, of models that do not pool their prompts.
+        left_out: number of tokens at the start that queries see and pooling leaves out, if the
+            model does not pool prompts.
     """
 
     ids: Ids
@@ -81,21 +85,21 @@ class EncodeItem(NamedTuple):
 
     @property
     def role(self) -> Role:
-        """The graph that can serve it: a head mask is an input of `attend` alone."""
+        """The graph that can serve it; only `attend` takes a head mask."""
         return self.selection.role if self.head_mask is None else "attend"
 
     @property
     def where(self) -> Places:
-        """Its places, whether they were given or not."""
+        """Its places, with the default filled in."""
         return Places(len(self.ids), left_out=self.left_out) if self.places is None else self.places
 
     @property
     def row_count(self) -> int:
-        """How many tokens there are vectors of."""
+        """Number of tokens whose vectors are returned."""
         return len(self.ids) if self.rows is None else len(self.rows)
 
     def output_bytes(self, architecture: Architecture) -> dict[str, int]:
-        """Bytes of each output, 0 where it is not wanted: known before anything runs."""
+        """Return the bytes of each output, 0 if it is not requested; known before anything runs."""
         selection, hidden = self.selection, self.selection.hidden
         row = architecture.dim * NUMBER_BYTES[selection.rows.dtype]
         state = 0 if hidden is None else architecture.dim * NUMBER_BYTES[hidden.spec.dtype] * len(hidden.layers)
@@ -119,12 +123,13 @@ def output_bytes(items: Sequence[EncodeItem], architecture: Architecture) -> dic
 
 
 def item_of(tokenized: Tokenized, selection: Selection, pooling: str, head_mask: Floats | None = None) -> EncodeItem:
-    """The item of one tokenised input.
+    """Return the item of one tokenised input.
 
     Raises:
-        InvalidInput: the selection names tokens that this input has not, or cannot tell; `field` is the selection's.
+        InvalidInput: this input lacks the tokens that the selection names, or cannot identify them;
+            `field` is the selection's.
     """
-    if selection.vectors_alone:  # mostly
+    if selection.vectors_alone:  # the usual case
         return EncodeItem(tokenized.ids, selection, tokenized.segments, head_mask, left_out=tokenized.left_out)
     attention, hidden = selection.attention, selection.hidden
     return EncodeItem(
@@ -140,16 +145,19 @@ def item_of(tokenized: Tokenized, selection: Selection, pooling: str, head_mask:
 
 
 class ItemResult(NamedTuple):
-    """The outputs of one input of n tokens, padding removed; each C-contiguous, None where it was not wanted.
+    """The outputs of one input of n tokens, without padding; C-contiguous, None if not requested.
 
     Attributes:
-        pooled: float32 [width]; other types are made of it (`headlight.runtime.vectors.vector_forms.as_types`).
-        tokens: [tokens wanted, D] in the dtype wanted.
-        attention: in the shape and dtype of its choice; whole maps: float32 [layers, H, n, n], rows are queries.
-        hidden: [layers wanted, tokens wanted, D] in the dtype wanted.
-        indices: uint16, of the shape of `attention`: the keys of its entries, where the largest alone were wanted.
+        pooled: float32 [width]; `headlight.runtime.vectors.vector_forms.as_types` makes other
+            types.
+        tokens: [requested tokens, D] in the requested dtype.
+        attention: in the shape and dtype of its choice; whole maps: float32 [layers, H, n, n], rows
+            are queries.
+        hidden: [requested layers, requested tokens, D] in the requested dtype.
+        indices: uint16, in the shape of `attention`: the keys of its entries, if only the largest
+            were requested.
         scales: float32, a number for each row of uint8 attention: entries times it are weights.
-        by_type: the pooled vector in each type asked of `Runtime.encode`; None otherwise.
+        by_type: the pooled vector in each type requested of `Runtime.encode`; else None.
     """
 
     pooled: Floats | None = None

@@ -1,4 +1,7 @@
-"""Inference in one process, without a server: what the service wraps, what export proves parity with, what bulk jobs call."""
+"""In-process inference without a server.
+
+The service wraps it, the exporter proves parity with it, and bulk jobs call it.
+"""
 
 from __future__ import annotations
 
@@ -82,20 +85,25 @@ class Runtime:
 
         Args:
             bundle: the directory.
-            provider: "cpu", or "openvino" or "cuda", which must be installed; "auto" is "cuda" where that has a device, else "cpu".
-            precision: "fp32"; "bf16", "fp16" or "int8" where the bundle has graphs for it. Nothing chooses but the caller.
-            threads: for each batch; None: the CPUs that the process may use, shared by the streams.
-            streams: batches at once, of one call to `encode` or of several; None: one for each CPU, at most 8; on "cuda" 1.
-            wide: whether a batch that is alone gets all threads, for a second copy of the weights; None: where that costs little,
-                see `choose_wide`.
+            provider: "cpu", or "openvino" or "cuda", which must be installed. "auto" is "cuda" if
+                it has a device, else "cpu".
+            precision: "fp32"; or "bf16", "fp16" or "int8" if the bundle has graphs for it. Only the
+                caller chooses it.
+            threads: for each batch; None: the streams share the CPUs that the process may use.
+            streams: batches at once, from one call to `encode` or several; None: one for each CPU,
+                at most 8; on "cuda" 1.
+            wide: give all threads to a batch that runs alone, for a second copy of the weights;
+                None: if that costs little, see `choose_wide`.
             spin: see headlight.runtime.providers.worker_layout.Workers.
             sha256: the digest that the manifest must have.
-            attend: False to do without attention and hidden states, and without the memory of their graph.
+            attend: False to do without attention and hidden states, and save the memory of their
+                graph.
             round_lengths: see Engine.
-            gpu: which one, and how much of its memory, on "cuda".
+            gpu: the device and its memory limit, on "cuda".
 
         Raises:
-            BundleError: the bundle is damaged, altered, or has nothing for the provider and precision; or the provider is not here.
+            BundleError: the bundle is damaged, altered, or has nothing for the provider and
+                precision; or the provider is not installed.
         """
         self.provider = choose_provider(provider, precision, gpu)
 
@@ -122,11 +130,11 @@ class Runtime:
         self._open_files()
         self.bundle.release()
         self.self_test = SelfTest(self.bundle, self.engine, self.provider, precision)
-        alive = weakref.proxy(self)  # else the memory of both would wait for the garbage collector
-        self.engine.faults.probe = lambda: alive.probe()  # noqa: PLW0108  # bound, it would keep it alive
+        alive = weakref.proxy(self)  # a cycle would hold both until the garbage collector runs
+        self.engine.faults.probe = lambda: alive.probe()  # noqa: PLW0108  # a bound method keeps the object alive
 
     def _open_files(self) -> None:
-        """Open what a bundle has beside its graphs: prompts, ranges of int8, the tokenizer."""
+        """Open the bundle's files other than graphs: prompts, int8 ranges and the tokenizer."""
         manifest = self.bundle.manifest
         self.prompts = Prompts(manifest.prompts, manifest.default_prompt)
         width, file = manifest.architecture.pooled_dim, manifest.ranges
@@ -145,24 +153,32 @@ class Runtime:
             )
 
     def check_golden(self) -> None:
-        """See SelfTest.run. Raises BundleError where this machine's numbers are not PyTorch's."""
+        """Run the start-up self-test; see SelfTest.run.
+
+        Raises:
+            BundleError: this machine's numbers differ from PyTorch's.
+        """
         self.self_test.run()
 
     def probe(self) -> None:
-        """See SelfTest.probe. Raises BundleError where they no longer are those of `check_golden`."""
+        """Repeat a short self-test; see SelfTest.probe.
+
+        Raises:
+            BundleError: the numbers differ from those that `check_golden` accepted.
+        """
         self.self_test.probe()
 
     def check_ids(self, ids: Sequence[int], segments: Sequence[int] = (), *, with_info: bool = False) -> Tokenized:
-        """Token ids from outside, checked: a GPU would not.
+        """Check token ids from outside; a GPU would not check them.
 
         Args:
             ids: 1 to max_length.
-            segments: one of each id, or none for all 0.
+            segments: one for each id, or none for all 0.
             with_info: also return the tokens.
 
         Raises:
-            InvalidInput: none, too many, or one that is not in the vocabulary; `field` is empty, or "segments" where these do
-                not fit, for the caller to complete.
+            InvalidInput: there are none, too many, or one is not in the vocabulary. `field` is
+                empty, or "segments" if these do not fit; the caller completes it.
         """
         array, types = checked_ids(self.bundle.manifest, ids, segments)
         pieces = self.tokenizer.pieces(array.tolist()) if with_info and self.tokenizer else ()
@@ -176,7 +192,7 @@ class Runtime:
         attention: AttentionSpec | None = None,
         hidden: HiddenSpec | None = None,
     ) -> Selection:
-        """What is wanted of each input, resolved against this model.
+        """Resolve the requested outputs against this model.
 
         Raises:
             InvalidInput: naming the field and the remedy.
@@ -214,22 +230,25 @@ class Runtime:
         truncation: Truncation = "refuse",
         special_tokens: SpecialTokens = "parse",
     ) -> list[ItemResult]:
-        """Encode texts, pairs of texts, or sequences of ids, in batches of near lengths.
+        """Encode texts, pairs of texts, or sequences of ids, in batches of similar lengths.
 
         Args:
             inputs: any number.
-            pooled, tokens, attention, hidden: what to return of each, and in which form.
-            prompt_name: of what to put before each text, one of `prompts`; None: the model's default, if it has one.
-            prompt: the text itself; empty: none.
-            head_mask: [L, H] from 0 to 1, by which what each head contributes is multiplied: 0 removes it. None: ones.
-            truncation: what to do with a text of more than max_length tokens.
+            pooled, tokens, attention, hidden: the outputs to return for each input, and their form.
+            prompt_name: a name in `prompts`, whose text goes before each input; None: the model's
+                default, if it has one.
+            prompt: the prompt's text; empty: none.
+            head_mask: [L, H] from 0 to 1, a factor for each head's contribution: 0 removes the
+                head. None: ones.
+            truncation: the treatment of a text of more than max_length tokens.
             special_tokens: see `Tokenizer.encode`.
 
         Returns:
             One result per input, in their order.
 
         Raises:
-            InvalidInput: an input cannot be encoded (`field` begins with "inputs[i]"), or the outputs cannot be had of it.
+            InvalidInput: an input cannot be encoded (`field` begins with "inputs[i]"), or does not
+                have the outputs.
             EngineError, DeviceFull: see Engine.run.
         """
         selection = self.select(pooled=pooled, tokens=tokens, attention=attention, hidden=hidden)
@@ -252,11 +271,18 @@ class Runtime:
         ]
 
     def item(self, tokenized: Tokenized, selection: Selection, head_mask: Floats | None = None) -> EncodeItem:
-        """One input as the engine takes it. Raises InvalidInput where it has not the tokens that the selection names."""
+        """Return the engine's item for one input.
+
+        Raises:
+            InvalidInput: the input lacks the tokens that the selection names.
+        """
         return item_of(tokenized, selection, self.bundle.manifest.pooling, head_mask)
 
     def warm_up(self, lengths: Iterable[int]) -> None:
-        """Run every loaded graph at each length, on each stream and on all threads: no caller pays for a first run."""
+        """Run every loaded graph at each length, on each stream and on all threads.
+
+        Otherwise a caller would pay for the first run.
+        """
         self.engine.warm_up(lengths)
 
     def _tokenize(

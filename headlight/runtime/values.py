@@ -1,4 +1,4 @@
-"""Plain values that all of the runtime shares."""
+"""Plain value types shared by the whole runtime."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ Role = Literal["embed", "attend"]
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float32]
 Keys = NDArray[np.uint16]  # of the largest weights of a row
-Marks = NDArray[np.bool_]  # of tokens, mostly
-Array = NDArray[Any]  # in the type that was asked for
+Marks = NDArray[np.bool_]  # usually of tokens
+Array = NDArray[Any]  # in the requested type
 Arrays = dict[str, Array]
 
 
 class Tokenized(NamedTuple):
-    """One input after tokenising: ids int64 [n]; its length before truncation; its tokens where they were asked for.
+    """One tokenised input: ids int64 [n], length before truncation, and tokens if requested.
 
     segments: int64 [n]; None: zeros.
-    words: int64 [n], a number for each word, rising by 1; every special token has its own. None where `info` is, and for ids.
-    prompt_length: how many of the ids stand for the prompt alone.
-    left_out: ids at the start that pooling leaves out, of models that are not to pool their prompts.
+    words: int64 [n], a number for each word, rising by 1; every special token has its own. None if
+        `info` is None, and for ids.
+    prompt_length: number of ids that stand for the prompt alone.
+    left_out: number of ids at the start that pooling leaves out, if the model does not pool
+        prompts.
     """
 
     ids: Ids

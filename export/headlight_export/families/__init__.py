@@ -1,6 +1,7 @@
-"""Families of encoders that can be imported: for each a function that maps names and config to our one encoder.
+"""Families of encoders that can be imported, each a function from names and config to our encoder.
 
-The encoder never asks of which family it is: a family that needs what no other has becomes an option of `headlight_model.config`.
+The encoder never checks the family. A family's unique feature becomes an option of
+`headlight_model.config`.
 """
 
 from __future__ import annotations
@@ -17,21 +18,23 @@ from headlight_model.encoder import Encoder
 
 
 class Convert(Protocol):
-    """A family."""
+    """The conversion function of a family."""
 
     def __call__(self, config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
-        """The encoder of a folder.
+        """Return the encoder of a folder.
 
         Args:
             config: its config.json.
-            tensors: its weights, float32. Those that the encoder has are taken out, and what vectors do not need is left.
-            longest: tokens to be served, where more than the config's are wanted and the positions allow it; None: the config's.
+            tensors: its weights, float32. The encoder's tensors are taken out; unneeded ones are
+                left.
+            longest: tokens to be served, if more than in the config are requested and the positions
+                allow it; None: the config's.
 
         Returns:
-            float32, in evaluation mode. What pooling and what follows it is up to the caller to set.
+            float32, in evaluation mode. The caller sets pooling and all steps after it.
 
         Raises:
-            Refused: naming what cannot be served, or what does not fit.
+            Refused: naming the part that cannot be served or does not fit.
         """
 
 
@@ -54,10 +57,10 @@ FAMILIES: dict[str, Convert] = {
 
 
 def family_of(config: Mapping[str, Any]) -> str:
-    """The key of FAMILIES for a config.json.
+    """Return the key of FAMILIES for a config.json.
 
     Raises:
-        Refused: it names none that we have.
+        Refused: it names an unknown family.
     """
     name = str(config.get("model_type", "")).replace("xlm_roberta", "xlm-roberta")
     if name == "bert" and config.get("position_embedding_type") == "alibi":

@@ -1,4 +1,4 @@
-"""BERT and what is built like it: MiniLM, E5, BGE, GTE (2023)."""
+"""BERT and models of its structure: MiniLM, E5, BGE, GTE (2023)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ IDLE = ("pooler.", "cls.", "classifier.", "qa_outputs.", "embeddings.token_type_
 
 
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
-    """See `headlight_export.families.Convert`."""
+    """Convert a BERT folder; see `headlight_export.families.Convert`."""
     weights = Weights(tensors, PREFIXES, IDLE)
     return table(config, weights, unused=0)
 
 
 def table(config: Config, weights: Weights, *, unused: int) -> Encoder:
-    """An encoder with a table of positions, the first `unused` rows of which stand for no place in a text."""
+    """Return an encoder with a table of positions, without its first `unused` rows."""
     config.demand(
         "position_embedding_type", ("absolute",), "which this family does not have; only absolute ones are served"
     )
@@ -45,7 +45,7 @@ def table(config: Config, weights: Weights, *, unused: int) -> Encoder:
 
 
 def common(config: Config) -> dict[str, Any]:
-    """What BERT's offspring has in common. Raises Refused for a decoder."""
+    """Return the config fields that BERT's descendants share. Raises Refused for a decoder."""
     config.demand("is_decoder", (False,), "which makes it causal; this family is served as an encoder alone")
     return shared(config) | {
         "norm": "post",
@@ -55,7 +55,7 @@ def common(config: Config) -> dict[str, Any]:
 
 
 def move_embeddings(weights: Weights, words: str, segments: str, norm: str) -> None:
-    """Words, segments and the norm over their sum."""
+    """Move the embeddings of words and segments, and the norm over their sum."""
     weights.move("embedding.weight", f"{words}.weight")
     weights.move("segment_embedding.weight", f"{segments}.weight")
     weights.move_norm("embedding_norm", norm)
@@ -69,7 +69,10 @@ def move_attention(
     change: Callable[[Tensor], Tensor] | None = None,
     turned: Sequence[str] = (),
 ) -> None:
-    """The four projections of a layer and the norm behind them; `change` reorders the rows of those named in `turned`."""
+    """Move the four projections of a layer and the norm after them.
+
+    `change` reorders the rows of those named in `turned`.
+    """
     for part in ("weight", "bias"):
         names = ("query", "key", "value")
         parts = [weights.take(f"{layer}.attention.self.{name}.{part}") for name in names]
@@ -81,7 +84,7 @@ def move_attention(
 
 
 def move_blocks(config: Config, weights: Weights, pattern: str) -> None:
-    """Every layer, its number in the place of {}."""
+    """Move every layer; its number replaces {} in `pattern`."""
     for at in range(config.get(int, "num_hidden_layers")):
         ours, layer = f"blocks.{at}", pattern.format(at)
         move_attention(weights, ours, layer)
@@ -89,7 +92,7 @@ def move_blocks(config: Config, weights: Weights, pattern: str) -> None:
 
 
 def move_feed_forward(weights: Weights, ours: str, layer: str) -> None:
-    """The plain network of a layer and the norm behind it."""
+    """Move the plain feed-forward network of a layer and the norm after it."""
     weights.move_linear(f"{ours}.feed_forward.up", f"{layer}.intermediate.dense")
     weights.move_linear(f"{ours}.feed_forward.down", f"{layer}.output.dense")
     weights.move_norm(f"{ours}.feed_forward_norm", f"{layer}.output.LayerNorm")

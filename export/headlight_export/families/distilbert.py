@@ -1,4 +1,4 @@
-"""DistilBERT. Its sinusoidal form is a table of positions too, which its file holds."""
+"""DistilBERT. Its sinusoidal positions are a table in the file, too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IDLE = (*bert.IDLE, "vocab_", "pre_classifier.")
 
 
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
-    """See `headlight_export.families.Convert`."""
+    """Convert a DistilBERT folder; see `headlight_export.families.Convert`."""
     weights = Weights(tensors, ("distilbert.",), IDLE)
     weights.move("embedding.weight", "embeddings.word_embeddings.weight")
     weights.move("positions.table.weight", "embeddings.position_embeddings.weight")
@@ -38,7 +38,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
             ffn_dim=config.get(int, "hidden_dim"),
             positions="learned",
             norm="post",
-            norm_eps=1e-12,  # of every DistilBERT; its config does not say it
+            norm_eps=1e-12,  # of every DistilBERT; its config does not have it
             activation=activation(config, "activation"),
             normalize=False,
             trained_length=rows,

@@ -15,14 +15,14 @@ GATES = {"geglu": "gelu", "reglu": "relu"}
 
 
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
-    """See `headlight_export.families.Convert`."""
+    """Convert a JinaBERT folder; see `headlight_export.families.Convert`."""
     gate = config.get(str, "feed_forward_type", default="original")
     if gate not in (*GATES, "original"):
         raise Refused(
             f"config.json: feed_forward_type {gate!a:.40} cannot be served; served are original, geglu, reglu"
         )
     weights = Weights(tensors, bert.PREFIXES, bert.IDLE)
-    # Its makers trained with 512 tokens and serve max_position_embeddings, 8,192.
+    # It was trained with 512 tokens, and is served with max_position_embeddings, 8,192.
     trained = config.get(int, "max_position_embeddings", least=1)
     built = EncoderConfig(
         **bert.common(config),
@@ -47,7 +47,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
 
 
 def _move_gated(weights: Weights, ours: str, theirs: str) -> None:
-    """One matrix of two halves, the first of which is activated."""
+    """Move one matrix of two halves, the first of which is activated."""
     feed_forward = f"{ours}.feed_forward"
     weights.move_halves(f"{feed_forward}.gate.weight", f"{feed_forward}.up.weight", f"{theirs}.gated_layers.weight")
     weights.move_linear(f"{ours}.feed_forward.down", f"{theirs}.wo")

@@ -1,4 +1,7 @@
-"""LLaMA and what is built like it: Mistral, Qwen2 and Qwen3 (as embedders: causal, last token), EuroBERT (bidirectional)."""
+"""LLaMA and models of its structure.
+
+Mistral, Qwen2 and Qwen3 are causal embedders with the last token; EuroBERT is bidirectional.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ from headlight_model.encoder import Encoder
 
 IDLE = ("lm_head.", "score.", "dense.", "decoder.", "head.", "classifier.", "qa_outputs.")
 NONE, ALL, SOME = "none", "all", "some"  # layers that may be local
-DEFAULT_WINDOW = 4096  # where config.json has no sliding_window, which is not to say null: of all that have windows
+# If config.json has no sliding_window, in all families with windows; null means no window.
+DEFAULT_WINDOW = 4096
 
 
 def convert(
@@ -30,16 +34,17 @@ def convert(
     qk_norm: bool = False,
     windows: str = NONE,
 ) -> Encoder:
-    """See `headlight_export.families.Convert`.
+    """Convert a LLaMA-like folder; see `headlight_export.families.Convert`.
 
     Args:
         config, tensors, longest: as there.
-        causal: unless config.json says otherwise; see `_is_causal`.
-        theta: where config.json says none.
-        biases: True: Q, K and V have biases and the projection behind them has none; None: as attention_bias says, both.
+        causal: the default if config.json has no value; see `_is_causal`.
+        theta: the default if config.json has none.
+        biases: True: Q, K and V have biases and the projection after them has none; None: both
+            follow attention_bias.
         qk_norm: each head's queries and keys are normed.
-        windows: NONE: sliding_window is left unread; ALL: unless it is null, every layer is local; SOME: where it is used, those that
-            are said to be.
+        windows: NONE: sliding_window is ignored; ALL: every layer is local unless it is null; SOME:
+            if it is used, the layers that the config names are local.
     """
     causal = _is_causal(config, causal)
     weights = Weights(tensors, ("model.",), IDLE)
@@ -89,11 +94,14 @@ def _move_block(weights: Weights, built: EncoderConfig, ours: str, layer: str) -
 
 
 def _is_causal(config: Config, usual: bool) -> bool:
-    """As is_causal says, which transformers reads, or use_bidirectional_attention, which code of a folder's own does; else `usual`.
+    """Return whether the model is causal.
+
+    is_causal decides, which transformers reads. A folder's own code reads
+    use_bidirectional_attention instead. Without both, `usual` holds.
 
     Raises:
-        Refused: a decoder has code of its own, which mostly is there to let tokens see those behind them, and says neither; or it
-            says that they do where only other code would read it.
+        Refused: a decoder has its own code, which usually makes attention bidirectional, and sets
+            neither. Or it has bidirectional attention in a field that only other code reads.
     """
     both_ways = config.get(bool, "use_bidirectional_attention", default=False)
     own = config.values.get("auto_map")
@@ -115,7 +123,10 @@ def _is_causal(config: Config, usual: bool) -> bool:
 
 
 def _window(config: Config, windows: str, causal: bool) -> dict[str, Any]:
-    """The local layers, unless sliding_window is null: ALL, or SOME, as use_sliding_window, layer_types and max_window_layers say."""
+    """Return the fields of local layers; none if sliding_window is null.
+
+    With SOME, use_sliding_window, layer_types and max_window_layers select the layers.
+    """
     layers = config.get(int, "num_hidden_layers")
     if not config.values.get("sliding_window", DEFAULT_WINDOW) or (
         windows == SOME and not config.get(bool, "use_sliding_window", default=False)
@@ -126,9 +137,10 @@ def _window(config: Config, windows: str, causal: bool) -> dict[str, Any]:
         whole = min(config.get(int, "max_window_layers", default=28), layers)
         kinds = config.values.get("layer_types") or [GLOBAL] * whole + [LOCAL] * (layers - whole)
     local = local_layers(kinds, layers)
-    # One of 1 would be a token that sees itself alone.
+    # In a window of 1 a token would see only itself.
     width = config.get(int, "sliding_window", default=DEFAULT_WINDOW, least=2 if causal else 1) if local else 0
-    # Ours is how far a token sees. So is theirs where it sees both ways; where it sees back alone, theirs counts the token itself.
+    # Our window is the distance that a token sees. Theirs is the same if bidirectional; if causal,
+    # it counts the token itself.
     return {"window": width - 1 if causal else width, "local_layers": local} if local else {}
 
 

@@ -1,4 +1,4 @@
-"""ModernBERT: norms before, turned queries and keys, most layers local, gated networks."""
+"""ModernBERT: pre-norm, rotary positions, mostly local layers, gated networks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IDLE = ("head.", "decoder.", "classifier.")
 
 
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
-    """See `headlight_export.families.Convert`."""
+    """Convert a ModernBERT folder; see `headlight_export.families.Convert`."""
     weights = Weights(tensors, ("model.",), IDLE)
     norm_bias = config.get(bool, "norm_bias", default=False)
     attention_bias = config.get(bool, "attention_bias", default=False)
@@ -62,7 +62,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
 
 
 def _local_layers(config: Config) -> tuple[int, ...]:
-    """Those said to be local, or all but each third."""
+    """Return the layers that the config calls local, or all but every third."""
     layers = config.get(int, "num_hidden_layers")
     kinds = config.values.get("layer_types")
     if kinds is None:
@@ -72,11 +72,11 @@ def _local_layers(config: Config) -> tuple[int, ...]:
 
 
 def _turning(config: Config, trained: int, longest: int) -> dict[str, Any]:
-    """The rope_ fields, which global and local layers have of their own."""
+    """Return the rope_ fields; global and local layers have their own."""
     thetas = {GLOBAL: ("global_rope_theta", 160_000.0), LOCAL: ("local_rope_theta", 10_000.0)}
     fields: dict[str, dict[str, Any]] = {}
     for kind, (name, default) in thetas.items():
-        null = kind == LOCAL and name in config.values  # where it is: as global layers
+        null = kind == LOCAL and name in config.values  # if null, local layers are like global ones
         theta = config.get(float, name, default=fields[GLOBAL]["rope_theta"] if null else default)
         fields[kind] = rotary(config, default_theta=theta, trained=trained, longest=longest, kind=kind)
     if fields[LOCAL]["rope_scaling"] is not None:

@@ -1,4 +1,7 @@
-"""NomicBERT: BERT that turns queries and keys and gates its networks. Its own code's names, or those of transformers 5."""
+"""NomicBERT: BERT with rotary positions and gated networks.
+
+Names are those of its own code or of transformers 5.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ DEMANDS = {
 
 
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
-    """See `headlight_export.families.Convert`."""
+    """Convert a NomicBERT folder; see `headlight_export.families.Convert`."""
     for name, accepted in DEMANDS.items():
         config.demand(name, accepted, f"which this family is not served with; only {accepted[0]} is")
     weights = Weights(tensors, ("bert.", "nomic_bert."), IDLE)
@@ -38,7 +41,8 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         raise Refused(f"config.json: activation_function {gate!a:.40} cannot be served; served are swiglu and geglu")
     trained = config.get(int, "max_trained_positions", "max_position_embeddings", "n_positions", default=2048, least=1)
     built = EncoderConfig(
-        vocab_size=len(weights.peek("embeddings.word_embeddings.weight")),  # padded beyond what config.json says
+        # Padded, so larger than in config.json.
+        vocab_size=len(weights.peek("embeddings.word_embeddings.weight")),
         dim=config.get(int, "hidden_size", "n_embd"),
         heads=config.get(int, "num_attention_heads", "n_head"),
         layers=config.get(int, "num_hidden_layers", "n_layer"),
@@ -71,7 +75,11 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
 
 
 def _turning(config: Config, trained: int, longest: int) -> dict[str, Any]:
-    """The rope_ fields. Its own code scales by the longest text of a batch; we for the longest that is served, or not at all."""
+    """Return the rope_ fields.
+
+    Its own code scales by the longest text of a batch. We scale for the longest text that is
+    served, or not at all.
+    """
     own = {
         "rope_theta": config.values.get("rotary_emb_base"),
         "partial_rotary_factor": config.values.get("rotary_emb_fraction"),

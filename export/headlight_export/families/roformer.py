@@ -1,4 +1,4 @@
-"""RoFormer: BERT whose queries and keys turn, neighbouring dimensions together."""
+"""RoFormer: BERT with rotary positions over pairs of neighbouring dimensions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANGLES = "encoder.embed_positions.weight"
 
 
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
-    """See `headlight_export.families.Convert`."""
+    """Convert a RoFormer folder; see `headlight_export.families.Convert`."""
     weights = Weights(tensors, ("roformer.",), bert.IDLE)
     trained = config.get(int, "max_position_embeddings", default=1536, least=1)
     values = config.get(bool, "rotary_value", default=False)
@@ -48,7 +48,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         bert.move_attention(
             weights, ours, layer, change=reorder, turned=("query", "key", *(("value",) if values else ()))
         )
-        if values:  # what comes out of the heads is in the new order, too
+        if values:  # the heads' outputs are in the new order, too
             name = f"{ours}.attention.project_out.weight"
             weights.state[name] = reorder(weights.state[name].T.contiguous()).T.contiguous()
         bert.move_feed_forward(weights, ours, layer)
@@ -56,7 +56,11 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
 
 
 def _check_angles(weights: Weights, built: EncoderConfig) -> None:
-    """Raises Refused where the file has other sines (first half) and cosines (second half) than those that we compute."""
+    """Check the file's sines (first half) and cosines (second half) against ours.
+
+    Raises:
+        Refused: they differ.
+    """
     if ANGLES not in weights:
         return
     table = weights.take(ANGLES)

@@ -1,4 +1,4 @@
-"""How config.json says rotary positions: `rope_parameters` today, `rope_theta` and `rope_scaling` before."""
+"""Rotary positions in config.json: `rope_parameters`, formerly `rope_theta` and `rope_scaling`."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ ORIGINAL = "original_max_position_embeddings"
 def rotary(
     config: Config, *, default_theta: float, trained: int, longest: int, kind: str | None = None
 ) -> dict[str, Any]:
-    """The rope_ fields of an EncoderConfig.
+    """Return the rope_ fields of an EncoderConfig.
 
     Args:
         config: of the folder.
-        default_theta: of the family, where the file says nothing.
+        default_theta: of the family, if the file has none.
         trained: tokens, the config's max_position_embeddings.
-        longest: tokens, the most that are to be served; above `trained` a "dynamic" scaling is fixed for this length.
-        kind: of layers ("full_attention"), where each has parameters of its own.
+        longest: tokens, the most to be served; above `trained` a "dynamic" scaling is fixed for
+            this length.
+        kind: of layers ("full_attention"), if each kind has its own parameters.
 
     Raises:
-        Refused: a scaling that we do not have, or parameters by kind of layer where there are no kinds.
+        Refused: an unknown scaling, or parameters by kind of layer in a family without kinds.
     """
     values = Config(_said(config, kind))
     theta = values.get(float, "rope_theta", default=config.get(float, "rope_theta", default=default_theta))
     fraction = values.get(
         float, "partial_rotary_factor", default=config.get(float, "partial_rotary_factor", default=1.0)
     )
-    # Phi-3's place for it holds over the parameters' own, but not over those by kind of layer.
+    # Phi-3's field outside takes precedence over the parameters' own, but not over those by kind of
+    # layer.
     outside = kind is None and config.values.get(ORIGINAL) is not None
     scaling = _scaling(values, config if outside else values, trained, longest)
     if scaling is not None and scaling.kind == "yarn" and theta <= 1:
@@ -41,7 +43,11 @@ def rotary(
 
 
 def _said(config: Config, kind: str | None) -> Mapping[str, Any]:
-    """What holds where both words are there: rope_scaling alone or, where kinds of layers have parameters of their own, over these."""
+    """Return the rope parameters from both fields.
+
+    rope_scaling alone counts if it is set. With kinds of layers, it overrides the kind's own
+    parameters.
+    """
     old, new = (config.values.get(name) or {} for name in ("rope_scaling", "rope_parameters"))
     own = new.get(kind) or {} if isinstance(new, dict) and kind is not None else {}
     if not all(isinstance(said, dict) for said in (old, new, own)):
@@ -59,14 +65,18 @@ def _said(config: Config, kind: str | None) -> Mapping[str, Any]:
 
 
 def _scaling(said: Config, place: Config, trained: int, longest: int) -> RopeScaling | None:
-    """`place`: where the length before the scaling stands, if any; only some kinds look there."""
+    """Return the scaling, if any.
+
+    `place` has the length before scaling, if set; only some kinds read it.
+    """
     kind = said.get(str, "rope_type", "type", default="default")
     if kind == "default":
         return None
     if kind == "linear":
         return RopeScaling(kind="linear", factor=said.get(float, "factor"))
     if kind in ("dynamic", "ntk"):
-        # By the length at hand a text's vector would depend on its batch; by the longest to be served it does not.
+        # Scaled by the current length, a text's vector would depend on its batch. We scale by the
+        # longest to be served.
         factor = said.get(float, "factor") * max(longest, trained) / trained - (said.get(float, "factor") - 1)
         return RopeScaling(kind="ntk", factor=factor) if factor > 1 else None
     if kind not in ("yarn", "llama3"):

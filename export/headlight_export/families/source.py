@@ -1,4 +1,4 @@
-"""What a family reads: the values of a config.json, and tensors that are moved to their place in our encoder."""
+"""Inputs of a family: values of a config.json, and tensors to be moved into our encoder."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
 
 T = TypeVar("T", int, float, str, bool)
-MOST = 1e15  # no number of a config is so large, and what is computed of smaller ones is finite
+MOST = 1e15  # no number of a config is so large, and results from smaller ones are finite
 COMPUTED = (
     ".inv_freq",
     "original_inv_freq",
     "position_ids",
-)  # endings of names of what old files hold and every model computes
+)  # name endings of tensors in old files that every model computes
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"  # kinds of layers, as layer_types names them
 
 
 class Unfit(Refused):
-    """Tensors and config.json are not of one model that we know."""
+    """Tensors and config.json that do not fit one known model."""
 
 
 class Config:
-    """A config.json, value by value, each with its type and, under another family's word for it, its second name."""
+    """A config.json, read by name and type. A value may have a second name, from another family."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
 
     def get(self, kind: type[T], *names: str, default: T | None = None, least: int | None = None) -> T:
-        """The first of `names` that is there and not null.
+        """Return the first of `names` that is set and not null.
 
         Raises:
-            Refused: none is and there is no default, or it is of another type, below `least` or no finite number.
+            Refused: none is and there is no default, or it has another type, is below `least`, or
+                is not finite.
         """
         for name in names:
             value = self.values.get(name)
@@ -54,14 +55,22 @@ class Config:
         return default
 
     def demand(self, name: str, accepted: Sequence[Any], why: str) -> None:
-        """Raises Refused unless `name` is missing or one of `accepted`."""
+        """Check that `name` is missing or one of `accepted`.
+
+        Raises:
+            Refused: it is neither.
+        """
         value = self.values.get(name)
         if value is not None and value not in accepted:
             raise Refused(f"config.json: {name} is {value!a:.60}, {why}")
 
 
 def _check_number(name: str, value: Any, least: int | None) -> None:
-    """Raises Refused for one beyond what computing with it bears, or below `least`; what is none passes."""
+    """Check that a number is within MOST and at least `least`; other values pass.
+
+    Raises:
+        Refused: it is not.
+    """
     if not isinstance(value, int | float):
         return
     if not (-MOST < value < MOST and (least is None or value >= least)):
@@ -72,19 +81,20 @@ def _check_number(name: str, value: Any, least: int | None) -> None:
 
 
 class Weights:
-    """The tensors of a folder on their way to our names; who is not moved, and not known to be idle, is an error.
+    """The tensors of a folder, moved to our names. A tensor left over is an error unless idle.
 
     Attributes:
         state: by our names.
     """
 
     def __init__(self, tensors: dict[str, Tensor], prefixes: Sequence[str], idle: Sequence[str] = ()) -> None:
-        """Take.
+        """Wrap the tensors.
 
         Args:
-            tensors: by the names of the folder; what is moved is taken out of it.
-            prefixes: what may stand before every name ("bert."), for a model saved inside another.
-            idle: beginnings of names, without prefix, of what vectors do not need: poolers, heads of other tasks.
+            tensors: by the folder's names; moved ones are taken out of it.
+            prefixes: possible prefixes of every name ("bert."), for a model saved inside another.
+            idle: beginnings of names, without prefix, that vectors do not need: poolers, other
+                tasks' heads.
         """
         self.state: dict[str, Tensor] = {}
         self._idle = tuple(idle)
@@ -99,24 +109,24 @@ class Weights:
         return name in self._left
 
     def peek(self, name: str) -> Tensor:
-        """A tensor that is still to be taken. Raises Unfit where there is none."""
+        """Return a tensor that is not yet taken. Raises Unfit if there is none."""
         if name not in self._left:
             raise Unfit(f"the weights have no {name}, which config.json promises; is the file whole?")
         return self._left[name][1]
 
     def take(self, name: str) -> Tensor:
-        """A tensor, once. Raises Unfit where there is none."""
+        """Return a tensor, once. Raises Unfit if there is none."""
         tensor = self.peek(name)
         del self._tensors[self._left.pop(name)[0]]
         return tensor
 
     def move(self, ours: str, *theirs: str, change: Callable[[Tensor], Tensor] | None = None) -> None:
-        """Put theirs, joined by rows where they are several, each changed first, into the place of ours."""
+        """Put theirs into the place of ours: each changed first, several joined by rows."""
         parts = [self.take(name) for name in theirs]
         self.join(ours, theirs[0], [part if change is None else change(part) for part in parts])
 
     def join(self, ours: str, origin: str, parts: Sequence[Tensor]) -> None:
-        """Put parts, which come from `origin` and its neighbours, one behind the other into the place of ours."""
+        """Put parts from `origin` and its neighbours, concatenated, into the place of ours."""
         if len({part.shape[1:] for part in parts}) > 1:
             shapes = ", ".join(str(list(part.shape)) for part in parts)
             raise Unfit(f"{origin} and what belongs beside it have the shapes {shapes}; is the file whole?")
@@ -124,14 +134,17 @@ class Weights:
         self._origin[ours] = origin
 
     def move_halves(self, first: str, second: str, theirs: str) -> None:
-        """Put the upper half of the rows of theirs into the place of one of ours, the lower half into that of another."""
+        """Put the upper half of theirs into one place of ours, the lower half into another.
+
+        The halves are of rows.
+        """
         for ours, half in zip((first, second), self.take(theirs).chunk(2), strict=True):
             self.join(ours, theirs, [half])
 
     def move_linear(
         self, ours: str, *theirs: str, bias: bool = True, change: Callable[[Tensor], Tensor] | None = None
     ) -> None:
-        """Move .weight and, where there is one, .bias."""
+        """Move .weight and, with `bias`, .bias."""
         for part in ("weight", "bias") if bias else ("weight",):
             self.move(f"{ours}.{part}", *(f"{name}.{part}" for name in theirs), change=change)
 
@@ -143,10 +156,10 @@ class Weights:
             self.move(f"{ours}.bias", f"{theirs}.{'beta' if old else 'bias'}")
 
     def build(self, config: EncoderConfig) -> Encoder:
-        """The encoder with these weights: float32, in evaluation mode.
+        """Return the encoder with these weights: float32, in evaluation mode.
 
         Raises:
-            Unfit: a tensor has another shape than the config gives it, or belongs to nothing that we know.
+            Unfit: a tensor's shape differs from the config's, or the tensor is unknown.
         """
         wanted = _shapes(config)
         if wanted.keys() != self.state.keys():
@@ -170,7 +183,10 @@ class Weights:
 
 
 def _shapes(config: EncoderConfig) -> dict[str, torch.Size]:
-    """Of each tensor of an encoder. Takes no memory for them, which a damaged config may want more of than there is."""
+    """Return the shape of each tensor of an encoder.
+
+    It allocates no memory for them; a damaged config may need more than there is.
+    """
     try:
         with torch.device("meta"):
             return {name: tensor.shape for name, tensor in Encoder(config).state_dict().items()}
@@ -180,7 +196,11 @@ def _shapes(config: EncoderConfig) -> dict[str, torch.Size]:
 
 
 def local_layers(kinds: Any, layers: int) -> tuple[int, ...]:
-    """Those that layer_types calls local. Raises Refused unless it names the kind of each layer."""
+    """Return the layers that layer_types calls local.
+
+    Raises:
+        Refused: it does not name the kind of each layer.
+    """
     if not isinstance(kinds, list) or len(kinds) != layers or any(kind not in (GLOBAL, LOCAL) for kind in kinds):
         raise Refused(f"config.json: layer_types must name {GLOBAL} or {LOCAL} for each of {layers} layers")
     return tuple(layer for layer, kind in enumerate(kinds) if kind == LOCAL)

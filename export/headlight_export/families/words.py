@@ -1,4 +1,4 @@
-"""Their words for things, and ours."""
+"""Names in other projects' configs, mapped to ours."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ ACTIVATIONS = {
 
 
 def activation(config: Config, name: str = "hidden_act", *, default: str = "gelu") -> str:
-    """Our word for the activation that config.json names. `default`: of the family, where the file says nothing."""
+    """Return our name for the activation in config.json.
+
+    `default` is the family's, if the file has none.
+    """
     word = config.get(str, name, default=default)
     if word not in ACTIVATIONS:
         raise Refused(
@@ -30,7 +33,7 @@ def activation(config: Config, name: str = "hidden_act", *, default: str = "gelu
 
 
 def shared(config: Config) -> dict[str, Any]:
-    """The sizes that every family has, under the words that most use."""
+    """Return the sizes that every family has, read under their most common names."""
     vocabulary = config.get(int, "vocab_size", least=1)
     pad = config.get(int, "pad_token_id", default=0)
     return {

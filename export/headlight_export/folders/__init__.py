@@ -1,1 +1,1 @@
-"""Folders as Hugging Face and sentence-transformers write them, read without their libraries."""
+"""Folders of Hugging Face and sentence-transformers, read without their libraries."""

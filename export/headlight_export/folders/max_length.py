@@ -1,4 +1,4 @@
-"""How long a text may be before a folder's own library cuts it."""
+"""Length at which a folder's own library cuts a text."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import Any
 from headlight_export.folders.model_folder import CONFIG, Refused, read_object
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
-POSITIONS = ("max_position_embeddings", "n_positions")  # in config.json, by the name that comes first
-UNLIMITED = 10**20  # transformers writes 10^30 where a tokenizer has no limit, and cuts nothing beyond 10^20
+POSITIONS = ("max_position_embeddings", "n_positions")  # in config.json; the first one counts
+UNLIMITED = 10**20  # transformers writes 10^30 for no limit, and never cuts beyond 10^20
 
 
 def max_length(folder: Path, settings: Mapping[str, Any]) -> int | None:
-    """Tokens, special ones included, that sentence-transformers leaves of a text; None: it never cuts.
+    """Return the tokens, special ones included, that sentence-transformers leaves; None: no limit.
 
     Args:
-        folder: of the Transformer: config.json and tokenizer_config.json, both of which may be missing.
-        settings: the Transformer module's own; what they say holds even beyond the positions the model has.
+        folder: of the Transformer: config.json and tokenizer_config.json, both of which may be
+            missing.
+        settings: the Transformer module's own; they apply even beyond the model's positions.
 
     Raises:
-        Refused: a file is not a JSON object, or a length is none.
+        Refused: a file is not a JSON object, or a length is invalid.
     """
     tokenizer = {**(settings.get("processor_kwargs") or {}), **(settings.get("tokenizer_args") or {})}
     for said in (tokenizer.get("model_max_length"), settings.get("max_seq_length")):
@@ -39,7 +40,7 @@ def max_length(folder: Path, settings: Mapping[str, Any]) -> int | None:
 
 
 def _limit(name: str, value: Any) -> int | None:
-    """A length, or None for what stands for none: nothing, -1, or a number beyond all texts."""
+    """Return a length, or None if there is no limit: null, -1, or a number beyond all texts."""
     if value is None or value == -1:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 1:

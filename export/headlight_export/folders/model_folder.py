@@ -1,4 +1,7 @@
-"""Reading a folder as Hugging Face writes it: config.json and tensors, from one file or several. No pickle is ever opened."""
+"""Model folder in Hugging Face's format: config.json and tensors, from one file or several.
+
+No pickle is ever opened.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,14 @@ LFS_POINTER = b"version https://git-lfs"
 
 
 class Refused(ValueError):
-    """The folder cannot be served. The message is one line that names what is in the way and what to do."""
+    """A folder that cannot be served. The message is one line with the cause and the remedy."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The parsed config.json of a folder. Whether the model is one that can be served is for the caller to say.
+    """Return the parsed config.json of a folder. The caller checks whether the model can be served.
 
     Raises:
         Refused: config.json is missing, or is not a JSON object.
@@ -42,10 +45,10 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file.
+    """Return the JSON object in a file.
 
     Raises:
-        Refused: the file is none.
+        Refused: the file holds none.
     """
     value = read_json(path)
     if not isinstance(value, dict):
@@ -54,7 +57,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> Any:
-    """The JSON value in a file.
+    """Return the JSON value in a file.
 
     Raises:
         Refused: the file is not JSON in UTF-8.
@@ -66,15 +69,17 @@ def read_json(path: Path) -> Any:
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """Every tensor of a folder by name: floating-point ones as float32, others as they are.
+    """Return every tensor of a folder by name: floating-point ones as float32, others unchanged.
 
-    Files may be links to elsewhere, as in the cache of the Hugging Face hub; names in an index may not.
+    Files may be links to elsewhere, as in the cache of the Hugging Face hub; names in an index may
+    not.
 
     Raises:
-        Refused: there are no safetensors, or a file of them is missing or damaged, or a tensor is missing or not finite.
+        Refused: there are no safetensors, a file of them is missing or damaged, or a tensor is
+            missing or not finite.
     """
     if (folder / ADAPTER).is_file():
-        # Its weights are a difference to a model that lies elsewhere, even if a model.safetensors stands beside it.
+        # Its weights are a difference to another model, even if there is a model.safetensors.
         raise Refused(
             f"{folder} is a PEFT adapter ({ADAPTER}); merge it: model.merge_and_unload().save_pretrained(...)"
         )
@@ -99,7 +104,7 @@ def _without_weights(folder: Path) -> str:
 
 
 def _shards(folder: Path) -> dict[str, list[str]]:
-    """The names of the tensors that the index promises, by the file that should hold them."""
+    """Return the names of the tensors in the index, by the file that should hold them."""
     names = read_object(folder / INDEX).get("weight_map")
     if not isinstance(names, dict) or not names:
         raise Refused(f"{folder / INDEX} has no weight_map; save the model again")

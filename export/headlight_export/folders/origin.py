@@ -1,4 +1,7 @@
-"""What is exported: a checkpoint of our own, or a folder of Hugging Face or sentence-transformers brought to our encoder."""
+"""Source of an export: our own checkpoint, or another folder converted to our encoder.
+
+Other folders are those of Hugging Face or sentence-transformers.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +30,15 @@ MOST_TOLD = 10  # modules, by their names
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Origin:
-    """Everything of a folder that goes into a bundle.
+    """The parts of a folder that go into a bundle.
 
     Attributes:
-        encoder: float32, in evaluation mode, with pooling and what follows it.
+        encoder: float32, in evaluation mode, with pooling and all steps after it.
         tokenizer: the text of tokenizer.json; None: token ids alone.
         family: "headlight", or a key of `headlight_export.families.FAMILIES`.
         weights_sha256: hex, of the files of weights.
         recipe: prompts, dimensions and the like.
-        about: a line for whoever exports: which length and pooling were taken, from where, and which weights were left out.
+        about: a line for the user: the length and pooling, their source, and the weights left out.
     """
 
     encoder: Encoder
@@ -52,13 +55,16 @@ def read_origin(
     """Read a folder.
 
     Args:
-        folder: a checkpoint as `headlight_model.checkpoint` has it, or one of Hugging Face or sentence-transformers.
-        pooling: for folders that do not say how to pool; a key of `headlight_model.layers.pooling.POOLING`.
-        max_length: tokens to be accepted; None: what the folder says, as far as the model was trained. More where positions go on.
-        ids_only: serve a folder without a tokenizer, for callers who send token ids.
+        folder: a checkpoint of `headlight_model.checkpoint`, or one of Hugging Face or
+            sentence-transformers.
+        pooling: for folders without pooling; a key of `headlight_model.layers.pooling.POOLING`.
+        max_length: tokens to be accepted; None: the folder's limit, up to the trained length. It
+            may be larger if the positions allow it.
+        ids_only: serve a folder without a tokenizer, for callers that send token ids.
 
     Raises:
-        FileNotFoundError, ValueError: the checkpoint is not one, or cannot be served; in one line that says what to do.
+        FileNotFoundError, ValueError: the checkpoint is invalid or cannot be served; one line, with
+            the remedy.
     """
     recipe = read_recipe(folder)
     config = read_config(recipe.transformer)
@@ -95,7 +101,11 @@ def read_origin(
 
 
 def _check_config(config: dict[str, Any]) -> None:
-    """Raises Refused where the weights are not what they are computed with."""
+    """Check that the stored weights are those that the model computes with.
+
+    Raises:
+        Refused: they are quantized.
+    """
     if (said := config.get("quantization_config")) is not None:
         method = said.get("quant_method") if isinstance(said, dict) else said
         raise Refused(
@@ -105,9 +115,11 @@ def _check_config(config: dict[str, Any]) -> None:
 
 
 def _convert(family: str, config: dict[str, Any], tensors: dict[str, Tensor], longest: int | None) -> Encoder:
-    """The encoder of a family. Raises Refused, which tells of code of the folder's own where tensors do not fit.
+    """Return the encoder of a family.
 
-    What is told in our own words (dim, heads, ...) and what only arithmetic finds is told to be of config.json.
+    Raises:
+        Refused: if tensors do not fit, it mentions the folder's own code. Errors of our encoder's
+            config and of arithmetic are attributed to config.json.
     """
     try:
         return FAMILIES[family](Config(config), tensors, longest)
@@ -138,7 +150,10 @@ def _read_own(folder: Path) -> Origin:
 
 
 def _length(config: EncoderConfig, recipe: Recipe, rows: Any, asked: int | None) -> str:
-    """How long texts may be, and what the folder says where that is more; of `rows` in a table some may stand for no place."""
+    """Return a line on the length of texts, and the folder's length if that is larger.
+
+    Some of the `rows` of a table may stand for no position.
+    """
     said = recipe.max_length or 0
     if asked is not None:
         why = " (--max-length)"
@@ -152,7 +167,7 @@ def _length(config: EncoderConfig, recipe: Recipe, rows: Any, asked: int | None)
 
 
 def _about(pooling: str, said: str, left: Iterable[str]) -> str:
-    """See Origin.about. Weights are told by the modules that they are of."""
+    """Return the rest of Origin.about. Weights are named by their modules."""
     modules = sorted({name.rpartition(".")[0] or name for name in left})
     some = ", ".join(printable(name) for name in modules[:MOST_TOLD])
     more = f" (and {len(modules) - MOST_TOLD} more)" if modules[MOST_TOLD:] else ""
@@ -161,7 +176,7 @@ def _about(pooling: str, said: str, left: Iterable[str]) -> str:
 
 
 def _with_pooling(recipe: Recipe, config: dict[str, Any], built: EncoderConfig, asked: str | None) -> Recipe:
-    """The recipe with pooling settled: the folder's, or what was asked for, or the family's custom."""
+    """Return the recipe with a pooling: the folder's, the requested one, or the family's usual."""
     if asked is not None and asked not in POOLING:
         raise Refused(f"--pooling {asked} is not known; choose one of {', '.join(POOLING)}")
     if recipe.pooling is not None:
@@ -174,7 +189,11 @@ def _with_pooling(recipe: Recipe, config: dict[str, Any], built: EncoderConfig, 
 
 
 def _check_head(config: dict[str, Any], built: EncoderConfig) -> None:
-    """Raises Refused for a model that was trained for something else than vectors, and may still give some to whoever wants them."""
+    """Check that the model was trained for vectors.
+
+    Raises:
+        Refused: it was not. The message has the option that exports it anyway.
+    """
     said = config.get("architectures")
     names = [printable(str(name)) for name in said] if isinstance(said, list) else []
     generating, classifying, answering = (
@@ -193,7 +212,7 @@ def _check_head(config: dict[str, Any], built: EncoderConfig) -> None:
 
 
 def _finish(encoder: Encoder, recipe: Recipe, asked: int | None) -> Encoder:
-    """The encoder with pooling, what follows it, and the length that is to be accepted."""
+    """Return the encoder with pooling, the steps after it, and the accepted length."""
     config, state = encoder.config, encoder.state_dict()
     longest = asked or min(recipe.max_length or config.max_length, config.max_length)
     if longest > config.max_length:

@@ -1,7 +1,7 @@
-"""Reading what sentence-transformers puts around a Transformer: pooling, dense layers, lengths and prompts.
+"""sentence-transformers folder around a Transformer: pooling, dense layers, lengths and prompts.
 
-The rules are those of sentence-transformers 6.2, old and new spellings of its files included. What would change a vector and is not
-understood is refused by name rather than left out.
+The rules are those of sentence-transformers 6.2, with old and new spellings of its files. An
+unknown setting that would change a vector is refused by name.
 """
 
 from __future__ import annotations
@@ -25,38 +25,42 @@ from headlight_export.folders.sentence_modules import (
 __all__ = ["DenseLayer", "Recipe", "read_recipe"]
 
 MODULES, SETTINGS, CARD = "modules.json", "config_sentence_transformers.json", "README.md"
-KINDS = {"Transformer": "T", "Pooling": "P", "Dense": "D", "Normalize": "N", "Dropout": ""}  # with a letter for each
+# A letter for each kind, to match their order.
+KINDS = {"Transformer": "T", "Pooling": "P", "Dense": "D", "Normalize": "N", "Dropout": ""}
 ORDER = "Transformer, Pooling, any number of Dense, Normalize"
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Recipe:
-    """How a folder turns a text into a vector, apart from the Transformer itself."""
+    """The steps from a text to a vector, apart from the Transformer itself."""
 
     transformer: Path  # the folder of config.json, weights and tokenizer
-    pooling: str | None = None  # "mean", "cls", "max", "last", "weighted_mean", "mean_sqrt_len"; None: not said
-    include_prompt: bool = True  # False: pooling leaves out the prompt and the special tokens in front of it
+    # "mean", "cls", "max", "last", "weighted_mean", "mean_sqrt_len"; None: unset
+    pooling: str | None = None
+    # False: pooling leaves out the prompt and the special tokens before it
+    include_prompt: bool = True
     dense: tuple[DenseLayer, ...] = ()
     normalize: bool = False  # to unit length, before `truncate_dim` cuts
-    max_length: int | None = None  # tokens, special ones included; None: no limit but the model's
-    lower_case: bool = False  # besides what the tokenizer does
+    max_length: int | None = None  # tokens, special ones included; None: only the model's limit
+    lower_case: bool = False  # in addition to the tokenizer's own lower-casing
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    default_prompt: str | None = None  # a key of `prompts`: what precedes texts whose sender names no prompt
+    default_prompt: str | None = None  # a key of `prompts`, for requests that name no prompt
     dimensions: tuple[
         int, ...
     ] = ()  # Matryoshka: lengths that vectors may be cut to, longest first; empty: none declared
-    truncate_dim: int | None = None  # the library cuts every vector to this length unless told otherwise
-    similarity: str | None = None  # "cosine", "dot", "euclidean", "manhattan"; None: not said
+    truncate_dim: int | None = None  # the library cuts every vector to this length by default
+    similarity: str | None = None  # "cosine", "dot", "euclidean", "manhattan"; None: unset
 
 
 def read_recipe(folder: Path) -> Recipe:
-    """Read what stands around the Transformer in a folder saved by sentence-transformers, or by transformers alone.
+    """Read the settings of a folder saved by sentence-transformers, or by transformers alone.
 
-    Without modules.json the folder is the Transformer itself, and nothing is said about pooling.
+    Without modules.json the folder is the Transformer itself, and has no pooling.
 
     Raises:
-        Refused: a module, its settings or their order cannot be served, or a file is missing or damaged.
+        Refused: a module, its settings or their order cannot be served, or a file is missing or
+            damaged.
     """
     if not (folder / MODULES).is_file():
         dimensions = _dimensions(folder, folder, None)
@@ -90,7 +94,10 @@ def read_recipe(folder: Path) -> Recipe:
 
 
 def _modules(folder: Path) -> list[tuple[str, Path]]:
-    """Kind and folder of each module, in the order of the list: that is the order they run in, whatever `idx` says."""
+    """Return kind and folder of each module, in the list's order.
+
+    The modules run in that order; `idx` has no effect.
+    """
     path = folder / MODULES
     entries = read_json(path)
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
@@ -114,7 +121,7 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    """The fields of a recipe that concern the whole model."""
+    """Return the fields of a recipe that concern the whole model."""
     settings = read_object(path) if path.is_file() else {}
     kind = settings.get("model_type", "SentenceTransformer")
     if kind != "SentenceTransformer":
@@ -137,7 +144,11 @@ def _settings(path: Path) -> dict[str, Any]:
 
 
 def _dimensions(folder: Path, transformer: Path, cut: int | None) -> tuple[int, ...]:
-    """Matryoshka lengths: the library notes them in the model card that it writes after training; some write them to config.json."""
+    """Return the Matryoshka lengths.
+
+    The library writes them into the model card after training; some authors write them to
+    config.json.
+    """
     found = {cut} if cut else set()
     config = read_object(transformer / CONFIG) if (transformer / CONFIG).is_file() else {}
     for key in ("matryoshka_dimensions", "matryoshka_dims"):

@@ -1,4 +1,4 @@
-"""The modules of a sentence-transformers folder, one function each: its files in, what it computes out."""
+"""The modules of a sentence-transformers folder: one function reads each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headlight_export.folders.model_folder import CONFIG, Refused, read_object, read_tensors
 
-# The file in which the Transformer module keeps its own settings has had many names; the first found that says anything holds.
+# The settings file of the Transformer module has had many names; the first non-empty one counts.
 TRANSFORMER_SETTINGS = tuple(
     f"sentence_{name}_config.json"
     for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
@@ -24,7 +24,7 @@ POOLING = {
     "weightedmean": "weighted_mean",
     "lasttoken": "last",
 }
-# Before there was one pooling_mode there was a switch for each.
+# Before pooling_mode, each mode had a switch.
 POOLING_SWITCHES = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -44,7 +44,7 @@ ACTIVATIONS = {
         "activation.Sigmoid",
     )
 }
-# Arguments for loading that leave the numbers alone in float32.
+# Arguments for loading that do not change float32 numbers.
 HARMLESS = {
     "model": {"add_pooling_layer", "attn_implementation", "device_map", "dtype", "low_cpu_mem_usage", "torch_dtype"},
     "processor": {"model_max_length", "padding_side", "use_fast"},
@@ -63,7 +63,9 @@ class DenseLayer:
 
 
 def read_pooling(folder: Path) -> tuple[str, bool, int | None]:
-    """The mode in our words, whether the prompt's tokens take part, and the width of what is pooled, if told.
+    """Return the mode in our terms, whether the prompt's tokens count, and the width if set.
+
+    The width is that of the pooled tokens.
 
     Raises:
         Refused: the mode is unknown, or there are several.
@@ -82,11 +84,11 @@ def read_pooling(folder: Path) -> tuple[str, bool, int | None]:
 
 
 def read_dense(folder: Path, width: int | None) -> DenseLayer:
-    """One dense layer.
+    """Read one dense layer.
 
     Args:
         folder: of config.json and model.safetensors.
-        width: of the vectors it will get; None: not known.
+        width: of its input vectors; None: not known.
 
     Raises:
         Refused: an option, the activation, the names or the shapes of its tensors do not fit.
@@ -115,10 +117,10 @@ def read_dense(folder: Path, width: int | None) -> DenseLayer:
 
 
 def check_names(folder: Path) -> None:
-    """A module may be told to work on something other than the pooled vector. Normalize may also have no settings at all.
+    """Check that a module works on the pooled vector. Normalize may have no settings at all.
 
     Raises:
-        Refused: it is.
+        Refused: it works on something else.
     """
     path = folder / CONFIG
     config = read_object(path) if path.is_file() else {}
@@ -128,7 +130,7 @@ def check_names(folder: Path) -> None:
 
 
 def read_transformer_settings(folder: Path) -> dict[str, Any]:
-    """What the Transformer module was saved with beside the model: lengths, lower-casing, arguments for loading.
+    """Return the Transformer module's own settings: lengths, lower-casing, arguments for loading.
 
     Raises:
         Refused: a setting would change vectors in a way that cannot be served.
@@ -160,7 +162,7 @@ def read_transformer_settings(folder: Path) -> dict[str, Any]:
 
 
 def _part(path: Path, config: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """The object under a key; empty where there is none."""
+    """Return the object under a key; empty if there is none."""
     value = config.get(key)
     if not isinstance(value, dict | None):
         raise Refused(f"{path}: {key} is not an object; save the model again")

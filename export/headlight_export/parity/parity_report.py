@@ -1,4 +1,4 @@
-"""The parity report: `headlight.runtime`, the code that serves, against PyTorch, case by case."""
+"""The parity report: `headlight.runtime` against PyTorch, case by case."""
 
 from __future__ import annotations
 
@@ -26,19 +26,22 @@ from headlight_export.progress import Progress, silent
 from headlight_model.config import EncoderConfig
 
 SEED = 20240
-FEW = 48  # tokens, of texts that forms and masks are tried on
+FEW = 48  # tokens, of texts for forms and masks
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One batch to try: the lengths of its texts, and whether attention and hidden states are compared too."""
+    """One batch of texts to compare, of the given lengths.
+
+    `weights`: attention and hidden states are compared too.
+    """
 
     name: str
     lengths: tuple[int, ...]
     weights: bool = True
     removed_heads: bool = False  # a random head mask, which `attend` alone takes
     form: str = ""  # of FORMS: attention alone is compared, in this form
-    masks: str = ""  # of masks_to_try: what of each text is not looked at
+    masks: str = ""  # of masks_to_try: the ignored tokens of each text
 
 
 class _Text(NamedTuple):
@@ -51,7 +54,7 @@ class _Text(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What one case gave for one output."""
+    """The result of one case for one output."""
 
     case: str
     lengths: tuple[int, ...]
@@ -68,7 +71,11 @@ class Row:
 
 
 def cases(config: EncoderConfig) -> Iterator[Case]:
-    """Texts alone and in batches, equal and ragged, and the longest accepted; heads and tokens left out; attention in its forms."""
+    """Yield the cases of the report.
+
+    Texts are alone and in batches, equal and ragged, up to the longest accepted. Heads and tokens
+    are left out, and attention is compared in its forms.
+    """
     lengths = tuple(lengths_to_try(config))
     for length in lengths:
         yield Case("alone", (length,))
@@ -88,7 +95,10 @@ def cases(config: EncoderConfig) -> Iterator[Case]:
 
 
 def measure(runtime: Runtime, reference: Reference, progress: Progress = silent) -> list[Row]:
-    """Run every case through the runtime's engine as one batch; compare each text with PyTorch, which sees it alone."""
+    """Run every case through the runtime's engine as one batch; compare each text with PyTorch.
+
+    PyTorch encodes each text alone.
+    """
     rows = []
     for case in cases(reference.encoder.config):
         progress(f"parity, {case.name} {_lengths(case.lengths)}")
@@ -98,7 +108,10 @@ def measure(runtime: Runtime, reference: Reference, progress: Progress = silent)
 
 
 def _measure(case: Case, runtime: Runtime, reference: Reference) -> dict[str, float]:
-    """The worst distance of each output. `embed` and `attend` must both agree where both give an output."""
+    """Return the worst distance of each output.
+
+    If both `embed` and `attend` give an output, both must agree with PyTorch.
+    """
     config = reference.encoder.config
     head_mask = random_head_mask(config, SEED) if case.removed_heads else None
     texts = _texts(case, config)
@@ -121,7 +134,7 @@ def _measure(case: Case, runtime: Runtime, reference: Reference) -> dict[str, fl
 
 
 def _form_error(name: str, texts: Sequence[_Text], runtime: Runtime, reference: Reference) -> float:
-    """The worst distance of attention in a form from what follows from PyTorch's whole maps."""
+    """Return the worst distance of attention in a form from values derived from PyTorch's maps."""
     selection = form(name, runtime.bundle.manifest.architecture)
     results = runtime.engine.run([_item(text, selection) for text in texts])
     maps = (reference.outputs(text.ids, text.segments)["attention"] for text in texts)
@@ -129,7 +142,7 @@ def _form_error(name: str, texts: Sequence[_Text], runtime: Runtime, reference: 
 
 
 def _texts(case: Case, config: EncoderConfig) -> list[_Text]:
-    """Random ones."""
+    """Return random texts."""
     return [
         _Text(
             random_ids(config, n, SEED + i),
@@ -152,7 +165,7 @@ def _row(case: Case, output: str, error: float, runtime: Runtime) -> Row:
 
 
 def summary(rows: Sequence[Row]) -> tuple[Parity, ...]:
-    """The worst row of each output, provider and precision, for the manifest."""
+    """Return the worst row of each output, provider and precision, for the manifest."""
     worst: dict[tuple[str, str, str], Row] = {}
     for row in rows:
         key = (row.output, row.provider, row.precision)
@@ -165,7 +178,7 @@ def summary(rows: Sequence[Row]) -> tuple[Parity, ...]:
 
 
 def table(rows: Sequence[Row], own_error: Mapping[str, float]) -> str:
-    """The report for a person: a line per case, a column per output."""
+    """Return the report as text: a line per case, a column per output."""
     lines = [f"{'batch':<16}{'lengths':<22}{'padding':>8}" + "".join(f"{name:>12}" for name in OUTPUTS)]
     grouped: dict[tuple[str, tuple[int, ...]], dict[str, Row]] = {}
     for row in rows:

@@ -1,4 +1,7 @@
-"""Reference numbers of PyTorch: those that a bundle is measured against, and how far PyTorch itself is from exact arithmetic."""
+"""Reference numbers of PyTorch, and its own distance from exact arithmetic.
+
+A bundle is measured against them.
+"""
 
 from __future__ import annotations
 
@@ -19,37 +22,41 @@ from headlight_model.encoder import Encoder
 BASE_TOLERANCE = {"pooled": 1e-5, "tokens": 2e-5, "attention": 1e-5, "hidden": 2e-5}
 MOST_WEIGHTS = 20_000_000  # attention weights of one text, in all layers
 LONGEST = 2048  # tokens
-# Of PyTorch's own fp32, over a row's RMS: 1e-5 is much. What overflows, if only inside of a norm, is off by all of a row.
+# Limit of PyTorch's own fp32 error, over a row's RMS: 1e-5 is already large. An overflow, even
+# inside a norm, ruins the whole row.
 MOST_ERROR = 0.1
-SLACK = 4.0  # times PyTorch's own fp32 distance from float64, where that is more than the floor allows
+SLACK = 4.0  # times PyTorch's own fp32 distance from float64, if that is above the floor
 
 
 def random_ids(config: EncoderConfig, length: int, seed: int) -> Ids:
-    """`length` token ids without padding, the same for the same seed. int64 [length]."""
+    """Return `length` token ids without padding, the same for the same seed: int64 [length]."""
     ids = np.random.default_rng([seed, length]).integers(0, config.vocab_size, size=length, dtype=np.int64)
     ids[ids == config.pad_id] = (config.pad_id + 1) % config.vocab_size
     return ids
 
 
 def random_segments(config: EncoderConfig, length: int, seed: int) -> Ids | None:
-    """`length` segments, the same for the same seed: int64 [length]. None where the model knows none."""
+    """Return `length` segments, the same for the same seed: int64 [length].
+
+    None if the model has none.
+    """
     if not config.segments:
         return None
     return np.random.default_rng([seed, length, 1]).integers(0, config.segments, size=length, dtype=np.int64)
 
 
 def random_head_mask(config: EncoderConfig, seed: int) -> Floats:
-    """A mask that removes some heads and weakens others: float32 [L, H] of 0, 0.5 and 1."""
+    """Return a mask that removes some heads and weakens others: float32 [L, H] of 0, 0.5 and 1."""
     shape = (config.layers, config.heads)
     return np.random.default_rng([seed, 2]).choice(np.array([0.0, 0.5, 1.0], dtype=np.float32), size=shape)
 
 
 class Masks(NamedTuple):
-    """What of a text is not looked at: as the fields of an EncodeItem.
+    """The ignored tokens of a text, as in the fields of an EncodeItem.
 
     Attributes:
         occluded: a token that no query sees and pooling leaves out; None: none.
-        left_out: tokens at the start that pooling leaves out.
+        left_out: number of tokens at the start that pooling leaves out.
     """
 
     occluded: int | None = None
@@ -79,19 +86,21 @@ class Reference:
         Args:
             ids, segments: int64 [n].
             head_mask: float32 [L, H].
-            weights: False for pooled and tokens alone, by the fused kernel: for lengths whose weights would fill the memory.
-            masks: what is not looked at.
+            weights: False for pooled and tokens alone, by the fused kernel. It is for lengths at
+                which the attention weights would fill the memory.
+            masks: the ignored tokens.
 
         Returns:
-            pooled [D], tokens [n, D] and, with weights, attention [L, H, n, n] and hidden [L+1, n, D]; float32.
+            float32 pooled [D] and tokens [n, D]; with weights also attention [L, H, n, n] and
+            hidden [L+1, n, D].
         """
         return _run(self.encoder, ids, segments, head_mask, weights=weights, masks=masks)
 
     def own_rounding(self, seed: int) -> dict[str, float]:
-        """The largest distance of PyTorch's automatic mixed precision in bfloat16 from PyTorch in float32, by output.
+        """Return the distance of PyTorch's bfloat16 mixed precision from float32, by output.
 
-        What is to be expected of any provider that computes in bfloat16: which of its operations round is its own affair.
-        Over random texts, of the lengths to try.
+        It is the largest over random texts of the lengths to try. Any provider that computes in
+        bfloat16 may be as far off; providers differ in the operations that they round.
         """
         texts = self._texts(lengths_to_try(self.encoder.config), seed)
         return _worst((self._rounded(*text), self.outputs(*text)) for text in texts)
@@ -101,18 +110,19 @@ class Reference:
             return self.outputs(ids, segments)
 
     def own_error(self, seed: int) -> dict[str, float]:
-        """The largest distance of PyTorch in float32 from PyTorch in float64, by output, over random texts.
+        """Return the distance of PyTorch's float32 from its float64, by output.
 
-        Of the lengths to try and the longest: rounding grows with length.
+        It is the largest over random texts, the longest length to try included: rounding grows with
+        length.
 
         Raises:
-            ValueError: float32 cannot hold what the model computes.
+            ValueError: float32 cannot hold the model's numbers.
         """
         config = self.encoder.config
         lengths = set(lengths_to_try(config))
         texts = self._texts(sorted(lengths | {longest_to_try(config)}), seed)
 
-        exact = copy.deepcopy(self.encoder).double()  # twice the bytes of the model: let go with the last text
+        exact = copy.deepcopy(self.encoder).double()  # twice the bytes: freed after the last text
 
         def run(encoder: Encoder, text: tuple[Ids, Ids | None]) -> dict[str, Floats]:
             return _run(encoder, *text, weights=len(text[0]) in lengths)
@@ -125,13 +135,13 @@ class Reference:
         return worst
 
     def _texts(self, lengths: Iterable[int], seed: int) -> Iterator[tuple[Ids, Ids | None]]:
-        """A random text of each length, and its segments."""
+        """Return a random text of each length, with its segments."""
         config = self.encoder.config
         return ((random_ids(config, n, seed), random_segments(config, n, seed)) for n in lengths)
 
 
 def _worst(pairs: Iterable[tuple[Mapping[str, Floats], Mapping[str, Floats]]]) -> dict[str, float]:
-    """The largest distance of each output, over pairs of what was found and what is exact."""
+    """Return the largest distance of each output, over pairs of found and exact values."""
     worst = dict.fromkeys(OUTPUTS, 0.0)
     for found, exact in pairs:
         for name, value in found.items():
@@ -140,7 +150,7 @@ def _worst(pairs: Iterable[tuple[Mapping[str, Floats], Mapping[str, Floats]]]) -
 
 
 def tolerances(own_error: Mapping[str, float]) -> dict[str, float]:
-    """The fp32 tolerance of each output, given PyTorch's own error."""
+    """Return the fp32 tolerance of each output, given PyTorch's own error."""
     return {name: max(base, SLACK * own_error[name]) for name, base in BASE_TOLERANCE.items()}
 
 
@@ -170,13 +180,16 @@ def _run(
 
 
 def _array(values: torch.Tensor) -> Floats:
-    """NumPy has no bfloat16."""
+    """Convert to NumPy, which has no bfloat16."""
     array: Floats = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
     return array
 
 
 def lengths_to_try(config: EncoderConfig) -> Iterator[int]:
-    """From one token to four times the training length, as far as the model allows and its maps can be held."""
+    """Yield lengths from one token to four times the training length.
+
+    They stop at the model's limit, and at the longest text whose maps fit into memory.
+    """
     most = longest_with_maps(config)
     trained = min(config.trained_length, most)
     for length in sorted({1, 2, 3, 7, 16, trained // 2, trained, trained + 1, 2 * trained, 4 * trained}):
@@ -185,17 +198,20 @@ def lengths_to_try(config: EncoderConfig) -> Iterator[int]:
 
 
 def longest_to_try(config: EncoderConfig) -> int:
-    """Tokens of the longest text that is measured, without maps. Minutes would be spent on what lies beyond."""
+    """Return the tokens of the longest text that is measured, without maps.
+
+    Longer texts would take minutes.
+    """
     return min(config.max_length, LONGEST)
 
 
 def longest_with_maps(config: EncoderConfig) -> int:
-    """Tokens of the longest text that the model allows and whose maps can be held."""
+    """Return the tokens of the longest text allowed by the model and by memory for its maps."""
     return min(config.max_length, math.isqrt(MOST_WEIGHTS // (config.layers * config.heads)))
 
 
 def masks_to_try(config: EncoderConfig, length: int) -> dict[str, Masks]:
-    """By name, what of a text of so many tokens is not looked at; nothing where it is too short for that to tell."""
+    """Return masks of a text of so many tokens, by name; none if it is too short for them."""
     if length < 3:
         return {}
     found = {"token hidden": Masks(occluded=length // 2)}

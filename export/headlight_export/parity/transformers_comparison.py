@@ -1,4 +1,4 @@
-"""Our encoder against the code that a folder was made with, where that is installed."""
+"""Comparison of our encoder with the code that a folder was made with, if that is installed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
 
 SEED = 40
-FLOOR = 1e-4  # between two implementations in float32; another activation, or another norm, is off by more
-SLACK = 40  # times our own rounding error: their angles are float32, which large biases of queries and keys multiply
-LONGEST = 128  # tokens; what differs in wiring differs in short texts, or where windows end
+FLOOR = 1e-4  # between two float32 implementations; another activation or norm is off by more
+# Times our own rounding error: their angles are float32, and large biases of queries and keys
+# multiply the difference.
+SLACK = 40
+LONGEST = 128  # tokens; wiring errors show in short texts, or at the ends of windows
 UNKNOWN = ("jina_bert",)  # families that transformers has no code for
-# In configs of NomicBERT's own code, of which transformers reads the tensors and not the sizes; and its own words for them.
+# Names in configs of NomicBERT's own code, and those of transformers. transformers reads the
+# tensors of such a folder, but not its sizes.
 WORDS = {
     "n_embd": "hidden_size",
     "n_head": "num_attention_heads",
@@ -38,12 +41,14 @@ GATES = {"swiglu": "silu", "geglu": "gelu"}
 
 @dataclasses.dataclass(frozen=True)
 class Compared:
-    """What came of it.
+    """The result of a comparison.
 
     Attributes:
-        errors: by output ("tokens", "attention", "hidden") the largest distance; empty where nothing was compared.
+        errors: the largest distance by output ("tokens", "attention", "hidden"); empty if nothing
+            was compared.
         version: of transformers.
-        why_not: why nothing was compared; empty for a checkpoint of ours, which there is no other code of.
+        why_not: the reason that nothing was compared; empty for our own checkpoints, as no other
+            code exists.
     """
 
     errors: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -51,18 +56,20 @@ class Compared:
     why_not: str = ""
 
     def to_json(self) -> dict[str, Any] | None:
-        """For parity.json."""
+        """Return the entry for parity.json."""
         if self.errors:
             return {"version": self.version, **self.errors}
         return {"not_compared": self.why_not} if self.why_not else None
 
 
 class _CannotCompare(Exception):
-    """For a reason, which is its message."""
+    """A comparison that is not possible; the message has the reason."""
 
 
 def against_transformers(folder: Path, family: str, encoder: Encoder, own_error: Mapping[str, float]) -> Compared:
-    """The largest distance of our encoder from transformers in eager mode, in float32, over random texts.
+    """Return our encoder's largest distance from transformers in eager mode, in float32.
+
+    It is over random texts.
 
     Args:
         folder: of config.json and weights.
@@ -72,7 +79,8 @@ def against_transformers(folder: Path, family: str, encoder: Encoder, own_error:
 
     Raises:
         Refused: transformers cannot open the folder.
-        ValueError: a distance is more than rounding explains: the folder has been read wrongly, and must not be served.
+        ValueError: a distance is beyond rounding: the folder was read wrongly, and must not be
+            served.
     """
     if family == OURS:
         return Compared()
@@ -87,7 +95,7 @@ def against_transformers(folder: Path, family: str, encoder: Encoder, own_error:
         model = _open_own_words(folder, encoder.config) if "n_embd" in read_config(folder) else _open(folder)
     except _CannotCompare as reason:
         return Compared(why_not=str(reason))
-    except Exception as problem:  # of any type, for what it does not understand
+    except Exception as problem:  # transformers raises any type
         words = f"({type(problem).__name__}: {problem!s:.200}); correct the folder, or export where it is not installed"
         raise Refused(f"transformers {transformers.__version__} cannot open {folder} {words}") from problem
     worst = dict.fromkeys(("tokens", "attention", "hidden"), 0.0)
@@ -109,20 +117,23 @@ def _open(folder: Path) -> Any:
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     said = read_config(folder)
     if said.get("use_bidirectional_attention") and said.get("is_causal") is None:
-        config.is_causal = False  # as code of the folder's own would, which alone reads the former
+        config.is_causal = False  # as the folder's own code would; only it reads the former
     options = {"attn_implementation": "eager", "dtype": torch.float32}
     return AutoModel.from_pretrained(folder, config=config, trust_remote_code=False, **options).eval()
 
 
 def _open_own_words(folder: Path, config: EncoderConfig) -> Any:
-    """NomicBERT, the words of its own code put into those of transformers, which would take its defaults. Raises _CannotCompare."""
+    """Open a NomicBERT folder, with its own code's config names translated to transformers' names.
+
+    transformers would use its defaults for them. Raises _CannotCompare.
+    """
     try:
         from transformers import NomicBertConfig, NomicBertModel  # noqa: PLC0415
     except ImportError:  # before its version 5
         raise _CannotCompare("it has no code for nomic_bert yet") from None
     if config.rope_fraction != 1 or config.rope_scaling is not None:
         raise _CannotCompare("its code for nomic_bert turns all dimensions, and at any length alike")
-    said = read_config(folder)  # not what we made of it: that is what is to be compared
+    said = read_config(folder)  # not our own config, which is under test
     values = {theirs: said[own] for own, theirs in WORDS.items() if said.get(own) is not None}
     gate = said.get("activation_function", "swiglu")
     sizes = NomicBertConfig(
@@ -135,26 +146,29 @@ def _open_own_words(folder: Path, config: EncoderConfig) -> Any:
     model, about = NomicBertModel.from_pretrained(
         folder, config=sizes, attn_implementation="eager", dtype=torch.float32, output_loading_info=True
     )
-    if missing := sorted(about["missing_keys"]):  # it would take random numbers for them
+    if missing := sorted(about["missing_keys"]):  # it would fill them with random numbers
         raise _CannotCompare(f"it does not find {missing[0]} under the names that the folder has")
     return model.eval()
 
 
 def _batches(config: EncoderConfig) -> Iterator[Sequence[int]]:
-    """The lengths of texts, one alone or several in a padded batch: to beyond what local layers see, as far as maps can be held."""
+    """Yield the lengths of texts, one alone or several in a padded batch.
+
+    They go beyond the windows of local layers, as far as maps fit into memory.
+    """
     most = longest_with_maps(config)
     longest = min(LONGEST, most)
     lengths = {length for length in lengths_to_try(config) if length <= longest} | {longest}
     if config.local_layers:
         lengths |= {length for length in (config.window + 2, 2 * config.window + 3) if length <= most}
     if _is_dynamic(config) and config.max_length <= most:
-        lengths.add(config.max_length)  # of which a text alone is scaled as all are here
+        lengths.add(config.max_length)  # theirs scales a text of this length as we scale all
     yield from ((length,) for length in sorted(lengths))
     yield tuple(min(length, longest) for length in (7, longest, 1))
 
 
 def _distances(model: Any, encoder: Encoder, lengths: Sequence[int]) -> Iterator[tuple[str, float]]:
-    """Of each text of a batch, without its padding."""
+    """Yield the distances of each text of a batch, without its padding."""
     config = encoder.config
     ids = _padded([torch.from_numpy(random_ids(config, n, SEED)) for n in lengths], config.pad_id)
     mask = _padded([torch.ones(n, dtype=torch.int64) for n in lengths])
@@ -166,7 +180,7 @@ def _distances(model: Any, encoder: Encoder, lengths: Sequence[int]) -> Iterator
     with torch.inference_mode():
         theirs = model(**inputs, output_attentions=True, output_hidden_states=True)
         ours = encoder(ids, mask, segments=segments, fused=False)
-    # Their last hidden state may be behind the last norm, where ours is in front of it; tokens compare that.
+    # Their last hidden state may be after the last norm, ours is before it; tokens compare that.
     rows = [("tokens", ours.tokens, theirs.last_hidden_state)]
     rows += [("hidden", mine, other) for mine, other in zip(ours.hidden[:-1], theirs.hidden_states[:-1], strict=True)]
     for at, n in enumerate(lengths):
@@ -177,14 +191,18 @@ def _distances(model: Any, encoder: Encoder, lengths: Sequence[int]) -> Iterator
 
 
 def _is_dynamic(config: EncoderConfig) -> bool:
-    """Whether theirs scales by the length at hand what ours scales for the longest text; no folder has "ntk" otherwise."""
+    """Return whether theirs scales by the current length; ours scales for the longest text.
+
+    Only such folders have "ntk".
+    """
     return config.rope_scaling is not None and config.rope_scaling.kind == "ntk"
 
 
 def _as_padded_to_the_longest(inputs: Mapping[str, Tensor], config: EncoderConfig) -> dict[str, Tensor]:
-    """The inputs of a batch with one more column of padding, at the last place of the longest text that is served.
+    """Return a batch's inputs with one more column of padding, at the longest text's last position.
 
-    Theirs scales by the last place of a batch: as if it were padded as far as that, without the cost.
+    Theirs scales by a batch's last position. So it scales as if padded to that length, without the
+    cost.
     """
     ids = inputs["input_ids"]
     places = torch.arange(ids.shape[1] + 1).expand(len(ids), -1).clone()
@@ -195,5 +213,5 @@ def _as_padded_to_the_longest(inputs: Mapping[str, Tensor], config: EncoderConfi
 
 
 def _padded(rows: Sequence[Tensor], padding: int = 0) -> Tensor:
-    """[B] of [n] -> [B, longest n]."""
+    """Pad rows [B] of [n] to [B, longest n]."""
     return pad_sequence(list(rows), batch_first=True, padding_value=padding)

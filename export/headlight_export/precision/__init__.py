@@ -1,1 +1,1 @@
-"""Graphs and vectors in fewer bits, and what that costs in quality."""
+"""Graphs and vectors in fewer bits, and the loss of quality."""

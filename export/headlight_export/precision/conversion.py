@@ -1,16 +1,19 @@
-"""A traced graph in fewer bits: weights in bfloat16, float16 or int8, what is sensitive in float32.
+"""Conversion of a traced graph to fewer bits: bfloat16, float16 or int8 weights.
 
-Rewritten are products with constant weights, and the tables that ids look rows up in. Everything else stays as it was traced:
-norms, softmax, the products of attention (scores of a sharp head are beyond float16's range), the residual stream, tables of angles,
-pooling and what follows it. Inputs and outputs keep their types, so the engine does not know.
+It rewrites products with constant weights, and the tables that ids index. All else stays as traced:
+norms, softmax, the products of attention, the residual stream, tables of angles, pooling and the
+steps after it. (Scores of a sharp head are beyond float16's range.) Inputs and outputs keep their
+types, so the engine needs no change.
 
-- bf16: weights rounded to bfloat16 and stored so, cast to float32 where they are used: half the bytes of the file.
-- fp16: float16 products of float16 inputs, cast back. A provider without a kernel for them, as that for CPUs, casts to float32 and
-  back by itself.
-- int8: weights in int8 with a scale for each column, inputs in uint8 with a scale for each row, which is a token: then what a text is
-  encoded with does not change its vector. (A scale for the whole input, as ONNX's DynamicQuantizeLinear has it, moves pooled vectors
-  by up to 2e-3 with the batch, and is less exact.) Products add up in int32, without rounding. Tables are float16: in int8 they would
-  cost three times as many neighbours as all products do (measured on `docs-rope`).
+- bf16: weights are rounded to bfloat16, stored so, and cast to float32 for use: half the file's
+  bytes.
+- fp16: float16 products of float16 inputs, cast back. A provider without a kernel for them, as that
+  for CPUs, casts to float32 and back by itself.
+- int8: weights in int8 with a scale for each column, inputs in uint8 with a scale for each row.
+  A row is a token, so a text's vector does not depend on its batch. (One scale for the whole input,
+  as in ONNX's DynamicQuantizeLinear, is less exact. It moves pooled vectors by up to 2e-3 with the
+  batch.) Products add up in int32, without rounding. Tables are float16: in int8 they would cost
+  three times as many neighbours as all products do (measured on `docs-rope`).
 """
 
 from __future__ import annotations
@@ -24,28 +27,30 @@ import torch
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-PRECISIONS = ("bf16", "fp16", "int8")  # beside fp32, which is what a graph is traced in
+PRECISIONS = ("bf16", "fp16", "int8")  # beside fp32, the precision of a traced graph
 STORED = {
     "bf16": TensorProto.BFLOAT16,
     "fp16": TensorProto.FLOAT16,
     "int8": TensorProto.FLOAT16,
-}  # tables, and what is behind pooling
+}  # tables, and layers after pooling
 TORCH = {TensorProto.BFLOAT16: torch.bfloat16, TensorProto.FLOAT16: torch.float16}
 STEPS = 127  # of int8 on either side of 0
-MIDDLE = 128  # what stands for 0 in uint8
-SMALLEST_SCALE = 1e-30  # a row of zeros has a scale, too
+MIDDLE = 128  # the uint8 value of 0
+SMALLEST_SCALE = 1e-30  # for a row of zeros
 
 
 def convert(model: onnx.ModelProto, precision: str, parameters: Collection[str]) -> None:
     """Rewrite a traced graph.
 
     Args:
-        model: `headlight_export.writer.graphs.trace` gave it; its weights inside, float32. Changed in place.
+        model: from `headlight_export.writer.graphs.trace`; its weights inside, float32. Changed in
+            place.
         precision: one of PRECISIONS.
-        parameters: names of what was trained. Other tables (angles) are computed, must be exact, and stay as they are.
+        parameters: names of trained tensors. Other tables (angles) are computed, must be exact, and
+            stay unchanged.
 
     Raises:
-        ValueError: a weight is beyond the range of the type that it would be stored in.
+        ValueError: a weight is beyond the range of its new type.
     """
     rewriter = _Rewriter(model.graph, precision, parameters)
     nodes: list[onnx.NodeProto] = list(model.graph.node)
@@ -55,7 +60,7 @@ def convert(model: onnx.ModelProto, precision: str, parameters: Collection[str])
 
 
 class _Rewriter:
-    """Reads the nodes of a graph in their order and writes the new ones, each in the place of the old."""
+    """A rewriter that reads a graph's nodes in order and writes new ones in their place."""
 
     def __init__(self, graph: onnx.GraphProto, precision: str, parameters: Collection[str]) -> None:
         self.graph = graph
@@ -66,10 +71,10 @@ class _Rewriter:
         self.parameters = parameters
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
         self.nodes: list[onnx.NodeProto] = []
-        self.made: set[str] = set()  # names of what was added: an input of several products is converted once
+        self.made: set[str] = set()  # names added: an input of several products is converted once
 
     def take(self, node: onnx.NodeProto) -> None:
-        """Add a node, or what does the same in fewer bits."""
+        """Add a node, or its equivalent in fewer bits."""
         names = list(node.input)
         if node.op_type == "MatMul" and self._is_weight(names[1]):
             self.product(names[0], names[1], node.output[0])
@@ -77,7 +82,7 @@ class _Rewriter:
             table, rows = self._store(names[0]), f"{node.output[0]}.rows"
             self._add("Gather", [table, names[1]], rows)  # rows are cast, not the table
             self._add("Cast", [rows], node.output[0], to=TensorProto.FLOAT)
-        elif node.op_type == "Gemm" and self._is_weight(names[1]):  # behind pooling: few products, in full precision
+        elif node.op_type == "Gemm" and self._is_weight(names[1]):  # after pooling: in float32
             names[1] = self._widened(names[1])
             node.input[:] = names
             self.nodes.append(node)
@@ -85,14 +90,14 @@ class _Rewriter:
             self.nodes.append(node)
 
     def finish(self) -> None:
-        """Write the nodes into the graph, without the weights that nothing uses any more."""
+        """Write the nodes into the graph, without unused weights."""
         del self.graph.node[:]
         self.graph.node.extend(self.nodes)
         used = {name for node in self.nodes for name in node.input} | {value.name for value in self.graph.output}
         kept: list[onnx.TensorProto] = [tensor for tensor in self.graph.initializer if tensor.name in used]
         del self.graph.initializer[:]
         self.graph.initializer.extend(kept)
-        del self.graph.value_info[:]  # of values that may be gone, in types that may be others
+        del self.graph.value_info[:]  # its values may be gone or have other types
 
     def _is_weight(self, name: str) -> bool:
         tensor = self.constants.get(name)
@@ -107,7 +112,10 @@ class _Rewriter:
         self._add("Cast", [f"{y}.half"], y, to=TensorProto.FLOAT)
 
     def _integer_product(self, x: str, weight: str, y: str) -> None:
-        """x [..., K] and weight [K, N] -> y = round(x / s) round(weight / t) s t, s [..., 1] and t [N] the largest of each over 127."""
+        """Add y = round(x / s) round(weight / t) s t, for x [..., K] and weight [K, N].
+
+        s [..., 1] and t [N] are the largest magnitude of each row or column, over 127.
+        """
         values = self._values(weight)
         scales = np.maximum(np.abs(values).max(axis=0), np.float32(SMALLEST_SCALE)) / np.float32(STEPS)
         integers = self._constant(f"{weight}.int8", np.rint(values / scales).astype(np.int8))
@@ -120,7 +128,7 @@ class _Rewriter:
         self._add("Mul", [f"{y}.rows", columns], y)
 
     def _quantise_rows(self, x: str, middle: str) -> None:
-        """x [..., K] -> x.uint8 [..., K] and x.scales [..., 1]."""
+        """Convert x [..., K] to x.uint8 [..., K] and x.scales [..., 1]."""
         step = self._constant("quantised.step", np.array(1 / STEPS, dtype=np.float32))
         least = self._constant("quantised.least", np.array(SMALLEST_SCALE, dtype=np.float32))
         one = self._constant("quantised.one", np.array(1, dtype=np.float32))
@@ -130,16 +138,16 @@ class _Rewriter:
         self._add("Mul", [f"{x}.largest", step], f"{x}.steps")
         self._add("Max", [f"{x}.steps", least], f"{x}.scales")
         self._add("Div", [x, f"{x}.scales"], f"{x}.scaled")
-        # Of one scale for all, 1: QuantizeLinear's own scales of rows take longer than the division.
+        # With the scale 1: QuantizeLinear's own row scales take longer than the division.
         self._add("QuantizeLinear", [f"{x}.scaled", one, middle], f"{x}.uint8")
 
     def _widened(self, weight: str) -> str:
-        """The name of a weight that is stored in fewer bits, as float32."""
+        """Return the name of a stored weight cast to float32."""
         self._add("Cast", [self._store(weight)], f"{weight}.wide", to=TensorProto.FLOAT)
         return f"{weight}.wide"
 
     def _store(self, weight: str) -> str:
-        """The name of a weight in the type that weights are stored in."""
+        """Return the name of a weight in its stored type."""
         name = f"{weight}.stored"
         if name not in self.made:
             narrow = torch.from_numpy(self._values(weight)).to(TORCH[self.stored])
@@ -160,7 +168,7 @@ class _Rewriter:
         return name
 
     def _add(self, kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> None:
-        """A node, unless what it gives is there already."""
+        """Add a node, unless its output exists already."""
         if output not in self.made:
             self.made.add(output)
             self.nodes.append(helper.make_node(kind, inputs, [output], name=output, **attributes))

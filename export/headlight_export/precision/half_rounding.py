@@ -1,4 +1,7 @@
-"""What fp16 does on a device that computes in it. The provider for CPUs does not: it computes the same graph in float32."""
+"""Rounding of fp16 on a device that computes in it.
+
+The provider for CPUs does not: it computes the same graph in float32.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,11 @@ from headlight_model.encoder import Dense, Encoder
 
 
 def in_half(encoder: Encoder) -> Encoder:
-    """A copy whose weights, and inputs and outputs of products with weights, are rounded to float16, as the fp16 graph has them.
+    """Return a copy rounded to float16, as the fp16 graph rounds.
 
-    Sums are float32 inside of a product, as in matrix units. A number beyond the range of float16 becomes infinite, and what
-    comes of it is not finite.
+    Rounded are weights, and inputs and outputs of products with weights. Sums inside a product are
+    float32, as in matrix units. A number beyond float16's range becomes infinite, and results from
+    it are not finite.
     """
     rounded = copy.deepcopy(encoder)
     for module in rounded.modules():

@@ -20,19 +20,19 @@ from headlight_export.precision.sample_texts import Passages
 NEIGHBOURS = 10
 WITH_ATTENTION = 16  # texts whose attention and hidden states are compared
 ALONE = 64  # texts that are encoded by themselves, too
-LEAST_COSINE = 0.9  # on average. Below, it is no precision of the same model but a broken one
+LEAST_COSINE = 0.9  # on average; below it, the variant is broken
 
 
 class BrokenVariantError(ValueError):
-    """A precision does not suit the model, and nothing was written; the message names it and the remedy."""
+    """A precision that does not suit the model; the message has the remedy. Nothing was written."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Quality:
-    """How far one precision on one provider is from fp32 on the provider for CPUs, over the same texts.
+    """The distance of one precision on one provider from fp32 on CPUs, over the same texts.
 
     Attributes:
-        entry: what the manifest says of it.
+        entry: the manifest's entry.
         max_error: by output, as in the rows of parity.json, but against fp32.
     """
 
@@ -40,12 +40,12 @@ class Quality:
     max_error: dict[str, float]
 
     def to_json(self) -> dict[str, Any]:
-        """For parity.json."""
+        """Return the entry for parity.json."""
         return dataclasses.asdict(self.entry) | {"max_error": self.max_error}
 
 
 def compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
-    """Encode the texts with both.
+    """Encode the texts with both runtimes and compare.
 
     Args:
         exact: fp32.
@@ -53,7 +53,7 @@ def compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
         texts: more than NEIGHBOURS.
 
     Raises:
-        BrokenVariantError: the variant's numbers are not finite, or those of another model.
+        BrokenVariantError: the variant's numbers are not finite, or too far from fp32.
     """
     name = label(variant.provider, variant.precision)
     try:
@@ -66,12 +66,12 @@ def compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
 
 
 def label(provider: str, precision: str) -> str:
-    """What a variant is called for: the option of the export that asks for it."""
+    """Return a variant's name: the export option that requests it."""
     return f"--precision {precision}" if provider == "cpu" else f"--provider {provider} ({precision})"
 
 
 def broken(name: str, what: str) -> BrokenVariantError:
-    """The error for a variant, by its label, and what is wrong with it."""
+    """Return the error for a variant, from its label and the problem."""
     return BrokenVariantError(f"{name} {what}: it does not suit this model, so leave it out")
 
 
@@ -109,7 +109,10 @@ def _compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
 
 
 def batch_drift(runtime: Runtime, texts: Passages, batched: Floats) -> float:
-    """max |Δ| between a text's vector alone and among others. batched: float32 [N, D], of all texts in batches."""
+    """Return max |Δ| between a text's vector alone and in a batch.
+
+    `batched` is float32 [N, D], of all texts in batches.
+    """
     alone = _spread(len(texts.items), ALONE)
     return max(
         distance("pooled", _pooled(_run(runtime, texts, [i], Selection(tokens=True))[0]), batched[i]) for i in alone
@@ -136,19 +139,22 @@ def _pooled(result: ItemResult) -> Floats:
 
 
 def _spread(count: int, few: int) -> list[int]:
-    """Up to `few` of 0 .. count-1, evenly."""
+    """Return at most `few` of 0 .. count-1, evenly spread."""
     return list(range(count)) if count <= few else [i * count // few for i in range(few)]
 
 
 def _unit(vectors: Floats) -> Floats:
-    """[N, D] -> the same of length 1; a vector of zeros stays one, and is near to none."""
+    """Scale [N, D] to length 1; a vector of zeros stays so, and is near none."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit: Floats = vectors / np.maximum(lengths, np.float32(1e-30))
     return unit
 
 
 def _neighbours(vectors: Floats) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """float32 [N, D] -> int64 [N, NEIGHBOURS]: the texts of the largest cosines, falling, oneself left out."""
+    """Return the texts of the largest cosines, falling: float32 [N, D] -> int64 [N, NEIGHBOURS].
+
+    A text is no neighbour of itself.
+    """
     unit = _unit(vectors)
     similar = unit @ unit.T
     np.fill_diagonal(similar, -2.0)
@@ -156,7 +162,7 @@ def _neighbours(vectors: Floats) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def table(found: Sequence[Quality]) -> str:
-    """For a person: a line per precision."""
+    """Return the qualities as text, a line per precision."""
     first = found[0].entry
     lines = [
         f"against fp32 on {first.count} texts: {first.texts}"

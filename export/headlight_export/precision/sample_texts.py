@@ -1,4 +1,7 @@
-"""Texts to judge reduced precision by. On random ids it looks worse than it is, and neighbours among them mean nothing."""
+"""Texts to judge reduced precision by.
+
+Random ids would make it look worse, and neighbours among them mean nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from headlight_export.parity.reference import random_ids, random_segments
 from headlight_model.config import EncoderConfig
 
 COUNT = 400
-FEWEST = 20  # of which ten neighbours can be found, and not all
+FEWEST = 20  # enough for ten neighbours that are not all texts
 LEAST_WORDS = 8
 LONGEST = 256  # tokens; longer texts are cut
 SEED = 5
@@ -21,7 +24,7 @@ SEED = 5
 
 @dataclasses.dataclass(frozen=True)
 class Passage:
-    """One text: ids int64 [n]; segments int64 [n], None where the model knows none."""
+    """One text: ids int64 [n]; segments int64 [n], None if the model has none."""
 
     ids: Ids
     segments: Ids | None
@@ -29,10 +32,10 @@ class Passage:
 
 @dataclasses.dataclass(frozen=True)
 class Passages:
-    """Texts, no two the same to the model.
+    """Texts that are all different to the model.
 
     Attributes:
-        about: what they are, for the report.
+        about: a description for the report.
         real: False for random ids: then nothing is known of neighbours among texts.
         items: the texts.
     """
@@ -43,15 +46,17 @@ class Passages:
 
 
 def passages(config: EncoderConfig, tokenizer: Path | None, file: Path | None) -> Passages:
-    """The texts to judge by.
+    """Return the texts to judge by.
 
     Args:
         config: of the encoder.
         tokenizer: tokenizer.json; None: the texts are random ids.
-        file: UTF-8, a text a line; None: docstrings of Python's own library, from modules that no shipped model was trained on.
+        file: UTF-8, a text a line; None: docstrings of Python's own library, from modules on which
+            no shipped model was trained.
 
     Raises:
-        ValueError: the file is not text, holds too few texts, or there is no tokenizer to read it with.
+        ValueError: the file is not text, holds too few texts, or there is no tokenizer to read it
+            with.
     """
     if tokenizer is None:
         if file is not None:
@@ -69,7 +74,10 @@ def passages(config: EncoderConfig, tokenizer: Path | None, file: Path | None) -
 
 
 def docstrings(count: int = COUNT) -> list[str]:
-    """Up to `count` docstrings of functions, evenly spread over the part of the library that is kept for tests."""
+    """Return at most `count` docstrings of functions, evenly spread over Python's own library.
+
+    Only its part kept for tests is used.
+    """
     from headlight_model.train.data import corpus, functions  # noqa: PLC0415  (reads the library: some seconds that most exports do without)
 
     sources = [source for source in corpus.files() if corpus.part_of(source.module) is corpus.Part.TEST]
@@ -79,7 +87,7 @@ def docstrings(count: int = COUNT) -> list[str]:
 
 
 def _of(file: Path) -> tuple[list[str], str]:
-    """The lines of a file, and what the report calls them."""
+    """Return the lines of a file, and their description for the report."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:
@@ -92,7 +100,7 @@ def _different(texts: Iterable[str]) -> list[str]:
 
 
 def _random(config: EncoderConfig) -> Passages:
-    """Random ids, 2 to 64 of each."""
+    """Return random ids, 2 to 64 for each text."""
     lengths = [min(config.max_length, 2 + i * 7 % 63) for i in range(COUNT // 2)]
     items = tuple(
         Passage(random_ids(config, n, SEED + i), random_segments(config, n, SEED + i)) for i, n in enumerate(lengths)

@@ -1,4 +1,7 @@
-"""Other precisions and providers: written into a draft of a bundle, measured there by the code that serves, and given tolerances."""
+"""Other precisions and providers of a bundle, written, measured and given tolerances.
+
+They are written into the draft, and the serving code measures them there.
+"""
 
 from __future__ import annotations
 
@@ -27,23 +30,27 @@ from headlight_model.encoder import Encoder
 
 Variant = tuple[str, str]  # a provider and a precision
 CPU, OPENVINO, CUDA = "cpu", "openvino", "cuda"
-# Whose graphs in fewer bits CUDA has kernels for. Those of bf16 hold such weights, and compute in float32 as everywhere.
+# Precisions whose graphs CUDA has kernels for. bf16 graphs hold bfloat16 weights and compute in
+# float32, as everywhere.
 ON_CUDA = ("bf16", "fp16")
-SLACK = 2.0  # times the worst that was measured: another processor adds up in another order
-PROVISIONAL = 1e9  # until it is measured
+SLACK = 2.0  # times the worst measured distance: another processor adds up in another order
+PROVISIONAL = 1e9  # tolerance before measurement
 Save = Callable[[Manifest], Manifest]
 
 
 def known_variants(precisions: Iterable[str], providers: Iterable[str], texts: Path | None = None) -> list[Variant]:
-    """What is to be measured beside fp32 on the provider for CPUs, each once. Said before anything is traced, which takes long.
+    """Return the variants to measure beside fp32 on CPUs, each once.
+
+    They are checked before the slow tracing.
 
     Args:
         precisions, providers: as given.
         texts: the file to judge them by.
 
     Raises:
-        ValueError: there is no such precision or provider (the message lists those there are), or none to judge by the texts.
-        BundleError: a provider is not here.
+        ValueError: the precision or provider does not exist (the message lists the existing ones),
+            or there are texts but no variant.
+        BundleError: a provider is not installed.
         FileNotFoundError: there is no file of texts.
     """
     found: dict[Variant, None] = {}
@@ -64,7 +71,7 @@ def known_variants(precisions: Iterable[str], providers: Iterable[str], texts: P
 
 
 def usable_precisions(provider: str) -> tuple[str, ...]:
-    """In which precisions a provider computes what the bundle has for it, on this machine.
+    """Return the precisions that a provider has here, for its graphs in the bundle.
 
     Raises:
         BundleError: it is not installed.
@@ -90,7 +97,7 @@ def add_variants(
     save: Save,
     progress: Progress = silent,
 ) -> tuple[Manifest, tuple[Row, ...], tuple[Quality, ...]]:
-    """Write what they need, measure and declare them.
+    """Write the variants' graphs, measure them and declare their tolerances.
 
     Args:
         draft: a bundle of fp32 graphs, proven.
@@ -99,13 +106,14 @@ def add_variants(
         variants: pairs of a provider and a precision.
         texts: a file of a text a line to judge by; None: see passages.
         save: writes a manifest into the draft, and returns it with all files listed.
-        progress: told each step, before it begins.
+        progress: called with each step, before it begins.
 
     Returns:
-        The manifest, saved; a row for each case and output of each variant; and the quality of each, fp32 on the CPU first.
+        The manifest, saved; a row for each case and output of each variant; the quality of each,
+        after that of fp32 on the CPU.
 
     Raises:
-        ValueError: the texts are none, or a variant does not suit the model.
+        ValueError: the texts are invalid, or a variant does not suit the model.
         BundleError: fp32 is outside its tolerance on one of the texts.
     """
     progress("reading texts to judge by")
@@ -119,12 +127,12 @@ def add_variants(
     ]
     provisional = [_tolerance(*variant, dict.fromkeys(OUTPUTS, PROVISIONAL)) for variant in variants]
     declared = manifest.tolerances
-    # Those to be measured stand before those of any provider, and are found first.
+    # Provisional tolerances come before those of any provider, and are found first.
     manifest = save(
         dataclasses.replace(manifest, graphs=(*manifest.graphs, *graphs), tolerances=(*provisional, *declared))
     )
     exact = Runtime(draft, provider=CPU)
-    exact.check_golden()  # the texts are new to it
+    exact.check_golden()  # the golden inputs now include the texts
     quality, rows, tolerances = [compare(exact, exact, sample)], [], list(declared)
     for provider, precision in variants:
         progress(f"measuring {precision} on {provider}")
@@ -142,7 +150,7 @@ def add_variants(
 def _declare(
     tolerances: Sequence[Tolerance], provider: str, precision: str, limits: Mapping[str, float]
 ) -> list[Tolerance]:
-    """With the tolerance of a variant. What it needs is allowed to any other provider, too."""
+    """Return the tolerances with that of a variant. Other providers are allowed the same."""
     declared = {(each.provider, each.precision): each for each in tolerances}
     declared[provider, precision] = _tolerance(provider, precision, limits)
     other = declared.get(("*", precision))
@@ -152,7 +160,7 @@ def _declare(
 
 
 def write_precision(draft: Path, exact: Sequence[Graph], precision: str, encoder: Encoder) -> list[Graph]:
-    """The graphs of one precision beside those of fp32, and one file of their weights.
+    """Write the graphs of one precision beside those of fp32, with one file of weights.
 
     Raises:
         ValueError: a weight is beyond the range of the precision.
@@ -180,10 +188,11 @@ def write_precision(draft: Path, exact: Sequence[Graph], precision: str, encoder
 def _judge(
     exact: Runtime, variant: Runtime, reference: Reference, sample: Passages
 ) -> tuple[Quality, list[Row], dict[str, float]]:
-    """The quality of a precision, all cases of the parity report in it, and the tolerance to declare for each output.
+    """Return a variant's quality, its rows of the parity report, and the tolerance of each output.
 
-    That is SLACK times the worst of the report (random ids, which are harder on it than texts are), of real texts and of the
-    golden inputs, so that what is declared holds wherever it was tried; never less than fp32 has. fp32 itself has no more elsewhere.
+    The tolerance is SLACK times the worst distance, and never less than that of fp32. The worst is
+    of the report, the texts and the golden inputs, so it holds on all of them. The report's random
+    ids are harder than texts. fp32 itself gets the same tolerance on every provider.
     """
     precision, name = variant.precision, label(variant.provider, variant.precision)
     quality = compare(exact, variant, sample)
@@ -209,7 +218,10 @@ def _judge(
 
 
 def _on_a_device(reference: Reference, sample: Passages) -> dict[str, float]:
-    """Return how far float16 products are from PyTorch's float32, by output; see `headlight_export.precision.half_rounding`."""
+    """Return the distance of float16 products from PyTorch's float32, by output.
+
+    See `headlight_export.precision.half_rounding`.
+    """
     rounded = Reference(in_half(reference.encoder))
     worst = dict.fromkeys(OUTPUTS, 0.0)
     for text in sample.items[:: max(1, len(sample.items) // 16)]:

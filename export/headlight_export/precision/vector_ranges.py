@@ -1,4 +1,4 @@
-"""The ranges of int8 vectors: what the model gives for texts like those that it will see."""
+"""Ranges of int8 vectors, calibrated on texts like those that the model will see."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from headlight.runtime.values import Floats
 from headlight.spec import PooledSpec
 
 RANGES = "ranges.npz"
-FEWEST = 100  # texts; of fewer, what comes later falls outside too often
+FEWEST = 100  # texts; with fewer, later vectors fall outside too often
 
 
 def read_texts(path: Path) -> list[str]:
-    """The lines of a file that are not empty.
+    """Return the non-empty lines of a file.
 
     Raises:
         ValueError: it is not UTF-8, or holds fewer than FEWEST.
@@ -33,13 +33,13 @@ def read_texts(path: Path) -> list[str]:
 
 
 def write_ranges(folder: Path, runtime: Runtime, texts: Sequence[str], widths: Sequence[int]) -> str:
-    """Write the least and the largest value of each dimension over the vectors of the texts, for each width.
+    """Write each dimension's least and largest value over the texts' vectors, for each width.
 
     Args:
         folder: of the bundle.
-        runtime: that serves it, with a tokenizer.
-        texts: of the kind that will be asked for.
-        widths: of vectors: all of them, and those that shorter ones were trained for.
+        runtime: for the bundle, with a tokenizer.
+        texts: of the kind expected in requests.
+        widths: of whole vectors, and those that shorter ones were trained for.
 
     Returns:
         The file's name.

@@ -1,1 +1,1 @@
-"""Tokenizers of imported folders, each as one tokenizer.json."""
+"""Tokenizers of imported folders, each converted to one tokenizer.json."""

@@ -1,4 +1,7 @@
-"""Tokens that the small files beside a tokenizer.json name: transformers adds those that it lacks."""
+"""Added tokens named in the small files beside a tokenizer.json.
+
+transformers adds those that tokenizer.json lacks.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,17 @@ from headlight_export.tokenizers.wordpiece import ADDED, CONVERT, content
 
 DECODER = "added_tokens_decoder"
 ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-LISTS = ("extra_special_tokens", "additional_special_tokens")  # of tokens without a role, now and before
+LISTS = ("extra_special_tokens", "additional_special_tokens")  # tokens without a role, new and old
 
 
 def check_added(tokenizer: tokenizers.Tokenizer, folder: Path, settings: Mapping[str, Any]) -> None:
-    """Raises Refused where tokenizer.json lacks a token that `settings` or added_tokens.json name.
+    """Check that tokenizer.json has all tokens named in `settings` or added_tokens.json.
 
-    Saved whole it has them all, so the small files were edited, or come from elsewhere. What is badly written there names none.
+    A folder saved as a whole has them all. So the small files were edited, or come from elsewhere.
+    Malformed entries name no token.
+
+    Raises:
+        Refused: it lacks one.
     """
     for key, token in named(folder, settings):
         if tokenizer.token_to_id(token) is None:
@@ -30,7 +37,7 @@ def check_added(tokenizer: tokenizers.Tokenizer, folder: Path, settings: Mapping
 
 
 def named(folder: Path, settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Where a token is named, and its spelling: each token of the small files."""
+    """Yield each token of the small files: the key that names it, and its spelling."""
     told = settings.get(DECODER)
     found: dict[str, Iterable[Any]] = {key: (settings.get(key),) for key in ROLES}
     found |= {key: _values(settings.get(key)) for key in LISTS} | {DECODER: _values(told)}
@@ -41,7 +48,7 @@ def named(folder: Path, settings: Mapping[str, Any]) -> Iterator[tuple[str, str]
 
 
 def _values(said: Any) -> Iterable[Any]:
-    """Of a list, or of an object that gives each token a name or an id."""
+    """Return the items of a list, or the values of an object of tokens by name or id."""
     if isinstance(said, dict):
         return said.values()
     return said if isinstance(said, list) else ()

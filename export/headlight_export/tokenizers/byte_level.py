@@ -1,4 +1,7 @@
-"""Tokenizers of bytes whose classes in transformers 5 make the pre-tokenizer anew, so that settings say how a text begins."""
+"""Byte-level tokenizers: settings decide whether a text begins with a space.
+
+transformers 5 makes the pre-tokenizer of these classes anew, from the settings.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,10 @@ CLASSES = {BART, GPT2, QWEN2, ROBERTA}
 def begin_as_said(
     tokenizer: tokenizers.Tokenizer, name: str | None, settings: Mapping[str, Any]
 ) -> tokenizers.Tokenizer:
-    """A tokenizer that puts a space in front of a text where tokenizer_config.json says so, whatever tokenizer.json does.
+    """Return a tokenizer that puts a space before a text if tokenizer_config.json says so.
 
-    Of other classes (`name`) it is the one given; so is one that splits texts in several ways, unless it is Qwen2's, which does.
+    tokenizer.json is overridden. A tokenizer of another class (`name`) is unchanged. So is one that
+    splits texts in several ways, unless it is Qwen2's, which always does.
     """
     if name not in CLASSES:
         return tokenizer

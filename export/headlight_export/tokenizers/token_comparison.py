@@ -1,4 +1,4 @@
-"""Our token ids against those of transformers for the same folder, where that is installed."""
+"""Comparison of our token ids with those of transformers, if that is installed."""
 
 from __future__ import annotations
 
@@ -37,26 +37,30 @@ TEXTS = (
     "longwordlongwordlongwordlongword" * 8,
     "a text of some length, of WORDS and 1,234 numbers. " * 20,
 )
-SHOWN = 12  # ids of each, from a few in front of the first that differs
+SHOWN = 12  # ids of each, from a few before the first that differs
 
 
 def tokens_against_transformers(origin: Origin) -> str | None:
-    """`compare_ids` of a folder of others that has a tokenizer; None for any else."""
+    """Compare the ids of another project's folder by `compare_ids`.
+
+    None if the folder is ours or has no tokenizer.
+    """
     if origin.tokenizer is None or origin.family == OURS:
         return None
     return compare_ids(origin.recipe.transformer, origin.tokenizer, lower_case=origin.recipe.lower_case)
 
 
 def compare_ids(folder: Path, text: str, *, lower_case: bool = False) -> str | None:
-    """Compare the ids of TEXTS, and of a text with each token that the folder adds, as no text of everybody's has.
+    """Compare the ids of TEXTS, and of a text with each of the folder's added tokens.
 
     Args:
         folder: of the tokenizer's files.
         text: of our tokenizer.json for it.
-        lower_case: whether ours lower-cases before all else, which a folder's settings may ask of whoever calls its tokenizer.
+        lower_case: ours lower-cases first, which a folder's settings may request of the caller.
 
     Returns:
-        A line for whoever exports: that they agree, or why there was nothing to compare; None: transformers is not installed.
+        A line for the user: that they agree, or the reason that nothing was compared; None:
+        transformers is not installed.
 
     Raises:
         ValueError: the ids of a text differ.
@@ -73,14 +77,14 @@ def compare_ids(folder: Path, text: str, *, lower_case: bool = False) -> str | N
     transformers.logging.set_verbosity_error()
     try:
         theirs = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as problem:  # of any type, for what it does not understand
+    except Exception as problem:  # transformers raises any type
         return " ".join(f"{missing}{name}, which cannot load the tokenizer ({problem!r:.200})".split())
     ours = tokenizers.Tokenizer.from_str(text)
     added = _added(folder, ours)
     texts = (
         *TEXTS,
         *(f"{token} x{token}y {token}" for token in added),
-    )  # at either end, between words and inside of one
+    )  # at both ends, between words and inside one
     for one in (each.lower() if lower_case else each for each in texts):
         expected = list(theirs(one, truncation=False, padding=False)["input_ids"])
         if (found := ours.encode(one).ids) != expected:
@@ -90,13 +94,17 @@ def compare_ids(folder: Path, text: str, *, lower_case: bool = False) -> str | N
 
 
 def _added(folder: Path, ours: tokenizers.Tokenizer) -> list[str]:
-    """The tokens that the folder's files name. Classes have names of their own, which nobody writes: CamemBERT's <unk>NOTUSED."""
+    """Return the tokens that the folder's files name.
+
+    Tokens that only a class defines, such as CamemBERT's <unk>NOTUSED, are left out: no text has
+    them.
+    """
     own = [token.content for _, token in sorted(ours.get_added_tokens_decoder().items())]
     return list(dict.fromkeys([*own, *(token for _, token in named(folder, read_settings(folder)))]))
 
 
 def _has_code(folder: Path) -> bool:
-    """Whether tokenizer_config.json names a class that is not transformers' own."""
+    """Return whether tokenizer_config.json names a class outside transformers."""
     path = folder / TOKENIZER_CONFIG
     own = read_object(path).get("auto_map") if path.is_file() else None
     return isinstance(own, list) or (isinstance(own, dict) and "AutoTokenizer" in own)

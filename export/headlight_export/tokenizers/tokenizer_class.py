@@ -1,4 +1,4 @@
-"""Which class of transformers a folder's tokenizer is of, and those that no tokenizer.json can hold."""
+"""Class of a folder's tokenizer in transformers; some classes fit no tokenizer.json."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headlight_export.folders.model_folder import CONFIG, Refused, read_object
 MPNET, ROFORMER, JAPANESE = "MPNetTokenizer", "RoFormerTokenizer", "BertJapaneseTokenizer"
 XLM_ROBERTA, CAMEMBERT = "XLMRobertaTokenizer", "CamembertTokenizer"
 ROBERTA, BART, GPT2, QWEN2 = "RobertaTokenizer", "BartTokenizer", "GPT2Tokenizer", "Qwen2Tokenizer"
-# Where no class is named.
+# If no class is named.
 BY_MODEL_TYPE = dict.fromkeys(("bert", "distilbert", "electra", "mobilebert", "nomic_bert"), "BertTokenizer") | {
     "camembert": CAMEMBERT,
     "mpnet": MPNET,
@@ -26,10 +26,12 @@ OF_JAPANESE = ("word_tokenizer_type", "subword_tokenizer_type")  # settings that
 
 
 def class_of(folder: Path, settings: Mapping[str, Any]) -> str | None:
-    """Its name without "Fast": as the tokenizer's settings say, else config.json, else as models of this type have; None: another.
+    """Return the class name without "Fast"; None: unknown.
+
+    The tokenizer's settings decide, then config.json, then the usual class of the model type.
 
     Raises:
-        Refused: it finds words by a program of its own.
+        Refused: the class finds words with its own program.
     """
     config = read_object(folder / CONFIG) if (folder / CONFIG).is_file() else {}
     said = (settings.get("tokenizer_class"), config.get("tokenizer_class"))

@@ -1,4 +1,4 @@
-"""A folder's tokenizer as one tokenizer.json: the file that is there, or one built from a WordPiece vocabulary."""
+"""A folder's tokenizer as one tokenizer.json, read or built from a WordPiece vocabulary."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ from headlight_export.tokenizers.wordpiece import CONVERT, VOCAB, apply_settings
 from headlight_model.config import EncoderConfig
 
 TOKENIZER, SPECIAL = "tokenizer.json", "special_tokens_map.json"
-# What tokenizers are otherwise kept in; none of it is read here.
+# Other formats of tokenizers; they are not read here.
 OTHER_FILES = ("vocab.json", "merges.txt", "vocab.bpe", "*.model", "*.tiktoken", "tekken.json")
 
 
 def tokenizer_json(folder: Path, *, lower_case: bool) -> str | None:
-    """The text of a tokenizer.json that gives the ids transformers gives for this folder, without truncation or padding.
+    """Return a tokenizer.json with the same ids as transformers, without truncation or padding.
 
     Args:
         folder: of tokenizer.json, or of vocab.txt and its settings.
-        lower_case: put lower-casing in front, as sentence-transformers does for `do_lower_case`.
+        lower_case: lower-case first, as sentence-transformers does for `do_lower_case`.
 
     Returns:
         The text; None if the folder has no tokenizer at all.
 
     Raises:
-        Refused: the tokenizer is damaged, or of a kind that a tokenizer.json cannot hold or this function cannot build.
+        Refused: the tokenizer is damaged, or of a kind that a tokenizer.json cannot hold or this
+            function cannot build.
     """
     settings = read_settings(folder)
     name = class_of(folder, settings)
@@ -63,7 +64,11 @@ def tokenizer_json(folder: Path, *, lower_case: bool) -> str | None:
 
 
 def check_tokenizer(text: str, config: EncoderConfig) -> None:
-    """Raises BundleError where a bundle of this encoder could not be opened with a tokenizer.json of this text."""
+    """Check that a bundle of this encoder can be opened with a tokenizer.json of this text.
+
+    Raises:
+        BundleError: it cannot.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / TOKENIZER
         path.write_text(text, encoding="utf-8")
@@ -72,17 +77,23 @@ def check_tokenizer(text: str, config: EncoderConfig) -> None:
 
 
 def measure_tokenizer(text: str, max_length: int) -> TokenizerLimit:
-    """Return the longest text that a tokenizer.json reads at a bounded cost. Raises BundleError as `limit_of` does."""
+    """Return the longest text that a tokenizer.json reads at a bounded cost.
+
+    Raises BundleError as `limit_of` does.
+    """
     return limit_of(tokenizers.Tokenizer.from_str(text), TOKENIZER, max_length)
 
 
 def takes_pairs(config: EncoderConfig) -> bool:
-    """Whether the model can tell two texts apart."""
+    """Return whether the model can distinguish two texts."""
     return config.segments > 1
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """tokenizer_config.json, and over it special_tokens_map.json unless the former is of the kind that says it all."""
+    """Return tokenizer_config.json, overridden by special_tokens_map.json.
+
+    If the former has added_tokens_decoder, it is complete and stays alone.
+    """
     files = [
         read_object(folder / name) if (folder / name).is_file() else dict[str, Any]()
         for name in (TOKENIZER_CONFIG, SPECIAL)
@@ -98,9 +109,13 @@ def _read(path: Path) -> tokenizers.Tokenizer:
 
 
 def _check_end(tokenizer: tokenizers.Tokenizer, folder: Path, settings: Mapping[str, Any]) -> None:
-    """Raises Refused where the settings want a token behind each text, of decoders often the one pooled, and the tokenizer has none.
+    """Check that the tokenizer puts a token after each text if the settings request one.
 
-    transformers added it until version 5, whatever tokenizer.json said, and since then does not.
+    Decoders often pool that token. transformers ignored tokenizer.json and added it until version
+    5; since then it does not.
+
+    Raises:
+        Refused: the tokenizer adds none.
     """
     special = tokenizer.encode("a").special_tokens_mask
     if settings.get("add_eos_token") is True and special[-1:] != [1]:

@@ -1,4 +1,7 @@
-"""Unigram tokenizers of XLM-R and CamemBERT as their classes in transformers 5 make them: of the pieces of tokenizer.json alone."""
+"""Unigram tokenizers of XLM-R and CamemBERT, as their classes in transformers 5 make them.
+
+Those classes use only the pieces of tokenizer.json.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,15 @@ from tokenizers import normalizers, pre_tokenizers
 
 from headlight_export.tokenizers.tokenizer_class import CAMEMBERT, XLM_ROBERTA
 
-# What the classes have, and what many a tokenizer.json has instead; one with anything else is left as it is.
+# The classes' pre-tokenizers, and those of many a tokenizer.json; any others are left unchanged.
 SPLIT, PLAIN = ["WhitespaceSplit", "Metaspace"], ["Metaspace"]
 
 
 def split_at_white_space(tokenizer: tokenizers.Tokenizer, name: str | None, settings: Mapping[str, Any]) -> None:
-    """Let a tokenizer of such a class find words first, as sentencepiece does, and pieces of each, a space before it.
+    """Let a tokenizer of such a class split at white space first, as sentencepiece does.
 
-    Metaspace alone makes a token of white space at the end of a text.
+    Each word then has a space before it and is split into pieces. Metaspace alone makes a token of
+    white space at the end of a text.
     """
     if name not in {XLM_ROBERTA, CAMEMBERT}:
         return
@@ -40,12 +44,15 @@ def split_at_white_space(tokenizer: tokenizers.Tokenizer, name: str | None, sett
 
 
 def _joins_spaces(normalizer: Mapping[str, Any]) -> bool:
-    """Whether there is nothing left for a normalizer to do once white space is gone; some put ▁ in the place of two spaces."""
+    """Return whether a normalizer has no effect once white space is gone.
+
+    Some replace two spaces by ▁.
+    """
     return normalizer["type"] == "Strip" or normalizer.get("pattern") == {"Regex": " {2,}"}
 
 
 def parts_of(said: dict[str, Any] | None, key: str) -> list[dict[str, Any]]:
-    """A component of tokenizer.json, or those of a sequence of them, which are under `key`."""
+    """Return a component of tokenizer.json as a list; a sequence has its components under `key`."""
     if said is None:
         return []
     return list(said[key]) if said["type"] == "Sequence" else [said]

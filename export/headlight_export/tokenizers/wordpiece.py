@@ -1,4 +1,4 @@
-"""A BERT tokenizer from vocab.txt and the small files beside it, as transformers builds it."""
+"""BERT tokenizer built from vocab.txt and the small files beside it, as transformers builds it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headlight_export.tokenizers.tokenizer_class import MPNET
 
 VOCAB, ADDED = "vocab.txt", "added_tokens.json"
 CONVERT = "convert it: AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
-# WordPiece tokenizers that differ in nothing, by the name of their class without "Fast".
+# Identical WordPiece tokenizers, by the name of their class without "Fast".
 BERT_LIKE = {"BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer"}
 BERT_TOKENS = {
     "unk_token": "[UNK]",
@@ -28,22 +28,25 @@ MPNET_TOKENS = BERT_TOKENS | {"sep_token": "</s>", "pad_token": "<pad>", "cls_to
 
 
 def content(token: Any) -> str | None:
-    """A special token's spelling; it is written as a string or as an object."""
+    """Return a special token's spelling; it is written as a string or as an object."""
     token = token.get("content") if isinstance(token, dict) else token
     return token if isinstance(token, str) else None
 
 
 def apply_settings(tokenizer: tokenizers.Tokenizer, name: str | None, settings: Mapping[str, Any]) -> None:
-    """Let tokenizer_config.json decide on lower-casing, accents and Chinese characters, as it does in transformers.
+    """Let tokenizer_config.json decide on lower-casing, accents and Chinese characters.
 
-    Where it disagrees with tokenizer.json, somebody edited the smaller file. Classes (`name`) that are not BERT's are left alone.
+    transformers does the same. If it disagrees with tokenizer.json, the smaller file was edited.
+    Classes (`name`) other than BERT's are left unchanged.
     """
     if isinstance(tokenizer.normalizer, normalizers.BertNormalizer) and name in BERT_LIKE | {MPNET}:
         tokenizer.normalizer = _bert_normalizer(settings)
 
 
 def build(folder: Path, name: str, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
-    """A WordPiece tokenizer of the class `name` from vocab.txt, with BERT's settings where `settings` say nothing else.
+    """Build a WordPiece tokenizer of the class `name` from vocab.txt.
+
+    BERT's settings are the default of `settings`.
 
     Raises:
         Refused: the class is of another kind, or its files are damaged or lack a token.
@@ -66,7 +69,7 @@ def build(folder: Path, name: str, settings: Mapping[str, Any]) -> tokenizers.To
             raise Refused(
                 f"{folder / VOCAB} has no {tokens[key]} ({key}); add it, or name another in {TOKENIZER_CONFIG}"
             )
-        if not set(tokens[key]).isdisjoint(" $:"):  # which mean something else in the template below
+        if not set(tokens[key]).isdisjoint(" $:"):  # these have a meaning in the template below
             raise Refused(f"{folder}: {tokens[key]!r} cannot be the {key}; name one without blanks, $ and :")
     tokenizer.normalizer = _bert_normalizer(settings)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -88,7 +91,7 @@ def _bert_normalizer(settings: Mapping[str, Any]) -> normalizers.Normalizer:
 
 
 def _frame(name: str, cls: tuple[str, int], sep: tuple[str, int]) -> processors.PostProcessor:
-    """What is put around a text, or around two and between them."""
+    """Return the post-processor that puts tokens around a text, or around and between two."""
     if name == MPNET:
         return processors.RobertaProcessing(sep, cls, trim_offsets=True, add_prefix_space=False)
     return processors.TemplateProcessing(
@@ -99,7 +102,7 @@ def _frame(name: str, cls: tuple[str, int], sep: tuple[str, int]) -> processors.
 
 
 def _add_tokens(tokenizer: tokenizers.Tokenizer, folder: Path, settings: Mapping[str, Any], special: list[str]) -> None:
-    """Make the special tokens special, and add those that stand in no vocabulary, at the ids the folder gives them."""
+    """Make the special tokens special, and add those outside the vocabulary at the folder's ids."""
     wanted = _placed_tokens(folder, settings, special)
     present = {token.content for token in wanted.values()}
     loose = [_added(settings.get(key)) for key in BERT_TOKENS if content(settings.get(key)) in special]
@@ -113,7 +116,7 @@ def _add_tokens(tokenizer: tokenizers.Tokenizer, folder: Path, settings: Mapping
 
 
 def _more_special_tokens(folder: Path, settings: Mapping[str, Any]) -> list[tokenizers.AddedToken]:
-    """Those without a role, under the name that lists them now or the one before."""
+    """Return the special tokens without a role, under the name of their list now or before."""
     told = settings.get("extra_special_tokens") or settings.get("additional_special_tokens") or []
     if not isinstance(told, list) or not all(content(token) for token in told):
         raise Refused(f"{folder} lists special tokens in a way that cannot be read; {CONVERT}")
@@ -121,7 +124,10 @@ def _more_special_tokens(folder: Path, settings: Mapping[str, Any]) -> list[toke
 
 
 def _placed_tokens(folder: Path, settings: Mapping[str, Any], special: list[str]) -> dict[int, tokenizers.AddedToken]:
-    """The added tokens whose ids are told: the settings hold them in full, or an older file their spellings."""
+    """Return the added tokens with known ids.
+
+    The settings have them in full; an older file has only their spellings.
+    """
     told = settings.get("added_tokens_decoder")
     try:
         if told is None and (folder / ADDED).is_file():
@@ -133,7 +139,7 @@ def _placed_tokens(folder: Path, settings: Mapping[str, Any], special: list[str]
 
 
 def _added(token: Any) -> tokenizers.AddedToken:
-    """A special token as it is written: a string, or an object with flags."""
+    """Return a special token from its written form: a string, or an object with flags."""
     if isinstance(token, str):
         return tokenizers.AddedToken(token, special=True, normalized=False)
     flags = {key: bool(token[key]) for key in ("single_word", "lstrip", "rstrip", "normalized") if key in token}

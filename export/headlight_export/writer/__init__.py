@@ -1,1 +1,1 @@
-"""Graphs, weights and golden inputs, written as a bundle."""
+"""Writing of a bundle: graphs, weights and golden inputs."""

@@ -1,4 +1,7 @@
-"""Writing a bundle: first beside its place, with a manifest that lacks only the proof; then the proof; then, in one move, all."""
+"""Bundle writer: writes a draft beside its place, proves it, then moves it in one step.
+
+The draft's manifest lacks only the proof.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ PROVIDER, PRECISION = "cpu", "fp32"
 
 
 class ParityError(Exception):
-    """The bundle does not reproduce PyTorch; nothing was written. `result` has the rows."""
+    """A bundle that does not reproduce PyTorch; nothing was written. `result` has the rows."""
 
     def __init__(self, message: str, result: Exported) -> None:
         super().__init__(message)
@@ -48,20 +51,23 @@ class ParityError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    """What an export found: the rows of the report in fp32, and PyTorch's own fp32 error by output."""
+    """The result of an export: the fp32 report's rows, and PyTorch's own fp32 error by output."""
 
     rows: list[Row]
     own_error: dict[str, float]
     transformers: Compared  # our PyTorch against theirs
-    truncate_dim: int | None = None  # to which a folder's own library cuts vectors unasked
-    tokens: str | None = None  # of our token ids and theirs; see `headlight_export.tokenizers.token_comparison`
-    variants: tuple[Row, ...] = ()  # the same in other precisions, where they were asked for
+    truncate_dim: int | None = None  # to which the folder's own library cuts vectors by default
+    tokens: str | None = None  # comparison of token ids; see `compare_ids`
+    variants: tuple[Row, ...] = ()  # rows of other precisions and providers, if requested
     quality: tuple[Quality, ...] = ()  # of each, fp32 first
     tokenizer_limit: TokenizerLimit | None = None  # of its tokenizer, if it has one
 
 
 def export_checkpoint(checkpoint: Path, out: Path, **options: Any) -> Exported:
-    """Turn a checkpoint folder into a bundle directory: `export_origin` of what `read_origin` reads there. Raises as both."""
+    """Turn a checkpoint folder into a bundle directory: `export_origin` of `read_origin`'s result.
+
+    Raises as both do.
+    """
     return export_origin(read_origin(checkpoint), out, **options)
 
 
@@ -77,25 +83,29 @@ def export_origin(
     calibration: Path | None = None,
     progress: Progress = silent,
 ) -> Exported:
-    """Turn an encoder and its tokenizer into a bundle directory.
+    """Turn an encoder and its tokenizer into a bundle directory. On any error `out` is untouched.
 
     Args:
-        origin: what to export.
+        origin: the encoder and the rest of the folder.
         out: replaced if it is a bundle; its parent is created.
-        name, version: of the model; None: the last part of `out`, the first 12 digits of the SHA-256 of the weights.
+        name, version: of the model; None: the last part of `out`, the first 12 digits of the
+            SHA-256 of the weights.
         precisions: to write beside fp32, each of headlight_export.precision.conversion.PRECISIONS.
         providers: to measure on beside the one for CPUs, in each precision that they have here.
-        texts: a file of a text a line, to judge these and precisions by; None: docstrings of Python's own library.
-        calibration: a file of a text a line, whose vectors set the ranges of int8; None: the bundle has no int8 vectors.
-        progress: told each step, before it begins.
+        texts: a file of a text a line, to judge these and precisions by; None: docstrings of
+            Python's own library.
+        calibration: a file of a text a line, whose vectors set the ranges of int8; None: the bundle
+            has no int8 vectors.
+        progress: called with each step, before it begins.
 
     Raises:
-        ValueError: a precision or a provider is unknown or does not suit the model, or the texts are none, or token ids or outputs
-            are not those of transformers, or what the model computes overflows float32; `out` is untouched.
+        ValueError: a precision or a provider is unknown or does not suit the model, or the texts
+            are invalid. Or token ids or outputs differ from those of transformers, or the model
+            overflows float32.
         OSError: `out` is something other than a bundle, or cannot be written.
-        BundleError: the tokenizer is none, or is too slow on some texts, or does not fit the model, or a provider is not here;
-            `out` is untouched.
-        ParityError: outside the tolerance; `out` is untouched.
+        BundleError: the tokenizer is invalid, too slow on some texts, or does not fit the model; or
+            a provider is not installed.
+        ParityError: outside the tolerance.
     """
     if out.exists() and not (out / MANIFEST).is_file():
         raise FileExistsError(f"{out} exists and is not a bundle; choose another --out or remove it")
@@ -139,13 +149,17 @@ def export_origin(
 
 
 def _calibrated(draft: Path, manifest: Manifest, runtime: Runtime, texts: Sequence[str]) -> Manifest:
-    """Write the ranges of int8, for whole vectors and each number of dimensions that the model was trained for."""
+    """Write the int8 ranges for whole vectors and each number of dimensions trained for."""
     widths = (manifest.architecture.pooled_dim, *manifest.dimensions)
     return dataclasses.replace(manifest, ranges=write_ranges(draft, runtime, texts, widths))
 
 
 def _calibrating(calibration: Path | None, origin: Origin) -> Sequence[str] | None:
-    """The texts to calibrate by, if any. Raises ValueError where they are none, or nothing could read them."""
+    """Return the texts to calibrate by, if any.
+
+    Raises:
+        ValueError: they are invalid, or there is no tokenizer to read them.
+    """
     texts = None if calibration is None else read_texts(calibration)
     if texts is not None and origin.tokenizer is None:
         raise ValueError("--calibration needs a tokenizer; a bundle for token ids alone has none")
@@ -153,7 +167,11 @@ def _calibrating(calibration: Path | None, origin: Origin) -> Sequence[str] | No
 
 
 def _check_passed(result: Exported) -> None:
-    """Raises ParityError, naming the worst, where a row in fp32 is outside its tolerance."""
+    """Check that every fp32 row is within its tolerance.
+
+    Raises:
+        ParityError: one is not; the message names the worst.
+    """
     failed = [row for row in result.rows if not row.passed]
     if failed:
         worst = max(failed, key=lambda row: row.max_error / row.tolerance)
@@ -164,7 +182,10 @@ def _check_passed(result: Exported) -> None:
 def write_parts(
     draft: Path, origin: Origin, reference: Reference, own_error: dict[str, float], progress: Progress
 ) -> Manifest:
-    """Write graphs, weights, tokenizer and golden inputs, and describe them, as far as fp32 goes and without any proof."""
+    """Write graphs, weights, tokenizer and golden inputs, and return their manifest.
+
+    It covers fp32 only, without any proof.
+    """
     graphs = _write_graphs(draft, origin.encoder, progress)
     write_golden(draft / GOLDEN, reference)
     if has_tokenizer := origin.tokenizer is not None:
@@ -190,7 +211,7 @@ def write_parts(
         normalize=config.normalize,
         accepts=_accepts(config, has_tokenizer),
         graphs=graphs,
-        # "*": what a provider that was not at hand here must keep to.
+        # "*": the limit for providers that are not available here.
         tolerances=(
             *(Tolerance(provider=p, precision=PRECISION, **limits) for p in (PROVIDER, "*")),
             Tolerance(provider="*", precision="bf16", **rounded),
@@ -224,7 +245,10 @@ def _write_graphs(draft: Path, encoder: Encoder, progress: Progress) -> tuple[Gr
 
 
 def _write_graph(draft: Path, encoder: Encoder, role: str, weights: WeightFile) -> Graph:
-    """Trace one graph and write it. What the trace holds, a copy of all weights, is let go before the next."""
+    """Trace one graph and write it.
+
+    The trace's copy of all weights is freed before the next graph.
+    """
     model = trace(encoder, role)
     weights.take(model)
     file = f"{role}.onnx"

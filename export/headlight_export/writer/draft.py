@@ -1,4 +1,4 @@
-"""A bundle that is being written, beside its place, and the one move that puts it there."""
+"""Draft of a bundle beside its place, and the single move that puts it there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLOCK = 1 << 20  # bytes read at once
 
 
 def save(folder: Path, manifest: Manifest) -> Manifest:
-    """Write the manifest into the folder, and return it, all files as they now are listed in it."""
+    """Write the manifest into the folder, and return it with all current files listed."""
     paths = [path for path in sorted(folder.iterdir()) if path.name != MANIFEST]
     entries = {path.name: FileEntry(sha256=sha256([path]), bytes=path.stat().st_size) for path in paths}
     manifest = dataclasses.replace(manifest, files=entries)
@@ -26,7 +26,7 @@ def save(folder: Path, manifest: Manifest) -> Manifest:
 
 
 def sha256(paths: Iterable[Path]) -> str:
-    """Hex digest of files, one behind the other."""
+    """Return the hex digest of the concatenated files."""
     digest = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:
@@ -38,9 +38,9 @@ def sha256(paths: Iterable[Path]) -> str:
 def earlier_limit(out: Path, tokenizer: str, measured: TokenizerLimit, max_length: int) -> TokenizerLimit:
     """Return the limit in the bundle at `out` if its tokenizer is the same, else `measured`.
 
-    Also `measured` if the two limits differ by more than a factor of two, or the earlier one is less than
-    a text of `max_length` tokens may need.
-    Noise would otherwise give an unchanged export another manifest, and another digest to pin.
+    Also `measured` if the limits differ by more than a factor of two. The same if the earlier one
+    is too small for a text of `max_length` tokens. Noise would otherwise give an unchanged export
+    another manifest, and another digest to pin.
     """
     try:
         manifest = Manifest.parse(json.loads((out / MANIFEST).read_bytes()))
@@ -56,7 +56,7 @@ def earlier_limit(out: Path, tokenizer: str, measured: TokenizerLimit, max_lengt
 
 
 def put_in_place(out: Path, draft: Path) -> None:
-    """Move the draft to `out`; an old bundle there is gone only once the new one stands."""
+    """Move the draft to `out`; an old bundle is removed only after the new one is in place."""
     if not out.exists():
         draft.rename(out)
         return

@@ -1,4 +1,7 @@
-"""The golden inputs of a bundle, with PyTorch's answers: what the service runs again at each start. docs/bundle.md has their names."""
+"""Golden inputs of a bundle, with PyTorch's answers, which the service checks at each start.
+
+docs/bundle.md has their names.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from headlight_export.precision.sample_texts import Passages
 
 LENGTHS = (1, 6, 17, 40)
 MASKED_LENGTH = 17
-TEXTS, LONGEST_TEXT = 4, 48  # real ones that are added; tokens
+TEXTS, LONGEST_TEXT = 4, 48  # real texts to add; tokens
 Arrays = dict[str, Any]
 
 
 def write_golden(file: Path, reference: Reference) -> None:
-    """Random ids of a few lengths, and some more of which not all is looked at."""
+    """Write random ids of a few lengths, and some more with ignored tokens."""
     config, arrays = reference.encoder.config, Arrays()
     for i, length in enumerate(n for n in LENGTHS if n <= config.max_length):
         arrays |= _named("", i, reference, random_ids(config, length, i), random_segments(config, length, i))
@@ -32,7 +35,7 @@ def write_golden(file: Path, reference: Reference) -> None:
 
 
 def extend_golden(file: Path, reference: Reference, sample: Passages) -> None:
-    """Add a few of the texts, and PyTorch's answers, to inputs that are random ids."""
+    """Add a few of the texts, with PyTorch's answers, to the random ids."""
     with np.load(file) as golden:
         arrays: Arrays = dict(golden)
     first = sum(name.startswith("ids_") for name in arrays)
@@ -43,7 +46,7 @@ def extend_golden(file: Path, reference: Reference, sample: Passages) -> None:
 
 
 def _named(kind: str, index: int, reference: Reference, ids: Ids, segments: Ids | None, masks: Masks = WHOLE) -> Arrays:
-    """An input and its answers, by the names that they have in the file."""
+    """Return an input and its answers, by their names in the file."""
     found = Arrays(ids=ids) | reference.outputs(ids, segments, masks=masks)
     if segments is not None:
         found["segments"] = segments

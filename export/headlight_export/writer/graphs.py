@@ -1,9 +1,10 @@
 """The two graphs of a bundle, traced from the encoder.
 
-`embed` computes vectors and nothing else. `attend` also returns each layer's hidden states, and what is asked for of its attention
-(`headlight_export.writer.selector_nodes`), each as an output of its own name, and takes a mask of heads. They are two because
-ONNX Runtime runs every node whichever outputs are fetched: a caller who wants a vector must not pay for attention. Both write
-attention in plain operations (MatMul, Add, Softmax, MatMul), which every provider can run.
+`embed` computes vectors and nothing else. `attend` takes a mask of heads, and also returns each
+layer's hidden states and the selected attention (`headlight_export.writer.selector_nodes`). Each
+has its own output. ONNX Runtime runs every node whichever outputs are fetched, so a request for a
+vector would otherwise pay for attention. Both write attention in plain operations (MatMul, Add,
+Softmax, MatMul), which every provider can run.
 """
 
 from __future__ import annotations
@@ -30,28 +31,35 @@ OPSET = 20  # the first with Gelu as one operator
 
 
 class Embed(nn.Module):
-    """ids, mask and, where the model knows them, segments and pool_mask -> pooled (before normalisation), tokens."""
+    """Graph of ids, mask and, if the model has them, segments and pool_mask.
+
+    It returns pooled (before normalisation) and tokens.
+    """
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
-        # What is served can be cut before it is normalised, so the graph leaves that to the runtime.
+        # Vectors can be cut before they are normalised, so the runtime normalises them.
         self.encoder = copy.copy(encoder)
         self.encoder.config = dataclasses.replace(encoder.config, normalize=False)
         optional = {"segments": encoder.config.segments > 0, "pool_mask": not encoder.config.include_prompt}
         self.inputs: tuple[str, ...] = ("ids", "mask", *(name for name, there in optional.items() if there))
         self.outputs: tuple[str, ...] = ("pooled", "tokens")
-        self.maps: tuple[str, ...] = ()  # further ones, which do not stay
+        self.maps: tuple[str, ...] = ()  # further outputs, which selectors replace
 
     def forward(
         self, ids: Tensor, mask: Tensor, segments: Tensor | None = None, pool_mask: Tensor | None = None
     ) -> tuple[Tensor, ...]:
-        """int64 [B, S], four times -> float [B, D], [B, S, D]."""
+        """Map int64 [B, S], four times, to float [B, D], [B, S, D]."""
         out = self.encoder(ids, mask, segments=segments, pool_mask=pool_mask, fused=False)
         return out.pooled, out.tokens
 
 
 class Attend(Embed):
-    """The same and head_mask -> pooled, tokens, hidden_0 .. hidden_L and, before selectors replace them, maps of attention."""
+    """Graph of Embed's inputs and head_mask.
+
+    It returns pooled, tokens, hidden_0 .. hidden_L and, until selectors replace them, maps of
+    attention.
+    """
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__(encoder)
@@ -68,7 +76,10 @@ class Attend(Embed):
         pool_mask: Tensor | None = None,
         head_mask: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
-        """int64 [B, S], four times, float [B, L, H] -> float [B, D], [B, S, D], L+1 of [B, S, D], twice L of [B, H, S, S]."""
+        """Map int64 [B, S], four times, and float [B, L, H] to the outputs.
+
+        They are float [B, D], [B, S, D], L+1 of [B, S, D], twice L of [B, H, S, S].
+        """
         out = self.encoder(ids, mask, segments=segments, head_mask=head_mask, pool_mask=pool_mask, fused=False)
         return out.pooled, out.tokens, *out.hidden, *out.attention, *out.scores
 
@@ -94,11 +105,14 @@ def trace(encoder: Encoder, role: str) -> onnx.ModelProto:
 
 
 def traced(graph: Embed, opset: int) -> onnx.ModelProto:
-    """Export a module with the inputs and outputs of a graph as it is, in operators of a version. As `trace`."""
+    """Export a graph's module unchanged, in operators of an opset version.
+
+    Batch and length are free, and weights are inside.
+    """
     inputs, shapes = _examples(graph.encoder.config, graph.inputs)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter's remarks on its own innards; what it yields is proven by parity
+        warnings.simplefilter("ignore")  # about the exporter's internals; parity proves its result
         program = torch.onnx.export(
             graph.eval(),
             (),
@@ -118,7 +132,10 @@ def traced(graph: Embed, opset: int) -> onnx.ModelProto:
 
 
 def _examples(config: EncoderConfig, names: Sequence[str]) -> tuple[dict[str, Tensor], dict[str, dict[int, Dim]]]:
-    """Inputs to trace with, by name, and which of their axes are free. Extents other than 1, which would pass for constants."""
+    """Return inputs to trace with, by name, and their free axes.
+
+    No extent is 1, which would become a constant.
+    """
     batch = Dim("batch", min=1, max=1 << 20)
     length = Dim("length", min=1, max=config.max_length)
     ids = torch.ones((2, min(5, config.max_length)), dtype=torch.int64)
@@ -135,7 +152,10 @@ def _examples(config: EncoderConfig, names: Sequence[str]) -> tuple[dict[str, Te
 
 
 def _drop_remarks(model: onnx.ModelProto) -> None:
-    """Remove the exporter's notes on where each node came from: three quarters of the file, and paths of the machine it ran on."""
+    """Remove the exporter's notes on each node's origin.
+
+    They are three quarters of the file, and have paths of the machine.
+    """
     model.ClearField("metadata_props")
     model.graph.ClearField("metadata_props")
     for part in (

@@ -1,6 +1,7 @@
-"""Selectors for the maps of attention in a traced graph; `headlight.runtime.attention.graph_selectors` describes them.
+"""Selectors for the attention maps in a traced graph.
 
-They are added to the graph by hand, not traced: their extents may be 0, which tracing takes for constants.
+`headlight.runtime.attention.graph_selectors` describes them. They are added by hand, not traced:
+their extents may be 0, which tracing takes for constants.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ PREFIX = "select_"  # of the names of the nodes added
 
 
 def add_selectors(model: onnx.ModelProto, layers: int, heads: int) -> None:
-    """Put selectors in the place of the outputs `weights_of_l` and `scores_of_l`, float32 [B, H, S, S].
+    """Replace the outputs `weights_of_l` and `scores_of_l`, float32 [B, H, S, S], by selectors.
 
     Args:
         model: changed in place.
@@ -27,7 +28,7 @@ def add_selectors(model: onnx.ModelProto, layers: int, heads: int) -> None:
     kept = [value for value in graph.output if not value.name.startswith(("weights_of_", "scores_of_"))]
     del graph.output[:]
     graph.output.extend(kept)
-    constants = {FLAT: [0, heads, -1], LEADING: [0, 0]}  # 0: as it is
+    constants = {FLAT: [0, heads, -1], LEADING: [0, 0]}  # 0: unchanged
     for name, values in constants.items():
         graph.initializer.append(numpy_helper.from_array(np.array(values, dtype=np.int64), name))
     for layer in range(layers):
@@ -54,7 +55,7 @@ def _add_to_layer(graph: onnx.GraphProto, layer: int, heads: int) -> None:
         given = gives(f"{name}_{layer}", [f"{name}_{layer}_count", "length", "length"])
         node("Gather", [maps, chosen], given, axis=1)
 
-    # As one product of [m, H] and [H, S x S]: a mean over the heads alone would be right for all heads only.
+    # One product of [m, H] and [H, S x S]: a mean over the axis would only serve all heads.
     mix = takes(f"mix_{layer}", TensorProto.FLOAT, ["batch", f"mix_{layer}_count", heads])
     node("Reshape", [weights, FLAT], f"flat_{layer}")
     node("MatMul", [mix, f"flat_{layer}"], f"flat_mixed_{layer}")
@@ -73,7 +74,10 @@ def _add_to_layer(graph: onnx.GraphProto, layer: int, heads: int) -> None:
 
 
 def _move_forward(graph: onnx.GraphProto) -> None:
-    """Put each selector behind the last node that it needs. The maps of all layers would be held at once, were they at the end."""
+    """Put each selector after the last node that it needs.
+
+    At the end of the graph, the maps of all layers would be held at once.
+    """
     selectors: list[onnx.NodeProto] = [node for node in graph.node if node.name.startswith(PREFIX)]
     others: list[onnx.NodeProto] = [node for node in graph.node if not node.name.startswith(PREFIX)]
     made = {value.name for value in graph.input} | {value.name for value in graph.initializer}
@@ -81,7 +85,7 @@ def _move_forward(graph: onnx.GraphProto) -> None:
     for node in others:
         ordered.append(node)
         made.update(node.output)
-        for selector in list(selectors):  # in their own order, in which each precedes those that need it
+        for selector in list(selectors):  # in order: each precedes those that need it
             if made.issuperset(selector.input):
                 ordered.append(selector)
                 made.update(selector.output)

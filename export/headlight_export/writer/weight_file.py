@@ -1,4 +1,4 @@
-"""One weight file for several graphs: each distinct tensor is stored once, whichever graphs use it."""
+"""One weight file for several graphs: each distinct tensor is stored once."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import onnx
 from onnx.external_data_helper import set_external_data
 
 SMALLEST = 1024  # bytes; smaller constants stay in the graph, where the optimiser can fold them
-ALIGNMENT = 4096  # bytes; a page, so that the memory of each tensor can be given back by itself
+ALIGNMENT = 4096  # bytes; a page, so that the memory of each tensor can be freed by itself
 
 
 class WeightFile:
-    """A file of weights that is being written. Use it in a `with`.
+    """A file of weights that is being written, for use in a `with`.
 
-    Equal bytes are written once, and are in memory once when they are served.
+    Equal bytes are stored once, in the file and in memory.
     """
 
     def __init__(self, path: Path) -> None:
@@ -34,7 +34,7 @@ class WeightFile:
         self._file.close()
 
     def take(self, model: onnx.ModelProto) -> None:
-        """Move the large initialisers of a model here, and make it refer to them. It is changed in place."""
+        """Move a model's large initialisers here, and make the model refer to them, in place."""
         for tensor in model.graph.initializer:
             raw = tensor.raw_data
             if len(raw) < SMALLEST:

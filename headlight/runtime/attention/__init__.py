@@ -1,1 +1,1 @@
-"""Attention and hidden states: what can be asked for, its size, its reduction."""
+"""Attention and hidden states: their specification, size and reduction."""

@@ -1,16 +1,16 @@
-"""Selected outputs of the `attend` graph, and what they gave.
+"""Selectors of the `attend` graph's outputs, and the outputs that they select.
 
-For each layer l the graph takes selectors, empty ones of which cost nothing, and gives what they select:
+For each layer l the graph takes selectors, empty ones of which cost nothing, and gives:
 
-    attention_l_heads  int64 [h]        -> attention_l   float32 [B, h, S, S], the weights of these heads
-    scores_l_heads     int64 [h]        -> scores_l      float32 [B, h, S, S], the same before the softmax
-    mix_l              float32 [B, m, H]    -> mixed_l   float32 [B, m, S, S], weighted sums of the heads of each input
-    combine_l          float32 [B, 1, r, S] -> rows_l    float32 [B, H, r, S], weighted sums of the rows of each input
-    top_l              int64 [1], k     -> top_l_entries float32 [B, H, S, k], the largest of each row, falling, and
-                                           top_l_keys    int64 [B, H, S, k], where they are
+    attention_l_heads int64 [h] -> attention_l float32 [B, h, S, S], the weights of these heads
+    scores_l_heads int64 [h] -> scores_l float32 [B, h, S, S], the same before the softmax
+    mix_l float32 [B, m, H] -> mixed_l float32 [B, m, S, S], weighted sums of each input's heads
+    combine_l float32 [B, 1, r, S] -> rows_l float32 [B, H, r, S], weighted sums of its rows
+    top_l int64 [1], k -> top_l_entries float32 [B, H, S, k], the largest of each row, falling,
+                          and top_l_keys int64 [B, H, S, k], their positions
 
-One graph serves every wish, and nobody pays for the wishes of others: they are reduced where they lie, by all threads, and what does
-not leave the graph is not copied.
+One graph serves every output spec, and a request pays only for its own. The graph reduces maps in
+place, on all threads, and copies nothing that stays inside it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headlight.runtime.encode_items import EncodeItem
 from headlight.runtime.values import Arrays, Floats
 from headlight.spec import AttentionSpec
 
-# Rows that are computed one by one rather than cut out of whole maps: the share of all at which whole maps are cheaper.
+# Share of all rows above which whole maps are cheaper than rows computed one by one.
 FEW_ROWS = 1 / 8
 OUTPUTS_OF: dict[Source, tuple[str, ...]] = {
     "attention": ("attention_{}",),
@@ -38,7 +38,10 @@ OUTPUTS_OF: dict[Source, tuple[str, ...]] = {
 
 
 def source_of(choice: Choice, places: Places) -> Source:
-    """The cheapest of what the graph can give that an item's result follows from (measured: bench/results/attention.md)."""
+    """Return the cheapest graph output from which an item's result follows.
+
+    Measured in bench/results/attention.md.
+    """
     spec = choice.spec
     if spec.scores:
         return "scores"
@@ -53,7 +56,7 @@ def source_of(choice: Choice, places: Places) -> Source:
 
 
 def _by_rows(choice: Choice, places: Places) -> bool:
-    """Few rows, all the rest of whose fate is linear or their own."""
+    """Return whether few rows suffice, and all later steps are linear or per row."""
     spec, reduced = choice.spec, choice.reduced.get("queries")
     if "rollout" in spec.reduce:
         return False
@@ -65,7 +68,7 @@ def _by_rows(choice: Choice, places: Places) -> bool:
 
 
 class _Wish:
-    """What one item wants."""
+    """The output spec of one item."""
 
     def __init__(self, choice: Choice, places: Places) -> None:
         self.choice, self.places = choice, places
@@ -74,7 +77,7 @@ class _Wish:
         self.rows = self._rows() if self.source == "rows" else np.zeros((0, 0), dtype=np.float32)
 
     def _rows(self) -> Floats:
-        """The combinations of rows: float32 [r, n]."""
+        """Return the combinations of rows: float32 [r, n]."""
         if self.choice.reduced.get("queries") == "pooling_weights":
             return pooling_weights(self.choice, self.places)[None]
         tokens = row_tokens(self.choice, self.places)
@@ -83,10 +86,10 @@ class _Wish:
 
 
 class Wanted:
-    """What a batch wants of the attention of each layer: the union of its items' wishes."""
+    """The attention that a batch needs from each layer: the union of its items' output specs."""
 
     def __init__(self, items: Sequence[EncodeItem], layers: int, heads: int, longest: int) -> None:
-        """Gather.
+        """Collect the items' output specs.
 
         Args:
             items: of the batch.
@@ -111,7 +114,7 @@ class Wanted:
         return [name.format(layer) for source, layer in self._chosen for name in OUTPUTS_OF[source]]
 
     def feeds(self) -> Arrays:
-        """The selectors of every layer."""
+        """Return the selectors of every layer."""
         feeds: Arrays = {}
         mix, combine = self._weights()
         most = max([wish.top for wish in self._wishes.values()], default=0)
@@ -124,9 +127,9 @@ class Wanted:
         return feeds
 
     def _unreduced(self) -> Floats | None:
-        """Where the graph can write the answer of a lone item itself, which saves a copy of it: [layers, heads, n, n] to be filled.
+        """Return an array [layers, heads, n, n] for the graph to fill; this saves one copy.
 
-        None where there are several items, the item is padded, or maps do not stay as they are.
+        None if there are several items, the item is padded, or the maps are changed afterwards.
         """
         if self._batch != 1 or not self._wishes or self._wishes[0].places.length != self._longest:
             return None
@@ -137,14 +140,14 @@ class Wanted:
         return np.empty(attention_shape(choice, places), dtype=np.float32)
 
     def buffers(self) -> Arrays:
-        """Arrays for the graph to write outputs into, [1, heads, n, n] each: the answer of a lone item."""
+        """Return output buffers for the graph, [1, heads, n, n] each: the result of a lone item."""
         if self._whole is None:
             return {}
         layers = self._wishes[0].choice.layers
         return {f"attention_{layer}": maps[None] for layer, maps in zip(layers, self._whole, strict=True)}
 
     def reduced(self, row: int, outputs: Arrays) -> Reduced:
-        """The attention of one item, from what the graph gave: see `headlight.runtime.attention.reduction.reduce_attention`."""
+        """Return one item's attention from the graph's outputs, reduced by `reduce_attention`."""
         if self._whole is not None:
             return self._whole, None, None
         wish = self._wishes[row]
@@ -168,7 +171,10 @@ class Wanted:
                 yield whole[:, :n, :n]
 
     def _weights(self) -> tuple[Floats, Floats]:
-        """Of each input the weights of its heads, float32 [B, 1, H], and its combinations of rows, float32 [B, 1, r, S]."""
+        """Return each input's head weights and row combinations.
+
+        They are float32 [B, 1, H] and float32 [B, 1, r, S].
+        """
         most = max([len(wish.rows) for wish in self._wishes.values()], default=0)
         mix = np.zeros((self._batch, 1, self._heads), dtype=np.float32)
         combine = np.zeros((self._batch, 1, most, self._longest), dtype=np.float32)

@@ -1,4 +1,7 @@
-"""From what the graph gave of one input to the attention that was asked for. The order of steps: `headlight.spec`."""
+"""Reduction of one input's graph outputs to the requested attention.
+
+`headlight.spec` gives the order of the steps.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,21 @@ from headlight.runtime.values import Array, Floats, Ids, Keys, Marks
 from headlight.runtime.vectors.vector_forms import halve, quantise
 from headlight.spec import STATISTICS
 
-# What the graph gives of a layer: whole maps of some heads; before the softmax; one weighted mean of heads; combinations of rows;
-# or the largest entries of each row.
+# The graph's output for a layer: whole maps of some heads; the same before the softmax; one
+# weighted mean of heads; combinations of rows; or the largest entries of each row.
 Source = Literal["attention", "scores", "mixed", "rows", "top"]
-MASKED = -1e29  # below every score: the graph has -1e30 where a query does not see a key
-# Of each of Choice.layers in turn, float32 of the item alone: "attention", "scores": [heads, n, n]; "mixed": [1, n, n];
-# "rows": [heads, rows, n]; "top": [heads, n, k] twice, the entries and their keys.
+MASKED = -1e29  # below every score: the graph has -1e30 if a query does not see a key
+# One element for each of Choice.layers, float32 of the item alone. "attention", "scores":
+# [heads, n, n]; "mixed": [1, n, n]; "rows": [heads, rows, n]; "top": [heads, n, k] twice, the
+# entries and their keys.
 Maps = Iterable[Any]
 Reduced = tuple[Array, Keys | None, Floats | None]
 
 
 def reduce_attention(choice: Choice, places: Places, source: Source, maps: Maps) -> Reduced:
-    """The numbers, the keys of the largest (top_k), and the scales of rows (uint8) of one input; see ItemResult.
+    """Return one input's numbers, keys of the largest (top_k) and scales of rows (uint8).
 
-    Layer by layer, so that no more than one of them is ever held twice.
+    See ItemResult. It works layer by layer, so at most one layer is held twice.
     """
     spec, shape = choice.spec, attention_shape(choice, places)
     values = np.empty(shape, dtype=spec.dtype)
@@ -46,7 +50,10 @@ def reduce_attention(choice: Choice, places: Places, source: Source, maps: Maps)
 
 
 def _results(choice: Choice, places: Places, source: Source, maps: Maps) -> Iterator[tuple[Floats, Any]]:
-    """Of each layer wanted, or once where they are reduced: entries [heads or 1, queries, keys], and the keys of the largest."""
+    """Yield entries [heads or 1, queries, keys] and the keys of the largest.
+
+    There is one pair for each requested layer, or one in all if layers are reduced.
+    """
     spec = choice.spec
     if source == "top":
         rows = slice(None) if places.queries is None else places.queries.tokens
@@ -58,7 +65,7 @@ def _results(choice: Choice, places: Places, source: Source, maps: Maps) -> Iter
             yield statistics(layer, places), None
         else:
             found = _grouped_queries(choice, places, source, layer)
-            if places.keys is not None:  # columns are selected, and those of one unit summed
+            if places.keys is not None:  # columns are selected, then summed by unit
                 starts, found = places.keys.starts, found[..., places.keys.tokens]
                 found = found if starts is None else np.add.reduceat(found, starts, axis=-1)
             if spec.top_k is None:
@@ -69,7 +76,7 @@ def _results(choice: Choice, places: Places, source: Source, maps: Maps) -> Iter
 
 
 def _layers(choice: Choice, places: Places, source: Source, maps: Maps) -> Iterator[Floats]:
-    """Maps after everything that comes before queries are selected."""
+    """Yield maps after all steps before the selection of queries."""
     reduced = choice.reduced.get("layers")
     ready = (_heads(choice, places, source, layer) for layer in maps)
     if reduced == "rollout":
@@ -94,9 +101,10 @@ def _heads(choice: Choice, places: Places, source: Source, maps: Floats) -> Floa
 
 
 def without(maps: Floats, special: Marks, *, rows_too: bool) -> Floats:
-    """float32 [H, rows, n] as if special tokens were not there: their weights are 0, and the rest of each row sums to 1 again.
+    """Return float32 [H, rows, n] as if special tokens were not there.
 
-    Rows keep their places: nobody selects those of special tokens afterwards. Rows without other weight stay 0.
+    Their weights are 0, and the rest of each row sums to 1 again. A row without other weight stays
+    0. Rows keep their places; later steps select no row of a special token.
     """
     kept = maps * ~special
     sums = kept.sum(axis=-1, keepdims=True)
@@ -107,7 +115,10 @@ def without(maps: Floats, special: Marks, *, rows_too: bool) -> Floats:
 
 
 def rollout(maps: Iterator[Floats]) -> Floats:
-    """The product over the layers, last on the left, of A + I with rows made to sum to 1: [1, n, n] (Abnar & Zuidema 2020, eq. 1)."""
+    """Return the product over the layers, last on the left, of A + I: [1, n, n].
+
+    Rows are scaled to sum to 1 (Abnar & Zuidema 2020, eq. 1).
+    """
     mixed = (layer[0] + np.eye(layer.shape[-1], dtype=np.float32) for layer in maps)
     shares = (layer / layer.sum(axis=-1, keepdims=True) for layer in mixed)
     product: Floats = functools.reduce(lambda before, layer: layer @ before, shares)
@@ -115,7 +126,7 @@ def rollout(maps: Iterator[Floats]) -> Floats:
 
 
 def _grouped_queries(choice: Choice, places: Places, source: Source, maps: Floats) -> Floats:
-    """[h, queries, n]: rows selected, and those of one unit averaged."""
+    """Select rows, and average those of one unit: [h, queries, n]."""
     reduced, queries = choice.reduced.get("queries"), places.queries
     if source != "rows":
         if reduced == "pooling_weights":
@@ -130,14 +141,14 @@ def _grouped_queries(choice: Choice, places: Places, source: Source, maps: Float
 
 
 def row_tokens(choice: Choice, places: Places) -> Ids:
-    """The tokens whose rows are wanted: int64 [m]."""
+    """Return the tokens whose rows are requested: int64 [m]."""
     if choice.reduced.get("queries") == "pooled_row":
         return np.array([pooled_token(choice.pooling, places.length, places.left_out)])
     return np.arange(places.length) if places.queries is None else places.queries.tokens
 
 
 def pooling_weights(choice: Choice, places: Places) -> Floats:
-    """The weights with which the model pools the tokens left: float32 [n], of sum 1."""
+    """Return the model's pooling weights of the tokens left: float32 [n], of sum 1."""
     weights = np.zeros(places.length, dtype=np.float32)
     if is_one_token(choice.pooling):
         weights[pooled_token(choice.pooling, places.length, places.left_out)] = 1
@@ -145,14 +156,17 @@ def pooling_weights(choice: Choice, places: Places) -> Floats:
     kept = ~places.special if choice.spec.drop_special and places.special is not None else np.ones_like(weights, bool)
     if kept[places.left_out :].any():
         kept[: places.left_out] = False
-    # The i-th token counts i times where pooling weighs by place.
+    # In "weighted_mean" the i-th token counts i times.
     counts = np.arange(1, places.length + 1) if choice.pooling == "weighted_mean" else np.ones(places.length)
     weights[kept] = counts[kept] / counts[kept].sum()
     return weights
 
 
 def largest(rows: Floats, count: int) -> tuple[Floats, Ids]:
-    """The largest entries of each row, falling, and where they are: [..., min(count, n)] twice."""
+    """Return the largest entries of each row, falling, and their keys.
+
+    Both are [..., min(count, n)].
+    """
     count = min(count, rows.shape[-1])
     found = np.argpartition(rows, -count, axis=-1)[..., -count:]
     entries = np.take_along_axis(rows, found, axis=-1)
@@ -161,20 +175,22 @@ def largest(rows: Floats, count: int) -> tuple[Floats, Ids]:
 
 
 def settled(entries: Floats, keys: Ids) -> Ids:
-    """The keys of the largest weights of each row, where these end in zeros those that come first of all that weigh nothing.
+    """Return the keys of the largest weights, with the keys of zero weights made deterministic.
 
-    So ONNX has it. OpenVINO gives any of them, other ones in other company, and such as lie in the padding.
+    Zero weights at a row's end get the first keys of weight zero, as in ONNX. OpenVINO returns any
+    of them: they vary with the batch, and may lie in the padding.
 
     Args:
         entries: float32 [..., k], falling.
-        keys: int64 [..., k]; changed nowhere.
+        keys: int64 [..., k]; not changed.
     """
     tied = entries[..., -1] == 0
     if not tied.any():
         return keys
     count = keys.shape[-1]
     weighs, named = entries[tied] > 0, keys[tied]
-    # Fewer than k keys weigh something, so those that fill up a row are among the first k. Column k takes what lies behind.
+    # Fewer than k keys have weight, so those that fill up a row are among the first k. Column k
+    # takes all keys beyond them.
     taken = np.zeros((len(named), count + 1), dtype=bool)
     np.put_along_axis(taken, np.where(weighs, np.minimum(named, count), count), True, axis=-1)
     free = np.argsort(taken[:, :count], axis=-1, kind="stable")
@@ -185,10 +201,10 @@ def settled(entries: Floats, keys: Ids) -> Ids:
 
 
 def statistics(maps: Floats, places: Places) -> Floats:
-    """The mean over the queries of each of STATISTICS: float32 [H, statistics]; see there."""
+    """Return the mean over the queries of each of STATISTICS: float32 [H, statistics]."""
     n = places.length
     rows = np.arange(n) if places.queries is None else places.queries.tokens
-    # Where special tokens are dropped: nothing else takes keys from statistics.
+    # Keys are missing only if special tokens are dropped.
     left = np.ones(n, dtype=bool) if places.keys is None else np.isin(np.arange(n), places.keys.tokens)
     found = np.zeros((len(maps), len(STATISTICS)), dtype=np.float64)
     far = np.abs(rows[:, None] - np.arange(n)).astype(np.float32)

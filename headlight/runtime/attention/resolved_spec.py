@@ -1,4 +1,4 @@
-"""Requested attention and hidden states, resolved against a model: absolute layers and heads, all rules checked."""
+"""Specs of attention and hidden states, resolved against a model: absolute indices, all checked."""
 
 from __future__ import annotations
 
@@ -28,16 +28,15 @@ ATTENTION, HIDDEN = "outputs.attention", "outputs.hidden"
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """Maps of attention.
+    """A resolved choice of attention maps.
 
     Attributes:
-        spec: as asked.
-        layers: absolute, in the order wanted; the layer of each pair, where pairs were asked.
-        heads: those wanted of each of `layers`.
+        spec: as requested.
+        layers: absolute, in the requested order; the layer of each pair, if pairs were requested.
+        heads: those requested for each of `layers`.
         pooling: of the model.
         reduced, axes: of the spec.
-        needs_tokens: whether it cannot be served without knowing which tokens are special, words,
-            or characters of the text.
+        needs_tokens: it requires the input's special tokens, words, or characters of the text.
     """
 
     spec: AttentionSpec
@@ -62,10 +61,10 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class States:
-    """Hidden states: absolute layers in the order wanted, and the spec as asked.
+    """Hidden states: absolute layers in the requested order, and the spec as requested.
 
     Attributes:
-        needs_tokens: as of Choice.
+        needs_tokens: as in Choice.
     """
 
     layers: tuple[int, ...]
@@ -81,19 +80,19 @@ def _needs_tokens(choice: TokenChoice) -> bool:
 
 
 def whole(layers: Iterable[int], heads: int) -> Choice:
-    """The whole maps of these absolute layers."""
+    """Return the choice of whole maps of these absolute layers."""
     layers = tuple(layers)
     return Choice(AttentionSpec(layers=layers), layers, (tuple(range(heads)),) * len(layers))
 
 
 def states(layers: Iterable[int]) -> States:
-    """The whole hidden states of these absolute layers."""
+    """Return the choice of whole hidden states of these absolute layers."""
     layers = tuple(layers)
     return States(layers, HiddenSpec(layers=layers))
 
 
 def resolve_attention(spec: AttentionSpec, architecture: Architecture, pooling: str) -> Choice:
-    """Check a spec as far as that goes without an input.
+    """Check a spec, as far as possible without an input.
 
     Raises:
         InvalidInput: naming the field and the remedy.
@@ -123,7 +122,11 @@ def resolve_attention(spec: AttentionSpec, architecture: Architecture, pooling: 
 
 
 def resolve_hidden(spec: HiddenSpec, architecture: Architecture, pooling: str) -> States:
-    """The same of hidden states. Raises InvalidInput naming the field and the remedy."""
+    """Check a spec of hidden states, as `resolve_attention` does.
+
+    Raises:
+        InvalidInput: naming the field and the remedy.
+    """
     check_tokens(f"{HIDDEN}.tokens", spec.tokens, pooling)
     check_name(f"{HIDDEN}.dtype", spec.dtype, NUMBER_BYTES)
     if spec.dtype == "uint8":
@@ -132,12 +135,12 @@ def resolve_hidden(spec: HiddenSpec, architecture: Architecture, pooling: str) -
 
 
 def resolve_indices(field: str, indices: Indices, count: int) -> tuple[int, ...]:
-    """Absolute numbers in the order wanted; all where none is named.
+    """Return absolute numbers in the requested order; all if none is named.
 
     Args:
         field: for errors.
         indices: each in -count .. count-1, negative from the end; or runs of them.
-        count: how many there are.
+        count: number of layers or heads.
 
     Raises:
         InvalidInput: one is out of range, a run is empty, or one is named twice.
@@ -147,7 +150,7 @@ def resolve_indices(field: str, indices: Indices, count: int) -> tuple[int, ...]
     absolute: list[int] = []
     singles = sum(not isinstance(index, Run) for index in indices)
     for place, index in enumerate(indices):
-        if isinstance(index, Run):  # on the wire they stand behind the single ones, in a field of their own
+        if isinstance(index, Run):  # a message has runs in a field of their own, after the singles
             absolute += _run(f"{field.removesuffix('s')}_runs[{place - singles}]", index, count)
         else:
             absolute.append(_absolute(f"{field}[{place}]", index, count))
@@ -187,12 +190,19 @@ def _pairs(spec: AttentionSpec, architecture: Architecture) -> tuple[tuple[int, 
 
 
 def is_one_token(pooling: str) -> bool:
-    """Whether the vector of a text is that of a single token: `headlight.runtime.attention.token_units.pooled_token` says which."""
+    """Return whether a text's vector is that of a single token.
+
+    `headlight.runtime.attention.token_units.pooled_token` returns the token.
+    """
     return pooling in ("cls", "last")
 
 
 def check_tokens(field: str, choice: TokenChoice, pooling: str) -> None:
-    """Raises InvalidInput where no input could have such tokens."""
+    """Check that some input could have such tokens.
+
+    Raises:
+        InvalidInput: no input could.
+    """
     if isinstance(choice, str):
         check_name(field, choice, get_args(NamedChoice))
     if choice == "pooled" and not is_one_token(pooling):
@@ -273,7 +283,10 @@ def _check_form(spec: AttentionSpec) -> None:
 
 
 def _refuse(*rules: tuple[bool, str, str]) -> None:
-    """Raise InvalidInput for the first rule that is broken: whether it is, a field of attention, and the problem."""
+    """Raise InvalidInput for the first broken rule.
+
+    A rule has a condition that is true if broken, a field of attention, and the problem.
+    """
     for broken, field, problem in rules:
         if broken:
             raise InvalidInput(f"{ATTENTION}.{field}", problem)

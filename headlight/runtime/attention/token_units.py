@@ -1,6 +1,6 @@
-"""Tokens that are the rows and columns of an input's attention: chosen, and grouped into words or spans.
+"""Tokens on the axes of an input's attention: chosen, and grouped into words or spans.
 
-Hence the shape and the size of its attention: known before anything runs.
+They give the attention's shape and size before anything runs.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from headlight.runtime.values import Ids, Marks, Tokenized
 from headlight.runtime.vectors.vector_forms import TOKENS
 from headlight.spec import NUMBER_BYTES, STATISTICS, Span, TokenChoice, TokensSpec
 
-MOST_KEYS = 1 << 16  # that an index of 16 bits can tell apart
+MOST_KEYS = 1 << 16  # the limit of a 16-bit index
 UNKNOWN = "special tokens, words and spans are known of texts alone; send texts, not ids"
-INDEX_BYTES = 2  # uint16; MOST_KEYS sees to it that it is enough
+INDEX_BYTES = 2  # uint16; MOST_KEYS ensures that it is enough
 SCALE_BYTES = 4  # float32
 
 
@@ -31,7 +31,8 @@ class Units:
 
     Attributes:
         tokens: int64 [m], the tokens of the first unit, of the second, ...
-        starts: int64 [units], where in `tokens` each begins; None: each token is a unit.
+        starts: int64 [units], the index in `tokens` of each unit's first; None: each token is a
+            unit.
     """
 
     tokens: Ids
@@ -39,18 +40,18 @@ class Units:
 
     @property
     def count(self) -> int:
-        """How many units."""
+        """Number of units."""
         return len(self.tokens) if self.starts is None else len(self.starts)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Places:
-    """What a choice comes to for one input of `length` tokens.
+    """A choice applied to one input of `length` tokens.
 
     Attributes:
         queries, keys: None: every token by itself, in order.
-        special: bool [length], where it matters; else None.
-        left_out: tokens at the start that pooling leaves out.
+        special: bool [length], if it matters; else None.
+        left_out: number of tokens at the start that pooling leaves out.
     """
 
     length: int
@@ -61,7 +62,7 @@ class Places:
 
 
 def attention_shape(choice: Choice, places: Places) -> tuple[int, ...]:
-    """The extents of an item's result: one for each of `choice.axes`."""
+    """Return the extents of an item's result, one for each of `choice.axes`."""
     keys = places.length if places.keys is None else places.keys.count
     extents = {
         "pair": len(choice.layers),
@@ -76,7 +77,7 @@ def attention_shape(choice: Choice, places: Places) -> tuple[int, ...]:
 
 
 def attention_bytes(choice: Choice, places: Places) -> int:
-    """Bytes of an item's numbers, indices and scales."""
+    """Return the bytes of an item's numbers, indices and scales."""
     shape = attention_shape(choice, places)
     size = NUMBER_BYTES[choice.spec.dtype] + (INDEX_BYTES if choice.spec.top_k else 0)
     scales = math.prod(shape[:-1]) * SCALE_BYTES if choice.spec.dtype == "uint8" else 0
@@ -87,12 +88,13 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
     """Find the tokens of one input that a choice of attention means.
 
     Raises:
-        InvalidInput: it names none, or what an input of ids cannot tell. The field is that of the choice.
+        InvalidInput: it names none, or details that an input of ids lacks. The field is the
+            choice's.
     """
     spec, length = choice.spec, len(tokenized.ids)
     if not choice.needs_tokens and spec.queries == spec.keys == "all" and not (spec.top_k and length > MOST_KEYS):
         return Places(length, left_out=tokenized.left_out)
-    # What is special is not known of ids: all that statistics lose by it is one of their numbers.
+    # An input of ids does not mark special tokens: statistics lose one of their numbers by that.
     unknown = "statistics" in spec.reduce and tokenized.words is None and not spec.drop_special
     info = _known(tokenized)[0] if choice.needs_tokens and not unknown else None
     special = np.array(info.special) if info is not None else None
@@ -115,7 +117,11 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
 
 
 def place_states(states: States, tokenized: Tokenized, pooling: str) -> Ids | None:
-    """The tokens of one input whose hidden states are wanted: int64 [m]; None: all. Raises InvalidInput as `place`."""
+    """Return the tokens whose hidden states are requested: int64 [m]; None: all.
+
+    Raises:
+        InvalidInput: as in `place`.
+    """
     info = _known(tokenized)[0] if states.needs_tokens else None
     length = len(tokenized.ids)
     vector = pooled_token(pooling, length, tokenized.left_out)
@@ -123,10 +129,10 @@ def place_states(states: States, tokenized: Tokenized, pooling: str) -> Ids | No
 
 
 def place_rows(rows: TokensSpec, tokenized: Tokenized) -> Ids | None:
-    """The tokens of one input whose vectors are wanted: int64 [m]; None: all.
+    """Return the tokens whose vectors are requested: int64 [m]; None: all.
 
     Raises:
-        InvalidInput: there is none, or an input of ids cannot tell.
+        InvalidInput: there is none, or an input of ids does not mark them.
     """
     if not (rows.skip_special or rows.skip_prompt):
         return None
@@ -141,10 +147,12 @@ def place_rows(rows: TokensSpec, tokenized: Tokenized) -> Ids | None:
 
 
 def select(field: str, wanted: TokenChoice, length: int, info: TokenList | None, vector: int) -> Ids | None:
-    """int64 [m], the tokens that a selector names, in its order; None: all. `vector`: the token that "pooled" means.
+    """Return the tokens that a selector names, in its order: int64 [m]; None: all.
+
+    `vector` is the token that "pooled" means.
 
     Raises:
-        InvalidInput: it names none, one twice, or one that is not there.
+        InvalidInput: it names none, one twice, or one that does not exist.
     """
     if wanted == "all":
         return None
@@ -171,14 +179,24 @@ def select(field: str, wanted: TokenChoice, length: int, info: TokenList | None,
 
 
 def characters_of(info: TokenList | None) -> Ids:
-    """int64 [3, n]: where the characters of each token begin and end, and in which text. Raises InvalidInput for ids."""
+    """Return each token's first character, end, and text: int64 [3, n].
+
+    Raises:
+        InvalidInput: the input is ids.
+    """
     if info is None:
         raise InvalidInput(ATTENTION, UNKNOWN)
     return np.array([info.starts, info.ends, info.segments])
 
 
 def within(field: str, span: Span, characters: Ids) -> Ids:
-    """int64 [m]: the tokens that share a character with a span, given `characters_of` all. Raises InvalidInput if none does."""
+    """Return the tokens that share a character with a span: int64 [m].
+
+    `characters` comes from `characters_of`.
+
+    Raises:
+        InvalidInput: no token does.
+    """
     if span.end <= span.start:
         raise InvalidInput(
             field, f"is the span {span.start} .. {span.end}, which holds no character; end it behind its start"
@@ -195,7 +213,10 @@ def within(field: str, span: Span, characters: Ids) -> Ids:
 
 
 def pooled_token(pooling: str, length: int, left_out: int = 0) -> int:
-    """The token that is the pooled vector, of a model that has one. `left_out`: tokens at the start that pooling leaves out."""
+    """Return the token whose vector is the pooled vector, for a model that has one.
+
+    `left_out` is the number of tokens at the start that pooling leaves out.
+    """
     return left_out if pooling == "cls" else length - 1
 
 
@@ -220,7 +241,11 @@ def _group(choice: Choice, tokens: Ids | None, tokenized: Tokenized) -> Units | 
 
 
 def _check_spans(spans: Sequence[Span], length: int) -> None:
-    """Raises InvalidInput where there are more than tokens, or two overlap: units would be larger than their text."""
+    """Check the number of spans and that none overlap, so that units are no larger than their text.
+
+    Raises:
+        InvalidInput: there are more spans than tokens, or two overlap.
+    """
     if len(spans) > length:
         raise InvalidInput(f"{ATTENTION}.spans", f"has {len(spans)} spans; this input has {length} tokens")
     for one, other in itertools.pairwise(sorted(spans, key=lambda span: (span.text, span.start))):
@@ -230,7 +255,11 @@ def _check_spans(spans: Sequence[Span], length: int) -> None:
 
 
 def _known(tokenized: Tokenized) -> tuple[TokenList, Ids]:
-    """The tokens of an input and the numbers of their words. Raises InvalidInput for one of ids."""
+    """Return the tokens of an input and the numbers of their words.
+
+    Raises:
+        InvalidInput: the input is ids.
+    """
     if tokenized.info is None or tokenized.words is None:
         raise InvalidInput(ATTENTION, UNKNOWN)
     return tokenized.info, tokenized.words

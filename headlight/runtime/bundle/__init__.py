@@ -1,1 +1,1 @@
-"""Bundles: manifest, files, prompts, and the checks before anything is opened."""
+"""Bundles: manifest, files, prompts, and the checks before a graph is opened."""

@@ -1,8 +1,9 @@
-"""Opening a bundle: nothing is handed to ONNX Runtime before every byte of it is known to be what the exporter wrote.
+"""Verified bundle directory: every byte is checked before ONNX Runtime receives any.
 
-Each file is read once, and used from memory: what happens to the folder later changes nothing.
+Each file is read once and used from memory: later changes to the folder have no effect.
 
-Hashes inside the folder catch accidents. Against someone who can write the folder, pin the manifest's digest from outside (`sha256`).
+Hashes inside the folder catch accidents. Against an attacker who can write the folder, pin the
+manifest's digest from outside (`sha256`).
 """
 
 from __future__ import annotations
@@ -34,26 +35,30 @@ class Bundle:
         path: the directory.
         manifest: its parsed manifest.
         sha256: hex digest of manifest.json, which pins every other file.
-        files: by name, the golden inputs, the tokenizer and the ranges, in memory. `release` leaves the golden inputs.
-        graphs: by name, those that `opens` named, with their weights, until `release`.
+        files: by name, the golden inputs, the tokenizer and the ranges, in memory. `release` keeps
+            only the golden inputs.
+        graphs: by name, those that `opens` selected, with their weights, until `release`.
     """
 
     def __init__(
         self, path: Path, sha256: str | None = None, *, opens: Callable[[Graph], bool] = lambda _: False
     ) -> None:
-        """Read and verify. Files that the manifest does not list are ignored: volumes bring neighbours of their own.
+        """Read and verify the bundle.
+
+        Files that the manifest does not list are ignored: volumes add files of their own.
 
         Args:
             path: the directory.
-            sha256: the digest that manifest.json must have; None to take it as it is.
-            opens: whether a graph will be opened; the weights of others are verified, but not kept in memory.
+            sha256: the digest that manifest.json must have; None: any.
+            opens: returns True for a graph that will be opened. The weights of other graphs are
+                verified, but not kept in memory.
 
         Raises:
             BundleError: naming the file at fault.
         """
         self.path = path
         try:
-            if not (path / MANIFEST).is_file():  # a FIFO would be waited for
+            if not (path / MANIFEST).is_file():  # reading a FIFO would block
                 raise OSError
             raw = (path / MANIFEST).read_bytes()
         except OSError:
@@ -65,7 +70,7 @@ class Bundle:
             raise BundleError(f"has the digest {self.sha256}, not {sha256.lower()} as demanded", MANIFEST)
         try:
             values = json.loads(raw, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError):  # the latter from brackets nested without end
+        except (ValueError, RecursionError):  # the latter from deeply nested brackets
             raise BundleError("is not JSON", MANIFEST) from None
         self.manifest = Manifest.parse(values)
         self.graphs: dict[str, OnnxGraph] = {}
@@ -73,7 +78,7 @@ class Bundle:
         self._verify(opens)
 
     def release(self) -> None:
-        """Let go of graphs, and of weights but for what sessions keep: all of it has been opened."""
+        """Free graphs and weights after opening, except the parts that sessions keep."""
         for graph in self.graphs.values():
             for weights in graph.weights.values():
                 weights.release()
@@ -81,10 +86,10 @@ class Bundle:
         self.files = {name: file for name, file in self.files.items() if name == self.manifest.golden}
 
     def file(self, name: str) -> Path:
-        """The path of a listed file.
+        """Return the path of a listed file.
 
         Raises:
-            BundleError: it is not listed, it is missing, or its name or a link leads out of the bundle.
+            BundleError: it is not listed or missing, or its name or a link leads out of the bundle.
         """
         if name not in self.manifest.files:
             raise BundleError("is used, but not listed in the manifest's files", name)
@@ -134,14 +139,14 @@ class Bundle:
         self.files = {name: file for name, file in self.files.items() if name not in graphs}
 
     def _verified_references(self, graph: Graph) -> tuple[ExternalData, ...]:
-        """A graph may only refer to its declared weight files, and to bytes that these have."""
+        """Check that a graph refers only to bytes of its declared weight files."""
         name, path = graph.file, self.file(graph.file)
         references = external_data(self.files[name].data, name)
         for reference in references:
             location = reference.location
             if location not in graph.weights:
                 raise BundleError(f"refers to {location!r:.80}, which the manifest does not give it", name)
-            # Another reader of the bundle looks beside the graph, wherever a link has led to that.
+            # Another reader of the bundle looks beside the graph file, after following its links.
             if (path.parent / location).resolve() != self.file(location):
                 raise BundleError(f"would not find the verified {location} beside it", name)
             size = self.manifest.files[location].bytes
@@ -159,5 +164,8 @@ class Bundle:
 
 
 def _refuse_constant(name: str) -> None:
-    """NaN and Infinity, which Python reads and JSON has not: no comparison with a tolerance of NaN ever fails."""
+    """Refuse NaN and Infinity, which Python reads and JSON does not have.
+
+    A comparison with a tolerance of NaN would never fail.
+    """
     raise ValueError(name)

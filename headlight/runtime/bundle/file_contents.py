@@ -1,6 +1,7 @@
-"""Contents of a bundle's files, each read once: the bytes that were hashed are the bytes that are used.
+"""Contents of a bundle's files, each read once: the hashed bytes are the bytes that are used.
 
-Weights go to private memory. A file that is mapped changes its numbers with whoever writes to it, and ends the process if it is cut.
+Weights go to private memory. A mapped file changes if another process writes to it, and ends this
+process if it is cut.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from headlight.runtime.bundle.manifest import FileEntry
 from headlight.runtime.bundle.onnx_file import ExternalData
 
 T = TypeVar("T")
-CHUNK = 1 << 20  # bytes read and hashed at once: few enough to stay in the processor's cache
+CHUNK = 1 << 20  # bytes read and hashed at once; they fit into the processor's cache
 BFLOAT16 = 16
 # TensorProto.DataType -> the type of its array; NumPy has no bfloat16.
 TYPES: dict[int, DTypeLike] = {
@@ -45,7 +46,7 @@ TYPES: dict[int, DTypeLike] = {
 
 
 class File(NamedTuple):
-    """A verified file in memory. Tokenizer and ranges are read from it as from a `Path`."""
+    """A verified file in memory. Tokenizer and ranges read it like a `Path`."""
 
     name: str
     data: bytes
@@ -67,14 +68,14 @@ class Weights:
         return numbers.reshape(tensor.shape)
 
     def keep(self, tensor: ExternalData) -> None:
-        """Except a tensor from `release`: a session reads it in place."""
+        """Exclude a tensor from `release`: a session reads it in place."""
         self._kept.append((tensor.offset, tensor.offset + (tensor_bytes(tensor) or 0)))
 
     def release(self) -> None:
-        """Give back the pages that hold no tensor to keep. They read as zeros from now on."""
+        """Give back the pages without a kept tensor. They read as zeros from now on."""
         size, end = len(self.memory), 0
         for begin, after in [*sorted(self._kept), (size, size)]:
-            first = -(-end // mmap.PAGESIZE) * mmap.PAGESIZE  # no page that holds what was kept before
+            first = -(-end // mmap.PAGESIZE) * mmap.PAGESIZE  # after the previous kept tensor's page
             last = begin if begin == size else begin // mmap.PAGESIZE * mmap.PAGESIZE
             if last > first:
                 self.memory.madvise(mmap.MADV_DONTNEED, first, last - first)
@@ -87,7 +88,7 @@ class OnnxGraph:
 
     Attributes:
         data: bytes of the .onnx file.
-        references: initialisers whose numbers lie in `weights`.
+        references: initialisers whose numbers are in `weights`.
         weights: by the location that the graph states.
     """
 
@@ -101,7 +102,7 @@ class OnnxGraph:
             yield tensor, self.weights[tensor.location].array(tensor)
 
     def keep(self, tensors: Iterable[ExternalData]) -> None:
-        """See Weights.keep."""
+        """Keep tensors in memory; see Weights.keep."""
         for tensor in tensors:
             self.weights[tensor.location].keep(tensor)
 
@@ -114,17 +115,17 @@ def tensor_bytes(tensor: ExternalData) -> int | None:
 
 
 def read_file(path: Path, name: str, entry: FileEntry) -> File:
-    """Read a file into memory. Raises BundleError as `check_file`."""
+    """Read a file into memory. Raises BundleError as `check_file` does."""
     return File(name, bytes(_read(path, name, entry, bytearray, memoryview)))
 
 
 def read_weights(path: Path, name: str, entry: FileEntry) -> Weights:
-    """Read a file into private memory of its own. Raises BundleError as `check_file`."""
+    """Read a file into private memory of its own. Raises BundleError as `check_file` does."""
     return _read(path, name, entry, Weights, lambda weights: memoryview(weights.memory))
 
 
 def check_file(path: Path, name: str, entry: FileEntry) -> None:
-    """Read a file and let go of it.
+    """Read a file and discard it.
 
     Raises:
         BundleError: it cannot be read, or its bytes are not those of the manifest.
@@ -133,7 +134,10 @@ def check_file(path: Path, name: str, entry: FileEntry) -> None:
 
 
 def _read(path: Path, name: str, entry: FileEntry, make: Callable[[int], T], view: Callable[[T], memoryview]) -> T:
-    """Read a file into what `make` makes for its size; where that is smaller, piece by piece over each other."""
+    """Read a file into the buffer that `make` returns for its size.
+
+    A smaller buffer is filled again and again, each piece over the last.
+    """
     digest = hashlib.sha256()
     try:
         with path.open("rb", buffering=0) as file:
@@ -166,5 +170,5 @@ def plain_arrays(data: bytes, name: str) -> dict[str, NDArray[Any]]:
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             return {key: archive[key] for key in archive.files}
-    except Exception:  # NumPy and zipfile raise many types for bytes that are not theirs
+    except Exception:  # NumPy and zipfile raise many types for bytes in another format
         raise BundleError("is not an archive of plain arrays", name) from None

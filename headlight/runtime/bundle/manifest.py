@@ -1,4 +1,7 @@
-"""manifest.json: what a bundle says of itself. Plain data, checked field by field; docs/bundle.md describes the format."""
+"""The bundle's manifest.json as plain data, checked field by field.
+
+docs/bundle.md describes the format.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,16 @@ from headlight.errors import BundleError
 from headlight.runtime.bundle.manifest_fields import MANIFEST, Fields
 from headlight.runtime.bundle.prompts import LONGEST_PROMPT
 
-# 1: the graph `attend` gave whole maps of attention alone; 2: graphs normalised pooled vectors, and there were no prompts
+# 1: the graph `attend` gave only whole maps of attention.
+# 2: graphs normalised pooled vectors, and there were no prompts.
 FORMAT_VERSION = 3
-# Far beyond any model, and small enough that sizes computed of them fit in 64 bits.
+# Far beyond any model, and small enough that sizes computed from them fit in 64 bits.
 MOST_LAYERS = MOST_HEADS = 1 << 10
 WIDEST = LONGEST = 1 << 20
 MOST_IDS = MOST_TEXTS = (1 << 31) - 1
 LARGEST_LIMIT = 1 << 22  # characters that the longest model needs
 MOST_PROMPTS = 1 << 10
-MOST_PROMPT_CHARACTERS = 1 << 18  # of all together: GetModel tells them in one message
+MOST_PROMPT_CHARACTERS = 1 << 18  # of all prompts together: GetModel returns them in one message
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
 
@@ -31,14 +35,14 @@ class Architecture:
     layers: int
     heads: int
     dim: int
-    pooled_dim: int  # of the pooled vector, which a layer behind pooling can make another than `dim`
+    pooled_dim: int  # of the pooled vector; a layer after pooling can make it differ from `dim`
     vocab_size: int
     segments: int = 0  # token types; 0: the graphs have no input for them
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Graph:
-    """One ONNX file: what it computes, in which form and precision, and for which providers it was made."""
+    """One ONNX file: its role, form and precision, and the providers that it was made for."""
 
     role: str  # "embed" or "attend"
     form: str  # "decomposed": attention as MatMul, Add, Softmax, MatMul
@@ -65,7 +69,7 @@ class Tolerance:
     hidden: float
 
     def of(self, output: str) -> float:
-        """The tolerance of "pooled", "tokens", "attention" or "hidden"."""
+        """Return the tolerance of "pooled", "tokens", "attention" or "hidden"."""
         return float(getattr(self, output))
 
 
@@ -79,7 +83,7 @@ class FileEntry:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenizerLimit:
-    """The longest text that a tokenizer reads at a bounded cost, as measured by `headlight.runtime.tokenization.tokenizer_probe`."""
+    """The longest text that a tokenizer reads at a bounded cost; `tokenizer_probe` measures it."""
 
     max_characters: int
     worst: str  # the kind of text that cost most, as tokenizer_probe names it
@@ -88,7 +92,7 @@ class TokenizerLimit:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """A bundle's description. `files` maps every file the bundle consists of, itself apart, to its digest."""
+    """A bundle's description. `files` maps every file except the manifest to its digest."""
 
     name: str
     version: str
@@ -104,15 +108,15 @@ class Manifest:
     golden: str
     tokenizer: str | None
     files: Mapping[str, FileEntry]
-    source: Mapping[str, Any]  # where it came from; informative
+    source: Mapping[str, Any]  # its origin; informative
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)  # put before texts, by name
-    default_prompt: str | None = None  # the name of one, for callers that say nothing
+    default_prompt: str | None = None  # the name of one, for callers that name none
     include_prompt: bool = True  # whether the tokens of a prompt count in pooling
     dimensions: tuple[int, ...] = ()  # widths that shortened vectors were trained for
     similarity: str | None = None  # one of SIMILARITIES; informative
     ranges: str | None = None  # file of the ranges of int8
-    quality: tuple[Quality, ...] = ()  # of each precision, where there is one beside fp32
-    tokenizer_limit: TokenizerLimit | None = None  # None: no tokenizer, or an export from before it was measured
+    quality: tuple[Quality, ...] = ()  # of each precision, if there is one beside fp32
+    tokenizer_limit: TokenizerLimit | None = None  # None: no tokenizer, or an older export
     format_version: int = FORMAT_VERSION
 
     @property
@@ -121,10 +125,10 @@ class Manifest:
         return tuple(sorted({(provider, graph.precision) for graph in self.graphs for provider in graph.providers}))
 
     def graph(self, role: str, provider: str, precision: str) -> Graph:
-        """The graph of a role for a provider and precision.
+        """Return the graph of a role for a provider and precision.
 
         Raises:
-            BundleError: there is none; the message lists what there is.
+            BundleError: there is none; the message lists the existing ones.
         """
         for graph in self.graphs:
             if graph.role == role and graph.precision == precision and provider in graph.providers:
@@ -134,7 +138,7 @@ class Manifest:
         )
 
     def tolerance(self, provider: str, precision: str) -> Tolerance:
-        """The tolerance declared for the pair, else the one declared for the precision on any provider.
+        """Return the tolerance of the pair, else that of the precision on any provider.
 
         Raises:
             BundleError: neither is declared.
@@ -146,7 +150,7 @@ class Manifest:
         raise BundleError(f"no tolerance declared for precision {precision}", MANIFEST)
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object that `parse` reads."""
+        """Return the JSON object that `parse` reads."""
         return dataclasses.asdict(self)
 
     @classmethod
@@ -154,7 +158,7 @@ class Manifest:
         """Read a parsed manifest.json.
 
         Raises:
-            BundleError: naming the field at fault and what was expected.
+            BundleError: naming the field at fault and the expected value.
         """
         top = Fields(values)
         if top.take("format_version", int) != FORMAT_VERSION:
@@ -195,7 +199,7 @@ class Manifest:
             dimensions=top.counts("dimensions", architecture.pooled_dim),
             similarity=top.one_of_or_null("similarity", SIMILARITIES),
             ranges=top.text_or_null("ranges"),
-            # Of cosines, which rounding may take a little beyond -1.
+            # The least value of cosines, which rounding may take a little beyond -1.
             quality=tuple(
                 fields.record(Quality, {"count": MOST_TEXTS}, least=-2) for fields in top.children("quality")
             ),

@@ -1,4 +1,7 @@
-"""The manifest's JSON taken apart field by field: types, ranges, and strings fit to be printed, before anything is done with them."""
+"""Typed access to the fields of the manifest's JSON.
+
+It checks types, ranges, and that strings are printable, before any value is used.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from typing import Any, TypeVar, get_type_hints
 from headlight.errors import BundleError
 
 MANIFEST = "manifest.json"
-LARGEST = (1 << 63) - 1  # integer; what a file or a tensor may have of anything
-LONGEST_TEXT = 256  # characters; names stand in answers, log lines and metrics
+LARGEST = (1 << 63) - 1  # integer; the limit of any size of a file or a tensor
+LONGEST_TEXT = 256  # characters; names appear in responses, log lines and metrics
 SURROGATE = re.compile("[\ud800-\udfff]")
 NO_COUNTS: Mapping[str, int] = {}
 R = TypeVar("R")
@@ -18,7 +21,7 @@ T = TypeVar("T", bound=int | float | str | bool | list[Any] | dict[str, Any])
 
 
 class Fields:
-    """A JSON object whose values are taken out by name and type; every failure names the path of the value."""
+    """A JSON object whose values are read by name and type; every error names the value's path."""
 
     def __init__(self, values: object, path: str = "") -> None:
         if not isinstance(values, dict):
@@ -27,13 +30,13 @@ class Fields:
         self.path = path
 
     def take(self, name: str, kind: type[T]) -> T:
-        """The value of `name`, which must be there and of type `kind`."""
+        """Return the value of `name`, which must exist and be of type `kind`."""
         value = self.values.get(name)
         if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
             raise self._wrong(name, value, "a 64-bit number")
         if kind is float and type(value) is int:
             value = float(value)
-        # Python takes a bool for an int, too.
+        # In Python a bool is an int, too.
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise self._wrong(name, value, kind.__name__)
         if isinstance(value, str):
@@ -41,7 +44,7 @@ class Fields:
         return value
 
     def strings(self, name: str) -> tuple[str, ...]:
-        """A list of strings."""
+        """Return a list of strings."""
         values = self.take(name, list)
         for value in values:
             if not isinstance(value, str):
@@ -50,14 +53,14 @@ class Fields:
         return tuple(values)
 
     def count(self, name: str, most: int, *, least: int = 1) -> int:
-        """An integer of `least` to `most`."""
+        """Return an integer from `least` to `most`."""
         value = self.take(name, int)
         if not least <= value <= most:
             raise self._wrong(name, value, f"{least} to {most}")
         return value
 
     def counts(self, name: str, most: int) -> tuple[int, ...]:
-        """A list of different integers of 1 to `most`."""
+        """Return a list of different integers from 1 to `most`."""
         values = self.take(name, list)
         right = all(isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most for value in values)
         if not right or len(set(values)) != len(values):
@@ -65,31 +68,34 @@ class Fields:
         return tuple(values)
 
     def text_or_null(self, name: str) -> str | None:
-        """A string, or None for null. The name must be there."""
+        """Return a string, or None for null. The name must exist."""
         return None if self.values.get(name, "") is None else self.take(name, str)
 
     def one_of_or_null(self, name: str, choices: Iterable[str]) -> str | None:
-        """One of some strings, or None for null. The name must be there."""
+        """Return one of some strings, or None for null. The name must exist."""
         value = self.text_or_null(name)
         if value is not None and value not in choices:
             raise self._wrong(name, value, f"null or one of {', '.join(choices) or 'none':.200}")
         return value
 
     def prose(self, name: str, most: int) -> str:
-        """A string of up to `most` characters of any kind that UTF-8 can express, line breaks included."""
+        """Return a string of at most `most` characters that UTF-8 can express.
+
+        Line breaks are allowed.
+        """
         value = self.values.get(name)
-        # JSON can spell half of a surrogate pair, which UTF-8 has not.
+        # JSON can spell half of a surrogate pair, which UTF-8 cannot express.
         if not isinstance(value, str) or len(value) > most or SURROGATE.search(value):
             raise self._wrong(f"{name!a:.60}", value, f"a text of at most {most} characters")
         return value
 
     def record(self, kind: type[R], counts: Mapping[str, int] = NO_COUNTS, least: float = 0) -> R:
-        """A dataclass, each value by the type of its field.
+        """Return a dataclass, each value read by the type of its field.
 
         Args:
             kind: of strings, lists of strings, booleans and numbers.
-            counts: for integers from 1, the largest by name.
-            least: of every float, which is finite.
+            counts: the largest value by name, for integers from 1.
+            least: of every float; floats must be finite.
         """
         values: dict[str, Any] = {}
         for name, hint in get_type_hints(kind).items():
@@ -104,15 +110,19 @@ class Fields:
         return kind(**values)
 
     def child(self, name: str) -> Fields:
-        """A nested object."""
+        """Return a nested object."""
         return Fields(self.take(name, dict), f"{self.path}{name}.")
 
     def children(self, name: str) -> list[Fields]:
-        """A list of objects."""
+        """Return a list of objects."""
         return [Fields(value, f"{self.path}{name}[{i}].") for i, value in enumerate(self.take(name, list))]
 
     def check_text(self, name: str, value: str) -> None:
-        """Raises BundleError unless a value is fit to be printed."""
+        """Check that a value is printable and of a valid length.
+
+        Raises:
+            BundleError: it is not.
+        """
         if not 1 <= len(value) <= LONGEST_TEXT or not value.isprintable():
             raise self._wrong(name, value, f"1 to {LONGEST_TEXT} printable characters")
 

@@ -1,7 +1,9 @@
-"""Which files an ONNX graph would make its reader open: read without the onnx package, which a serving install does not have.
+"""External-data references of an ONNX graph, read without the onnx package.
 
-Only the handful of fields on the way to `TensorProto.external_data` are declared (field numbers from onnx/onnx.proto); protobuf skips
-the rest, and writes it as it was. The messages live in a pool of their own, so they never clash with onnx where that is installed too.
+A serving install does not have that package. Only the few fields on the way to
+`TensorProto.external_data` are declared (field numbers from onnx/onnx.proto). Protobuf skips the
+rest and writes it unchanged. The messages have their own pool, so they never clash with onnx if
+that is installed too.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from headlight.errors import BundleError
 NUMBER = re.compile(r"-?[0-9]{1,19}")
 PACKAGE = "headlight.onnx_subset"
 EXTERNAL = 1  # TensorProto.DataLocation.EXTERNAL
-# message -> field -> (number, type of the field: a message's name or a scalar's); all repeated where the name ends in "*"
+# message -> field -> (number, type of the field: a message's name or a scalar's). A field is
+# repeated if its name ends in "*".
 SCHEMA = {
     "Entry": {"key": (1, "string"), "value": (2, "string")},
     "Tensor": {
@@ -65,7 +68,7 @@ class ExternalData:
     type: int = 0  # TensorProto.DataType
     shape: tuple[int, ...] = ()
     initializer: bool = False  # of the graph itself, not of a node or a nested graph
-    table: bool = False  # rows are gathered from it: no engine packs it into a form of its own
+    table: bool = False  # rows are gathered from it: no engine packs it into its own layout
 
 
 def _model_class() -> type[message.Message]:
@@ -93,11 +96,11 @@ def _field(key: str, number: int, kind: str) -> dict[str, Any]:
 
 
 def external_data(data: bytes, name: str) -> list[ExternalData]:
-    """Every reference of a graph to another file.
+    """Return every reference of a graph to another file.
 
     Args:
-        data: of the .onnx file (weights live outside it, so it is small).
-        name: what to call it in errors.
+        data: of the .onnx file (weights are outside it, so it is small).
+        name: of the file, for errors.
 
     Raises:
         BundleError: it is not an ONNX file, or a reference is malformed.
@@ -120,7 +123,7 @@ def with_inputs(data: bytes, names: Collection[str]) -> bytes:
     known = {value.name for value in graph.input}
     for tensor in graph.initializer:
         if tensor.name in names and tensor.name not in known:
-            shape = {"dim": [{"dim_value": size} for size in tensor.dims]}  # that a scalar has, too, and is empty
+            shape = {"dim": [{"dim_value": size} for size in tensor.dims]}  # empty for a scalar
             graph.input.add(name=tensor.name, type={"tensor_type": {"elem_type": tensor.data_type, "shape": shape}})
     for place in reversed(range(len(graph.initializer))):
         if graph.initializer[place].name in names:
@@ -138,7 +141,7 @@ def _parsed(data: bytes, name: str) -> Any:
 
 
 def _tensors(node: Any) -> Iterator[Any]:
-    """All Tensor messages below a message."""
+    """Yield all Tensor messages below a message."""
     messages = [(field, value) for field, value in node.ListFields() if field.message_type is not None]
     for field, value in messages:
         for child in value if field.is_repeated else [value]:
@@ -150,7 +153,8 @@ def _tensors(node: Any) -> Iterator[Any]:
 
 def _reference(tensor: Any, name: str, *, initializer: bool = False, table: bool = False) -> ExternalData:
     entries = {entry.key: entry.value for entry in tensor.external_data}
-    # int() would also read "1_0", " 1" and digits of other scripts, and ONNX Runtime something else there, or nothing.
+    # int() also reads "1_0", " 1" and digits of other scripts; ONNX Runtime reads those differently
+    # or not at all.
     numbers = {key: entries.get(key, "0") for key in ("offset", "length")}
     if "location" not in entries or not all(NUMBER.fullmatch(text) for text in numbers.values()):
         raise BundleError("refers to external data without a location, or with an offset that is no number", name)

@@ -1,4 +1,4 @@
-"""What is put before texts: the prompts that a model was trained with, by name."""
+"""Prompts that a model was trained with, by name; each goes before a text."""
 
 from __future__ import annotations
 
@@ -7,44 +7,49 @@ from collections.abc import Mapping
 
 from headlight.errors import InvalidInput
 
-# Characters. It is tokenised again with each text of a request, so it must not be what makes a request expensive.
+# Characters. A prompt is tokenised again with each text of a request, so it must stay cheap.
 LONGEST_PROMPT = 4096
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Prompt:
-    """What is put before each text of a request.
+    """The text that goes before each text of a request.
 
     Attributes:
         text: may be empty.
-        asked: for, rather than the model's default: where it cannot be put, it is refused and not left out.
+        asked: the caller requested it; it is not the model's default. If the input cannot take it,
+            the input is refused.
     """
 
     text: str = ""
     asked: bool = False
 
     def check_kind(self, what: str) -> None:
-        """Before an input that is no single text. Raises InvalidInput, its field empty, where a prompt was asked for."""
+        """Check that an input that is no single text has no requested prompt.
+
+        Raises:
+            InvalidInput: a prompt was requested; the field is empty.
+        """
         if self.asked and self.text:
             raise InvalidInput("", f"a prompt goes before a text, and {what} are taken as they are; ask for none")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Prompts:
-    """Those of a model, by name, and the name of the one that stands where nothing is said; None: none does."""
+    """A model's prompts by name, and the name of the default prompt; None: no default."""
 
     by_name: Mapping[str, str] = dataclasses.field(default_factory=dict)
     default: str | None = None
 
     def choose(self, name: str | None, text: str | None) -> Prompt:
-        """The prompt that a caller means.
+        """Return the prompt that a caller requests.
 
         Args:
-            name: of one of these; None: not said.
-            text: any; empty for none at all; None: not said.
+            name: of one of these; None: not set.
+            text: any; empty: no prompt; None: not set.
 
         Raises:
-            InvalidInput: both are said, there is none of that name, or the text is too long.
+            InvalidInput: both are set, no prompt has that name, or the text is too long.
         """
         if name is not None and text is not None:
             raise InvalidInput("prompt_name", "and prompt_text are both set; send one of them")

@@ -1,1 +1,1 @@
-"""The engine: a batch in, results out."""
+"""The engine: computes results for one batch."""

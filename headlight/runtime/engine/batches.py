@@ -1,6 +1,6 @@
-"""Batches of near lengths: planned, padded and rounded up to few sizes, and their outputs cut apart.
+"""Batches of similar lengths: planning, padding, rounding to few sizes, and cutting outputs apart.
 
-Where a provider compiles a graph for every shape, few shapes are soon all compiled.
+Some providers compile a graph for every shape; with few shapes, all are soon compiled.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from headlight.runtime.providers.session import Outputs
 from headlight.runtime.values import Floats, Ids, Marks
 from headlight.runtime.vectors.vector_forms import shape_rows
 
-BATCH_TOKENS = 512  # padded tokens in one batch of one thread; `make tune` finds the best for a machine
-BATCH_SQUARES = 1 << 20  # batch x length^2 in one batch where attention is asked for
+BATCH_TOKENS = 512  # padded tokens in one batch of one thread; `make tune` finds the best value
+BATCH_SQUARES = 1 << 20  # batch x length^2 in one batch, if attention is requested
 
 
 class Rounding(NamedTuple):
-    """How many tokens a batch is padded to. Padding changes no number: masked tokens are not seen.
+    """The rule for a batch's padded length. Padding changes no number: tokens are masked.
 
     Attributes:
-        multiple: batches are as long as a multiple of so many tokens; 1: as their longest item.
-        most: tokens that the model takes: learned positions have no row behind it, so nothing is padded beyond.
+        multiple: a batch's length is a multiple of this; 1: that of its longest item.
+        most: tokens that the model takes. Learned positions have no row beyond it, so padding stops
+            there.
     """
 
     multiple: int
     most: int
 
     def up(self, length: int) -> int:
-        """The tokens that a batch has whose longest item has `length`."""
+        """Return a batch's padded length, given the `length` of its longest item."""
         return max(length, min(-(-length // self.multiple) * self.multiple, self.most))
 
 
@@ -40,7 +41,10 @@ AS_LONG = Rounding(1, 0)  # as the longest item
 
 
 def pad(sequences: Sequence[Ids], rounding: Rounding = AS_LONG) -> tuple[Ids, Ids]:
-    """Right-pad to the longest, rounded. Returns ids int64 [B, S] (padding 0) and mask int64 [B, S] (1 for a token)."""
+    """Right-pad to the longest, rounded.
+
+    Returns ids int64 [B, S] (padding 0) and mask int64 [B, S] (1 for a token).
+    """
     lengths = list(map(len, sequences))
     here = np.arange(rounding.up(max(lengths))) < np.array(lengths)[:, None]
     ids = np.zeros(here.shape, dtype=np.int64)
@@ -49,9 +53,10 @@ def pad(sequences: Sequence[Ids], rounding: Rounding = AS_LONG) -> tuple[Ids, Id
 
 
 def plan(lengths: Sequence[int], *, squared: bool, tokens: int = BATCH_TOKENS) -> list[list[int]]:
-    """Batches of near lengths under the token budget (or the batch x length^2 budget): lists of indices, longest first.
+    """Return batches of similar lengths under the token budget, as lists of indices, longest first.
 
-    A service, whose items arrive one by one, has `headlight_service.core.scheduler.lanes`.
+    With `squared`, the budget is of batch x length^2. The service has its own planner, as its items
+    arrive one by one: `headlight_service.core.scheduler.lanes`.
     """
     budget = BATCH_SQUARES if squared else tokens
     batches: list[list[int]] = []
@@ -66,13 +71,20 @@ def plan(lengths: Sequence[int], *, squared: bool, tokens: int = BATCH_TOKENS) -
 
 
 def all_finite(outputs: Outputs) -> bool:
-    """Whether a batch's vectors are finite, padding and all: what is not finite anywhere is not finite in them."""
+    """Return whether a batch's vectors are finite, padding included.
+
+    Any non-finite number of a batch shows in them.
+    """
     pooled = bool(np.isfinite(outputs["pooled"]).all())
     return pooled and ("tokens" not in outputs or bool(np.isfinite(outputs["tokens"]).all()))
 
 
 def finite_rows(items: Sequence[EncodeItem], outputs: Outputs) -> Marks:
-    """Of which items they are: bool [B]. Company changes no item's: its padding and what others want do not count."""
+    """Return the items whose vectors are finite: bool [B].
+
+    The rest of the batch has no effect on an item: its padding and the outputs of others do not
+    count.
+    """
     good = np.asarray(np.isfinite(outputs["pooled"]).all(axis=1))
     if "tokens" in outputs:
         finite = np.isfinite(outputs["tokens"]).all(axis=2)
@@ -89,14 +101,16 @@ def cut_out(
     pooled: Floats | None,
     wanted: Wanted | None,
 ) -> ItemResult:
-    """One item's share of a batch's outputs, without padding, copied so that the batch's memory is let go.
+    """Return one item's part of a batch's outputs, without padding.
+
+    It is a copy, so the batch's memory can be freed.
 
     Args:
         outputs: of the graph.
-        row: the item's place in the batch.
-        item: what is wanted.
-        pooled: its vector, as wanted.
-        wanted: where attention or hidden states are.
+        row: the item's index in the batch.
+        item: the item, with its requested outputs.
+        pooled: its vector, in the requested form.
+        wanted: the batch's attention, if attention or hidden states are requested.
     """
     n, selection = len(item.ids), item.selection
     rows = slice(n) if item.rows is None else item.rows

@@ -1,4 +1,7 @@
-"""A batch in, results out. Knows no requests, no queue and no event loop; called by as many threads as one likes."""
+"""Engine: computes the results of one batch, called from any number of threads.
+
+It has no requests, no queue and no event loop.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +34,8 @@ class Engine:
 
     Attributes:
         roles: the graphs loaded.
-        faults: what failures mean. A GPU that is suspected is asked by its `probe`.
-        wide_roles: those whose batches can have all threads, while others have those of a stream.
+        faults: classifies failures. Its `probe` tests a suspected GPU.
+        wide_roles: roles whose batches can use all threads while others use those of one stream.
     """
 
     def __init__(
@@ -51,9 +54,9 @@ class Engine:
         Args:
             bundle: verified.
             provider, precision: a pair that the bundle has graphs for.
-            workers: threads that work on batches.
+            workers: threads that run batches.
             attend: also load the graph that returns attention and hidden states.
-            round_lengths: pad batches to a multiple of so many tokens, within what the model takes.
+            round_lengths: pad batches to a multiple of this many tokens, up to the model's limit.
             gpu: for provider "cuda".
 
         Raises:
@@ -74,7 +77,7 @@ class Engine:
         workers_of: dict[Role, Workers] = {"embed": workers}
         if self._lent:
             workers_of["attend"] = dataclasses.replace(workers, streams=1, threads=workers.all)
-        elif attend:  # answers are large, and callers wait for more than the engine: no second copy of weights
+        elif attend:  # large results take long outside the engine: no second copy of weights
             workers_of["attend"] = dataclasses.replace(workers, wide="none")
         for role, own in workers_of.items():
             graph = bundle.manifest.graph(role, provider, precision)
@@ -82,7 +85,7 @@ class Engine:
                 self._sessions[role] = open_session(bundle.graphs[graph.file], provider, precision, own, gpu)
             except BundleError:
                 raise
-            except Exception as error:  # libraries raise many types; at start-up their words reach the operator alone
+            except Exception as error:  # libraries raise many types; only operators see the message
                 words = " ".join(str(error).split())
                 raise BundleError(f"cannot be opened on provider {provider}: {words:.300}", graph.file) from error
             check_interface(self._sessions[role], graph, bundle.manifest)
@@ -90,11 +93,14 @@ class Engine:
         self.wide_roles: frozenset[Role] = self.roles if self._lent else frozenset(("embed",) if workers.apart else ())
 
     def selections(self, embedding: Selection) -> list[Selection]:
-        """One for each graph that is loaded: `embedding`, and everything that the other can give."""
+        """Return a selection for each loaded graph: `embedding`, and all outputs of the other."""
         return [embedding, everything(self.architecture)] if "attend" in self.roles else [embedding]
 
     def graph(self, role: Role, *, wide: bool) -> Role:
-        """The graph that a batch of this role runs on: one of "embed" that has all threads may run on "attend", see `Wide`."""
+        """Return the graph that a batch of this role runs on.
+
+        An "embed" batch with all threads may run on "attend", see `Wide`.
+        """
         return "attend" if wide and self._lent else role
 
     def run(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
@@ -102,36 +108,39 @@ class Engine:
 
         Args:
             items: at least one, all of the same role, their ids valid and their layers in range.
-            wide: on all threads, where there is a session for that: for a batch that shares them with no other that is waited for.
+            wide: use all threads, if there is a session for that. Only for a batch that shares them
+                with no other interactive batch.
 
         Raises:
             EngineError: the engine failed. The details are in the log.
-            NotFinite: results of some items are not finite; it has those of the others.
-            DeviceLost: a GPU failed, and is not to be asked again; from then on, always.
-            DeviceFull: a GPU has not the memory for so large a batch; it can go on with smaller ones.
-            HostFull: nor has the process.
+            NotFinite: results of some items are not finite; the exception has those of the others.
+            DeviceLost: a GPU failed and must not be used again; every later call raises it too.
+            DeviceFull: the GPU's memory is too small for the batch; smaller batches still work.
+            HostFull: the process's memory is too small for the batch.
         """
         if self.faults.gpu:
             self.faults.check()
         try:
             results = self._run(items, wide=wide)
         except NotFinite:
-            self.faults.check()  # the results of the others are answers too
+            self.faults.check()  # the exception carries the results of the other items
             raise
         except HeadlightError:
             raise
         except Exception as error:  # libraries raise many types, none of them a base of the others
             failure = self.faults.of(error)
-            if isinstance(failure, HostFull):  # what the batch could get of memory is given back
+            if isinstance(failure, HostFull):  # give back the memory that the batch did get
                 with contextlib.suppress(Exception):
                     self.shrink()
             raise failure from error
         if self.faults.gpu:
-            self.faults.check()  # another batch may have found out meanwhile
+            self.faults.check()  # another batch may have lost the device meanwhile
         return results
 
     def run_in_batches(self, items: Sequence[EncodeItem]) -> list[ItemResult]:
-        """Encode any number of items of one role, in batches of near lengths, as many at once as there are streams.
+        """Encode any number of items of one role, in batches of similar lengths.
+
+        As many batches run at once as there are streams.
 
         Returns:
             One result per item, in their order.
@@ -141,7 +150,7 @@ class Engine:
         """
         if len(items) == 1:
             return self.run(items, wide=True)
-        squared = bool(items) and items[0].role == "attend"  # as all are
+        squared = bool(items) and items[0].role == "attend"  # all items have one role
         batches = plan([len(item.ids) for item in items], squared=squared)
         if len(batches) == 1 or self._workers.streams == 1:
             found = [self.run([items[row] for row in rows], wide=True) for rows in batches]
@@ -163,14 +172,18 @@ class Engine:
             return self._results(items, outputs, wanted)
 
     def _results(self, items: Sequence[EncodeItem], outputs: Outputs, wanted: Wanted | None) -> list[ItemResult]:
-        """What each item wants of a batch's outputs. Raises NotFinite, or DeviceLost, where these are not finite."""
+        """Return each item's requested outputs from those of the batch.
+
+        Raises:
+            NotFinite, DeviceLost: the outputs are not finite.
+        """
         vectors = [item.selection.vector if item.selection.pooled else None for item in items]
         if not all_finite(outputs):
             good = finite_rows(items, outputs)
             details = f"{len(good) - good.sum()} of {len(good)} rows, role {items[0].role}, {self._title}"
             if (lost := self.faults.judge(NOT_FINITE, details)) is not None:
                 raise lost
-            if not good.all():  # else it is padding alone
+            if not good.all():  # else only padding is not finite
                 finite = np.where(good[:, None], outputs["pooled"], np.float32(0))
                 pooled = shape_pooled(finite, vectors, self._normalize)
                 results = [
@@ -179,31 +192,38 @@ class Engine:
                 ]
                 raise NotFinite(told(NOT_FINITE, details), results)
         pooled = shape_pooled(outputs["pooled"], vectors, self._normalize)
-        if len(outputs) == 1:  # pooled vectors alone, as mostly
+        if len(outputs) == 1:  # pooled vectors alone, the usual case
             return [ItemResult(vector) for vector in pooled]
         return [cut_out(outputs, row, item, pooled[row], wanted) for row, item in enumerate(items)]
 
     def warm_up(self, lengths: Iterable[int]) -> None:
-        """Run every graph at each length, on each stream and on all threads: no caller pays for a first run."""
-        # One after another, streams take turns.
+        """Run every graph at each length, on each stream and on all threads.
+
+        Otherwise a caller would pay for the first run.
+        """
+        # The runs are sequential, and streams alternate.
         ways = [False] * self._workers.streams + [True] * (self._workers.apart or self._workers.lent)
         wanted = self.selections(Selection(tokens=True))
         for length, selection, wide in itertools.product(lengths, wanted, ways):
             ids = np.zeros(min(length, self._rounding.most), dtype=np.int64)
             self.run([EncodeItem(ids, selection)], wide=wide)
-        self.shrink()  # what warming up needed, most requests will not
+        self.shrink()  # most requests need less memory than the warm-up
 
     def shrink(self) -> None:
-        """Give back the memory that batches before needed. Not for every batch: the next would have to ask for it again."""
+        """Give back the memory of earlier batches.
+
+        Not after every batch: the next would have to allocate it again.
+        """
         item = EncodeItem(np.zeros(1, dtype=np.int64), Selection())
         for role, session in self._sessions.items():
-            if role == "embed" or self.faults.gpu:  # which has an arena for each; else that of "attend" is the same
+            # On a GPU each session has its own arena; on a CPU they share one.
+            if role == "embed" or self.faults.gpu:
                 session.shrink(self._feeds(role, [item])[0])
 
     def _feeds(self, role: Role, items: Sequence[EncodeItem]) -> tuple[Outputs, Wanted | None]:
-        """The inputs of a graph, and what is wanted of its attention.
+        """Return the inputs of a graph, and the requested attention.
 
-        Inputs that no item sets stand for "as if the graph had no such input".
+        The defaults of inputs that no item sets have no effect.
         """
         ids, mask = pad([item.ids for item in items], self._rounding)
         for row, item in enumerate(items):
@@ -227,9 +247,12 @@ class Engine:
 
 
 def output_names(items: Sequence[EncodeItem]) -> list[str]:
-    """The graph outputs that a batch needs beside those of attention: the union of its items' selections."""
+    """Return the graph outputs, other than attention, that a batch needs.
+
+    They are the union of its items' selections.
+    """
     selections = [item.selection for item in items]
-    # Always fetched: small, and the cheapest witness that the whole computation is finite.
+    # Always fetched: small, and the cheapest check that the whole computation is finite.
     names = ["pooled", "tokens"] if any(one.tokens for one in selections) else ["pooled"]
     states = {layer for one in selections if one.hidden is not None for layer in one.hidden.layers}
     return names + [f"hidden_{layer}" for layer in sorted(states)] if states else names

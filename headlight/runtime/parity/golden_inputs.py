@@ -1,9 +1,11 @@
-"""A bundle's golden inputs, what PyTorch answered, and the distance of other answers from that.
+"""A bundle's golden inputs, PyTorch's answers, and the distance of other answers from these.
 
-docs/bundle.md has the names of the arrays. The exporter's report, the start-up self-test and the tests share the distance.
+docs/bundle.md has the names of the arrays. The exporter's report, the start-up self-test and the
+tests share the distance.
 
-Whole maps of attention leave a graph by one of five ways (`headlight.runtime.attention.graph_selectors`), and say nothing of the
-other four: `FORMS` are compared with what follows from PyTorch's maps.
+Attention leaves a graph by one of five outputs (`headlight.runtime.attention.graph_selectors`).
+Whole maps check only one of them, so `FORMS` compare the other four with values derived from
+PyTorch's maps.
 """
 
 from __future__ import annotations
@@ -23,15 +25,16 @@ from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.runtime.values import Arrays, Floats, Ids, Keys
 from headlight.spec import AttentionSpec
 
-MASKED = "masked_"  # before the names of inputs of which not all is looked at; bundles of an earlier export have none
+MASKED = "masked_"  # prefix of inputs with ignored tokens; bundles of an earlier export have none
 OUTPUTS = ("pooled", "tokens", "attention", "hidden")
-# Rows of a residual stream grow with depth, and rounding with them; attention and pooled rows are bounded by 1.
+# Rows of a residual stream grow with depth, and rounding with them; attention and pooled rows are
+# bounded by 1.
 SCALED_BY_ROW = ("tokens", "hidden")
 VECTORS = ("pooled", "tokens")
 TOP = 3
-STEP = 2  # of the heads whose mean is taken: of all heads it would be the same in any order
+STEP = 2  # of the heads whose mean is taken: a mean of all heads hides a wrong order
 Numbers = NDArray[np.floating[Any]]
-Pairs = Iterator[tuple[Numbers, Numbers]]  # of what was found and what should have been
+Pairs = Iterator[tuple[Numbers, Numbers]]  # found and expected
 
 
 class Golden(NamedTuple):
@@ -50,16 +53,20 @@ class Golden(NamedTuple):
 
     @property
     def about(self) -> str:
-        """What of it is not looked at, for an error; mostly empty."""
+        """The tokens of it that are ignored, for an error; usually empty."""
         return "with a token hidden" if self.occluded is not None else "with a prompt left out" if self.left_out else ""
 
     def item(self, selection: Selection) -> EncodeItem:
-        """As the engine takes it."""
+        """Return the engine's item."""
         return EncodeItem(self.ids, selection, self.segments, occluded=self.occluded, left_out=self.left_out)
 
 
 def load_golden(bundle: Bundle) -> tuple[Golden, ...]:
-    """The bundle's golden inputs. Raises BundleError where they are none, or not those of such a model."""
+    """Return the bundle's golden inputs.
+
+    Raises:
+        BundleError: the file has none, or they do not fit the model.
+    """
     name = bundle.manifest.golden
     arrays = plain_arrays(bundle.files[name].data, name)
     found = [
@@ -73,9 +80,9 @@ def load_golden(bundle: Bundle) -> tuple[Golden, ...]:
 
 
 def vectors_alone(golden: tuple[Golden, ...]) -> tuple[Golden, ...]:
-    """The plain inputs with their vectors: enough for a later look at whether an engine still computes them.
+    """Return the plain inputs with their vectors only, for a later check of an engine.
 
-    Of a deep model, all other answers take a hundred times as much.
+    For a deep model all other answers take a hundred times as long.
     """
     return tuple(
         each._replace(answers={name: each.answers[name] for name in VECTORS}) for each in golden if not each.about
@@ -83,7 +90,11 @@ def vectors_alone(golden: tuple[Golden, ...]) -> tuple[Golden, ...]:
 
 
 def _read(arrays: Arrays, kind: str, index: int, manifest: Manifest) -> Golden:
-    """One input of a kind. Raises BundleError unless it is there as a whole, and such as the manifest's model takes and gives."""
+    """Return one input of a kind.
+
+    Raises:
+        BundleError: it is incomplete, or does not fit the manifest's model.
+    """
     names = ("ids", "segments", "occluded", "left_out", *OUTPUTS)
     own = {name: arrays[key] for name in names if (key := f"{kind}{name}_{index}") in arrays}
     if not {"ids", *OUTPUTS} <= own.keys():
@@ -100,7 +111,11 @@ def _read(arrays: Arrays, kind: str, index: int, manifest: Manifest) -> Golden:
 
 
 def _check(own: Arrays, where: str, manifest: Manifest) -> None:
-    """Raises BundleError unless the arrays of an input have the types, shapes and values that the manifest allows."""
+    """Check that an input's arrays have the types, shapes and values that the manifest allows.
+
+    Raises:
+        BundleError: they do not.
+    """
     layers, heads, dim = (getattr(manifest.architecture, name) for name in ("layers", "heads", "dim"))
     n = own["ids"].size
     shapes = {"ids": (n,), "segments": (n,), "pooled": (manifest.architecture.pooled_dim,), "tokens": (n, dim)}
@@ -118,7 +133,10 @@ def _check(own: Arrays, where: str, manifest: Manifest) -> None:
 
 
 def distance(output: str, got: Floats, expected: Floats) -> float:
-    """max |got - expected|; for tokens and hidden, over max(1, RMS of the expected row). Shapes must be equal; NaN gives infinity."""
+    """Return max |got - expected|; for tokens and hidden, over max(1, RMS of the expected row).
+
+    Shapes must be equal; NaN gives infinity.
+    """
     difference = np.abs(got.astype(np.float64) - expected.astype(np.float64))
     if output in SCALED_BY_ROW:
         rms = np.sqrt(np.mean(expected.astype(np.float64) ** 2, axis=-1, keepdims=True))
@@ -128,12 +146,12 @@ def distance(output: str, got: Floats, expected: Floats) -> float:
 
 
 def distances(got: ItemResult, expected: Mapping[str, Floats]) -> dict[str, float]:
-    """The distance of every output in `expected`, by name. `expected` has the shapes of ItemResult."""
+    """Return the distance of every output in `expected`, by name, in ItemResult's shapes."""
     return {name: distance(name, getattr(got, name), value) for name, value in expected.items()}
 
 
 def form(name: str, architecture: Architecture) -> Selection:
-    """What is to be asked for: a name of FORMS, of all layers."""
+    """Return the selection for a name of FORMS, in all layers."""
     layers, heads = tuple(range(architecture.layers)), range(architecture.heads)
     specs = {
         "scores": AttentionSpec(layers=layers, scores=True),
@@ -142,31 +160,34 @@ def form(name: str, architecture: Architecture) -> Selection:
         "top_k": AttentionSpec(layers=layers, top_k=TOP),
     }
     chosen = tuple(heads[::STEP] if name == "head_mean" else heads)
-    # Whatever the model pools by: the weights of "weighted_mean" differ from token to token, so that none passes for another.
+    # Independent of the model's pooling: the weights of "weighted_mean" differ from token to token,
+    # so a swapped token is found.
     return Selection(attention=Choice(specs[name], layers, (chosen,) * len(layers), "weighted_mean"))
 
 
 def form_error(name: str, result: ItemResult, maps: Floats) -> float:
-    """max |Δ| of weights.
+    """Return max |Δ| of weights.
+
+    The tolerance of attention bounds it: means and choices of weights are off by no more than the
+    weights themselves.
 
     Args:
         name: of FORMS.
-        result: what the engine gave for `form`.
-        maps: float32 [L, H, n, n], whole, of PyTorch.
+        result: the engine's result for `form`.
+        maps: float32 [L, H, n, n], PyTorch's whole maps.
 
     Returns:
-        What the tolerance of attention bounds: means and choices of weights are off by no more than these are. Infinity where
-        something is not finite, or keys are none.
+        The distance. Infinity if a number is not finite, or keys are invalid.
     """
     found = np.asarray(result.attention, dtype=np.float64)
-    with np.errstate(invalid="ignore"):  # of what is not finite
+    with np.errstate(invalid="ignore"):  # numbers may not be finite
         pairs = FORMS[name](found, maps, result.indices)
         worst = [float(np.abs(got - expected).max(initial=0.0)) for got, expected in pairs]
     return max(worst) if np.isfinite(worst).all() else float("inf")
 
 
 def _scores(scores: Numbers, maps: Floats, _: Keys | None) -> Pairs:
-    """Their softmax: how far rounding moves scores themselves depends on how large they are, and weights are what comes of them."""
+    """Yield their softmax. Rounding errors of scores grow with size; only the weights matter."""
     largest = scores.max(axis=-1, keepdims=True)
     weights = np.exp(scores - np.where(np.isfinite(largest), largest, 0))
     sums = weights.sum(axis=-1, keepdims=True)
@@ -182,7 +203,10 @@ def _pooling_weights(rows: Numbers, maps: Floats, _: Keys | None) -> Pairs:
 
 
 def _top_k(entries: Numbers, maps: Floats, indices: Keys | None) -> Pairs:
-    """Entries are the largest, and lie where the keys say. Which of equal ones come, is not said."""
+    """Yield the entries twice: against the largest, and against those at their keys.
+
+    The order of equal entries is free.
+    """
     keys = np.asarray(indices, dtype=np.int64)
     ordered = np.sort(keys, axis=-1)
     if ordered.max(initial=0) >= maps.shape[-1] or (np.diff(ordered, axis=-1) == 0).any():

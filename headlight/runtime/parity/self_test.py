@@ -1,4 +1,4 @@
-"""The self-test at start-up: no bundle is served whose graphs do not give PyTorch's answers here."""
+"""The self-test at start-up: a bundle is served only if its graphs give PyTorch's answers here."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from headlight.runtime.values import Role
 
 
 class GoldenError(NamedTuple):
-    """How far a graph is from PyTorch on a golden input.
+    """A graph's distance from PyTorch on a golden input.
 
     Attributes:
         file: of the graph.
-        output: whose tolerance holds.
+        output: the output, whose tolerance applies.
         error: the distance.
-        about: what else is to be said of the input, or of the form of the output; mostly empty.
+        about: a note on the input, or on the form of the output; usually empty.
     """
 
     file: str
@@ -42,28 +42,31 @@ class GoldenError(NamedTuple):
 
 
 class SelfTest:
-    """The self-test of an engine at start-up, and the probe of a GPU that is suspected later."""
+    """The self-test of an engine at start-up, and the later probe of a suspected GPU."""
 
     def __init__(self, bundle: Bundle, engine: Engine, provider: str, precision: str) -> None:
         self._manifest, self._engine = bundle.manifest, engine
         self._bundle, self._provider, self._precision = bundle, provider, precision
-        self.known: tuple[Golden, ...] = ()  # what `probe` needs, from `run` on
+        self.known: tuple[Golden, ...] = ()  # the inputs of `probe`; set by `run`
 
     def run(self) -> None:
-        """Compare the bundle's golden inputs with what PyTorch gave.
+        """Compare the bundle's golden inputs with PyTorch's answers.
 
         Raises:
-            BundleError: an output is outside the tolerance declared for the provider and precision,
-                or a graph does not know all ids; it must not be served.
+            BundleError: an output is outside the tolerance of the provider and precision, or a
+                graph does not know all ids; it must not be served.
         """
         golden = load_golden(self._bundle)
         self._check(golden)
         self.known = vectors_alone(golden)
 
     def probe(self) -> None:
-        """Raises BundleError where a graph no longer gives the vectors that `run` saw.
+        """Check that the graphs still give PyTorch's vectors.
 
-        The folder is not read again for it: by then it may have been replaced, or be gone.
+        It does not read the folder again, which may have been replaced or removed.
+
+        Raises:
+            BundleError: a graph no longer gives them.
         """
         if self.known:
             self._check(self.known)
@@ -82,10 +85,10 @@ class SelfTest:
             self._check_vocabulary()
 
     def errors(self, golden: Sequence[Golden]) -> Iterator[GoldenError]:
-        """Run golden inputs: the distance of each answer of each graph that is loaded.
+        """Run golden inputs and yield the distance of each answer of each loaded graph.
 
-        All inputs go in one padded batch, so masking is checked too. Compared is what they have answers for; where these are of
-        attention, what other forms of it follow from them, too.
+        All inputs go in one padded batch, so masking is checked too. Inputs are compared in the
+        outputs that they have answers for. Attention is also compared in its other forms.
 
         Raises:
             BundleError: a graph cannot run them, or its numbers are not finite.
@@ -101,7 +104,10 @@ class SelfTest:
             yield from self._form_errors(golden)
 
     def _form_errors(self, golden: Sequence[Golden]) -> Iterator[GoldenError]:
-        """Each form of attention, of a short and a longer input in turn: one padded batch of few tokens."""
+        """Yield the error of each form of attention, on a short and a longer input in turn.
+
+        They make one padded batch of few tokens.
+        """
         plain = (one for one in golden if "attention" in one.answers and not one.about)
         whole = sorted(plain, key=lambda one: len(one.ids))
         few = whole[1:3] or whole[:1]
@@ -124,7 +130,10 @@ class SelfTest:
             raise BundleError(problem, self._file(role)) from None
 
     def _check_vocabulary(self) -> None:
-        """The graphs must know the highest id and segment that the manifest allows: requests are checked against the manifest."""
+        """Check that the graphs know the highest id and segment that the manifest allows.
+
+        Requests are checked only against the manifest.
+        """
         architecture = self._manifest.architecture
         highest, segment = architecture.vocab_size - 1, max(0, architecture.segments - 1)
         problem = f"does not know id {highest}, the last of the manifest's vocabulary, or segment {segment}"

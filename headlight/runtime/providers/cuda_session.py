@@ -1,6 +1,7 @@
-"""A graph opened by ONNX Runtime's provider for CUDA. Written from its documentation; it has not run on a GPU yet.
+"""Session of ONNX Runtime's provider for CUDA, not yet run on a GPU.
 
-Whether there is a device is asked of the driver, and of no library that takes seconds to load.
+It was written from the provider's documentation. The driver reports the devices; a library would
+take seconds to load.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from headlight.runtime.providers.worker_layout import Workers
 
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 PRECISIONS = ("fp32", "fp16", "bf16")
-FATAL = 4  # of ONNX Runtime's severities: all else comes as an exception too
+FATAL = 4  # of ONNX Runtime's severities: all others come as exceptions too
 
 DRIVER = "libcuda.so.1"  # comes with NVIDIA's driver, from the machine and not from a package
-# What cuInit answers where there is no device: that of a stub of the driver, that of the driver.
+# Results of cuInit without a device: from a stub of the driver, and from the driver.
 NONE = frozenset((34, 100))
 GIVE = "in a container, give it one (docker: --gpus all; Kubernetes: nvidia.com/gpu: 1)"
 
@@ -36,8 +37,8 @@ class Gpu:
     """A device to compute on.
 
     Attributes:
-        device: which of those that the process sees (CUDA_VISIBLE_DEVICES), from 0.
-        memory_bytes: that the arena of each graph may take of its memory; None: what there is.
+        device: index among those that the process sees (CUDA_VISIBLE_DEVICES), from 0.
+        memory_bytes: limit of each graph's memory arena; None: all of the device's memory.
     """
 
     device: int = 0
@@ -46,17 +47,17 @@ class Gpu:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Devices:
-    """How many CUDA devices the process sees, and why none."""
+    """The number of CUDA devices that the process sees, and the reason if none."""
 
     count: int
     why: str = ""
 
 
 def devices() -> Devices:
-    """Ask the driver.
+    """Query the driver.
 
     Raises:
-        BundleError: there is a driver, and it does not work: neither is it known then that there is no device.
+        BundleError: a driver exists and does not work, so the number of devices is unknown.
     """
     try:
         driver = ctypes.CDLL(DRIVER)
@@ -73,17 +74,25 @@ def devices() -> Devices:
 
 
 def cuda_installed() -> bool:
-    """Whether the ONNX Runtime that is installed is the one for CUDA."""
+    """Return whether the installed ONNX Runtime is the one for CUDA."""
     return CUDA in onnxruntime.get_available_providers()
 
 
 def device_exists() -> bool:
-    """Whether there is a device for it. Raises BundleError where the driver fails."""
+    """Return whether ONNX Runtime can use CUDA and there is a device.
+
+    Raises:
+        BundleError: the driver fails.
+    """
     return cuda_installed() and devices().count > 0
 
 
 def check_cuda(precision: str, gpu: Gpu) -> None:
-    """Raises BundleError, with the remedy, where CUDA cannot compute here, or not in this precision."""
+    """Check that CUDA can compute here, in this precision.
+
+    Raises:
+        BundleError: it cannot; the message has the remedy.
+    """
     if not cuda_installed():
         raise BundleError(
             "provider cuda needs onnxruntime-gpu in the place of onnxruntime, for both install the same files:"
@@ -111,15 +120,15 @@ class CudaSession(OrtSession):
         said = load_libraries()
         options = session_options(workers.threads, spin=False)
         give_weights(options, graph, in_place=False)
-        # What CUDA has no kernel for runs on the CPU, within the graph. Without `enable_fallback=0` all of it would, where CUDA fails,
-        # then and later, and lines about that would go to standard output.
+        # Nodes without a CUDA kernel run on the CPU. Without `enable_fallback=0` the whole graph
+        # would run there if CUDA fails, now or later, with messages on standard output.
         session = onnxruntime.InferenceSession(
             graph.data,
             options,
             providers=[(CUDA, provider_options(gpu)), CPU],
             enable_fallback=0,
         )
-        if list(session.get_providers())[:1] != [CUDA]:  # it only logs that it could not have the first
+        if list(session.get_providers())[:1] != [CUDA]:  # it only logs that the first failed
             raise BundleError(
                 "ONNX Runtime cannot use the GPU: it wants the libraries of CUDA and cuDNN that it was built for"
                 f" (`pip install 'onnxruntime-gpu[cuda,cudnn]'`) and a driver for them{said}"
@@ -129,25 +138,29 @@ class CudaSession(OrtSession):
     def run(
         self, names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False
     ) -> contextlib.nullcontext[Outputs]:
-        # Bound to the host, where the caller reads them: each is copied once, and the copy is awaited before this returns.
+        # Outputs are bound to host memory for the caller: each is copied once, and the copy is
+        # complete before this returns.
         return contextlib.nullcontext(run_into(self._session, names, feeds, buffers))
 
 
 def provider_options(gpu: Gpu) -> dict[str, Any]:
-    """How CUDA computes: in the precision of the graph, in memory that grows by what is asked for."""
+    """Return CUDA's options: memory grows by the requested amount, without TF32 rounding."""
     limit = {} if gpu.memory_bytes is None else {"gpu_mem_limit": gpu.memory_bytes}
     return limit | {
         "device_id": gpu.device,
-        # By powers of two, as it does by default, it would take twice the memory that the largest batch needs.
+        # The default grows by powers of two, up to twice the memory that the largest batch needs.
         "arena_extend_strategy": "kSameAsRequested",
-        "use_tf32": 0,  # on, it would round what float32 products take to 10 bits
+        "use_tf32": 0,  # TF32 rounds the inputs of float32 products to 10 bits
     }
 
 
 @functools.cache
 def load_libraries() -> str:
-    """Load CUDA's libraries from NVIDIA's packages, where the loader does not look. Returns what was said of one that is not there."""
-    onnxruntime.set_default_logger_severity(FATAL)  # standard error is for our log alone
+    """Load CUDA's libraries from NVIDIA's packages, which the loader does not search.
+
+    Returns the message about a missing library, or an empty text.
+    """
+    onnxruntime.set_default_logger_severity(FATAL)  # standard error is for our log only
     with contextlib.redirect_stdout(io.StringIO()) as said:  # it prints, and raises nothing
         onnxruntime.preload_dlls()
     first = next((line for line in said.getvalue().splitlines() if line.startswith("Failed to load ")), "")

@@ -1,4 +1,4 @@
-"""What a failure means: nothing beyond its batch, that memory was short or, on a GPU, that it is lost, or that it may be."""
+"""Classification of engine failures: the batch alone, short memory, or a lost or suspected GPU."""
 
 from __future__ import annotations
 
@@ -16,28 +16,30 @@ from headlight.runtime.providers.session import Outputs
 
 log = logging.getLogger("headlight.engine")
 
-# There are no exception types for these, only words: of ONNX Runtime's arena (a limit, or the device, is reached), of CUDA, of
-# cuBLAS, and of OpenVINO, whose kernels are null where there was no memory to make them in.
+# These have no exception types, only messages: of ONNX Runtime's arena (its limit or the device is
+# full), CUDA, cuBLAS and cuDNN.
 FULL = re.compile(
     r"Failed to allocate memory for requested buffer|is smaller than requested bytes of"
     r"|((CUDA|CUBLAS|CUDNN) (failure|error)( \d+)?:? )?"
     r"(out of memory|cudaErrorMemoryAllocation|(CUBLAS|CUDNN)_STATUS_ALLOC_FAILED)|CUDA failure 2\b",
     re.IGNORECASE,
 )
-# Of the process, which says nothing of a GPU that it uses.
+# The process's own memory, independent of any GPU. OpenVINO's kernels are null if there was no
+# memory to create them.
 HOST_FULL = re.compile(
     r"std::bad_alloc|Cannot allocate memory|Resource temporarily unavailable"
     r"|Failed to allocate \d+ bytes of memory|\bcan't alloc\b"
     r"|Check '\(?ker(nel)?\)?' failed at src/plugins/intel_cpu",
     re.IGNORECASE,
 )
-# Of what CUDA reports, much stays: every later call of the process fails then.
+# Many CUDA errors are permanent: every later call of the process fails.
 LOST = re.compile(
     r"\b(CUDA|CUBLAS|CUDNN|CURAND|CUFFT) (failure|error)\b|\b(CUBLAS|CUDNN)_STATUS_|\bcudaError(?-i:[A-Z])"
     r"|illegal (memory access|address|instruction)|unspecified launch failure|device-side assert|misaligned address",
     re.IGNORECASE,
 )
-# What CUDA, cuBLAS and cuDNN refuse before anything runs does not stay, and comes again with each batch of the same shape.
+# CUDA, cuBLAS and cuDNN refuse these before anything runs. They are not permanent, and recur with
+# each batch of the same shape.
 REFUSED = re.compile(
     r"((CUDA|CUBLAS|CUDNN) (failure|error)( \d+)?:? )?"
     r"(cudaError(InvalidValue|InvalidConfiguration|InvalidDeviceFunction|LaunchOutOfResources)\b"
@@ -45,18 +47,20 @@ REFUSED = re.compile(
     r"|(CUDA failure (1|9|98|701)|CUBLAS failure (7|15))\b",
     re.IGNORECASE,
 )
-LOST_TYPES = frozenset(("EPFail", "DeviceReset"))  # of ONNX Runtime: the provider failed, the device was reset
-# Whether what this context runs is a probe.
+# Of ONNX Runtime: the provider failed, the device was reset.
+LOST_TYPES = frozenset(("EPFail", "DeviceReset"))
+# True if this context runs a probe.
 PROBES: contextvars.ContextVar[bool] = contextvars.ContextVar("probes", default=False)
 
 
 def fault(error: BaseException) -> Literal["full", "host", "lost", "refused"] | None:
-    """What an exception from a session says of the device; None where it concerns the batch alone.
+    """Classify an exception from a session; None if it concerns the batch alone.
 
-    "host": the memory of the process is short. "refused": it may be the batch alone, and whether it is only the device can tell.
+    "host": the process's memory is short. "refused": only a probe of the device can decide whether
+    the batch alone is at fault.
     """
     words = str(error)
-    if LOST.search(REFUSED.sub("", FULL.sub("", words))):  # whatever else it says
+    if LOST.search(REFUSED.sub("", FULL.sub("", words))):  # takes precedence over all others
         return "lost"
     if FULL.search(words):
         return "full"
@@ -68,31 +72,36 @@ def fault(error: BaseException) -> Literal["full", "host", "lost", "refused"] | 
 
 
 class Faults:
-    """Turns failures into Headlight's errors, and remembers that a GPU is lost. For all threads and sessions of an engine.
+    """Classifier of failures into Headlight's errors, which remembers that a GPU is lost.
 
-    Of what may be the fault of an input, or of the GPU, a probe decides. Until it has, no thread gets past `check`.
+    It serves all threads and sessions of an engine. If an input or the GPU may be at fault, a probe
+    decides. Until it has, `check` blocks every thread.
 
     Attributes:
-        gpu: whether it computes on one. On a CPU a failure concerns its batch alone.
-        probe: raises unless the GPU computes what it should; None: a GPU that is suspected is lost.
+        gpu: the engine computes on a GPU. On a CPU a failure concerns its batch alone.
+        probe: raises unless the GPU computes correctly; None: a suspected GPU counts as lost.
     """
 
     def __init__(self, *, gpu: bool, vocabulary: int, segments: int, longest: int) -> None:
-        """Nothing has failed.
+        """Start without failures.
 
         Args:
-            gpu: whether it computes on one.
-            vocabulary: ids that the model knows.
-            segments: that the model knows; 0: none.
+            gpu: the engine computes on a GPU.
+            vocabulary: number of ids that the model knows.
+            segments: number of segments that the model knows; 0: none.
             longest: tokens that the model takes.
         """
         self.probe: Callable[[], None] | None = None
         self.gpu, self._lost = gpu, False
-        self._suspicions, self._settled = 0, threading.Condition()  # those that are being looked into
+        self._suspicions, self._settled = 0, threading.Condition()  # probes in progress
         self._vocabulary, self._segments, self._longest = vocabulary, segments, longest
 
     def check(self) -> None:
-        """Raises DeviceLost where a batch before, or one beside this, found the device lost; waits where one is finding out."""
+        """Wait for probes in progress, and check that the device is not lost.
+
+        Raises:
+            DeviceLost: an earlier or concurrent batch found the device lost.
+        """
         if self._suspicions and not PROBES.get():
             with self._settled:
                 self._settled.wait_for(lambda: not self._suspicions)
@@ -100,7 +109,13 @@ class Faults:
             raise DeviceLost("the GPU failed before; this replica is ending, try another")
 
     def check_feeds(self, feeds: Outputs) -> None:
-        """A CPU checks what it looks up by; a GPU reads whatever is there. Raises EngineError, before anything is computed."""
+        """Check a batch's ids, segments and length before anything is computed.
+
+        A CPU checks indices; a GPU reads whatever is there.
+
+        Raises:
+            EngineError: one is outside of the model's range.
+        """
         limits = {"ids": self._vocabulary, "segments": max(1, self._segments)}
         wrong = [
             name
@@ -115,7 +130,7 @@ class Faults:
     @staticmethod
     @contextlib.contextmanager
     def probing() -> Iterator[None]:
-        """What this thread runs meanwhile is a probe: it waits for no other, and the GPU answers for whatever is wrong."""
+        """Mark this thread's runs as a probe: it waits for no other, and a failure is the GPU's."""
         before = PROBES.set(True)
         try:
             yield
@@ -123,10 +138,11 @@ class Faults:
             PROBES.reset(before)
 
     def judge(self, what: str, details: str) -> DeviceLost | None:
-        """Whether a GPU is at fault for what went wrong in this thread: it is probed at once.
+        """Probe the GPU at once, to find whether it is at fault for a failure in this thread.
 
         Returns:
-            What to raise where it is, and is lost; None where the input is at fault, or there is no GPU.
+            The error to raise if the GPU is lost; None if the input is at fault, or there is no
+            GPU.
         """
         if not self.gpu:
             return None
@@ -135,7 +151,7 @@ class Faults:
         try:
             if not self._lost and not self._is_right(f"{what}: {details}"):
                 self._lost = True
-            # Logged before others wake: who found it out is told first.
+            # Logged before other threads wake, so that the first log entry has the cause.
             return DeviceLost(told(what, details)) if self._lost else None
         finally:
             with self._settled:
@@ -150,7 +166,8 @@ class Faults:
             with self.probing():
                 self.probe()
         except DeviceFull:
-            # By what runs beside it, which is no illness; a device that gives none at all is found out elsewhere.
+            # Other batches hold the memory; the device is healthy. A device without any memory
+            # fails elsewhere.
             log.warning("the probe had no memory", extra={"event": "probe_failed", "details": why})
         except Exception as error:
             log.error("the probe failed", extra={"event": "probe_failed", "details": " ".join(str(error).split())})
@@ -158,7 +175,7 @@ class Faults:
         return True
 
     def of(self, error: Exception) -> HeadlightError:
-        """What to raise for what a library raised. The details are logged."""
+        """Return the error to raise for a library's exception, and log the details."""
         kind, details = fault(error), " ".join(str(error).split())
         if kind == "host" or (kind == "full" and not self.gpu):
             log.warning("memory is short for a batch", extra={"event": "batch_memory_short", "details": details})
@@ -169,13 +186,13 @@ class Faults:
         if kind == "lost" and self.gpu:
             self._lost = True
             return DeviceLost(told("the GPU failed", str(error)))
-        # Without a GPU nobody is at fault but the batch.
+        # Without a GPU only the batch is at fault.
         lost = self.judge("the GPU failed", str(error)) if kind == "refused" else None
         return lost or EngineError(told("the engine failed", str(error)))
 
 
 def told(what: str, details: str) -> str:
-    """Log the details under an id, and return what a caller may read: the id alone."""
+    """Log the details under an id, and return a message for the caller with the id alone."""
     error_id = uuid.uuid4().hex[:12]
     log.error(what, extra={"event": "engine_failed", "error_id": error_id, "details": details})
     return f"{what}; see error id {error_id} in the server's log"

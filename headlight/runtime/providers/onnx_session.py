@@ -1,4 +1,4 @@
-"""A graph opened by ONNX Runtime's own provider for CPUs."""
+"""Session of ONNX Runtime's own provider for CPUs."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from headlight.runtime.bundle.file_contents import BFLOAT16, OnnxGraph
 from headlight.runtime.providers.session import Outputs, Shape
 from headlight.runtime.providers.worker_layout import Workers
 
-# Official builds may send telemetry; the variable must stand before the library is loaded.
+# Official builds may send telemetry; the variable must be set before the library is loaded.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime
 
-library: Any = onnxruntime  # for whoever else needs it, and the variable before it
+library: Any = onnxruntime  # other modules import it from here, after the variable is set
 GPU_PROVIDERS = frozenset(
     f"{name}ExecutionProvider" for name in ("CUDA", "Tensorrt", "NvTensorRTRTX", "ROCM", "MIGraphX")
 )
 
 
 def gpu_installed() -> bool:
-    """Whether the ONNX Runtime that is installed could compute on a GPU, were there one that it can use."""
+    """Return whether the installed ONNX Runtime has a GPU provider, usable here or not."""
     return not GPU_PROVIDERS.isdisjoint(onnxruntime.get_available_providers())
 
 
 class OrtSession:
-    """What sessions of ONNX Runtime have in common: see headlight.runtime.providers.session.Session.
+    """Common base of ONNX Runtime's sessions; see headlight.runtime.providers.session.Session.
 
-    Outputs are arrays of their own, in the memory of the host.
+    Outputs are arrays of their own, in host memory.
     """
 
     def __init__(self, session: Any, arena: str) -> None:
-        """Take over a session whose memory comes from an arena, "device:number"."""
+        """Wrap a session whose memory comes from an arena, "device:number"."""
         self._session, self._arena = session, arena
         self.inputs = frozenset(value.name for value in session.get_inputs())
         self.outputs: dict[str, Shape] = {value.name: tuple(value.shape) for value in session.get_outputs()}
@@ -49,10 +49,11 @@ class OnnxSession(OrtSession):
     """A session on CPUs."""
 
     def __init__(self, graph: OnnxGraph, workers: Workers) -> None:
-        super().__init__(_open(graph, workers.threads, workers.spin), "cpu:0")  # the arena is that of all sessions
-        # All callers share the one session, each with the threads of a stream.
+        # All sessions share the arena.
+        super().__init__(_open(graph, workers.threads, workers.spin), "cpu:0")
+        # All callers share this session, each with the threads of one stream.
         self._wide = _open(graph, workers.all, workers.spin) if workers.apart else self._session
-        self._weights = tuple(graph.weights.values())  # read in place: to be let go after the sessions
+        self._weights = tuple(graph.weights.values())  # read in place: must outlive the sessions
 
     def run(
         self, names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False
@@ -64,7 +65,7 @@ class OnnxSession(OrtSession):
 
 
 def run_into(session: Any, names: Sequence[str], feeds: Outputs, buffers: Outputs) -> Outputs:
-    """The outputs named; those that have a buffer are written into it."""
+    """Return the outputs named; those that have a buffer are written into it."""
     binding = session.io_binding()
     for name, array in feeds.items():
         binding.bind_cpu_input(name, array)
@@ -82,15 +83,16 @@ def run_into(session: Any, names: Sequence[str], feeds: Outputs, buffers: Output
 
 
 def session_options(threads: int, spin: bool) -> Any:
-    """What holds for a graph on every provider."""
+    """Return the options for a graph on every provider."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    # In the order of the file: there each layer's maps are selected from before the next layer begins, and let go.
+    # In the order of the file: each layer's maps are selected from and freed before the next layer.
     options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
-    options.log_severity_level = 4  # fatal: all else comes as an exception too, and standard error is for our log alone
+    # 4 is fatal: all others come as exceptions too, and standard error is for our log only.
+    options.log_severity_level = 4
     options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
-    # A plan of memory would be kept for every shape there ever was, and shapes are many here. Without, batches take as long.
+    # A memory plan would be kept for every shape, and there are many. Batches are as fast without.
     options.enable_mem_pattern = False
     return options
 
@@ -101,8 +103,9 @@ def give_weights(options: Any, graph: OnnxGraph, *, in_place: bool) -> None:
     Args:
         options: of the session.
         graph: whose weights.
-        in_place: let the session read tables of embeddings where they are, and keep those. It copies the rest while it is
-            created, and lets go of a copy once it has packed it for multiplication: to read that in place would hold it twice.
+        in_place: let the session read embedding tables in place, and keep those in memory. It
+            copies other weights while it is created, and frees a copy once it is packed for
+            multiplication. Reading these in place would hold them twice.
     """
     kept = [tensor for tensor in graph.references if in_place and tensor.table]
     graph.keep(kept)
@@ -127,7 +130,8 @@ def _open(graph: OnnxGraph, threads: int, spin: bool) -> Any:
     _share_arena()
     give_weights(options, graph, in_place=True)
     options.add_session_config_entry("session.use_env_allocators", "1")
-    # The fused SkipLayerNormalization is 4-9 % slower on CPU than the operations it replaces (bench/results).
+    # The fused SkipLayerNormalization is 4-9 % slower on CPU than the operations that it replaces
+    # (bench/results).
     return onnxruntime.InferenceSession(
         graph.data, options, providers=["CPUExecutionProvider"], disabled_optimizers=["SkipLayerNormFusion"]
     )
@@ -135,10 +139,11 @@ def _open(graph: OnnxGraph, threads: int, spin: bool) -> Any:
 
 @functools.cache
 def _share_arena() -> None:
-    """One pool of memory for all sessions of the process: each of their own would keep what its largest batch needed.
+    """Create one memory pool for all sessions of the process.
 
-    To ask malloc each time instead takes a seventh longer (large blocks are mapped anew), and to grow by no more than is asked for
-    leaves twice as much in pieces that fit nothing.
+    With its own pool, each session would keep the memory of its largest batch. Asking malloc each
+    time takes a seventh longer, as large blocks are mapped anew. Growing only by the requested
+    amount leaves twice as much in unusable fragments.
     """
     kind = onnxruntime.OrtMemoryInfo(
         "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT

@@ -1,7 +1,7 @@
-"""A graph opened by OpenVINO, which computes in bfloat16 where the processor can, and in float32 everywhere.
+"""Session of OpenVINO: bfloat16 if the processor has it, float32 everywhere.
 
-It is called itself, not through its plug-in for ONNX Runtime: that one offers no device on processors of other makers than its own,
-among them such with bfloat16.
+It calls OpenVINO directly. OpenVINO's plug-in for ONNX Runtime offers no device on processors of
+other makers, some of which have bfloat16.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ log = logging.getLogger("headlight.engine")
 
 DEVICE = "CPU"
 PRECISIONS = {"fp32": "f32", "bf16": "bf16"}  # ours to theirs
-# What is compiled for shapes of batches and kept, in pieces of which a shape has some tens. Its own 5,000 let memory grow for
-# hours; with 1,000 batches of any shapes take as long (docs/performance.md).
+# Cached kernels compiled for batch shapes; a shape needs some tens. OpenVINO's default of 5,000 let
+# memory grow for hours; with 1,000, batches of any shapes take as long (docs/performance.md).
 KEPT_SHAPES = 1000
-REPEATS = 3  # of a batch beside which others failed; then memory is too short for it, too
+REPEATS = 3  # of a batch after others beside it failed; then memory is too short for it, too
 
 
 @functools.cache
 def library() -> Any:
-    """The package `openvino`.
+    """Return the package `openvino`.
 
     Raises:
         BundleError: it is not installed, or cannot be loaded.
     """
-    # Its converters, which nothing here calls, report their use by this package; without it they cannot.
+    # OpenVINO's converters, unused here, report their use through this package; block it.
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # how an import is made to fail
     try:
         import openvino  # noqa: PLC0415  (an extra)
@@ -58,7 +58,11 @@ def _core() -> Any:
 
 
 def check_precision(precision: str) -> None:
-    """Raises BundleError where OpenVINO is not installed, or would compute in another precision here than it is asked to."""
+    """Check that OpenVINO computes in this precision here.
+
+    Raises:
+        BundleError: OpenVINO is not installed, or would compute in another precision.
+    """
     if precision not in PRECISIONS:
         raise BundleError(f"provider openvino computes in {' or '.join(PRECISIONS)}, not in {precision}")
     can = _core().get_property(DEVICE, "OPTIMIZATION_CAPABILITIES")
@@ -70,7 +74,10 @@ def check_precision(precision: str) -> None:
 
 
 class OpenVinoSession:
-    """See headlight.runtime.providers.session.Session. Outputs belong to a request, and are overwritten by its next batch."""
+    """Session of OpenVINO; see headlight.runtime.providers.session.Session.
+
+    Outputs belong to a request, whose next batch overwrites them.
+    """
 
     def __init__(self, graph: OnnxGraph, workers: Workers, precision: str) -> None:
         """Compile a graph.
@@ -83,7 +90,7 @@ class OpenVinoSession:
         self._narrow = _Graph(graph, precision, workers.streams, workers.all)
         self._wide = _Graph(graph, precision, 1, workers.all) if workers.apart else self._narrow
         compiled = self._narrow.present.compiled
-        self._weights = tuple(graph.weights.values())  # read in place: to be let go after the sessions
+        self._weights = tuple(graph.weights.values())  # read in place: must outlive the sessions
         self.inputs = frozenset(value.get_any_name() for value in compiled.inputs)
         self.outputs: dict[str, Shape] = {
             value.get_any_name(): tuple(None if size.is_dynamic else size.get_length() for size in value.partial_shape)
@@ -92,7 +99,8 @@ class OpenVinoSession:
 
     @contextlib.contextmanager
     def run(self, names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False) -> Iterator[Outputs]:
-        # Its TopK takes no k of 0: a layer of which nothing is wanted gives the largest entry of each row, which is not read.
+        # OpenVINO's TopK refuses a k of 0: an unused layer gives the largest entry of each row,
+        # which is not read.
         feeds = {name: np.maximum(value, 1) if name.startswith("top_") else value for name, value in feeds.items()}
         with (self._wide if wide else self._narrow).run(feeds) as request:
             found = {name: request.get_tensor(name).data for name in names}
@@ -102,13 +110,14 @@ class OpenVinoSession:
             yield found
 
     def shrink(self, feeds: Outputs) -> None:
-        """Nothing: it keeps what its largest batch needed."""
+        """Do nothing: OpenVINO keeps the memory of its largest batch."""
 
 
 def _model(graph: OnnxGraph) -> Any:
     """Read a graph from memory.
 
-    OpenVINO finds external data by path alone, so weights are read as inputs, and become constants over our memory.
+    OpenVINO finds external data only by path. So weights are read as inputs, and become constants
+    over our memory.
     """
     names = {tensor.name for tensor in graph.references}
     model = _core().read_model(io.BytesIO(with_inputs(graph.data, names)))
@@ -123,7 +132,7 @@ def _model(graph: OnnxGraph) -> Any:
 
 
 class _Compiled:
-    """A compiled graph, its free requests, of which it has one for each stream, and whether a batch of it failed."""
+    """A compiled graph with one free request for each stream, and a flag set if a batch failed."""
 
     def __init__(self, graph: OnnxGraph, precision: str, streams: int, threads: int) -> None:
         self.compiled = _compile(graph, precision, streams, threads)
@@ -133,9 +142,12 @@ class _Compiled:
         self.failed = False
 
     def compute(self, request: Any, feeds: Outputs) -> bool:
-        """Compute a batch; False: one beside it failed, and it may have run on what that left."""
+        """Compute a batch, or return False if a batch beside it failed.
+
+        In that case it may have run on a damaged state.
+        """
         try:
-            # `infer` of the Python package drops errors, and leaves the outputs of the batch before.
+            # `infer` of the Python package drops errors and leaves the previous batch's outputs.
             request.start_async(feeds, share_inputs=True)
             request.wait()
         except Exception:
@@ -147,31 +159,38 @@ class _Compiled:
 
 
 class _Graph:
-    """A graph that is compiled anew after a failure.
+    """A graph that is compiled again after a failure.
 
-    OpenVINO keeps what it has half done for one batch (shapes, buffers, kernels that it had no memory for), and fails for later
-    batches, or could compute them wrongly.
+    OpenVINO keeps a failed batch's partial state (shapes, buffers, kernels without memory). Later
+    batches could fail or compute wrong numbers.
     """
 
     def __init__(self, graph: OnnxGraph, precision: str, streams: int, threads: int) -> None:
-        """Compile. `streams`: how many batches may run at once, on `threads` together."""
+        """Compile. `streams` batches may run at once, on `threads` together."""
         self._form = graph, precision, streams, threads
         self._lock = threading.Lock()
         self._present: _Compiled | None = _Compiled(*self._form)
 
     @property
     def present(self) -> _Compiled:
-        """What batches run on. Raises the library's errors where it cannot be compiled again; the next batch tries once more."""
+        """The compiled graph for batches.
+
+        Raises the library's errors if compiling fails again; the next batch retries.
+        """
         with self._lock:
             if self._present is None or self._present.failed:
                 log.warning("compiling a graph anew, as a batch failed", extra={"event": "graph_recompiled"})
-                self._present = None  # its memory is wanted
+                self._present = None  # free its memory first
                 self._present = _Compiled(*self._form)
             return self._present
 
     @contextlib.contextmanager
     def run(self, feeds: Outputs) -> Iterator[Any]:
-        """The request that has computed a batch; its own until the context is left. Raises MemoryError after REPEATS."""
+        """Yield the request that computed a batch; it is reserved until the context ends.
+
+        Raises:
+            MemoryError: the first attempt and REPEATS more failed.
+        """
         for _ in range(1 + REPEATS):
             present = self.present
             request = present.free.get()
@@ -190,10 +209,10 @@ def _compile(graph: OnnxGraph, precision: str, streams: int, threads: int) -> An
         _model(graph),
         DEVICE,
         {
-            "INFERENCE_PRECISION_HINT": hint,  # its own choice is bfloat16 wherever the processor has it
+            "INFERENCE_PRECISION_HINT": hint,  # the default is bfloat16 if the processor has it
             "NUM_STREAMS": streams,
             "INFERENCE_NUM_THREADS": threads,
-            # A thread bound to one CPU waits for it, whatever else runs there, while another is idle.
+            # A pinned thread waits for its CPU, even if another CPU is idle.
             "ENABLE_CPU_PINNING": False,
             "CPU_RUNTIME_CACHE_CAPACITY": KEPT_SHAPES,
         },

@@ -1,4 +1,4 @@
-"""Who computes: the libraries that can open a graph, by the names that operators give them."""
+"""Providers: the libraries that can open a graph, by the names that operators use."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ ANY_GPU = Gpu()
 
 
 def choose_provider(name: str, precision: str, gpu: Gpu = ANY_GPU) -> str:
-    """The provider for a name that an operator gave.
+    """Return the provider for an operator's name.
 
     Args:
-        name: one of PROVIDERS; "auto" is "cuda" where onnxruntime-gpu is installed and there is a CUDA device, else "cpu", which is
-            everywhere: who wants another says so, or has `make tune` find out.
-        precision: that it is to compute in.
+        name: one of PROVIDERS, or "auto". "auto" is "cuda" with onnxruntime-gpu and a CUDA device,
+            else "cpu", which is always available. For another, name it or run `make tune`.
+        precision: of the computation.
         gpu: for "cuda".
 
     Raises:
-        BundleError: there is no such provider here, or it has not the precision; never a silent fallback: a device that is there and
-            cannot be used is an error for "auto", too.
+        BundleError: the provider does not exist here or lacks the precision. There is no silent
+            fallback: an unusable device is an error for "auto", too.
     """
     if name == "auto":
         name = "cuda" if device_exists() else "cpu"
@@ -46,7 +46,7 @@ def open_session(graph: OnnxGraph, provider: str, precision: str, workers: Worke
         graph: in memory.
         provider: of PROVIDERS.
         precision: of the graph on this provider.
-        workers: see there.
+        workers: threads that run batches.
         gpu: for "cuda".
 
     Raises:

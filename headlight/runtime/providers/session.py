@@ -1,7 +1,4 @@
-"""A graph that some library has opened: what the engine asks of it, whichever library that is.
-
-Also whether it is the one that the manifest describes.
-"""
+"""Interface of an opened graph, for every library, and its check against the manifest."""
 
 from __future__ import annotations
 
@@ -15,15 +12,15 @@ from headlight.runtime.bundle.manifest import Architecture, Graph, Manifest
 from headlight.runtime.values import Arrays
 
 Outputs = Arrays
-Shape = tuple[int | str | None, ...]  # a number, or anything else where the size varies
+Shape = tuple[int | str | None, ...]  # a number, or any other value if the size varies
 
 
 class Session(Protocol):
-    """A graph, ready to run; called by as many threads as one likes.
+    """A graph, ready to run, called from any number of threads.
 
     Attributes:
-        inputs: the names it takes.
-        outputs: the shape of each that it gives.
+        inputs: the names of its inputs.
+        outputs: the shape of each output, by name.
     """
 
     inputs: frozenset[str]
@@ -35,26 +32,26 @@ class Session(Protocol):
         """Run one batch.
 
         Args:
-            names: of the outputs wanted.
-            feeds: all its inputs, C-contiguous.
-            buffers: arrays of the right shape and type, C-contiguous, that some of the outputs are to be written into.
-            wide: on all threads, where the session was opened for that.
+            names: of the requested outputs.
+            feeds: all inputs, C-contiguous.
+            buffers: C-contiguous arrays of the right shape and type, for some of the outputs.
+            wide: use all threads, if the session was opened for that.
 
         Returns:
-            The outputs named, which hold their numbers until the context is left: copy what is to last.
+            The outputs named. They are valid until the context ends; copy them to keep them.
         """
 
     def shrink(self, feeds: Outputs) -> None:
-        """Give back the memory that batches before needed, as far as the library can. `feeds` is a batch to run for that."""
+        """Give back the memory of earlier batches, if possible, by running the batch `feeds`."""
 
 
 def check_interface(session: Session, graph: Graph, manifest: Manifest) -> None:
-    """A graph must take and give what the manifest says, in the sizes of its architecture.
+    """Check that a graph has the manifest's inputs and outputs, in the sizes of its architecture.
 
     Raises:
-        BundleError: naming what differs.
+        BundleError: naming the difference.
     """
-    # Prompts would be pooled that are not to be, or the graph waits for what is not fed.
+    # A mismatch would pool prompts against the manifest, or leave an input without a feed.
     if ("pool_mask" in graph.inputs) == manifest.include_prompt:
         must = "must not take pool_mask" if manifest.include_prompt else "must take pool_mask"
         raise BundleError(
@@ -79,7 +76,7 @@ def check_interface(session: Session, graph: Graph, manifest: Manifest) -> None:
 
 
 def _shapes(role: str, architecture: Architecture) -> dict[str, tuple[int, ...]]:
-    """Of each output a graph must have; 0 for what varies."""
+    """Return the shape of each output that a graph must have; 0 for sizes that vary."""
     layers, heads, dim = architecture.layers, architecture.heads, architecture.dim
     shapes: dict[str, tuple[int, ...]] = {"pooled": (0, architecture.pooled_dim), "tokens": (0, 0, dim)}
     if role == "attend":

@@ -1,1 +1,1 @@
-"""From text to token ids and offsets."""
+"""Tokenization: from text to token ids and offsets."""

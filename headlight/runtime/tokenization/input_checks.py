@@ -1,4 +1,4 @@
-"""What may be encoded, the checks of what comes as ids, and what is left of an input that has too many tokens."""
+"""Accepted inputs: checks of ids and head masks, and truncation of inputs that are too long."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ Truncation = Literal["refuse", "cut_end", "cut_start"]
 
 
 def is_pair(value: Input) -> TypeGuard[tuple[str, str]]:
-    """Whether an input is two texts to be seen together."""
+    """Return whether an input is a pair of texts."""
     return isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)
 
 
 def checked_ids(manifest: Manifest, ids: Sequence[int], segments: Sequence[int]) -> tuple[Ids, Ids | None]:
-    """Ids and their segments as int64 [n] twice; None: none, which stands for zeros. Raises InvalidInput; see `Runtime.check_ids`."""
+    """Check ids and segments; return both as int64 [n]. Segments are None, for zeros, if not given.
+
+    Raises:
+        InvalidInput: see `Runtime.check_ids`.
+    """
     if not 1 <= len(ids) <= manifest.max_length:
         raise InvalidInput("", f"has {len(ids)} ids; send 1 to {manifest.max_length}")
     found = _checked("", "id", ids, manifest.architecture.vocab_size)
@@ -40,30 +44,42 @@ def checked_ids(manifest: Manifest, ids: Sequence[int], segments: Sequence[int])
 
 
 def list_of_ids(ids: Ids, segments: Ids | None, pieces: tuple[str, ...]) -> TokenList:
-    """The tokens of an input of ids, which lie in no text and of which nobody knows whether they are special."""
+    """Return the tokens of an input of ids.
+
+    They have no text, and it is unknown which are special.
+    """
     zeros = (0,) * len(ids)
     types = zeros if segments is None else tuple(segments.tolist())
     return TokenList(tuple(ids.tolist()), pieces, zeros, zeros, (False,) * len(ids), types)
 
 
 def checked_head_mask(manifest: Manifest, mask: ArrayLike) -> Floats:
-    """What each head contributes, float32 [L, H]. Raises InvalidInput unless the mask has that shape and is from 0 to 1."""
+    """Return the head mask as float32 [L, H].
+
+    Raises:
+        InvalidInput: it has another shape, or a value outside 0 to 1.
+    """
     layers, heads = manifest.architecture.layers, manifest.architecture.heads
     try:
         found = np.asarray(mask, dtype=np.float32)
-        if np.asarray(mask).dtype.kind in "US":  # which NumPy reads
+        if np.asarray(mask).dtype.kind in "US":  # NumPy parses strings as numbers
             raise TypeError
     except (TypeError, ValueError):
         raise InvalidInput("head_mask", "must hold numbers alone") from None
     if found.shape != (layers, heads):
         raise InvalidInput("head_mask", f"has the shape {found.shape}; this model has {layers} layers of {heads} heads")
-    if not ((found >= 0) & (found <= 1)).all():  # beyond, numbers could overflow, and with them those of a batch-mate
+    # Larger ones could overflow, and affect other batch members.
+    if not ((found >= 0) & (found <= 1)).all():
         raise InvalidInput("head_mask", "holds something that is not from 0 to 1; 1 keeps a head, 0 removes it")
     return found
 
 
 def _checked(field: str, what: str, values: Sequence[int], count: int) -> Ids:
-    """The values as int64 [n]. Raises InvalidInput for `field` unless each is in 0 .. count-1."""
+    """Return the values as int64 [n].
+
+    Raises:
+        InvalidInput: for `field`, unless each is in 0 .. count-1.
+    """
     if isinstance(values, array) and values.typecode == "q":
         found = np.asarray(values)  # the same memory
     else:
@@ -71,27 +87,29 @@ def _checked(field: str, what: str, values: Sequence[int], count: int) -> Ids:
             found = np.fromiter(values, dtype=np.int64, count=len(values))
         except (OverflowError, TypeError, ValueError):
             raise InvalidInput(field, "holds something that is not a 64-bit integer") from None
-    if len(found) and found.view(np.uint64).max() >= count:  # as unsigned numbers, negative ones are the largest
+    # As unsigned numbers, negative ones are the largest.
+    if len(found) and found.view(np.uint64).max() >= count:
         wrong = np.flatnonzero((found < 0) | (found >= count))[0]
-        # Where, and not which: messages are logged, and logs hold nothing of a text.
+        # The index, not the value: messages are logged, and logs hold nothing of a text.
         raise InvalidInput(field, f"the {what} at {wrong} is not in 0 .. {count - 1}; send those of this model alone")
     return found
 
 
 def cut(stays: Marks, second: Marks, most: int, truncation: Truncation, *, prompt: bool = False) -> Ids:
-    """The tokens that are left: int64 [most], rising. The longer text of a pair is cut, until both are as long.
+    """Return the tokens that are left: int64 [most], rising.
 
-    As the tokenizers library does it (`longest_first`), whose own way begins with tokenising the input again.
+    The longer text of a pair is cut until both are equally long, as in the tokenizers library
+    (`longest_first`). The library would tokenise the input again.
 
     Args:
         stays: bool [n], the tokens that are not cut.
         second: bool [n], the tokens of a pair's second text.
-        most: how many may be left, less than n.
-        truncation: what to do.
-        prompt: whether there is one, to be named in what is raised.
+        most: number of tokens that may be left, less than n.
+        truncation: the end to cut, or "refuse".
+        prompt: True if there is a prompt, for the error message.
 
     Raises:
-        InvalidInput: nothing is to be cut, or what stays leaves no room.
+        InvalidInput: truncation is "refuse", or the uncut tokens leave no room.
     """
     if truncation == "refuse":
         have = f"has {len(stays)} tokens{' with its prompt' if prompt else ''}, the model takes {most}"
@@ -103,7 +121,7 @@ def cut(stays: Marks, second: Marks, most: int, truncation: Truncation, *, promp
         )
         raise InvalidInput("", f"its {what} are {most - room} tokens, the model takes {most}; {remedy}")
     texts = [np.flatnonzero(~stays & ~second), np.flatnonzero(~stays & second)]
-    shorter = int(len(texts[0]) > len(texts[1]))  # which; of two that are as long, the first
+    shorter = int(len(texts[0]) > len(texts[1]))  # its index; the first if both are equally long
     rooms = dict.fromkeys((0, 1), min(len(texts[shorter]), room // 2))
     rooms[1 - shorter] = room - rooms[shorter]
     left = [

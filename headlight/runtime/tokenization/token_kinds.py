@@ -1,10 +1,10 @@
-"""Tokens of an input: those of its prompt, their places and words, and special tokens that it spells out, as "[SEP]".
+"""Details of an input's tokens: prompt, places, words, and special tokens spelled out as "[SEP]".
 
-Special tokens are found where they are parsed, or read as plain text.
+Special tokens spelled out in a text are either parsed or read as plain text.
 
-`encode_special_tokens` of the tokenizers library keeps its table of added tokens away from a text. The model behind it may still
-know a spelling: Unigram finds any piece, WordLevel and WordPiece find whole words. Such spellings are cut after their first
-character before the model sees them.
+`encode_special_tokens` of the tokenizers library keeps its table of added tokens away from a text.
+The model after it may still know a spelling: Unigram finds any piece, WordLevel and WordPiece find
+whole words. Such spellings are cut after their first character before the model sees them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headlight.runtime.values import Ids, Marks
 from headlight.spec import SpecialTokens
 
 T = TypeVar("T")
-# A noncharacter, which no vocabulary has: what a model makes of it, it makes of all that it does not know.
+# A noncharacter, which no vocabulary has: the model treats it like any unknown text.
 UNKNOWN = "\U0010ffff"
 
 
@@ -33,7 +33,7 @@ class Spelled:
     """The special tokens of a tokenizer, by id, with their spellings."""
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
-        """Collect those declared special, and those that are put around texts."""
+        """Collect the tokens declared special, and those put around texts."""
         added = tokenizer.get_added_tokens_decoder()
         around = tokenizer.post_process(tokenizers.Encoding(), tokenizers.Encoding())
         self.spellings = {number: token.content for number, token in added.items() if token.special}
@@ -42,18 +42,18 @@ class Spelled:
             for number, special in zip(around.ids, around.special_tokens_mask, strict=True)
             if special
         }
-        # An unknown word becomes one of these too; only its characters tell them apart.
+        # An unknown word has such an id too; only its characters distinguish them.
         self._unknown = self.spellings.keys() & set(_ids(tokenizer, UNKNOWN))
 
     def marks(
         self, encoding: tokenizers.Encoding, value: str | tuple[str, str], special_tokens: SpecialTokens
     ) -> tuple[bool, ...]:
-        """Whether each token is special: put around the text, or spelled out in it and parsed.
+        """Return whether each token is special: put around the text, or spelled out and parsed.
 
         Args:
-            encoding: of the tokenizer that reads them so.
-            value: the text or the pair that was read.
-            special_tokens: "text": those around it alone are.
+            encoding: of the tokenizer for `special_tokens`.
+            value: the text or pair of texts.
+            special_tokens: "text": only those around the text are special.
         """
         if special_tokens == "text":
             return tuple(map(bool, encoding.special_tokens_mask))
@@ -69,16 +69,16 @@ class Spelled:
 
 
 def as_plain_text(tokenizer: tokenizers.Tokenizer, spellings: Mapping[int, str]) -> tokenizers.Tokenizer:
-    """A tokenizer that shares the model of another, and takes special tokens in a text for plain characters.
+    """Return a tokenizer with the same model that reads special tokens in a text as plain text.
 
-    The property could be set and reset on one tokenizer, but threads share it.
+    Threads share a tokenizer, so its property cannot be set and reset.
     """
     plain = tokenizers.Tokenizer(tokenizer.model)
     for part in ("normalizer", "pre_tokenizer", "post_processor"):
         if (value := getattr(tokenizer, part)) is not None:
             setattr(plain, part, value)
     plain.encode_special_tokens = True
-    # In their order, so that those outside of the model's vocabulary get the same ids.
+    # In order, so that tokens outside of the model's vocabulary get the same ids.
     added = sorted(tokenizer.get_added_tokens_decoder().items())
     for special, group in itertools.groupby((token for _, token in added), key=lambda token: token.special):
         (plain.add_special_tokens if special else plain.add_tokens)(list(group))
@@ -91,35 +91,38 @@ def as_plain_text(tokenizer: tokenizers.Tokenizer, spellings: Mapping[int, str])
 
 
 def _ids(tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
-    """What the model alone makes of a text."""
+    """Return the model's ids for a text, without any other step."""
     try:
         return [token.id for token in tokenizer.model.tokenize(text)]
-    except Exception:  # the library raises bare Exception where there is no token for unknown words
+    except Exception:  # the library raises bare Exception if there is no token for unknown words
         return []
 
 
 def _cuts(spellings: Collection[str]) -> pre_tokenizers.PreTokenizer:
-    """Cut each spelling after its first character, wherever it stands."""
+    """Return a pre-tokenizer that cuts each spelling after its first character, at any place."""
     groups = itertools.groupby(sorted(spellings), key=operator.itemgetter(0))
     pattern = "|".join(f"{re.escape(first)}(?={_any_of([text[1:] for text in group])})" for first, group in groups)
     return pre_tokenizers.Split(tokenizers.Regex(pattern), "merged_with_previous")
 
 
 def _any_of(texts: Collection[str]) -> str:
-    """Return a pattern that matches if one of these stands here.
+    """Return a pattern that matches if one of these texts is at a position.
 
-    Common beginnings are written once: with a branch for each of a thousand texts, every place where
-    they may begin would cost a thousand comparisons.
+    Common beginnings are written once. With a branch for each of a thousand texts, every possible
+    beginning would cost a thousand comparisons.
     """
     common = os.path.commonprefix(list(texts))  # noqa: RUF071  # of characters, not of folders
-    if common in texts:  # longer ones say nothing more
+    if common in texts:  # longer ones match nothing more
         return re.escape(common)
     groups = itertools.groupby(sorted(text[len(common) :] for text in texts), key=operator.itemgetter(0))
     return f"{re.escape(common)}(?:{'|'.join(_any_of(list(group)) for _, group in groups)})"
 
 
 def prompt_tokens(encoding: tokenizers.Encoding, characters: int) -> Marks:
-    """bool [n]: the tokens of a prompt of so many characters. A token that has characters of both belongs to the text."""
+    """Return the tokens of a prompt of so many characters: bool [n].
+
+    A token with characters of both belongs to the text.
+    """
     around = np.array(encoding.special_tokens_mask, dtype=np.bool_)
     ends = np.array([end for _, end in encoding.offsets], dtype=np.int64)
     beyond = np.flatnonzero(~around & (ends > characters))
@@ -133,14 +136,14 @@ def token_list(
     of_prompt: Marks | None,
     characters: int,
 ) -> TokenList:
-    """What is known of the tokens of one input.
+    """Return the details of one input's tokens.
 
     Args:
         encoding: of the input, after its prompt.
         kept: int64 [m], the tokens that are left; None: all.
-        special: whether each token is special.
+        special: True for each special token.
         of_prompt: bool [n], the tokens of a prompt; None: there is none.
-        characters: of the prompt; offsets are counted in the text behind it.
+        characters: of the prompt; offsets are counted in the text after it.
     """
     around, spans = _at(encoding.special_tokens_mask, kept), _at(encoding.offsets, kept)
     offsets = [(0, 0) if added else span for span, added in zip(spans, around, strict=True)]
@@ -156,7 +159,7 @@ def token_list(
 
 
 def word_numbers(encoding: tokenizers.Encoding, kept: Ids | None) -> Ids:
-    """int64 [n]: the number of each token's word; every special token has its own."""
+    """Return the number of each token's word: int64 [n]; every special token has its own."""
     belongs = zip(
         _at(encoding.sequence_ids, kept),
         _at(encoding.word_ids, kept),
@@ -169,13 +172,14 @@ def word_numbers(encoding: tokenizers.Encoding, kept: Ids | None) -> Ids:
 
 
 def _at(values: Sequence[T], kept: Ids | None) -> Sequence[T]:
-    """Those of the tokens kept; None: of all."""
+    """Return the values of the kept tokens; None: all."""
     return values if kept is None else [values[at] for at in kept.tolist()]
 
 
 def _texts(sequences: Iterable[int | None]) -> list[int]:
-    """Which text of a pair each token is of: 0 or 1. A special token around texts goes with the text before it.
+    """Return the text of a pair that each token belongs to: 0 or 1.
 
-    Token types would not tell: RoBERTa has one for both texts.
+    A special token around texts belongs to the text before it. Token types cannot show this:
+    RoBERTa has one for both texts.
     """
     return list(itertools.accumulate(sequences, lambda last, text: last if text is None else text, initial=0))[1:]

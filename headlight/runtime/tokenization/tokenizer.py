@@ -1,4 +1,4 @@
-"""From text to ids and, where asked, to tokens with their places in the text."""
+"""Tokenizer: from text to ids and, if requested, to tokens with their places in the text."""
 
 from __future__ import annotations
 
@@ -19,27 +19,28 @@ from headlight.runtime.tokenization.tokenizer_probe import is_panic, limit_of
 from headlight.runtime.values import Tokenized
 from headlight.spec import SpecialTokens
 
-# Some 50 µs to read: to let other threads run meanwhile, and to have one's turn back, takes longer.
+# A text of this length takes some 50 µs; releasing and reacquiring the GIL takes longer.
 SHORT_CHARACTERS = 512
 PARTS = ("first", "second")  # of a pair
 
 
 class Tokenizer:
-    """A bundle's tokenizer.json. Thread-safe; lets other threads run while it works, but for a short text alone."""
+    """A bundle's tokenizer.json. Thread-safe; only a short text keeps other threads waiting."""
 
     def __init__(
         self, path: File | Path, max_length: int, *, include_prompt: bool = True, segments: bool = True
     ) -> None:
-        """Load.
+        """Load the tokenizer.
 
         Args:
             path: tokenizer.json.
             max_length: tokens, special ones included, that truncation leaves.
-            include_prompt: whether the tokens of prompts count in pooling.
-            segments: whether the model knows any; else they are not read, but where all that is known of tokens is wanted.
+            include_prompt: True if the tokens of prompts count in pooling.
+            segments: True if the model knows any; else segments are read only for token details.
 
         Raises:
-            BundleError: the file is not one the tokenizers library reads, or `max_length` leaves no room beside special tokens.
+            BundleError: the tokenizers library cannot read the file, or `max_length` leaves no room
+                beside special tokens.
         """
         self.max_length = max_length
         self._file = path.name
@@ -74,20 +75,23 @@ class Tokenizer:
         with_info: bool = False,
         special_tokens: SpecialTokens = "parse",
     ) -> Tokenized:
-        """Tokenise one text, or two that are seen together, special tokens included.
+        """Tokenise one text or a pair of texts, special tokens included.
 
         Args:
             text: at least one character.
-            second: the other text of a pair, at least one character. Truncation cuts whichever is longer.
-            prompt: what to put before a lone text. Truncation leaves it whole, and offsets count the text without it.
-            truncation: what to do beyond max_length tokens.
+            second: the other text of a pair, at least one character. Truncation cuts the longer
+                one.
+            prompt: goes before a single text. Truncation keeps it, and offsets count the text
+                without it.
+            truncation: the treatment of more than max_length tokens.
             limit: False to accept any length and never truncate.
             with_info: also return pieces and offsets.
-            special_tokens: "parse" makes special tokens of those spelled out in the text or the prompt; "text" reads plain text.
+            special_tokens: "parse" makes special tokens of those spelled out in the text or the
+                prompt; "text" reads plain text.
 
         Raises:
-            InvalidInput: empty, without a single token of its own, or too long; `field` is empty, or "first" or "second" of a
-                pair, for the caller to complete.
+            InvalidInput: empty, without a single token of its own, or too long; `field` is empty,
+                or "first" or "second" for a pair; the caller completes it.
         """
         value = text if second is None else (text, second)
         return next(
@@ -111,19 +115,20 @@ class Tokenizer:
         with_info: bool = False,
         special_tokens: SpecialTokens = "parse",
     ) -> Iterator[Tokenized]:
-        """The same of many, in one call of the library: other threads need not wait for each in turn.
+        """Tokenise many inputs in one call of the library, while other threads can run.
 
         Args:
             values: texts, and pairs of texts.
-            prompt, truncation, limit, with_info, special_tokens: see `encode`; pairs have no prompt before them.
+            prompt, truncation, limit, with_info, special_tokens: see `encode`; pairs have no
+                prompt.
 
         Yields:
             One result for each, in their order.
 
         Raises:
-            InvalidInput: see `encode`; for the first that cannot be encoded, when its turn comes.
+            InvalidInput: see `encode`; for the first invalid input, after the results before it.
         """
-        bare = not (prompt or with_info)  # nobody asks where in the text the tokens are, which is a quarter of the work
+        bare = not (prompt or with_info)  # no offsets are needed, which are a quarter of the work
         kept = truncation if limit else None
         read = values
         if prompt:
@@ -143,14 +148,15 @@ class Tokenizer:
         reader = self._readers[special_tokens]
         try:
             if len(values) == 1 and isinstance(values[0], str) and len(values[0]) <= SHORT_CHARACTERS:
-                return [reader.encode(values[0])]  # alone of all these it keeps other threads waiting
+                return [reader.encode(values[0])]  # the only call that keeps other threads waiting
             return (reader.encode_batch_fast if bare else reader.encode_batch)(values)
         except BaseException as error:
             if not is_panic(error):
                 raise
             if len(values) == 1:
                 raise InvalidInput("", "is more than the tokenizer's patterns can read; shorten it") from None
-        alone = (self._read([value], special_tokens, bare=bare) for value in values)  # to tell which it was
+        # Each alone, to find the one at fault.
+        alone = (self._read([value], special_tokens, bare=bare) for value in values)
         return itertools.chain.from_iterable(alone)
 
     def _tokenized(
@@ -161,13 +167,13 @@ class Tokenizer:
         special: Sequence[bool] | None,
         special_tokens: SpecialTokens,
     ) -> Tokenized:
-        """What was read of one input.
+        """Return the result for one input.
 
         Args:
-            encoding: of the input behind its prompt.
+            encoding: of the input, after its prompt.
             prompt: may be empty.
             truncation: None: any length.
-            special: whether each token is special; None: ids alone are wanted.
+            special: True for each special token; None: only ids are requested.
             special_tokens: see `encode`.
         """
         length, kept = len(encoding), None
@@ -194,25 +200,31 @@ class Tokenizer:
         return Tokenized(ids, length, info, segments, words, int(of_prompt.sum()), min(left_out, len(ids) - 1))
 
     def _count_prompt(self, prompt: str, special_tokens: SpecialTokens) -> int:
-        """How many tokens sentence-transformers takes a prompt for: all of it tokenised alone, less a special one at its end."""
+        """Return the number of tokens that sentence-transformers counts as the prompt.
+
+        It tokenises the prompt alone, and leaves out a special token at its end.
+        """
         around = self._readers[special_tokens].encode(prompt).special_tokens_mask
         return len(around) - int(bool(around) and around[-1] == 1)
 
     def measure(self, most: int) -> TokenizerLimit:
-        """Return the longest text, of up to `most` characters, that is read at a bounded cost. Raises as `limit_of` does."""
+        """Return the longest text, of at most `most` characters, that is read at a bounded cost.
+
+        Raises as `limit_of` does.
+        """
         return limit_of(self._plain, self._file, self.max_length, most)
 
     @property
     def ids(self) -> int:
-        """One more than the highest id it can give."""
+        """The highest id that it can give, plus one."""
         return 1 + max(self._plain.get_vocab().values(), default=-1)
 
     def segments(self, *, pairs: bool) -> int:
-        """How many segments (token types) it tells apart, in single texts or also in pairs of texts."""
+        """Return the number of segments (token types) in its single texts, or also in its pairs."""
         return 1 + max(self._plain.encode("a", "b" if pairs else None).type_ids, default=0)
 
     def pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
-        """The vocabulary's spelling of each id; empty where the vocabulary has none."""
+        """Return the vocabulary's spelling of each id; empty if the vocabulary has none."""
         return tuple(self._plain.id_to_token(i) or "" for i in ids)
 
 
@@ -223,13 +235,14 @@ def open_tokenizer(
 
     Args:
         path, max_length, include_prompt: see Tokenizer.
-        vocabulary: ids that the model knows.
-        segments: that the model knows; 0: none.
-        pairs: whether the model takes pairs of texts.
+        vocabulary: number of ids that the model knows.
+        segments: number of segments that the model knows; 0: none.
+        pairs: True if the model takes pairs of texts.
 
     Raises:
-        BundleError: the file is no tokenizer; or it has more ids, or marks more segments, than the model knows, and so would index
-            beyond its tables; or the model takes no more tokens than it puts around a text.
+        BundleError: the file is no tokenizer. Or it has more ids or segments than the model, and
+            would index beyond its tables. Or the model takes no more tokens than it puts around a
+            text.
     """
     tokenizer = Tokenizer(path, max_length, include_prompt=include_prompt, segments=bool(segments))
     if tokenizer.ids > vocabulary:

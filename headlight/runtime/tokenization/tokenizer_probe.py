@@ -1,7 +1,8 @@
-"""Probe of a tokenizer: the longest text that it reads at a bounded cost, whatever is in it.
+"""Probe of a tokenizer: the longest text that it reads at a bounded cost, whatever the content.
 
-A regular expression in a tokenizer.json can be quadratic or worse on texts that nobody wrote it for, and a thread that
-reads one cannot be interrupted. Cost is CPU time of the calling thread, so that other processes do not change it.
+A regular expression in a tokenizer.json can be quadratic or worse on unusual texts. A thread that
+runs one cannot be interrupted. Cost is CPU time of the calling thread, so that other processes do
+not change it.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from headlight.errors import BundleError
 from headlight.runtime.bundle.manifest import TokenizerLimit
 from headlight.runtime.tokenization.token_kinds import Spelled, as_plain_text
 
-MOST_CHARACTERS = 1 << 20  # no text is probed beyond it, unless a model needs longer ones
-LIMIT_SECONDS = 0.2  # of one core, for one text: so long may a shutdown wait for its thread
+MOST_CHARACTERS = 1 << 20  # the longest text probed, unless a model needs longer ones
+LIMIT_SECONDS = 0.2  # of one core, for one text: the longest that a shutdown waits for its thread
 STEP_SECONDS = 0.05  # lengths are doubled up to it: above the noise, and all probes end in 1 to 2 s
-CHARACTERS_PER_TOKEN = 4  # of usual text: a model's longest text has as many for each of its tokens
+CHARACTERS_PER_TOKEN = 4  # of usual text: sets the characters that a model's longest text needs
 REPEATS = 2  # the best counts: noise only adds
 FIRST_CHARACTERS = 16
 _BASE = {
@@ -40,22 +41,22 @@ _BASE = {
     "one punctuation mark": "-",
     "emoji sequences": "\U0001f469\u200d\U0001f469\u200d\U0001f467\U0001f1e9\U0001f1ea\U0001f44d\U0001f3fd",
 }
-# Kinds of text by name: each is repeated up to the length that is tried.
+# Kinds of text by name: each is repeated up to the length tried.
 UNITS: Mapping[str, str] = {**_BASE, "a mixture": "".join(random.Random(0).choices("".join(_BASE.values()), k=997))}
-# Of the models that this project shipped and trained before it probed tokenizers, and what gives the same ids.
-# Named, because what the probe finds for it depends on the machine: 0.2 s for 8,000 line breaks.
+# A pattern of this project's models from before the probe, and a fast one that gives the same ids.
+# It is checked by name, as its probe result depends on the machine: 0.2 s for 8,000 line breaks.
 QUADRATIC, MENDED = r"\n(?!\s*\n)", r"\n(?![^\S\n]*\n)"
 Clock = Callable[[], float]
 
 
 class Probed(NamedTuple):
-    """What the probes found.
+    """The result of a probe.
 
     Attributes:
         characters: of any kind of text that cost at most LIMIT_SECONDS.
         worst: the kind that cost most, by its name in the units.
         tried: characters of the longest texts tried.
-        seconds: what the worst of these cost; infinite if the library gave up on it.
+        seconds: cost of the worst text; infinite if the library gave up on it.
     """
 
     characters: int
@@ -71,20 +72,21 @@ def limit_of(
     most: int = MOST_CHARACTERS,
     clock: Clock = time.thread_time,
 ) -> TokenizerLimit:
-    """Measure a tokenizer, as it parses special tokens in texts and as it reads them as plain text.
+    """Measure a tokenizer, both parsing special tokens in texts and reading them as plain text.
 
     Args:
         tokenizer: without truncation.
         file: its name, for errors.
         max_length: tokens of the model's longest text.
-        most: characters beyond which nothing need be known.
+        most: characters beyond which no limit is needed.
         clock: seconds of CPU time of the calling thread.
 
     Returns:
-        The limit, a power of two or what `max_length` needs, so that noise seldom changes it.
+        The limit, a power of two or the need of `max_length`, so that noise seldom changes it.
 
     Raises:
-        BundleError: a text of the model's length may cost more than LIMIT_SECONDS; it names the pattern.
+        BundleError: a text of the model's length may cost more than LIMIT_SECONDS; the message
+            names the pattern.
     """
     if QUADRATIC in _patterns(tokenizer):
         raise BundleError(
@@ -126,13 +128,13 @@ def probe(
     clock: Clock = time.thread_time,
     units: Mapping[str, str] = UNITS,
 ) -> Probed:
-    """Read texts of every kind, each twice as long, until one costs STEP_SECONDS; extrapolate by growth.
+    """Read texts of every kind, doubled until one costs STEP_SECONDS; then extrapolate by growth.
 
     Args:
-        read: what to measure.
+        read: the function to measure.
         most: characters at which to stop.
         clock: see `limit_of`.
-        units: what texts consist of, by the name of the kind.
+        units: the repeated text of each kind, by the kind's name.
     """
     size, before = FIRST_CHARACTERS, dict.fromkeys(units, 0.0)
     while True:
@@ -159,7 +161,7 @@ def _cost(read: Callable[[str], object], text: str, clock: Clock) -> float:
         began = clock()
         try:
             read(text)
-        except Exception:  # the text is refused, and that is cheap or not
+        except Exception:  # the text is refused; that has its cost, too
             pass
         except BaseException as error:
             if not is_panic(error):
@@ -170,12 +172,12 @@ def _cost(read: Callable[[str], object], text: str, clock: Clock) -> float:
 
 
 def is_panic(error: BaseException) -> bool:
-    """Return whether an error is a panic of the library, as beyond Oniguruma's limit on backtracking."""
-    return type(error).__name__ == "PanicException"  # which cannot be imported, and is no Exception
+    """Return whether an error is a panic of the library, as at Oniguruma's backtracking limit."""
+    return type(error).__name__ == "PanicException"  # it cannot be imported, and is no Exception
 
 
 def _affordable(size: int, seconds: float, half: float) -> float:
-    """Return the characters that cost LIMIT_SECONDS, if `size` cost `seconds` and half of them `half`."""
+    """Return the characters for LIMIT_SECONDS, if `size` cost `seconds` and half of them `half`."""
     if math.isinf(seconds):
         return size / 2
     if seconds <= 0:
@@ -187,7 +189,7 @@ def _affordable(size: int, seconds: float, half: float) -> float:
 def _refusal(
     tokenizer: tokenizers.Tokenizer, found: Probed, needed: int, clock: Clock, units: Mapping[str, str]
 ) -> str:
-    """Return what is wrong with a tokenizer that is too slow, the limit, and what to do."""
+    """Return the error message for a tokenizer that is too slow."""
     cost = "cannot read" if math.isinf(found.seconds) else f"needs {found.seconds:.2g} s of CPU time for"
     what = f"{cost} {found.tried} characters of one kind ({found.worst}), through {_blamed(tokenizer, found, clock, units)}"
     rule = (

@@ -1,1 +1,1 @@
-"""Pooled and token vectors in the form that was asked for."""
+"""Pooled and token vectors in the requested form."""

@@ -1,6 +1,7 @@
-"""Pooled and token vectors in the form that was asked for: cut, made to have unit length, in fewer bytes.
+"""Pooled and token vectors in the requested form: cut, scaled to unit length, in fewer bytes.
 
-The engine cuts and scales, in float32; numbers become other types where the answer is made (`as_types`).
+The engine cuts and scales in float32. Conversion to other types happens when the response is built
+(`as_types`).
 """
 
 from __future__ import annotations
@@ -20,24 +21,26 @@ from headlight.spec import VECTOR_BITS, PooledSpec, TokensSpec, VectorType, chec
 
 POOLED, TOKENS = "outputs.pooled", "outputs.tokens"
 RANGE_NAME = re.compile(r"int8_([1-9][0-9]{0,6})")
-LARGEST_END = 1e30  # of a range: what is subtracted and divided stays finite
-TINIEST = 1e-12  # length below which a vector is not scaled up: PyTorch's bound, so that zeros stay zeros
-BLOCK = 1 << 16  # numbers converted at a time: what fits into a core's cache
+LARGEST_END = 1e30  # of a range: differences and quotients stay finite
+TINIEST = 1e-12  # a shorter vector is not scaled to unit length: PyTorch's bound; zeros stay zeros
+BLOCK = 1 << 16  # numbers converted at a time; they fit into a core's cache
 NORMAL, SUBNORMAL = np.float32(2**-126), np.float32(2**-149)  # the smallest of each as float32
-SMALLEST_NORMAL = np.uint32(0x38800000)  # 2^-14 as float32: below, float16 has fewer and fewer digits
-REBIAS = np.uint32(0x37FFF001)  # 112 << 23, the distance of the exponents, less the half of a last digit that rounds
+SMALLEST_NORMAL = np.uint32(0x38800000)  # 2^-14 as float32: below, float16 loses digits
+# 112 << 23, the distance of the exponents, less half of a last digit, for rounding.
+REBIAS = np.uint32(0x37FFF001)
 ONE, SIGN, SHIFT, SIGN_SHIFT = np.uint32(1), np.uint32(0x80000000), np.uint32(13), np.uint32(16)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Vector:
-    """Pooled vectors, resolved.
+    """The resolved form of pooled vectors.
 
     Attributes:
         width: entries kept, from the first; None: all.
-        unit: whether they are made to have unit length; None: as the model does.
-        dtypes: the types in which they are answered, at least one.
-        ranges: float32 [2, width], the least and largest value of each dimension, where int8 is among `dtypes`.
+        unit: True to scale to unit length; None: as the model does.
+        dtypes: the types of the result, at least one.
+        ranges: float32 [2, width], the least and largest value of each dimension, if int8 is among
+            `dtypes`.
     """
 
     width: int | None = None
@@ -46,21 +49,21 @@ class Vector:
     ranges: Floats | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def bytes(self, pooled_dim: int) -> int:
-        """Bytes of one vector in all its types together."""
+        """Return the bytes of one vector in all its types together."""
         return sum((self.width or pooled_dim) * VECTOR_BITS[dtype] // 8 for dtype in self.dtypes)
 
 
-# Vectors whole and as the model gives them.
+# Whole vectors in the model's own form.
 AS_THEY_ARE, ALL_ROWS = Vector(), TokensSpec()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Offer:
-    """What a model's pooled vectors are, and what they can become.
+    """The forms that a model's pooled vectors can have.
 
     Attributes:
         dim: entries.
-        normalize: whether the model's are of unit length.
+        normalize: True if the model's vectors have unit length.
         ranges: of int8, by width: float32 [2, width].
     """
 
@@ -70,14 +73,14 @@ class Offer:
 
     @property
     def dtypes(self) -> tuple[VectorType, ...]:
-        """The types that they can have, in some width."""
+        """The available types, in some width."""
         kinds: tuple[VectorType, ...] = ("float32", "float16")
         kinds += ("int8",) if self.ranges else ()
         return (*kinds, "binary", "ubinary") if self.dim >= 8 else kinds
 
 
 def resolve_pooled(spec: PooledSpec, offer: Offer) -> Vector:
-    """Check a wish against a model.
+    """Check a spec of pooled vectors against a model.
 
     Raises:
         InvalidInput: naming the field and the remedy.
@@ -113,31 +116,38 @@ def resolve_pooled(spec: PooledSpec, offer: Offer) -> Vector:
 
 
 def resolve_rows(spec: TokensSpec) -> TokensSpec:
-    """What is asked of token vectors. Raises InvalidInput for a type that they cannot have."""
+    """Check a spec of token vectors.
+
+    Raises:
+        InvalidInput: token vectors cannot have the type.
+    """
     check_name(f"{TOKENS}.dtype", spec.dtype, ("float32", "float16"))
     return spec
 
 
 def unit_length(vectors: Floats) -> Floats:
-    """float32 [..., D] -> each of length 1, and zeros where it was zeros. A row's result does not depend on the others."""
+    """Scale float32 [..., D] to length 1; zeros stay zeros.
+
+    A row's result does not depend on the others.
+    """
     lengths = np.sqrt(np.square(vectors, dtype=np.float64).sum(axis=-1, keepdims=True))
     scaled: Floats = (vectors / np.maximum(lengths, TINIEST)).astype(np.float32)
     return scaled
 
 
 def shape_pooled(whole: Floats, wanted: Sequence[Vector | None], normalize: bool) -> list[Floats | None]:
-    """What a graph gives of a batch, cut and scaled for each item.
+    """Cut and scale a batch's pooled vectors for each item.
 
     Args:
         whole: float32 [B, pooled_dim].
-        wanted: of each item; None: nothing.
-        normalize: whether vectors have unit length unless an item says otherwise.
+        wanted: the form for each item; None: no vector.
+        normalize: True if vectors have unit length unless an item requests otherwise.
 
     Returns:
-        Of each item float32 [width], with memory of its own.
+        float32 [width] for each item, with memory of its own.
     """
     first = wanted[0]
-    if first is not None and wanted.count(first) == len(wanted):  # mostly
+    if first is not None and wanted.count(first) == len(wanted):  # the usual case
         return [one.copy() for one in _shaped(whole, first, normalize)]
     shaped: list[Floats | None] = [None] * len(wanted)
     for vector in {each for each in wanted if each is not None}:
@@ -148,31 +158,35 @@ def shape_pooled(whole: Floats, wanted: Sequence[Vector | None], normalize: bool
 
 
 def _shaped(whole: Floats, vector: Vector, normalize: bool) -> Floats:
-    """Vectors float32 [N, pooled_dim], cut and scaled."""
+    """Cut and scale vectors float32 [N, pooled_dim]."""
     part: Floats = whole[:, : vector.width]
     return unit_length(part) if (normalize if vector.unit is None else vector.unit) else part
 
 
 def shape_rows(tokens: Floats, rows: TokensSpec) -> Array:
-    """Token vectors float32 [m, D], scaled and in their type, with memory of their own."""
+    """Scale token vectors float32 [m, D] and convert their type, into memory of their own."""
     if rows.dtype == "float16":
         return halve(unit_length(tokens) if rows.normalize else tokens)
     return unit_length(tokens) if rows.normalize else tokens.copy()
 
 
 def as_types(vectors: Floats, vector: Vector) -> dict[VectorType, Array]:
-    """Vectors float32 [..., width] in each type wanted, in that order; see DataType in the contract."""
+    """Convert vectors float32 [..., width] to each requested type, in that order.
+
+    See DataType in the contract.
+    """
     return {dtype: as_type(vectors, dtype, vector.ranges) for dtype in vector.dtypes}
 
 
 def as_type(vectors: Floats, dtype: VectorType, ranges: Floats | None = None) -> Array:
-    """Vectors float32 [..., width] in one type: bits as [..., width / 8] bytes, everything else as [..., width] numbers.
+    """Convert vectors float32 [..., width] to one type.
 
-    As sentence-transformers' quantize_embeddings.
+    Bits become [..., width / 8] bytes, other types [..., width] numbers. As sentence-transformers'
+    quantize_embeddings.
 
     Args:
         vectors: not NaN.
-        dtype: float16: infinite where beyond its range.
+        dtype: float16 is infinite for numbers beyond its range.
         ranges: float32 [2, width], of int8.
     """
     if dtype == "ubinary":
@@ -190,20 +204,20 @@ def _in_steps(vectors: Floats, ranges: Floats | None) -> Array:
     least = ranges[0]
     steps = (ranges[1] - least) / np.float32(255)
     steps = np.where(steps == 0, np.float32(1), steps)
-    with np.errstate(over="ignore"):  # beyond a very narrow range: the last step all the same
+    with np.errstate(over="ignore"):  # far beyond a very narrow range: clipped to the last step
         counted: Array = np.clip(np.floor((vectors - least) / steps), 0, 255)
     return (counted - 128).astype(np.int8)
 
 
 def load_ranges(file: File | Path, pooled_dim: int) -> dict[int, Floats]:
-    """The ranges of int8 that a bundle has, by width: float32 [2, width].
+    """Return a bundle's int8 ranges, by width: float32 [2, width].
 
     Args:
-        file: an .npz with `int8_d` of each width d.
+        file: an .npz with `int8_d` for each width d.
         pooled_dim: the largest width.
 
     Raises:
-        BundleError: it is something else.
+        BundleError: the file holds something else.
     """
     ranges, name = dict[int, Floats](), file.name
     for key, array in plain_arrays(file.read_bytes(), name).items():
@@ -220,10 +234,11 @@ def load_ranges(file: File | Path, pooled_dim: int) -> dict[int, Floats]:
 
 
 def quantise(rows: Floats) -> tuple[NDArray[np.uint8], Floats]:
-    """float32 [..., n], none negative -> uint8 [..., n] and scales float32 [...].
+    """Convert float32 [..., n], none negative, to uint8 [..., n] and scales float32 [...].
 
-    Each number is within half a scale of what it becomes. A row's largest entry is 255 scales; or fewer, where it is below 255 of
-    the smallest normal number, since the scale is then rounded up to a subnormal: rounded down, the entry would not fit a byte.
+    Each number is within half a scale of its uint8 value. A row's largest entry is 255 scales. It
+    is fewer if the entry is below 255 times the smallest normal number. The scale is then rounded
+    up to a subnormal: rounded down, the entry would not fit a byte.
     """
     largest = rows.max(axis=-1)
     scales = np.asarray(largest / np.float32(255))
@@ -234,9 +249,10 @@ def quantise(rows: Floats) -> tuple[NDArray[np.uint8], Floats]:
 
 
 def halve(numbers: Floats) -> NDArray[np.float16]:
-    """float32 -> float16, rounded to the nearest, to even where two are as near: what `astype` gives. Infinite beyond its range.
+    """Convert float32 to float16, rounded to the nearest, ties to even, as `astype` does.
 
-    That takes 50 ns for each number too small to be a normal float16, ten times as long as this; in sharp attention most are.
+    Numbers beyond its range become infinite. `astype` takes 50 ns for each number below the normal
+    float16 range, ten times as long as this. In sharp attention most numbers are so small.
     """
     flat = np.ascontiguousarray(numbers).reshape(-1)
     halves = np.empty(flat.shape, dtype=np.float16)
@@ -252,7 +268,7 @@ def _halve(block: Floats) -> NDArray[np.float16]:
     bits = block.view(np.uint32)
     magnitudes = bits & ~SIGN
     normal = (magnitudes - REBIAS + ((magnitudes >> SHIFT) & ONE)) >> SHIFT
-    # Of the steps between the smallest; larger numbers, which take `normal`, would leave 32 bits.
+    # Number of subnormal steps, clipped: larger numbers take `normal`, and would overflow 32 bits.
     small = np.rint(np.minimum(np.abs(block), np.float32(1)) * np.float32(2**24)).astype(np.uint32)
     halves = np.where(magnitudes < SMALLEST_NORMAL, small, normal) | ((bits & SIGN) >> SIGN_SHIFT)
     as_float: NDArray[np.float16] = halves.astype(np.uint16).view(np.float16)

@@ -27,7 +27,6 @@ NOT_YET_PLAIN = {
     "performance.md",
     "positions.md",
     "security.md",
-    "tracing.md",
 }
 PLAIN = [README, *(page for page in DOCS if page.name not in NOT_YET_PLAIN)]
 FENCE = re.compile(r"^ *```.*?^ *```[^\n]*$", re.DOTALL | re.MULTILINE)

@@ -1,0 +1,104 @@
+"""README and docs: links that lead somewhere, a first page of one length, short sentences."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+LINKED = [
+    README,
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *DOCS,
+    *sorted((ROOT / "deploy").rglob("*.md")),
+]
+MOST_LINES = 200
+MOST_WORDS = 15  # of a sentence, on average
+# Pages that are longer-winded today; a page that is rewritten leaves this list.
+NOT_YET_PLAIN = {
+    "bundle.md",
+    "performance.md",
+    "positions.md",
+    "security.md",
+}
+PLAIN = [README, *(page for page in DOCS if page.name not in NOT_YET_PLAIN)]
+FENCE = re.compile(r"^ *```.*?^ *```[^\n]*$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+SENTENCE_END = re.compile(r"(?<=[.!?])[*)\"]*\s+")
+LIST_ITEM = re.compile(r"^\s*(?:[-*]|\d+\.) ")
+
+
+def without_code(page: Path) -> str:
+    return FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives to a page's headings."""
+    seen: Counter[str] = Counter()
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ (.*)$", without_code(page), re.MULTILINE):
+        slug = re.sub(r"[^\w\- ]", "", LINK.sub("", heading).strip().lower()).replace(" ", "-")
+        found.add(f"{slug}-{seen[slug]}" if seen[slug] else slug)
+        seen[slug] += 1
+    return found
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a page's prose: no headings, tables, pictures or comments."""
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    blocks = [""]
+    for line in text.splitlines():
+        if not line.strip() or line.startswith(("#", "!", ">")) or line.lstrip().startswith("|"):
+            blocks.append("")
+        elif LIST_ITEM.match(line):
+            blocks.append(LIST_ITEM.sub("", line))
+        else:
+            blocks[-1] += f" {line.strip()}"
+    found = (part for block in blocks for part in SENTENCE_END.split(LINK.sub("]", block)))
+    return [sentence for sentence in found if words(sentence)]
+
+
+def words(sentence: str) -> list[str]:
+    return [word for word in sentence.split() if re.search(r"\w", word)]
+
+
+def words_a_sentence(page: Path) -> float:
+    return statistics.mean(len(words(sentence)) for sentence in sentences(without_code(page)))
+
+
+def test_prose_is_counted_without_tables_code_and_headings() -> None:
+    table = "| a | b |\n|---|---|"
+    item = "- [an item](a.md) of six words: yes"
+    text = f"# A title\n\nTwo words. Then three\nwords.\n\n{table}\n\n{item}\n"
+    assert [len(words(sentence)) for sentence in sentences(text)] == [2, 3, 6]
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    for target in LINK.findall(without_code(page)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = page.parent / name if name else page
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(file), target
+
+
+def test_the_readme_is_one_page() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
+
+
+@pytest.mark.parametrize("page", PLAIN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_sentences_are_short(page: Path) -> None:
+    assert words_a_sentence(page) <= MOST_WORDS
+
+
+def test_no_page_is_excused_without_need() -> None:
+    assert {page.name for page in DOCS if words_a_sentence(page) > MOST_WORDS} == NOT_YET_PLAIN

@@ -1,7 +1,8 @@
 """Entry of the command `headlight`.
 
-`headlight serve` and `headlight export` are commands of other packages, the only imports that go upwards. Modules are loaded when
-their command is called: `headlight serve` sets variables that gRPC reads when it is loaded.
+`headlight serve` and `headlight export` belong to other packages: the only upward imports. Each
+command loads its modules when it runs, because `headlight serve` sets variables that gRPC reads on
+import.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def tensor(array: Floats) -> Tensor:
     Raises ImportError without PyTorch.
     """
     try:
-        import torch  # noqa: PLC0415, TID251 # optional: whoever stays with NumPy needs no PyTorch
+        import torch  # noqa: PLC0415, TID251 # optional: NumPy alone needs no PyTorch
     except ImportError:
         raise ImportError("tensors need PyTorch: pip install torch") from None
     return torch.from_numpy(np.require(array, np.float32, ["C", "W"]))

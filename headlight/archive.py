@@ -194,7 +194,7 @@ def foreign(path: PathLike, problem: str) -> ValueError:
 def safetensors_library() -> ModuleType:
     """Import the library, an extra. Raises ImportError if it is not installed."""
     require("a file of safetensors", "safetensors", "safetensors", "safetensors.numpy")
-    import safetensors.numpy  # noqa: PLC0415, TID251 # an extra: whoever writes no safetensors needs none
+    import safetensors.numpy  # noqa: PLC0415, TID251 # an extra, for this format alone
 
     return safetensors
 

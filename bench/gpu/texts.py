@@ -1,4 +1,4 @@
-"""Real text: docstrings of Python's own library, of modules that no shipped model was trained on."""
+"""Real text: docstrings of Python's library, of modules that no shipped model was trained on."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def answer(handlers: Handlers) -> None:
         request = json.loads(line)
         try:
             found = handlers[request.pop("op")](**request)
-        except Exception as error:  # the parent decides whether the run goes on without this contestant
+        except Exception as error:  # the parent decides how the run goes on
             found = {"error": f"{type(error).__name__}: {' '.join(str(error).split()):.500}"}
         out.write(json.dumps(found) + "\n")
         out.flush()

@@ -93,7 +93,7 @@ def panels_of(
     rows: Sequence[Sequence[Floats]], layers: Sequence[int], heads: Sequence[int], labels: Sequence[str]
 ) -> Figure:
     """Return a figure with a panel for each head, a row for each layer, one colour scale."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 # an extra: whoever draws nothing needs no matplotlib
+    from matplotlib.figure import Figure  # noqa: PLC0415 # an extra, for drawing alone
 
     alone = len(layers) == len(heads) == 1
     side, size = single_side(len(labels)) if alone else panel_side(len(layers), len(heads), len(labels))

@@ -38,7 +38,7 @@ def fit(text: str, width: int) -> str:
     """Return the text in exactly `width` cells: cut with an ellipsis, or filled with spaces."""
     fitting = list(itertools.takewhile(lambda taken: taken <= width, itertools.accumulate(map(cells, text))))
     if len(fitting) < len(text):
-        text = f"{text[: sum(taken < width for taken in fitting)]}…"  # leaves room for the ellipsis
+        text = f"{text[: sum(taken < width for taken in fitting)]}…"  # room for the ellipsis
     return text + " " * (width - cells(text))
 
 

@@ -53,7 +53,8 @@ from headlight.errors import HeadlightError, InvalidInput
 from headlight.extras import remedy
 from headlight.web.page import attention_page
 
-INTERRUPTED, READER_LEFT, TERMINATED = 128 + 2, 128 + 13, 128 + 15  # as a shell reports SIGINT, SIGPIPE and SIGTERM
+# As a shell reports SIGINT, SIGPIPE and SIGTERM.
+INTERRUPTED, READER_LEFT, TERMINATED = 128 + 2, 128 + 13, 128 + 15
 
 
 def parser() -> argparse.ArgumentParser:

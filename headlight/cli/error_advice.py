@@ -57,7 +57,7 @@ def advice(error: UsageError | OutputError | HeadlightError, arguments: argparse
 
 
 def misdirected(message: str) -> bool:
-    """Return whether a connection failed for a cause that remains: TLS, names, authorities, port."""
+    """Return whether a connection failed for a cause that stays: TLS, names, authorities, port."""
     return any(words in message for words, means in CONNECTIONS.items() if means != RENEW)
 
 

@@ -22,7 +22,7 @@ class PartError(Exception):
 
 
 def with_bundle(arguments: Sequence[str], environ: Mapping[str, str]) -> list[str]:
-    """Return the arguments of `headlight serve`, with `--bundle` of the shipped model if they name none.
+    """Return the arguments of `headlight serve`, with the shipped model if they name no bundle.
 
     Raises:
         PartError: there is no bundle, and none can be exported here.

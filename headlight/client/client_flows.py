@@ -166,7 +166,8 @@ class ClientFlows(ClientBase[ChannelT]):
                     work.finish()
             except HeadlightError as error:
                 if work.over:
-                    yield Linger(call, LINGER_SECONDS)  # else the server counts a client that disconnected
+                    # Else the server counts a client that disconnected.
+                    yield Linger(call, LINGER_SECONDS)
                 if work.unanswered or not isinstance(error, Overloaded | Unavailable):
                     raise
             finally:

@@ -21,7 +21,8 @@ ROW_TOLERANCE = 1e-3  # of the sum of a row; float16 rounds each weight by 5e-4 
 KEY_TOLERANCE = 2.0**-24
 # By the precision of the computation: bfloat16 rounds each weight by up to 4e-3 of itself.
 ROW_TOLERANCES = {"bf16": 8e-3}
-UNIT_TOLERANCE = 1e-3  # of a vector's length; vectors are scaled in float32 and may then become float16
+# Of a vector's length; vectors are scaled in float32 and may then become float16.
+UNIT_TOLERANCE = 1e-3
 INTEGERS = ("i", "u")  # kinds of NumPy types that hold no NaN
 BLOCK = 2**16  # numbers converted at a time: they fit into a core's cache
 FLOAT_BYTES, HALF_INFINITY = 4, 0x7C00
@@ -34,7 +35,7 @@ def kind_of_attention(spec: AttentionSpec) -> Kind:
     if "statistics" in spec.reduce:
         return "statistics"
     if spec.reduction("heads") == "head_max" and spec.reduction("layers") != "rollout":
-        return "largest" if spec.unit == "token" else "positive"  # the sum of several columns may be above 1
+        return "largest" if spec.unit == "token" else "positive"  # a sum of columns may exceed 1
     # A row may lose the weight of unselected keys. Without special tokens a row that saw nothing
     # else is 0.
     partly = spec.keys != "all" or spec.top_k is not None or spec.unit == "span" or spec.drop_special

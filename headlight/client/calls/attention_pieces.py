@@ -104,7 +104,8 @@ class Pieces:
         values = answer.part("attention", 0).reshape(grid(layout.axes, layout.shapes[0]))
         self._expected.check_numbers(answer)
         values.flags.writeable = False  # as for chunks, which lie in the messages that brought them
-        for layer, maps in zip(layout.layers, values, strict=False):  # reduced layers are one, named by the first
+        # Reduced layers are one, named by the first.
+        for layer, maps in zip(layout.layers, values, strict=False):
             yield AttentionPiece(layer, range(maps.shape[0]), range(maps.shape[1]), maps)
 
     def _rows(self, chunk: pb.Chunk) -> AttentionPiece:

@@ -14,7 +14,7 @@ UNARY_TEXT = WORKLOADS[0]
 
 
 def report(run: dict[str, Any]) -> list[str]:
-    """The lines of the page.
+    """Return the lines of the page.
 
     Args:
         run: `machine`, a clause; `revisions`, of this checkout as "after" and perhaps of another

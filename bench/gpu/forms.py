@@ -72,7 +72,7 @@ class Square(Encoder):
 
 def write_forms(encoder: Encoder, folder: Path) -> None:
     """Write the graph of each form, its weights beside it. Existing files stay."""
-    import onnx  # noqa: PLC0415  (not needed where the files are there)
+    import onnx  # noqa: PLC0415  (not needed if the files exist)
 
     from headlight_export.writer.graphs import OPSET as PLAIN_OPSET  # noqa: PLC0415
     from headlight_export.writer.graphs import Embed, traced  # noqa: PLC0415

@@ -82,7 +82,7 @@ class Unchecked(Headlight):
     """Headlight without --check before: serving does the same, and a bundle loads only once."""
 
     def __init__(self, plan_: Plan, setting: Serving, deadline: Deadline) -> None:
-        """`deadline`: for its readiness."""
+        """Take `deadline`, by which it must serve."""
         super().__init__(SERVED, plan_.precision, setting, plan_.flags)
         self._deadline = deadline
 

@@ -26,7 +26,7 @@ from headlight.wire.status_errors import error_of_call, readable
 P = ParamSpec("P")
 T = TypeVar("T")
 OVERWRITTEN = "Internal error from Core"  # grpc.aio's words; no server sends them
-MANY_INPUTS = 256  # fewer take a few milliseconds, or tens of them where they are long lists of ids
+MANY_INPUTS = 256  # fewer take a few ms, or tens of ms for long lists of ids
 
 
 def awaited(method: Callable[Concatenate[Client, P], T]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:

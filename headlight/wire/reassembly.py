@@ -138,7 +138,7 @@ Check = Callable[[pb.EncodeResponse, dict[str, Layout]], None]
 
 
 def unchecked(response: pb.EncodeResponse, layouts: dict[str, Layout]) -> None:
-    """`Check` of an answer without a request: accept all."""
+    """Accept any answer: the `Check` without a request."""
 
 
 @dataclasses.dataclass(slots=True)

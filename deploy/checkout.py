@@ -1,7 +1,7 @@
 """Environments for work in a checkout, without an installed copy or import hooks.
 
-python deploy/checkout.py requirements EXTRAS      print pip's requirements for these extras
-python deploy/checkout.py link [--see FOLDER]      put the four roots on this Python's path, and the command beside it
+python deploy/checkout.py requirements EXTRAS   print pip's requirements for these extras
+python deploy/checkout.py link [--see FOLDER]   put the roots on this Python's path, add the command
 """
 
 from __future__ import annotations

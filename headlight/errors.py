@@ -1,21 +1,21 @@
 """Every error that Headlight raises on purpose, in servers and clients.
 
     HeadlightError
-    ├── InvalidInput        the caller's input: names the field and the remedy    text, ids, selection -> item
-    ├── Unauthenticated     the caller's credentials are missing or wrong         call -> text
-    ├── NotFound            the caller named a model that is not served           model name -> engine
-    ├── Overloaded          shed before any work; may carry a retry delay         item -> queue
-    │   └── DeviceFull      a GPU has too little memory for the batch             engine -> result
-    │       └── HostFull    so has the process, for a batch or an answer          engine -> result -> wire
-    ├── Unavailable         starting, draining, connection or device lost         any arrow
-    │   └── MixedWeights    replicas with different weights answered one call     client only
-    ├── DeadlineExceeded    the caller's deadline passed before the work began    queue -> engine
-    ├── EngineError         the model failed on a batch: a bug, or the device     engine -> result
-    │   ├── NotFinite       on some of its inputs alone: they overflow            engine -> result
-    │   ├── DeviceLost      and the GPU must not be used again                    engine -> end of the process
-    │   └── BadAnswer       an answer that breaks the contract or does not fit    client only
-    │                       the request: no data of it is returned
-    └── BundleError         a bundle is incomplete, altered or does not fit       files -> engine (start-up only)
+    ├── InvalidInput       the caller's input: names field and remedy         text, ids -> item
+    ├── Unauthenticated    the caller's credentials are missing or wrong      call -> text
+    ├── NotFound           the caller named a model that is not served        name -> engine
+    ├── Overloaded         shed before any work; may carry a retry delay      item -> queue
+    │   └── DeviceFull     a GPU has too little memory for the batch          engine -> result
+    │       └── HostFull   so has the process, for a batch or an answer       engine, result -> wire
+    ├── Unavailable        starting, draining, connection or device lost      any arrow
+    │   └── MixedWeights   replicas with different weights answered one call  client only
+    ├── DeadlineExceeded   the caller's deadline passed before the work       queue -> engine
+    ├── EngineError        the model failed on a batch: a bug, or the device  engine -> result
+    │   ├── NotFinite      on some of its inputs alone: they overflow         engine -> result
+    │   ├── DeviceLost     and the GPU must not be used again                 engine -> process end
+    │   └── BadAnswer      an answer that breaks the contract or does not     client only
+    │                      fit the request: no data of it is returned
+    └── BundleError        a bundle is incomplete, altered or does not fit    files -> start-up only
 
 The service adds classes of its own: Shed below Overloaded, which names the scarce resource, and
 EngineLost, never sent. Each class has a transport-free `code`. The service maps codes to gRPC

@@ -2,7 +2,7 @@
 
     python -m bench.gpu prepare       # once: bundles and graphs, under build/gpu/bundles;
                                       # needs torch, onnx and onnxscript
-    python -m bench.gpu               # measures; writes gpu.json, gpu.md, gpu.png into bench/results
+    python -m bench.gpu               # measures; writes gpu.json, gpu.md, gpu.png to bench/results
     python -m bench.gpu prepare --provider cpu && python -m bench.gpu --provider cpu
                                       # a rehearsal, into build/gpu/rehearsal
 

@@ -26,7 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Returns:
-        Its exit code: 2, after one line on standard error, if an extra or the model of another package's command is missing.
+        Its exit code. 2, after one line on standard error: another package's command lacks an extra
+        or its model.
     """
     arguments = sys.argv[1:] if argv is None else [*argv]
     name = arguments[0] if arguments else ""

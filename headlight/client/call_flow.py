@@ -4,7 +4,8 @@ A flow yields commands. Its driver sends their outcomes back, or throws their er
 blocking client executes a command by blocking, the asyncio client by awaiting. (The auth flows of
 httpx and h11 work the same way.)
 
-    flow --Wait(call)--> driver --response or error--> flow --Pause(0.2)--> driver ... --Output--> caller
+    flow --Wait(call)--> driver --response or error--> flow --Pause(0.2)--> driver ...
+    flow --Output--> caller
 """
 
 from __future__ import annotations

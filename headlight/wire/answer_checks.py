@@ -1,7 +1,7 @@
 """Checks of answers against the request and the model's description; a misfit is a BadAnswer.
 
     GetModel  --check_description-->  sizes that an encoder can have
-    header    --Expected.check----->  requested outputs, types, layers and extents, before memory is reserved
+    header    --Expected.check----->  requested outputs, types, layers, extents; then memory
     numbers   --check_numbers------>  finite; rows of attention sum to 1; unit length if requested
 
 Both clients use these. `headlight.wire.reassembly` checks that an answer is consistent in itself.

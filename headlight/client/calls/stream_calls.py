@@ -1,6 +1,7 @@
 """Several requests over one stream; answers arrive frame by frame in any order.
 
-    client.attend(text) -> attention(...)  --requests()-->  transport  --receive(frame), finish()-->  result()
+    client.attend(text) -> attention(...)  --requests()-->  transport
+    transport  --receive(frame), finish()-->  result()
 
 `headlight.client.calls.large_outputs` uses it. The server may shed one request because its queue is
 full. That request waits for another stream, and the others are answered on this one. No new request

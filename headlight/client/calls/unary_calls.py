@@ -1,6 +1,7 @@
 """Client methods of unary calls, without a transport: their requests and their results.
 
-    client.encode(texts) -> Pooled(...)  --request(part)-->  transport  --receive(part, response)-->  result()
+    client.encode(texts) -> Pooled(...)  --request(part)-->  transport
+    transport  --receive(part, response)-->  result()
 
 Both clients drive the same objects. A client method chooses the work and a way to wait. (Streams:
 `headlight.client.calls.stream_calls`.)

@@ -1,6 +1,7 @@
-"""Cost of each form of attention: beside embeddings alone in one process, over the wire in bytes and time, and in memory.
+"""Cost of each form of attention: time beside embeddings alone, bytes and time on the wire, memory.
 
-`make bench` runs it and writes bench/results/attention.md. The contestants of a row take turns within one run.
+`make bench` runs it and writes bench/results/attention.md. The contestants of a row take turns
+within one run.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ REPEATS = 20  # of the largest answer, for memory
 
 
 def engine_table(runtime: Runtime, rounds: int) -> list[str]:
-    """Each form of all layers beside vectors alone: milliseconds and ratio, by batch and length."""
+    """Return milliseconds of each form and its ratio to vectors alone, by batch and length."""
     lines = ["| | " + " | ".join(f"{batch} x {length}" for batch, length in SHAPES) + " | at most |"]
     lines.append("|---" * (len(SHAPES) + 2) + "|")
     found = [medians(contestants(runtime, batch, length), rounds) for batch, length in SHAPES]
@@ -64,7 +65,7 @@ def engine_table(runtime: Runtime, rounds: int) -> list[str]:
 
 
 def contestants(runtime: Runtime, batch: int, length: int) -> Contestants:
-    """Vectors alone, and each form of attention, of one batch."""
+    """Return vectors alone, and each form of attention, of one batch."""
     known = runtime.bundle.manifest.architecture.vocab_size
     tokenized = Tokenized(random_ids(length, min(known, MOST_IDS)), length, None)
     made: Contestants = {}
@@ -77,7 +78,7 @@ def contestants(runtime: Runtime, batch: int, length: int) -> Contestants:
 
 
 def suited(spec: AttentionSpec, pooling: str) -> AttentionSpec:
-    """The row of the pooled token is, of a model that pools no one token, the weighted mean of those that it pools."""
+    """Replace the pooled token's row by the weighted mean, if the model pools several tokens."""
     if is_one_token(pooling):
         return spec
     reduce = tuple("pooling_weights" if name == "pooled_row" else name for name in spec.reduce)
@@ -85,18 +86,18 @@ def suited(spec: AttentionSpec, pooling: str) -> AttentionSpec:
 
 
 def run(runtime: Runtime, items: list[EncodeItem]) -> None:
-    """One batch, whose results are let go."""
+    """Run one batch and drop its results."""
     runtime.engine.run(items)
 
 
 def random_ids(length: int, below: int = MOST_IDS) -> Ids:
-    """int64 [length]."""
+    """Return random ids, int64 [length]."""
     return np.random.default_rng(length).integers(5, below, size=length, dtype=np.int64)
 
 
 @contextmanager
 def served(bundle_path: Path) -> Iterator[tuple[str, str, int]]:
-    """A service on loopback: its addresses of gRPC and of HTTP, and its process."""
+    """Yield the gRPC address, HTTP address and process id of a service on loopback."""
     options = ("--bundle", str(bundle_path), "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
     process = subprocess.Popen(
         [sys.executable, "-m", "headlight", "serve", *options], stderr=subprocess.PIPE, text=True
@@ -116,7 +117,7 @@ def served(bundle_path: Path) -> Iterator[tuple[str, str, int]]:
 
 
 def asked(spec: AttentionSpec | None, length: int) -> pb.EncodeStreamRequest:
-    """The request for one input."""
+    """Return the request for one input."""
     outputs = pb.Outputs(pooled=pb.PooledOutput())
     if spec is not None:
         outputs = pb.Outputs(attention=attention_output(spec))
@@ -125,12 +126,12 @@ def asked(spec: AttentionSpec | None, length: int) -> pb.EncodeStreamRequest:
 
 
 def received(stub: pb_grpc.HeadlightServiceStub, request: pb.EncodeStreamRequest) -> int:
-    """Bytes of messages that a stock client receives, one by one, each let go before the next."""
+    """Return the bytes of messages that a stock client receives, each dropped before the next."""
     return sum(frame.ByteSize() for frame in stub.EncodeStream(iter([request])))
 
 
 def wire_table(stub: pb_grpc.HeadlightServiceStub, rounds: int) -> list[str]:
-    """Bytes on the wire and time of each form of one text, a stream each."""
+    """Return bytes on the wire and time of each form of one text, a stream each."""
     lines = ["| | " + " | ".join(f"{length} tokens" for length in LENGTHS) + " |", "|---" * (len(LENGTHS) + 1) + "|"]
     columns = []
     for length in LENGTHS:
@@ -142,7 +143,7 @@ def wire_table(stub: pb_grpc.HeadlightServiceStub, rounds: int) -> list[str]:
 
 
 def memory_line(stub: pb_grpc.HeadlightServiceStub, pid: int) -> str:
-    """Resident memory over whole maps of 512 tokens, again and again."""
+    """Return resident memory over repeated whole maps of 512 tokens."""
 
     def resident() -> int:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -161,7 +162,7 @@ def memory_line(stub: pb_grpc.HeadlightServiceStub, pid: int) -> str:
 
 
 def attention_sent(http: str) -> str:
-    """What the service's own metric says of embed-only traffic."""
+    """Return the service's own metric of attention bytes after embed-only traffic."""
     with urllib.request.urlopen(f"http://{http}/metrics", timeout=10) as response:
         text: str = response.read().decode()
     lines = (line for line in text.splitlines() if line.startswith("headlight_output_bytes_total"))

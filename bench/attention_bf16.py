@@ -1,4 +1,4 @@
-"""What each form of attention costs in bfloat16, and how far its numbers then are from those of float32.
+"""Cost of each form of attention in bfloat16, and its distance from float32.
 
 `make bench` runs it and writes bench/results/attention_bf16.md.
 """
@@ -23,7 +23,7 @@ from headlight.spec import AttentionSpec
 
 
 def cost_table(plain: Runtime, fast: Runtime, rounds: int) -> list[str]:
-    """Milliseconds of each form in bf16 and its ratio to vectors alone, and what vectors alone take in fp32."""
+    """Return each form's milliseconds in bf16 and ratio to vectors alone; and those in fp32."""
     heading = [f"{batch} x {length}" for batch, length in SHAPES]
     lines = ["| | " + " | ".join(heading) + " |", "|---" * (len(heading) + 1) + "|"]
     columns = []
@@ -37,7 +37,7 @@ def cost_table(plain: Runtime, fast: Runtime, rounds: int) -> list[str]:
 
 
 def error_lines(plain: Runtime, fast: Runtime) -> list[str]:
-    """How far bf16 is from fp32, on random ids of 128 and of 512."""
+    """Return the distance of bf16 from fp32, on random ids of 128 and of 512."""
     lines = [
         "| tokens | smallest cosine of vectors | largest difference of a weight | of the mean of heads |",
         "|---" * 4 + "|",

@@ -1,7 +1,7 @@
-"""Cost of attention beside embeddings alone, and gain of batching by length: the engine in one process.
+"""Cost of attention beside embeddings alone, and gain of batching by length, in the engine.
 
-`make bench` runs it and writes bench/results/embed_vs_attend.md. The contestants of a row take turns within one run; medians and
-ratios are reported.
+`make bench` runs it and writes bench/results/embed_vs_attend.md. The contestants of a row take
+turns within one run. It reports medians and ratios of the engine in one process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHAPES = ((1, 16), (1, 128), (8, 32), (8, 128), (1, 512))
 
 
 def outputs_table(runtime: Runtime, rounds: int) -> list[str]:
-    """What each selection of outputs costs, by shape."""
+    """Return the cost of each selection of outputs, by shape."""
     architecture = runtime.bundle.manifest.architecture
     layers, heads = range(architecture.layers), architecture.heads
     selections = {
@@ -46,7 +46,7 @@ def outputs_table(runtime: Runtime, rounds: int) -> list[str]:
 
 
 def batching_table(runtime: Runtime, rounds: int) -> list[str]:
-    """Texts per second over 256 texts of skewed lengths, by how they are batched."""
+    """Return texts per second over 256 texts of skewed lengths, by batching plan."""
     rng = np.random.default_rng(0)
     lengths = [int(n) for n in np.clip(rng.lognormal(3.4, 0.8, size=256), 3, 340)]
     items = [EncodeItem(random_ids(runtime, n), Selection()) for n in lengths]
@@ -66,13 +66,13 @@ def batching_table(runtime: Runtime, rounds: int) -> list[str]:
 
 
 def run_all(runtime: Runtime, batches: list[list[EncodeItem]]) -> None:
-    """One batch after another."""
+    """Run one batch after another."""
     for batch in batches:
         runtime.engine.run(batch)
 
 
 def random_ids(runtime: Runtime, length: int) -> Ids:
-    """int64 [length]."""
+    """Return random ids, int64 [length]."""
     vocabulary = runtime.bundle.manifest.architecture.vocab_size
     return np.random.default_rng(length).integers(5, vocabulary, size=length, dtype=np.int64)
 

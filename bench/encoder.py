@@ -1,4 +1,7 @@
-"""An encoder of the size that many embed with: 6 layers, 12 heads, d=384. Its weights are random, which changes no time."""
+"""Encoder of a common size: 6 layers, 12 heads, d=384.
+
+Its weights are random, which changes no time.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ SHARPER = 3.0  # Q and K, so that attention is not uniform
 
 
 def random_encoder(config: EncoderConfig) -> Encoder:
-    """The same weights each time, in evaluation mode."""
+    """Return an encoder with the same weights each time, in evaluation mode."""
     torch.manual_seed(0)
     encoder = Encoder(config)
     with torch.no_grad():
@@ -38,7 +41,7 @@ def random_encoder(config: EncoderConfig) -> Encoder:
 
 
 def bundle(folder: Path) -> Path:
-    """The bundle, exported into the folder unless it is there already. It takes ids alone."""
+    """Return the bundle, which takes ids alone. It is exported into the folder if missing."""
     out = folder / "six-layers"
     if not (out / "manifest.json").is_file():
         save_checkpoint(folder / "checkpoint", random_encoder(CONFIG), None)

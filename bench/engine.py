@@ -1,10 +1,11 @@
-"""The engine alone: what our plan gains over a naive one, the share of what the machine can multiply, and where the rest goes.
+"""Engine alone: gain over a naive plan, share of the machine's peak, and the rest of the time.
 
     python -m bench.engine --bundle build/serving/bundle --texts build/serving/texts-1000.json
 
-`make serving` makes both files and runs this after it; it writes bench/results/engine.md. Naive: one batch at a time on all cores,
-texts sorted by length, up to 2,048 tokens. Ours: a stream for each core, batches of 512. Each first pass meets shapes that nothing
-was compiled for; later ones meet them again.
+`make serving` makes both files and runs this after it; it writes bench/results/engine.md. Naive:
+one batch at a time on all cores, texts sorted by length, up to 2,048 tokens. Ours: one worker for
+each core, batches of 512. Each first pass meets shapes that were not compiled before; later passes
+meet them again.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ from headlight.runtime.providers.worker_layout import usable_cpus
 
 VARIANTS = [("cpu", "fp32"), ("openvino", "fp32"), ("openvino", "bf16")]
 PROFILED = ((1, 16), (16, 32), (4, 128), (2, 256))  # texts x tokens
-PEAK_SECONDS = 600  # at most, for a minute's products of matrices
-ALONE = 64  # texts that are encoded by themselves too
+PEAK_SECONDS = 600  # at most, for a minute's matrix products
+ALONE = 64  # texts that are encoded alone too
 
 
 class Plan(NamedTuple):
-    """How a list of texts becomes batches, and on which threads they run."""
+    """Batching plan of a list of texts, and its threads."""
 
     name: str
     streams: int
     budget: int  # padded tokens
-    multiple: int  # that lengths are rounded up to
+    multiple: int  # lengths are rounded up to it
 
 
 PLANS = [
@@ -55,7 +56,7 @@ PLANS = [
 
 
 class Contestant:
-    """A provider in a precision, by a plan."""
+    """Provider in a precision, with a plan."""
 
     def __init__(self, bundle: Path, variant: tuple[str, str], plan: Plan, items: Sequence[EncodeItem]) -> None:
         self.plan, self.variant = plan, variant
@@ -74,7 +75,7 @@ class Contestant:
         self.seconds: list[float] = []
 
     def run(self) -> None:
-        """One pass over all texts."""
+        """Run one pass over all texts."""
         begin = time.perf_counter()
         with ThreadPoolExecutor(self.plan.streams) as streams:
             collections.deque(streams.map(self.runtime.engine.run, self.batches), maxlen=0)
@@ -86,13 +87,13 @@ def rounded(length: int, multiple: int) -> int:
 
 
 def sorted_batches(items: Sequence[EncodeItem], plan: Plan) -> list[list[EncodeItem]]:
-    """From the longest, as many as the budget takes."""
+    """Return batches from the longest text, each as many as the budget takes."""
     lengths = [rounded(len(item.ids), plan.multiple) for item in items]
     return [[items[row] for row in rows] for rows in batches_of(lengths, squared=False, tokens=plan.budget)]
 
 
 def speed_table(contestants: Sequence[Contestant], operations: float, texts: int, peaks: dict[str, float]) -> list[str]:
-    """Texts a second, the ratio to the naive plan, and the share of the peak."""
+    """Return texts per second, the ratio to the naive plan, and the share of the peak."""
     lines = [
         "| | padding | first pass, texts/s | later, texts/s | over naive | of the peak, first | later |",
         "|---" * 7 + "|",
@@ -110,7 +111,7 @@ def speed_table(contestants: Sequence[Contestant], operations: float, texts: int
 
 
 def drift_lines(contestants: Sequence[Contestant], items: Sequence[EncodeItem]) -> list[str]:
-    """How far the vector of a text is from itself, alone and among others."""
+    """Return the distance between vectors of a text alone and among others."""
     lines = ["| | largest difference of a number | smallest cosine |", "|---" * 3 + "|"]
     for each in contestants:
         if each.plan.name != "ours":
@@ -129,7 +130,7 @@ def drift_lines(contestants: Sequence[Contestant], items: Sequence[EncodeItem]) 
 
 
 def profile_table(bundle: Path, precision: str) -> list[str]:
-    """Where OpenVINO spends a batch, by the kind of node, on one thread."""
+    """Return OpenVINO's time for a batch by kind of node, on one thread."""
     import openvino  # noqa: PLC0415  (an extra)
 
     hints = {"INFERENCE_PRECISION_HINT": precision, "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": 1, "PERF_COUNT": True}
@@ -154,7 +155,7 @@ def profile_table(bundle: Path, precision: str) -> list[str]:
 
 
 def machine_peaks(seconds: float) -> dict[str, float]:
-    """GFLOP/s by precision: the best of what any library reaches with matrices."""
+    """Return GFLOP/s by precision: the best of any library's matrix products."""
     command = [sys.executable, "-m", "bench.serving.peak", str(seconds)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PEAK_SECONDS)
     found = json.loads(done.stdout)
@@ -162,7 +163,7 @@ def machine_peaks(seconds: float) -> dict[str, float]:
 
 
 def opened(bundle: Path, items: Sequence[EncodeItem]) -> list[Contestant]:
-    """All that can be had here."""
+    """Return all contestants that this machine can run."""
     found = []
     for variant in VARIANTS:
         try:
@@ -173,7 +174,7 @@ def opened(bundle: Path, items: Sequence[EncodeItem]) -> list[Contestant]:
 
 
 def read(tokenizer: Tokenizer, texts: Sequence[str]) -> list[EncodeItem]:
-    """Vectors wanted, by one object for all, as the service has it: the engine looks at whether they share one."""
+    """Return items that share one Selection, as in the service: the engine checks for that."""
     vectors = Selection()
     return [EncodeItem(tokenizer.encode(text, truncation="cut_end").ids, vectors) for text in texts]
 

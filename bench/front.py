@@ -1,11 +1,11 @@
-"""Server CPU of each call over a real socket, beside that of a bare server of gRPC.
+"""Server CPU of each call over a real socket, beside that of a bare gRPC server.
 
     python -m bench.front [--before CHECKOUT] [--profile]
 
 `make bench` runs it and writes bench/results/front.md, and front.json with all rounds. Three
-servers run in processes of their own and take turns: one of grpc.aio that answers the same number
-of bytes and does nothing else; Headlight with an engine that costs nothing; Headlight. The load
-comes from this process, so none of what it needs is counted.
+servers run in processes of their own and take turns: one of grpc.aio that only answers the same
+number of bytes; Headlight with an engine that costs nothing; Headlight. The load comes from this
+process, so its own CPU is not counted.
 
 With --before, Headlight runs from another checkout of this repository too, in the same rounds.
 """
@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parent.parent
 IMPORT_ROOTS = (".", "service", "export", "model")  # of a checkout
 PACKAGES = ("grpcio", "protobuf", "tokenizers", "onnxruntime")
 SERVICE = "headlight.v1.HeadlightService"
-STREAMS = 4  # that share them: a stream may have 8 requests in flight
+STREAMS = 4  # streams that share them: a stream may have 8 requests in flight
 TEXTS_A_ROUND = {1: 800, 32: 3200, 256: 2048}
 QUICK_SHARE = 0.05  # of the messages of a round
 
@@ -44,14 +44,14 @@ QUICK_SHARE = 0.05  # of the messages of a round
 class Server(NamedTuple):
     """A server to start."""
 
-    name: str  # as the report has it
+    name: str  # name in the report
     kind: str  # see bench.front_server
     options: tuple[str, ...] = ()
     checkout: Path = ROOT  # whose code it runs
 
 
 class Target(NamedTuple):
-    """A server in a process of its own."""
+    """Server in a process of its own."""
 
     name: str
     process: subprocess.Popen[str]
@@ -59,12 +59,12 @@ class Target(NamedTuple):
 
     @property
     def cpu_seconds(self) -> float:
-        """That all its threads have used so far: the kernel has a clock for each process."""
+        """Return the CPU seconds of all its threads so far, by the kernel's process clock."""
         return time.clock_gettime((~self.process.pid << 3) | 2)
 
 
 def start(server: Server) -> Target:
-    """A server that is ready."""
+    """Start a server, and return it when it is ready."""
     command = [sys.executable, "-m", "bench.front_server", server.kind, *server.options]
     roots = os.pathsep.join(str(server.checkout / root) for root in IMPORT_ROOTS)
     environment = os.environ | {"PYTHONPATH": roots}
@@ -100,7 +100,7 @@ def started(servers: Sequence[Server]) -> Iterator[list[Target]]:
 
 
 async def unary(channel: grpc.aio.Channel, target: Target, load: Workload, calls: int) -> None:
-    """So many calls, some at a time."""
+    """Make so many calls, some at a time."""
     method = f"/{FLOOR}/Unary{load.size}" if target.name == "floor" else f"/{SERVICE}/Encode"
     call = channel.unary_unary(method, None, None)
     message, concurrent = request(load.kind, load.size).SerializeToString(), CONCURRENT[load.size]
@@ -113,7 +113,7 @@ async def unary(channel: grpc.aio.Channel, target: Target, load: Workload, calls
 
 
 async def streamed(channel: grpc.aio.Channel, target: Target, load: Workload, calls: int) -> None:
-    """So many messages over STREAMS streams, some in flight together."""
+    """Send so many messages over STREAMS streams, some in flight together."""
     method = f"/{FLOOR}/Stream{load.size}" if target.name == "floor" else f"/{SERVICE}/EncodeStream"
     encode = request(load.kind, load.size)
     messages = [
@@ -135,7 +135,7 @@ async def streamed(channel: grpc.aio.Channel, target: Target, load: Workload, ca
 
 
 async def microseconds(target: Target, load: Workload, share: float = 1.0) -> float:
-    """Of the server's CPU for each message of one burst; `share` of the usual number."""
+    """Return the server's CPU for each message of one burst; `share` of the usual number."""
     concurrent = CONCURRENT[load.size]
     calls = max(concurrent, int(share * TEXTS_A_ROUND[load.size] / load.size) // concurrent * concurrent)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{target.port}") as channel:
@@ -146,14 +146,14 @@ async def microseconds(target: Target, load: Workload, share: float = 1.0) -> fl
 
 
 async def measured(targets: list[Target], rounds: int, share: float = 1.0) -> Rounds:
-    """Measure in rounds; one of warm-up is not counted.
+    """Measure in rounds, after one uncounted round of warm-up.
 
-    All targets have a workload one after the other, so that a machine that gets slower or faster
-    does so for all of them.
+    All targets have a workload one after the other, so that a change of the machine's speed affects
+    all.
 
     Args:
         targets: in an order drawn anew for each workload of a round.
-        rounds: that count.
+        rounds: counted ones.
         share: of the usual number of messages.
     """
     found: Rounds = {target.name: {load.name: [] for load in WORKLOADS} for target in targets}
@@ -168,7 +168,7 @@ async def measured(targets: list[Target], rounds: int, share: float = 1.0) -> Ro
 
 
 def profile(options: argparse.Namespace) -> None:
-    """Print where the front's time goes, workload by workload. Being watched makes it some three times slower."""
+    """Print a profile of the front, by workload. Profiling makes it some three times slower."""
     server = Server("front", "front", ("--bundle", str(options.bundle), "--profile"))
     for load in WORKLOADS:
         print(f"== {load.name}", flush=True)
@@ -177,7 +177,7 @@ def profile(options: argparse.Namespace) -> None:
 
 
 def revision(checkout: Path) -> str:
-    """Return the commit of a checkout; marked if its files differ from that."""
+    """Return the commit of a checkout; marked if its files differ from it."""
     command = ["git", "describe", "--always", "--exclude", "*", "--dirty"]
     done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"

@@ -1,4 +1,4 @@
-"""The messages of bench.front: what its load generator sends, and how large the answers are."""
+"""Messages of bench.front: requests of its load generator, and sizes of the answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WIDTH = 288  # of docs-rope's vectors
 TOKENS = 12
 SIZES = (1, 32, 256)  # texts of a message
 CONCURRENT = {1: 32, 32: 32, 256: 8}  # messages in flight, by their texts
-REPLY_BYTES = {size: size * (4 * WIDTH + 6) + 150 for size in SIZES}  # data, and what is told of each
+REPLY_BYTES = {size: size * (4 * WIDTH + 6) + 150 for size in SIZES}  # data, and the entry of each
 WORDS = (
     "join",
     "two",
@@ -32,7 +32,7 @@ WORDS = (
 
 
 class Workload(NamedTuple):
-    """Messages of one sort, unary calls or on open streams."""
+    """Messages of one kind, as unary calls or on open streams."""
 
     streamed: bool
     kind: str  # of input: "text" or "ids"
@@ -47,7 +47,7 @@ WORKLOADS = [Workload(streamed, kind, size) for streamed in (False, True) for ki
 
 
 def inputs(kind: str, count: int) -> list[pb.Input]:
-    """Short texts of some 10 tokens, the same each time; or as many ids."""
+    """Return short texts of some 10 tokens, the same each time; or as many ids."""
     chosen = random.Random(0)
     if kind == "ids":
         return [pb.Input(ids=pb.TokenIds(ids=chosen.choices(range(5, 2000), k=TOKENS))) for _ in range(count)]
@@ -55,5 +55,5 @@ def inputs(kind: str, count: int) -> list[pb.Input]:
 
 
 def request(kind: str, count: int) -> pb.EncodeRequest:
-    """For the pooled vectors of so many inputs, as our client asks for them."""
+    """Return a request for pooled vectors of so many inputs, as our client makes it."""
     return pb.EncodeRequest(inputs=inputs(kind, count), outputs=pb.Outputs(pooled=pb.PooledOutput()))

@@ -1,4 +1,4 @@
-"""The report of bench.front: what the front costs, and what it cost before."""
+"""Report of bench.front: the cost of the front, now and before."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNARY_TEXT = WORKLOADS[0]
 
 
 def report(run: dict[str, Any]) -> list[str]:
-    """The lines of the page.
+    """Return the lines of the page.
 
     Args:
         run: `machine`, a clause; `revisions`, of this checkout as "after" and perhaps of another
@@ -41,7 +41,7 @@ def report(run: dict[str, Any]) -> list[str]:
 
 
 def front_table(found: Rounds) -> list[str]:
-    """This checkout beside bare gRPC."""
+    """Return a table of this checkout beside bare gRPC."""
     lines = [
         "| server CPU, µs | bare gRPC | the front | above the bare one | with the model "
         "| the front in texts/s of a core |",
@@ -56,7 +56,7 @@ def front_table(found: Rounds) -> list[str]:
 
 
 def comparison(found: Rounds, revisions: dict[str, str]) -> list[str]:
-    """This checkout beside another one."""
+    """Return a table of this checkout beside another one."""
     own = compared(above(found, "front before", UNARY_TEXT), above(found, "front", UNARY_TEXT))
     lines = [
         "## Before and after",
@@ -83,12 +83,12 @@ def comparison(found: Rounds, revisions: dict[str, str]) -> list[str]:
 
 
 def above(found: Rounds, name: str, load: Workload) -> list[float]:
-    """What a server takes above bare gRPC, by round."""
+    """Return a server's CPU above bare gRPC, by round."""
     floor = found["floor"][load.name]
     return [taken - least for taken, least in zip(found[name][load.name], floor, strict=True)]
 
 
 def compared(before: Sequence[float], after: Sequence[float]) -> tuple[float, float, float]:
-    """The medians of two servers, and that of the ratios of their rounds."""
+    """Return the medians of two servers, and of the ratios of their rounds."""
     ratios = [second / first for first, second in zip(before, after, strict=True)]
     return median(before), median(after), median(ratios)

@@ -1,8 +1,8 @@
-"""Servers that bench.front measures, each in its own process: a bare gRPC server, or Headlight with or without its model.
+"""Servers for bench.front, each in its own process: bare gRPC, Headlight, or that without model.
 
     python -m bench.front_server floor|front|real
 
-It says on standard error, as the service does, which port it listens on and when it serves; SIGTERM ends it.
+It logs to standard error, as the service does, its port and its readiness; SIGTERM ends it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PROFILE_LINES = 45
 
 
 async def floor() -> None:
-    """The least that can be done: bytes in, bytes of an answer's size out, no interceptor, nothing decoded."""
+    """Serve the minimum: bytes in, bytes of an answer's size out, no interceptor, no decoding."""
     listening = grpc.aio.server()
     handlers = {}
     for texts, size in REPLY_BYTES.items():
@@ -67,7 +67,10 @@ async def floor() -> None:
 
 
 async def headlight(bundle: Path, *, with_model: bool) -> None:
-    """The service itself. Without its model, once that has been checked: batches are answered at once, with zeros."""
+    """Serve Headlight.
+
+    Without its model, which is still checked, batches are answered with zeros.
+    """
 
     def without_model(runtime: Runtime, *rest: object) -> object:
         width = runtime.bundle.manifest.architecture.pooled_dim
@@ -84,10 +87,10 @@ async def headlight(bundle: Path, *, with_model: bool) -> None:
 
 
 def profile_threads() -> list[cProfile.Profile]:
-    """Have each thread profiled that starts from now on, by its own CPU time.
+    """Profile each thread that starts from now on, by its own CPU time.
 
     Returns:
-        One that is left for this thread, followed by theirs.
+        A profile for this thread, followed by theirs.
     """
 
     def profile_here() -> cProfile.Profile:

@@ -1,4 +1,4 @@
-"""What all benchmarks share: contestants that take turns, and a line on the machine."""
+"""Shared parts of all benchmarks: contestants that take turns, and a line on the machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Contestants = dict[str, Callable[[], object]]
 
 
 def medians(contestants: Contestants, rounds: int) -> dict[str, float]:
-    """Median milliseconds of each contestant; two rounds of warm-up are not counted.
+    """Return median milliseconds of each contestant, without two rounds of warm-up.
 
     They take turns in an order drawn anew each round, so that a busy machine slows them alike.
     """
@@ -34,40 +34,46 @@ def medians(contestants: Contestants, rounds: int) -> dict[str, float]:
 
 
 def flops(manifest: Manifest, tokens: Sequence[int]) -> list[float]:
-    """Of the encoder, for each text at its length: weights and attention. Feed-forward layers are four times as wide."""
+    """Return the encoder's FLOPs for each text at its length: weights and attention.
+
+    Feed-forward layers are four times as wide.
+    """
     layers, dim = manifest.architecture.layers, manifest.architecture.dim
     weights = layers * (4 * dim * dim + 2 * dim * 4 * dim)
     return [2.0 * weights * n + 4.0 * layers * dim * n * n for n in tokens]
 
 
 def machine(packages: Iterable[str]) -> str:
-    """Cores, processor and versions, as a clause."""
+    """Return cores, processor and versions, as a clause."""
     versions = ", ".join(f"{package} {version(package)}" for package in packages)
     cores = len(os.sched_getaffinity(0))
     return f"{cores} cores of {processor()}; {versions}, Python {platform.python_version()}"
 
 
 def processor() -> str:
-    """What the kernel calls this machine's CPU."""
+    """Return the kernel's name of this machine's CPU."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 class Others:
-    """What other programs than this one and those it started take of the CPUs: nobody has to say that a machine was quiet."""
+    """CPU share of all but this program and its children, to show if the machine was idle."""
 
     def __init__(self) -> None:
-        """From now on."""
+        """Begin to measure."""
         self._last = time.monotonic(), cpu_of_others(os.getpid())
 
     def share(self) -> float:
-        """Of all CPUs, since this was asked last."""
+        """Return their share of all CPUs since the last call."""
         (begun, before), self._last = self._last, (time.monotonic(), cpu_of_others(os.getpid()))
         return max(0.0, (self._last[1] - before) / (self._last[0] - begun) / (os.cpu_count() or 1))
 
 
 def cpu_of_others(root: int) -> float:
-    """Seconds of CPU since the machine was started, less those of a living process, of those below it, and of children they had."""
+    """Return CPU seconds since the machine's start, without a process's family.
+
+    The family is the living process, those below it, and their ended children.
+    """
     counters = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
     whole, below, used = sum(map(int, counters[1:4])), defaultdict[int, list[int]](list), dict[int, int]()
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -75,7 +81,8 @@ def cpu_of_others(root: int) -> float:
             fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
             number = int(stat.parent.name)
             below[int(fields[1])].append(number)
-            used[number] = sum(map(int, fields[11:15]))  # user and system time, then those of children that have ended
+            # user and system time, then those of ended children
+            used[number] = sum(map(int, fields[11:15]))
     own, family = 0, [root]
     while family:
         member = family.pop()
@@ -85,7 +92,7 @@ def cpu_of_others(root: int) -> float:
 
 
 def publish(out: Path, report: Iterable[str]) -> None:
-    """Write the lines of a report to a file, and show them."""
+    """Write the lines of a report to a file, and print them."""
     text = "\n".join(report)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text + "\n", encoding="utf-8")

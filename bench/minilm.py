@@ -1,8 +1,9 @@
-"""A folder of the size of all-MiniLM-L6: 6 layers, 12 heads, d=384, a vocabulary of 30,522, as sentence-transformers saves it.
+"""Folder of the size of all-MiniLM-L6, in sentence-transformers' format.
 
     python -m bench.minilm build/minilm
 
-Its weights are random, its tokenizer is that of the shipped models. It needs transformers and sentence-transformers.
+6 layers, 12 heads, d=384, a vocabulary of 30,522. Its weights are random, its tokenizer is that of
+the shipped models. It needs transformers and sentence-transformers.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ def make(folder: Path) -> Path:
 
 
 def as_published(folder: Path, dim: int) -> None:
-    """Name the parts as the folders that people publish do.
+    """Name the parts as published folders do.
 
-    Libraries of an earlier year do not know the names that the latest writes; the latest reads both.
+    Libraries of an earlier year do not know the latest names; the latest library reads both.
     """
     modules = ("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")
     named = [

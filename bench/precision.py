@@ -1,4 +1,4 @@
-"""Cost of each precision in quality, and its savings in time, memory and bytes, on the providers for CPUs.
+"""Quality cost of each precision, and its savings of time, memory and bytes, on CPU providers.
 
 `make bench` runs it and writes bench/results/precision.md.
 """
@@ -27,7 +27,7 @@ from headlight_model.checkpoint import load_checkpoint
 SHAPES = ((1, 16), (1, 128), (8, 32), (8, 128), (1, 512))
 ALL = [("cpu", precision) for precision in ("fp32", *PRECISIONS)]
 ALL += [("openvino", precision) for precision in usable_precisions("openvino")]
-# What a bundle takes beyond the bare runtime, in MiB, after one batch of 64 tokens.
+# Memory of a bundle beyond the bare runtime, in MiB, after one batch of 64 tokens.
 PROBE = """
 import sys
 from headlight.runtime import Runtime
@@ -41,14 +41,14 @@ print(resident() - before)
 
 
 def made(checkpoint: Path, out: Path) -> Path:
-    """The bundle of a checkpoint in all precisions, exported unless it is there already."""
+    """Return the bundle of a checkpoint in all precisions, exported if missing."""
     if not (out / "manifest.json").is_file():
         export_checkpoint(checkpoint, out, precisions=PRECISIONS, providers=["openvino"])
     return out
 
 
 def quality_table(path: Path) -> list[str]:
-    """What the manifest says of each precision."""
+    """Return the manifest's quality of each precision."""
     manifest = Runtime(path).bundle.manifest
     lines = [
         "| | cosine, mean | 1st percentile | least | nearest text kept | ten nearest kept | moved by batch-mates, max Δ |",
@@ -63,7 +63,7 @@ def quality_table(path: Path) -> list[str]:
 
 
 def size_table(path: Path) -> list[str]:
-    """Bytes on disk and in memory."""
+    """Return bytes on disk and in memory."""
     lines = ["| | weights on disk | resident, vectors alone | resident, with attention |", "|---" * 4 + "|"]
     manifest = Runtime(path).bundle.manifest
     for variant in ALL:
@@ -79,7 +79,7 @@ def label(provider: str, precision: str) -> str:
 
 
 def opened(path: Path) -> dict[str, Runtime]:
-    """All variants, by label, for vectors alone."""
+    """Return all variants, by label, for vectors alone."""
     return {label(*variant): Runtime(path, provider=variant[0], precision=variant[1], attend=False) for variant in ALL}
 
 
@@ -89,7 +89,7 @@ def _resident(path: Path, provider: str, precision: str, attention: str) -> floa
 
 
 def speed_table(path: Path, rounds: int) -> list[str]:
-    """Milliseconds of pooled vectors by shape, and the ratio to fp32."""
+    """Return milliseconds of pooled vectors by shape, and the ratio to fp32."""
     runtimes = opened(path)
     columns = []
     for batch, length in SHAPES:
@@ -106,7 +106,7 @@ def speed_table(path: Path, rounds: int) -> list[str]:
 
 
 def throughput_line(checkpoint: Path, path: Path, rounds: int) -> str:
-    """Texts per second over the texts that quality is judged by, in batches of near lengths."""
+    """Return texts per second over the quality texts, in batches of near lengths."""
     runtimes = opened(path)
     texts = passages(load_checkpoint(checkpoint).config, path / "tokenizer.json", None).items
     batches = [

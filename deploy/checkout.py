@@ -1,7 +1,7 @@
-"""Environments for work in a checkout, without an installed copy of the project and without import hooks.
+"""Environments for work in a checkout, without an installed copy or import hooks.
 
-python deploy/checkout.py requirements EXTRAS      print what pip has to install for these extras
-python deploy/checkout.py link [--see FOLDER]      put the four roots on the path of this Python, and the command beside it
+python deploy/checkout.py requirements EXTRAS   print pip's requirements for these extras
+python deploy/checkout.py link [--see FOLDER]   put the roots on this Python's path, add the command
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ sys.exit(main())
 
 
 def requirements(extras: Iterable[str]) -> list[str]:
-    """Return the project's own requirements and those of its extras, extras named by extras included."""
+    """Return the requirements of the project and its extras, and of extras that those name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
     def of(extra: str) -> Iterator[str]:

@@ -22,12 +22,12 @@ RELATIVE_LINK = re.compile(r"\]\((?![a-z]+:|#)([^)]+)\)")
 
 
 def absolute(text: str, address: str) -> str:
-    """Return Markdown whose relative links lead to the project's address; as it is if the address is empty."""
+    """Return Markdown with relative links made absolute by the project's address, if it has one."""
     return RELATIVE_LINK.sub(rf"]({address.rstrip('/')}/\1)", text) if address else text
 
 
 def build(out: Path, bundle: Path | None = None) -> Path:
-    """Build the wheel. From a copy: building leaves files behind in the source tree.
+    """Build the wheel from a copy, because building leaves files behind in the source tree.
 
     Args:
         out: folder of the wheel.
@@ -37,7 +37,7 @@ def build(out: Path, bundle: Path | None = None) -> Path:
         Path of the wheel.
 
     Raises:
-        subprocess.CalledProcessError: pip failed; it has said why.
+        subprocess.CalledProcessError: pip failed; its output has the reason.
     """
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder)
@@ -56,7 +56,7 @@ def build(out: Path, bundle: Path | None = None) -> Path:
 
 
 def main() -> None:
-    """Build, and print where the wheel is and how large."""
+    """Build the wheel, and print its path and size."""
     parser = argparse.ArgumentParser(prog="python -m deploy.distribution", description=__doc__)
     parser.add_argument("out", type=Path, help="folder of the wheel")
     parser.add_argument("--bundle", type=Path, help="of the shipped model, to be put into the wheel")

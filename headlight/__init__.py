@@ -1,4 +1,7 @@
-"""Client of a Headlight service; `headlight.runtime` (extra [runtime]) is the same engine in one process, without a service."""
+"""Client of a Headlight service.
+
+Its engine in one process: `headlight.runtime` (extra [runtime]).
+"""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -54,7 +57,8 @@ __all__ = [
     "Usage",
 ]
 
-# Loaded when they are asked for: they load gRPC, which `headlight.runtime` does without and `headlight serve` sets up first.
+# Loaded on first use, because they load gRPC: `headlight.runtime` works without it, and `headlight
+# serve` sets it up first.
 _CLIENTS = {"AsyncClient": "headlight.client.async_client", "Client": "headlight.client.sync_client"}
 
 

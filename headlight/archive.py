@@ -1,6 +1,6 @@
-"""Attention and hidden states as named arrays and in files, .npz and .safetensors; nothing needs pickle.
+"""Attention and hidden states as named arrays and as files, .npz and .safetensors, without pickle.
 
-Files hold also their tokens and the weights they came from.
+Files also hold their tokens and the model.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ from headlight.results import Attention, Floats, Hidden, ModelRef, TokenList
 from headlight.wire.printable import json_escaped
 
 PathLike = str | os.PathLike[str]
-# The lists that describe tokens, and the type of their entries.
+# The lists of `TokenList`, and the type of their entries.
 TOKEN_FIELDS: dict[str, type] = {name: get_args(hint)[0] for name, hint in get_type_hints(TokenList).items()}
 ARRAYS = {"weights", "states", "layers", "heads", "places", "model", *TOKEN_FIELDS}
 
 
 def write_npz(path: PathLike, value: Attention | Hidden) -> None:
-    """Writes a compressed NumPy archive, under exactly the name given; a file of that name is replaced.
+    """Write a compressed NumPy archive under exactly the name given; an existing file is replaced.
 
-    It holds `weights`, float32 [L, H, n, n], or `states`, float32 or float16 [L, n, D]; `layers`, int64 [L]; the fields of `TokenList`,
-    [n] each (NumPy drops NUL characters at the end of a piece); `model`, the fields of `ModelRef` as JSON. Attention has also `heads`,
-    int64 [H]: it is the archive of `headlight attend --format npz`. States of some tokens [L, m, D] have also `places`, int64 [m].
+    It holds `weights`, float32 [L, H, n, n], or `states`, float32 or float16 [L, n, D]; `layers`,
+    int64 [L]; the fields of `TokenList`, [n] each (NumPy drops NUL characters at the end of a
+    piece); `model`, the fields of `ModelRef` as JSON. Attention also has `heads`, int64 [H]: it is
+    the archive of `headlight attend --format npz`. States of some tokens [L, m, D] also have
+    `places`, int64 [m].
 
     Raises:
         OSError: the file cannot be written.
@@ -48,11 +50,11 @@ def write_npz(path: PathLike, value: Attention | Hidden) -> None:
 
 
 def read_npz(path: PathLike) -> Attention | Hidden:
-    """Reads what `write_npz` or `headlight attend --format npz` wrote.
+    """Read a file of `write_npz` or `headlight attend --format npz`.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it holds something else, or single heads; the message says what.
+        ValueError: it holds something else, or single heads; the message names it.
     """
     arrays = arrays_of(path)
     name = tensor_name(path, list(arrays))
@@ -63,7 +65,10 @@ def read_npz(path: PathLike) -> Attention | Hidden:
 
 
 def arrays_of(path: PathLike) -> dict[str, NDArray[Any]]:
-    """The arrays that are Headlight's, by name. Raises ValueError where the file is no archive, or is damaged."""
+    """Return Headlight's arrays in a file, by name.
+
+    Raises ValueError if it is no archive, or damaged.
+    """
     with Path(path).open("rb") as file:
         if not zipfile.is_zipfile(file):
             raise foreign(path, "it is no NumPy archive")
@@ -79,10 +84,11 @@ def arrays_of(path: PathLike) -> dict[str, NDArray[Any]]:
 
 
 def write_safetensors(path: PathLike, value: Attention | Hidden) -> None:
-    """Writes a safetensors file, under exactly the name given; a file of that name is replaced.
+    """Write a safetensors file under exactly the name given; an existing file is replaced.
 
-    It holds one tensor, `weights`, float32 [L, H, n, n], or `states`, float32 or float16 [L, n, D]. Its metadata are JSON: `layers`,
-    `tokens` (the fields of `TokenList`), `model` (those of `ModelRef`), and of states [L, m, D] of some tokens `places`.
+    It holds one tensor, `weights`, float32 [L, H, n, n], or `states`, float32 or float16 [L, n, D].
+    Its metadata are JSON: `layers`, `tokens` (the fields of `TokenList`), `model` (those of
+    `ModelRef`). States [L, m, D] of some tokens also have `places`.
 
     Raises:
         ImportError: safetensors is not installed (extra [safetensors]).
@@ -101,12 +107,12 @@ def write_safetensors(path: PathLike, value: Attention | Hidden) -> None:
 
 
 def read_safetensors(path: PathLike) -> Attention | Hidden:
-    """Reads what `write_safetensors` wrote.
+    """Read a file of `write_safetensors`.
 
     Raises:
         ImportError: safetensors is not installed (extra [safetensors]).
         OSError: the file cannot be read.
-        ValueError: it holds something else; the message says what.
+        ValueError: it holds something else; the message names it.
     """
     library = safetensors_library()
     try:
@@ -121,7 +127,7 @@ def read_safetensors(path: PathLike) -> Attention | Hidden:
 
 
 def rebuilt(path: PathLike, name: str, numbers: NDArray[Any], held: Mapping[str, Any]) -> Attention | Hidden:
-    """The value that a file holds: a tensor, `layers`, `tokens`, `model`, `places` where it has them.
+    """Return the value in a file: a tensor, `layers`, `tokens`, `model`, and `places` if present.
 
     Raises:
         ValueError: a part is missing or does not fit the others.
@@ -149,7 +155,7 @@ def rebuilt(path: PathLike, name: str, numbers: NDArray[Any], held: Mapping[str,
 
 
 def tensor_name(path: PathLike, names: Sequence[str]) -> str:
-    """Which of the two tensors is there. Raises ValueError where it is neither."""
+    """Return the name of the tensor in a file. Raises ValueError if it is neither of the two."""
     for name in ("weights", "states"):
         if name in names:
             return name
@@ -157,14 +163,14 @@ def tensor_name(path: PathLike, names: Sequence[str]) -> str:
 
 
 def entry(path: PathLike, held: Any, field: str) -> Any:
-    """One part of a file, or of a part. Raises ValueError where it is missing, or there are no parts."""
+    """Return one part of a file, or of a part. Raises ValueError if it is missing."""
     if not isinstance(held, Mapping) or field not in held:
         raise foreign(path, f"it has no {field}")
     return held[field]
 
 
 def entries(path: PathLike, held: Any, field: str, kind: type) -> tuple[Any, ...]:
-    """One part of a file that is a list. Raises ValueError where it is missing, or an entry is of another type."""
+    """Return a list in a file. Raises ValueError if it is missing, or an entry has another type."""
     listed = entry(path, held, field)
     if not isinstance(listed, list) or any(type(each) is not kind for each in listed):
         raise foreign(path, f"its {field} are not a list of {kind.__name__}")
@@ -172,7 +178,7 @@ def entries(path: PathLike, held: Any, field: str, kind: type) -> tuple[Any, ...
 
 
 def decoded(path: PathLike, held: Mapping[str, Any], field: str) -> Any:
-    """One part of a file that is JSON. Raises ValueError where it is missing, or is none."""
+    """Decode a JSON part of a file. Raises ValueError if it is missing, or is no JSON."""
     text = entry(path, held, field)
     try:
         return json.loads(text)
@@ -181,25 +187,28 @@ def decoded(path: PathLike, held: Mapping[str, Any], field: str) -> Any:
 
 
 def foreign(path: PathLike, problem: str) -> ValueError:
-    """The error for a file that somebody else wrote, or that was changed since."""
+    """Return the error for a file that Headlight did not write, or that was changed since."""
     return ValueError(f"{os.fspath(path)}: not attention or hidden states as Headlight writes them: {problem}")
 
 
 def safetensors_library() -> ModuleType:
-    """The library, an extra. Raises ImportError where it is not installed."""
+    """Import the library, an extra. Raises ImportError if it is not installed."""
     require("a file of safetensors", "safetensors", "safetensors", "safetensors.numpy")
-    import safetensors.numpy  # noqa: PLC0415, TID251 # an extra: whoever writes no safetensors needs none
+    import safetensors.numpy  # noqa: PLC0415, TID251 # an extra, for this format alone
 
     return safetensors
 
 
 def to_json(value: Mapping[str, object]) -> str:
-    """JSON on one line, without control characters."""
+    """Encode JSON on one line, without control characters."""
     return json_escaped(json.dumps(value, ensure_ascii=False))
 
 
 def chosen_heads(attention: Attention, head: int | None) -> tuple[list[int], Floats]:
-    """The heads wanted, and their weights, float32 [L, heads, n, n]. Raises ValueError where the head is not here."""
+    """Return the requested heads and their weights, float32 [L, heads, n, n].
+
+    Raises ValueError if the head is not held.
+    """
     if head is None:
         return list(range(attention.heads)), attention.weights
     chosen = attention.head_number(head)
@@ -207,13 +216,16 @@ def chosen_heads(attention: Attention, head: int | None) -> tuple[list[int], Flo
 
 
 def attention_arrays(attention: Attention, head: int | None) -> dict[str, NDArray[Any]]:
-    """The weights, their heads and origin as arrays. Raises ValueError for a head that is not here."""
+    """Return the weights, their heads and origin as arrays.
+
+    Raises ValueError for a head not held.
+    """
     heads, weights = chosen_heads(attention, head)
     return {"weights": weights, "heads": np.array(heads), **origin_arrays(attention)}
 
 
 def origin_arrays(value: Attention | Hidden) -> dict[str, NDArray[Any]]:
-    """The layers and tokens that numbers stand for, and which weights answered."""
+    """Return the layers, tokens and model of some numbers as arrays."""
     return {
         "layers": np.array(value.layers),
         "model": np.array(to_json(dataclasses.asdict(value.model))),
@@ -222,7 +234,7 @@ def origin_arrays(value: Attention | Hidden) -> dict[str, NDArray[Any]]:
 
 
 def add_arrays(archive: zipfile.ZipFile, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Writes arrays into an archive, as NumPy names them. Raises ValueError for what only pickle could write."""
+    """Write arrays into an archive, named as NumPy does. Raises ValueError if one needs pickle."""
     for title, array in arrays.items():
         with archive.open(f"{title}.npy", "w", force_zip64=True) as member:
             np.lib.format.write_array(member, array, allow_pickle=False)

@@ -1,4 +1,4 @@
-"""What a service says of its model and of itself: plain frozen values that know neither gRPC nor protobuf."""
+"""Description of a service and its model: plain frozen values, without gRPC or protobuf."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headlight.spec import SpecialTokens, VectorType
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """What the server accepts. 0: it does not say."""
+    """Limits of the server. 0: not reported."""
 
     max_items: int
     max_request_bytes: int
@@ -23,24 +23,24 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parity:
-    """The distance of one output ("pooled", "attention", ...) from PyTorch, as the exporter measured it."""
+    """Distance of one output ("pooled", "attention", ...) from PyTorch, by the exporter."""
 
     output: str
     provider: str
     precision: str
     max_error: float  # absolute; for hidden states and tokens over max(1, RMS of the row)
-    tolerance: float  # what the bundle declares, and the server checks at start-up
+    tolerance: float  # declared by the bundle, and checked by the server at start-up
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Quality:
-    """How near pooled vectors of one precision are to those of fp32, as the exporter measured it."""
+    """Nearness of pooled vectors of one precision to those of fp32, measured by the exporter."""
 
     provider: str
     precision: str
-    texts: str  # what was embedded
+    texts: str  # name of the texts embedded
     count: int  # of texts
-    real_text: bool  # False: random ids, which tell nothing of neighbours
+    real_text: bool  # False: random ids, which have no meaningful neighbours
     cosine_mean: float  # with the vector of fp32
     cosine_p1: float  # the first percentile
     cosine_min: float
@@ -64,20 +64,21 @@ class ModelDescription:
         pooling: "mean", "cls" (the first token), "last", "max", "weighted_mean" or "mean_sqrt_len".
         normalized: whether pooled vectors have unit length.
         accepts: kinds of input: "text", "pair", "ids".
-        outputs: what this server can give: "pooled", "tokens", "attention", "hidden", "token_info".
-        limits: what the server accepts.
+        outputs: available outputs: "pooled", "tokens", "attention", "hidden", "token_info".
+        limits: of the server.
         variants: (provider, precision) pairs that the bundle could run on.
         parity: measured distance from PyTorch.
-        quality: of precisions beside fp32; empty: the bundle has none.
+        quality: of precisions compared with fp32; empty: the bundle has none.
         pooled_dim: width of pooled vectors.
-        prompts: what may be put before texts, by name.
-        default_prompt: the name of the one that is, where nothing is said; None: none is.
+        prompts: available prompts before texts, by name.
+        default_prompt: name of the prompt used by default; None: none.
         include_prompt: whether the tokens of a prompt count in pooling.
-        trained_dimensions: of shortened vectors; empty: not said. Others are served all the same.
+        trained_dimensions: of shortened vectors; empty: not reported. Other dimensions are served
+            too.
         pooled_types: of the numbers of pooled vectors: "float32", "int8", ...
-        int8_dimensions: widths in which vectors can be had as int8.
-        similarity: how vectors are meant to be compared: "cosine", "dot", ...; None: not said.
-        special_tokens: how special tokens that texts spell out are read where a call does not say it: "parse" or "text".
+        int8_dimensions: widths available as int8.
+        similarity: intended comparison of vectors: "cosine", "dot", ...; None: not reported.
+        special_tokens: default reading of special tokens spelled out in texts: "parse" or "text".
     """
 
     name: str
@@ -111,15 +112,15 @@ class ModelDescription:
     special_tokens: SpecialTokens = "parse"
 
     def prompt_text(self, prompt: str | None = None, prompt_name: str | None = None) -> str:
-        """What is put before each text, given what the caller says of it. A name that is unknown here stands for nothing."""
+        """Return the prompt before each text for the caller's arguments; "" for an unknown name."""
         name = self.default_prompt if prompt_name is None else prompt_name
         return self.prompts.get(name or "", "") if prompt is None else prompt
 
     @property
     def ref(self) -> ModelRef:
-        """Which weights these are, on what."""
+        """The name, digest, provider and precision of the weights."""
         return ModelRef(self.name, self.version, self.bundle_sha256, self.provider, self.precision)
 
     def as_dict(self) -> Mapping[str, object]:
-        """Everything as plain dictionaries, lists and numbers, fit for JSON."""
+        """Return everything as plain dictionaries, lists and numbers, fit for JSON."""
         return dataclasses.asdict(self)

@@ -1,26 +1,27 @@
-"""Every error that Headlight raises on purpose, for servers and clients alike.
+"""Every error that Headlight raises on purpose, in servers and clients.
 
     HeadlightError
-    ├── InvalidInput        the caller's input: names the field and the remedy     text, ids, selection -> item
-    ├── Unauthenticated     the caller did not say who it is, or cannot prove it    call -> text
-    ├── NotFound            the caller named a model that is not served            model name -> engine
-    ├── Overloaded          shed before any work; may carry a retry delay          item -> queue
-    │   └── DeviceFull      a GPU has not the memory for the batch                 engine -> result
-    │       └── HostFull    nor has the process, for a batch or an answer          engine -> result, result -> wire
-    ├── Unavailable         starting, draining, connection or device lost          any arrow
-    │   └── MixedWeights    replicas with different weights answered one call      client only
-    ├── DeadlineExceeded    the caller's time ran out before the work was started  queue -> engine
-    ├── EngineError         the model failed on a batch: our bug, or the device's  engine -> result
-    │   ├── NotFinite       on some of its inputs alone: they overflow             engine -> result
-    │   ├── DeviceLost      and the GPU is not to be asked again                   engine -> the end of the process
-    │   └── BadAnswer       an answer that breaks the contract or does not fit     client only
-    │                       the request: no data of it is returned
-    └── BundleError         a bundle is incomplete, altered or does not fit        files -> engine (start-up only)
+    ├── InvalidInput       the caller's input: names field and remedy         text, ids -> item
+    ├── Unauthenticated    the caller's credentials are missing or wrong      call -> text
+    ├── NotFound           the caller named a model that is not served        name -> engine
+    ├── Overloaded         shed before any work; may carry a retry delay      item -> queue
+    │   └── DeviceFull     a GPU has too little memory for the batch          engine -> result
+    │       └── HostFull   so has the process, for a batch or an answer       engine, result -> wire
+    ├── Unavailable        starting, draining, connection or device lost      any arrow
+    │   └── MixedWeights   replicas with different weights answered one call  client only
+    ├── DeadlineExceeded   the caller's deadline passed before the work       queue -> engine
+    ├── EngineError        the model failed on a batch: a bug, or the device  engine -> result
+    │   ├── NotFinite      on some of its inputs alone: they overflow         engine -> result
+    │   ├── DeviceLost     and the GPU must not be used again                 engine -> process end
+    │   └── BadAnswer      an answer that breaks the contract or does not     client only
+    │                      fit the request: no data of it is returned
+    └── BundleError        a bundle is incomplete, altered or does not fit    files -> start-up only
 
-The service adds leaves of its own: Shed below Overloaded, which knows what there was too little of, and EngineLost, never sent.
-Each class has a transport-free `code`; the service maps codes to gRPC statuses in one table, the client maps them back in another.
-Messages may reach a caller: they never hold input text, paths of the server or the text of foreign exceptions. (BundleError, which
-names files, ends the process at start-up and is never sent.)
+The service adds classes of its own: Shed below Overloaded, which names the scarce resource, and
+EngineLost, never sent. Each class has a transport-free `code`. The service maps codes to gRPC
+statuses in one table, and the client maps them back in another. Messages may reach a caller: they
+never hold input text, paths of the server or the text of foreign exceptions. (BundleError names
+files; it ends the process at start-up and is never sent.)
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from typing import Any
 
 
 class Code(enum.StrEnum):
-    """What kind of failure, without reference to a transport."""
+    """Kind of failure, without reference to a transport."""
 
     INVALID_INPUT = "invalid_input"
     UNAUTHENTICATED = "unauthenticated"
@@ -45,11 +46,11 @@ class Code(enum.StrEnum):
 
 
 class HeadlightError(Exception):
-    """The root. `message` is fit for the caller's eyes.
+    """Root of all errors. `message` is fit for the caller.
 
     Attributes:
         code: the kind of failure.
-        message: what is wrong and what to do about it.
+        message: the problem and its remedy.
     """
 
     code: Code = Code.INTERNAL
@@ -59,17 +60,17 @@ class HeadlightError(Exception):
         self.message = message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What Exception has calls the class with the message: of no use where it takes something else, and a pool of processes that
-        # cannot read an error waits for ever.
+        # Exception's own method calls the class with the message, which fails if the class takes
+        # other arguments. A process pool that cannot read an error waits for ever.
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]  # unknown to the stubs
 
 
 class InvalidInput(HeadlightError):
-    """A value the caller sent cannot be served.
+    """A value of the caller cannot be served.
 
     Attributes:
         field: its path in the request, as "inputs[3].text".
-        problem: what is wrong with it; the message without the path.
+        problem: the message without the path.
     """
 
     code = Code.INVALID_INPUT
@@ -87,7 +88,7 @@ class Unauthenticated(HeadlightError):
 
 
 class NotFound(HeadlightError):
-    """There is no such model here."""
+    """The service has no such model."""
 
     code = Code.NOT_FOUND
 
@@ -96,7 +97,7 @@ class Overloaded(HeadlightError):
     """Refused before any work, because the queue is full or the answer too large to hold.
 
     Attributes:
-        retry_after_seconds: when to try again; None where trying again cannot help.
+        retry_after_seconds: delay before a retry; None: a retry cannot help.
     """
 
     code = Code.OVERLOADED
@@ -107,11 +108,14 @@ class Overloaded(HeadlightError):
 
 
 class DeviceFull(Overloaded):
-    """A GPU has not the memory that a batch needs. With smaller ones it goes on."""
+    """A GPU has too little memory for a batch. Smaller batches still work."""
 
 
 class HostFull(DeviceFull):
-    """An allocation failed: the process has not the memory for a batch or an answer. With smaller ones it goes on."""
+    """An allocation failed: the process has too little memory for a batch or an answer.
+
+    Smaller ones still work.
+    """
 
     def __init__(
         self,
@@ -128,7 +132,7 @@ class Unavailable(HeadlightError):
 
 
 class MixedWeights(Unavailable):
-    """Parts of one call were answered by different weights, as while replicas are being replaced: vectors would not compare."""
+    """Different weights answered parts of one call, as in a roll-out. Vectors would not compare."""
 
 
 class DeadlineExceeded(HeadlightError):
@@ -138,16 +142,18 @@ class DeadlineExceeded(HeadlightError):
 
 
 class EngineError(HeadlightError):
-    """The model failed. The message holds an id under which the log has the details."""
+    """The model failed. The message has the id of the details in the log."""
 
     code = Code.INTERNAL
 
 
 class NotFinite(EngineError):
-    """Results of some inputs of a batch are not finite, by the fault of these inputs and not of the device: of the others there are.
+    """Results of some inputs of a batch are not finite, because of these inputs, not of the device.
+
+    The other inputs have results.
 
     Attributes:
-        results: of each input of the batch; None for those.
+        results: of each input of the batch; None for those inputs.
     """
 
     def __init__(self, message: str, results: Sequence[Any] = ()) -> None:
@@ -156,14 +162,14 @@ class NotFinite(EngineError):
 
 
 class DeviceLost(EngineError):
-    """A GPU failed: nothing that it computes for this process can be believed any more."""
+    """A GPU failed: none of its later results for this process can be trusted."""
 
 
 class BadAnswer(EngineError):
-    """The server's answer breaks the contract or does not fit the request; nothing of it is returned, and nothing is repeated.
+    """The server's answer breaks the contract or does not fit the request. No data, no retry.
 
-    The message names the field, what was expected and what came. Text of the server is in it only with control
-    characters escaped.
+    The message names the field, the expected and the actual value. Text of the server has its
+    control characters escaped.
     """
 
 
@@ -171,7 +177,7 @@ class BundleError(HeadlightError):
     """A bundle cannot be trusted or cannot be run.
 
     Attributes:
-        file: the file at fault, relative to the bundle; None where it is the whole.
+        file: the file at fault, relative to the bundle; None: the bundle as a whole.
     """
 
     code = Code.BUNDLE

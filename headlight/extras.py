@@ -1,4 +1,4 @@
-"""Extras: libraries that parts of Headlight need and a bare install does not bring."""
+"""Extras: libraries that parts of Headlight need and a bare install lacks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class MissingExtra(ImportError):
 
 
 def remedy(extra: str) -> str:
-    """Return how to install an extra."""
+    """Return the command that installs an extra."""
     return f"pip install 'headlight-serving[{extra}]'"
 
 

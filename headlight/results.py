@@ -1,4 +1,4 @@
-"""What the client gives back: plain frozen values that know neither gRPC nor protobuf."""
+"""Results of the client: plain frozen values, without gRPC or protobuf."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ Floats = NDArray[np.float32]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ModelRef:
-    """Which weights answered, on what. Vectors compare only where all but the provider agree."""
+    """Weights of an answer and their provider.
+
+    Vectors compare only if all but the provider agree.
+    """
 
     name: str
     version: str
@@ -25,7 +28,7 @@ class ModelRef:
     precision: str  # "fp32", ...
 
     def compares_with(self, other: ModelRef) -> bool:
-        """Whether both are the same weights in the same precision; the bundle's digest stands for its version."""
+        """Return whether weights and precision are the same; the digest stands for the version."""
         mine, its = ((ref.name, ref.bundle_sha256, ref.precision) for ref in (self, other))
         return mine == its
 
@@ -36,13 +39,16 @@ class TokenList:
 
     Attributes:
         ids: ids in the model's vocabulary.
-        pieces: the vocabulary's spelling; empty strings for ids given to a model without a tokenizer.
-        starts: code point of the text at which each begins, the prompt not counted; 0 for special tokens put around
-            it, tokens of the prompt, and inputs given as ids.
+        pieces: the vocabulary's spelling; empty strings for ids given to a model without a
+            tokenizer.
+        starts: first code point of each token in the text, without the prompt; 0 for special tokens
+            around it, tokens of the prompt, and inputs given as ids.
         ends: code point behind its last.
-        special: whether it is a special token: put around the text ([CLS], [SEP], ...), or spelled out in it and parsed.
+        special: whether it is a special token: put around the text ([CLS], [SEP], ...), or spelled
+            out in it and parsed.
         segments: 0 for the first text, 1 for the second of a pair.
-        prompt: whether it stands for the prompt alone, and for no character of the text. Given none: False for each.
+        prompt: whether it belongs to the prompt alone, and to no character of the text. Default:
+            False for each.
     """
 
     ids: tuple[int, ...]
@@ -61,9 +67,10 @@ class TokenList:
         return len(self.ids)
 
     def labels(self, text: str | tuple[str, str] | None = None) -> tuple[str, ...]:
-        """A short name for each token: the characters of the text, or pair, that it covers, else its piece, else its id.
+        """Return a label for each token: its characters in the text or pair, else its piece or id.
 
-        The characters read better than the pieces of byte-level vocabularies, which spell a space as another letter.
+        The characters read better than the pieces of byte-level vocabularies, which spell a space
+        as another letter.
 
         Raises:
             ValueError: one text for tokens of a pair.
@@ -85,9 +92,9 @@ class Attention:
 
     Attributes:
         weights: float32 [L, H, n, n]; axis -2 is the query (each row sums to 1), axis -1 the key.
-        layers: the absolute layers that the first axis stands for, in its order.
-        tokens: what the last two axes stand for.
-        model: which weights answered.
+        layers: absolute layers of the first axis, in its order.
+        tokens: of the last two axes.
+        model: the weights.
     """
 
     weights: Floats
@@ -101,10 +108,10 @@ class Attention:
         return int(self.weights.shape[1])
 
     def layer_number(self, layer: int) -> int:
-        """The absolute number of a layer: one of `layers`, or negative from the end of `layers`.
+        """Return a layer's absolute number: one of `layers`, or negative from their end.
 
         Raises:
-            ValueError: the layer is not here.
+            ValueError: the layer is not held.
         """
         if -len(self.layers) <= layer < 0:
             return self.layers[layer]
@@ -113,27 +120,36 @@ class Attention:
         return int(layer)  # it may be NumPy's, which JSON does not take
 
     def head_number(self, head: int) -> int:
-        """The number of a head, from 0; a negative one counts from the last.
+        """Return the number of a head, from 0; a negative one counts from the last.
 
         Raises:
-            ValueError: the head is not here.
+            ValueError: the head is not held.
         """
         if not -self.heads <= head < self.heads:
             raise ValueError(f"head {head} is not here; there are 0 to {self.heads - 1}, or negative from the last")
         return int(head % self.heads)
 
     def layer(self, layer: int) -> Floats:
-        """The heads of one layer, float32 [H, n, n], a view. `layer` as in `layer_number`."""
+        """Return the heads of one layer, float32 [H, n, n], a view.
+
+        `layer` as in `layer_number`.
+        """
         maps: Floats = self.weights[self.layers.index(self.layer_number(layer))]
         return maps
 
     def head(self, layer: int, head: int) -> Floats:
-        """One head, float32 [n, n], a view. `layer` as in `layer_number`, `head` as in `head_number`."""
+        """Return one head, float32 [n, n], a view.
+
+        `layer` as in `layer_number`, `head` as in `head_number`.
+        """
         weights: Floats = self.layer(layer)[self.head_number(head)]
         return weights
 
     def mean(self, layer: int | None = None) -> Floats:
-        """The mean over the heads of one layer, or of all layers held: float32 [n, n]; rows still sum to 1."""
+        """Return the mean over the heads of one layer, or of all layers held: float32 [n, n].
+
+        Rows still sum to 1.
+        """
         maps = self.weights if layer is None else self.layer(layer)
         mean: Floats = maps.mean(axis=tuple(range(maps.ndim - 2)), dtype=np.float32)
         return mean
@@ -141,33 +157,35 @@ class Attention:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Units:
-    """What the places of an axis stand for.
+    """Units of an axis: the tokens of each position.
 
     Attributes:
-        tokens: for each place, the numbers of its tokens.
+        tokens: for each position, the numbers of its tokens.
     """
 
     tokens: tuple[tuple[int, ...], ...]
 
     def labels(self, names: Sequence[str]) -> tuple[str, ...]:
-        """A name for each place, given one for each token: those of its tokens, joined."""
+        """Return a name for each position: the names of its tokens, joined."""
         return tuple("".join(names[token] for token in tokens) for tokens in self.tokens)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AttentionMaps:
-    """Attention of one text in the form that an AttentionSpec asked for.
+    """Attention of one text in the form of an AttentionSpec.
 
     Attributes:
         values: float32, float16 or uint8, an axis for each of `axes`.
-        axes: what is left, outermost first: "layer" and "head", or "pair"; "query"; then "key", "top" or "statistic".
-        layers, heads: absolute, of those axes, or of what was reduced; of each pair.
-        queries, keys: what the places of those axes stand for.
+        axes: of the result, outermost first: "layer" and "head", or "pair"; "query"; then "key",
+            "top" or "statistic".
+        layers, heads: absolute, of those axes, or of the reduced ones; of each pair.
+        queries, keys: units of those axes.
         tokens: of the text.
-        model: which weights answered.
-        indices: uint16, of the shape of `values`, where the axis "top" is: the place of each entry on the axis "key".
+        model: the weights.
+        indices: uint16, of the shape of `values`, with an axis "top": the position of each entry on
+            the axis "key".
         scales: float32, a number for each row of uint8 values.
-        statistics: what the entries of the axis "statistic" are.
+        statistics: names on the axis "statistic".
     """
 
     values: NDArray[Any]
@@ -184,13 +202,13 @@ class AttentionMaps:
 
     @property
     def weights(self) -> Floats:
-        """`values` as float32: what was asked for, within the precision of its type."""
+        """`values` as float32, within the precision of their type."""
         if self.scales is not None:
             return self.values.astype(np.float32) * self.scales[..., None]
         return self.values.astype(np.float32, copy=False)
 
     def dense(self) -> Floats:
-        """`weights` with the axis "key" where only "top" was sent: zeros at all other keys."""
+        """Return `weights` with the axis "key" if only "top" was sent: zeros at all other keys."""
         if self.indices is None:
             return self.weights
         whole = np.zeros((*self.values.shape[:-1], len(self.keys.tokens)), dtype=np.float32)
@@ -200,13 +218,13 @@ class AttentionMaps:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Occlusion:
-    """How far the vector of one text moves when each of its tokens is hidden.
+    """Distance that the vector of one text moves as each of its tokens is hidden.
 
     Attributes:
         moved: float32 [m], Euclidean distances; for vectors of unit length from 0 to 2.
-        places: the tokens that were hidden, in the order of `moved`.
+        places: the hidden tokens, in the order of `moved`.
         tokens: of the text.
-        model: which weights answered.
+        model: the weights.
     """
 
     moved: Floats
@@ -220,10 +238,11 @@ class Hidden:
     """Hidden states of one text of n tokens.
 
     Attributes:
-        states: float32 or float16 [L, tokens, D]; state 0 is the embedding output, l the output of block l.
-        layers: the absolute states that the first axis stands for, in its order.
-        tokens: of the text; what the second axis stands for, unless `places` says which of them do.
-        model: which weights answered.
+        states: float32 or float16 [L, tokens, D]; state 0 is the embedding output, l the output of
+            block l.
+        layers: absolute states of the first axis, in its order.
+        tokens: of the text, and of the second axis unless `places` selects some.
+        model: the weights.
     """
 
     states: NDArray[Any]
@@ -234,7 +253,7 @@ class Hidden:
 
 
 class Usage(NamedTuple):
-    """Tokens of a whole list: encoded (special ones and prompts included), of prompts alone, and before truncation."""
+    """Tokens of a list: encoded (with special ones and prompts), of prompts, before truncation."""
 
     tokens: int
     prompt_tokens: int
@@ -243,14 +262,15 @@ class Usage(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Embeddings:
-    """Pooled vectors and what became of each input.
+    """Pooled vectors, and the token counts of each input.
 
     Attributes:
-        by_type: the vectors in each type asked, in that order: [N, D], or [N, D/8] bytes of bits, in the order of the inputs.
+        by_type: the vectors in each requested type, in that order: [N, D], or [N, D/8] bytes of
+            bits, in the order of the inputs.
         token_counts: int64 [N], tokens encoded, special ones and the prompt included.
         prompt_token_counts: int64 [N], those of the prompt alone.
         original_token_counts: int64 [N], before truncation.
-        model: which weights answered all of them.
+        model: the weights, the same for all.
     """
 
     by_type: Mapping[VectorType, NDArray[Any]]
@@ -261,7 +281,7 @@ class Embeddings:
 
     @property
     def vectors(self) -> NDArray[Any]:
-        """The vectors in the first type asked: float32 [N, D] unless something else was."""
+        """The vectors in the first requested type: float32 [N, D] by default."""
         return next(iter(self.by_type.values()))
 
     @property
@@ -272,7 +292,7 @@ class Embeddings:
 
     @property
     def truncated(self) -> NDArray[np.bool_]:
-        """bool [N]: whether something was cut off."""
+        """bool [N]: whether the input was truncated."""
         cut: NDArray[np.bool_] = self.token_counts != self.original_token_counts
         return cut
 
@@ -283,9 +303,9 @@ class TokenVectors:
 
     Attributes:
         vectors: float32 or float16 [m, D].
-        places: the tokens that they are of, in their order.
+        places: their tokens, in order.
         tokens: all of the text.
-        model: which weights answered.
+        model: the weights.
     """
 
     vectors: NDArray[Any]

@@ -1,7 +1,8 @@
-"""What may be asked of vectors, of attention and of hidden states: values that client, runtime and service share.
+"""Specs of pooled vectors, tokens, attention and hidden states, for client, runtime and service.
 
-The order in which the parts of an AttentionSpec act: special tokens are dropped; heads are reduced; layers are reduced; queries are
-selected, grouped or reduced; keys are selected and grouped; the strongest keys are kept; numbers become `dtype`.
+The parts of an AttentionSpec act in this order: special tokens are dropped; heads are reduced;
+layers are reduced; queries are selected, grouped or reduced; keys are selected and grouped; the
+strongest keys are kept; numbers become `dtype`.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Any, Literal, NamedTuple, SupportsIndex, TypeVar
 
 from headlight.errors import InvalidInput
 
-# What a map of attention can be reduced by: at most one for each axis; STATISTICS alone.
+# Reductions of an attention map: at most one for each axis; STATISTICS alone.
 Reduction = Literal[
-    "head_mean",  # mean over the heads chosen
-    "head_max",  # largest of the heads chosen, by entry
-    "layer_mean",  # mean over the layers chosen
+    "head_mean",  # mean over the selected heads
+    "head_max",  # largest of the selected heads, by entry
+    "layer_mean",  # mean over the selected layers
     "rollout",  # Abnar & Zuidema 2020: heads' means, half residual, multiplied over all layers
     "pooled_row",  # the row of the token that is the pooled vector
     "pooling_weights",  # rows combined by the weights with which the model pools tokens
@@ -32,34 +33,37 @@ AXIS_OF: dict[str, str] = {
     "pooling_weights": "queries",
     "statistics": "statistics",
 }
-# Means over the queries: entropy of the row in nats; weight on special tokens (NaN for inputs of ids); on the token before, behind
-# and itself (of the queries that have one); weighted distance |query - key| in tokens; largest weight.
+# Means over the queries: entropy of the row in nats; weight on special tokens (NaN for inputs of
+# ids); weight on the token before, behind and itself (of the queries that have one); weighted
+# distance |query - key| in tokens; largest weight.
 STATISTICS = ("entropy", "special", "previous", "next", "self", "distance", "largest")
 T = TypeVar("T")
-# How soon an answer is wanted: interactive goes first; see `Priority` in the contract.
+# Priority of a request: interactive goes first; see `Priority` in the contract.
 Priority = Literal["interactive", "bulk"]
 PRIORITIES: tuple[Priority, ...] = ("interactive", "bulk")
 Unit = Literal["token", "word", "span"]
 Number = Literal["float32", "float16", "uint8"]
 NUMBER_BYTES: dict[str, int] = {"float32": 4, "float16": 2, "uint8": 1}
-# Of pooled vectors. int8: 255 steps between the extremes of each dimension; binary, ubinary: the sign of each, 8 to a byte.
+# Of pooled vectors. int8: 255 steps between the extremes of each dimension; binary, ubinary: the
+# sign of each dimension, 8 to a byte.
 VectorType = Literal["float32", "float16", "int8", "binary", "ubinary"]
 VECTOR_BITS: dict[VectorType, int] = {"float32": 32, "float16": 16, "int8": 8, "binary": 1, "ubinary": 1}
 RowType = Literal["float32", "float16"]
-# Special tokens spelled out in a text, as "[SEP]": made special tokens, as Hugging Face does it, or read as plain characters.
+# Special tokens spelled out in a text, as "[SEP]": parsed, as Hugging Face does, or read as plain
+# characters.
 SpecialTokens = Literal["parse", "text"]
 SPECIAL_TOKENS: tuple[SpecialTokens, ...] = ("parse", "text")
 
 
 class Run(NamedTuple):
-    """Consecutive layers or heads: begin .. end-1, negative from the end; `end` None: to the last."""
+    """Layers or heads begin .. end-1, negative from the end; `end` None: to the last."""
 
     begin: int
     end: int | None = None
 
 
 class Span(NamedTuple):
-    """Characters start .. end-1 of a text, in code points; of a pair: of its first text (0) or its second (1)."""
+    """Characters start .. end-1 in code points, of a text, or a pair's first (0) or second (1)."""
 
     start: int
     end: int
@@ -68,7 +72,8 @@ class Span(NamedTuple):
 
 Indices = tuple[int | Run, ...]  # empty: all
 IndicesLike = SupportsIndex | slice | Run | Iterable[SupportsIndex | slice | Run] | None
-# Tokens of an input: "pooled" is the one that is the pooled vector; integers count from 0, or negative from the end.
+# Tokens of an input: "pooled" is the one that is the pooled vector; integers count from 0, or
+# negative from the end.
 NamedChoice = Literal["all", "pooled", "first", "special"]
 TokenChoice = NamedChoice | tuple[int, ...] | Span
 TokensLike = TokenChoice | Sequence[int] | int
@@ -76,12 +81,13 @@ TokensLike = TokenChoice | Sequence[int] | int
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PooledSpec:
-    """In which form pooled vectors are wanted: cut, then normalised, then in each type.
+    """Form of pooled vectors: cut, then normalised, then in each type.
 
     Attributes:
         dimensions: entries kept, from the first; None: all.
-        normalize: whether what is kept is made to have unit length; None: as the model does.
-        dtypes: each once; empty: float32. int8 needs ranges in the bundle, binary and ubinary dimensions that 8 divides.
+        normalize: whether the entries kept get unit length; None: as the model does.
+        dtypes: each once; empty: float32. int8 needs ranges in the bundle, binary and ubinary
+            dimensions that 8 divides.
     """
 
     dimensions: int | None = None
@@ -91,7 +97,7 @@ class PooledSpec:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TokensSpec:
-    """In which form the vectors of tokens are wanted.
+    """Form of token vectors.
 
     Attributes:
         skip_special: leave out special tokens, as late interaction does.
@@ -108,20 +114,23 @@ class TokensSpec:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionSpec:
-    """Which attention is wanted, in which form.
+    """Selection and form of attention.
 
     Attributes:
-        layers, heads: which, from 0 or negative from the end, singly or as runs; empty: all.
+        layers, heads: from 0 or negative from the end, singly or as runs; empty: all.
         pairs: single (layer, head) pairs, instead of both; the result's first axis is theirs.
         reduce: at most one for each axis; see Reduction.
         queries, keys: the tokens that stay as rows and as columns.
-        unit: "word" or "span" groups the tokens chosen: columns are summed, rows averaged (Clark et al. 2019).
+        unit: "word" or "span" groups the selected tokens: columns are summed, rows averaged (Clark
+            et al. 2019).
         spans: the groups of unit "span".
-        top_k: keep this many of each row's largest entries, and where they were. Of equal ones any come; of weights of 0 the first.
+        top_k: keep this many of each row's largest entries, with their positions. Of equal ones any
+            are kept; of weights of 0 the first.
         dtype: of the numbers. uint8 comes with a scale for each row.
-        scores: before the softmax; -inf where a query does not see a key.
-        drop_special: as if special tokens were not there: neither rows nor columns, and rows made to sum to 1 again.
-        max_bytes: the service refuses an answer whose attention is larger; `headlight.runtime` does not count it.
+        scores: before the softmax; -inf if a query does not see a key.
+        drop_special: remove the rows and columns of special tokens, and make rows sum to 1 again.
+        max_bytes: the service refuses an answer whose attention is larger; `headlight.runtime` does
+            not count it.
     """
 
     layers: Indices = ()
@@ -156,14 +165,14 @@ class AttentionSpec:
         drop_special: bool = False,
         max_bytes: int | None = None,
     ) -> AttentionSpec:
-        """The same from what is easily written: a number or a Run for a list of one, lists, slices and ranges for tuples and runs.
+        """Make a spec from simple values: a number or Run for a list of one, lists, slices, ranges.
 
         >>> AttentionSpec.of(layers=-1, heads=slice(0, 3), reduce="head_mean").heads
         (Run(begin=0, end=3),)
 
         Raises:
-            InvalidInput: layers or heads are none or no whole numbers, a slice has a step, tokens are a Run, or what must be a list
-                is none.
+            InvalidInput: layers or heads are empty or no whole numbers, a slice has a step, tokens
+                are a Run, or a value that must be a list is none.
         """
         return cls(
             layers=indices_of("layers", layers),
@@ -182,21 +191,22 @@ class AttentionSpec:
         )
 
     def reduction(self, axis: str) -> str | None:
-        """What reduces "heads", "layers", "queries", or to "statistics"."""
+        """Return the reduction of "heads", "layers", "queries", or to "statistics"."""
         return next((name for name in self.reduce if AXIS_OF[name] == axis), None)
 
     @property
     def reduced(self) -> dict[str, str]:
-        """The reduction of each axis that has one, as `AXIS_OF` names axes.
+        """The reduction of each axis that has one, by the axis names of `AXIS_OF`.
 
-        A rollout needs one map for each layer: the mean of its heads, unless `reduce` names another.
+        A rollout needs one map for each layer: the mean of its heads, unless `reduce` names
+        another.
         """
         implied = {"heads": "head_mean"} if "rollout" in self.reduce else {}
         return implied | {AXIS_OF[name]: name for name in self.reduce}
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The axes of a result that are left, outermost first.
+        """The remaining axes of a result, outermost first.
 
         "pair" or "layer" and "head"; then "query" and "key" (or "top"), or "statistic".
         """
@@ -211,11 +221,12 @@ class AttentionSpec:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HiddenSpec:
-    """Which hidden states are wanted.
+    """Selection and form of hidden states.
 
     Attributes:
-        layers: 0 is the embedding output, l the output of block l; negative from the end; empty: all.
-        tokens: which of the input's.
+        layers: 0 is the embedding output, l the output of block l; negative from the end; empty:
+            all.
+        tokens: of the input.
         dtype: of the numbers; not uint8.
     """
 
@@ -225,10 +236,11 @@ class HiddenSpec:
 
 
 def indices_of(field: str, indices: IndicesLike) -> Indices:
-    """Layers or heads as a spec has them; None: all.
+    """Return layers or heads as in a spec; None: all.
 
     Raises:
-        InvalidInput: there are none, which the contract cannot say, one is no whole number, or a slice has a step.
+        InvalidInput: the list is empty, which the contract cannot express, one is no whole number,
+            or a slice has a step.
     """
     if indices is None:
         return ()
@@ -250,7 +262,10 @@ def indices_of(field: str, indices: IndicesLike) -> Indices:
 
 
 def tokens_like(field: str, tokens: TokensLike) -> TokenChoice:
-    """Tokens as a spec has them. Raises InvalidInput for a Run, which is of layers or heads, and for what is no number."""
+    """Return tokens as in a spec.
+
+    Raises InvalidInput for a Run (of layers or heads) and for no number.
+    """
     check_no_run(field, tokens)
     if isinstance(tokens, str | Span):
         return tokens
@@ -258,33 +273,33 @@ def tokens_like(field: str, tokens: TokensLike) -> TokenChoice:
 
 
 def check_no_run(field: str, tokens: object) -> None:
-    """Raises InvalidInput where tokens are named by a Run: its two ends would be taken for two tokens."""
+    """Raise InvalidInput for tokens named by a Run: its two ends would count as two tokens."""
     if isinstance(tokens, Run):
         ends = f"{tokens.begin}, {tokens.end}" if tokens.end is not None else f"{tokens.begin}, ..."
         raise InvalidInput(field, f"is a Run, which is of layers or heads; name tokens by range({ends})")
 
 
 def packed(width: int, dtype: VectorType) -> tuple[int, int]:
-    """The extent of a vector in a type, and its bytes."""
+    """Return the extent of a vector in a type, and its bytes."""
     bits = VECTOR_BITS[dtype]
     return (width // 8 if bits == 1 else width), width * bits // 8
 
 
 def check_dimensions(dimensions: int, width: int) -> None:
-    """Raises InvalidInput where so many cannot be kept of vectors of this width."""
+    """Raise InvalidInput unless vectors of this width have so many dimensions."""
     if not 1 <= dimensions <= width:
         raise InvalidInput("outputs.pooled.dimensions", f"is {dimensions}; this model's vectors have 1 .. {width}")
 
 
 def check_name(field: str, name: str, names: Iterable[str]) -> None:
-    """Raises InvalidInput where a name is none of those there are."""
+    """Raise InvalidInput unless a name is one of some names."""
     names = tuple(names)
     if name not in names:
         raise InvalidInput(field, f"is {name!r:.40}; must be one of {', '.join(names)}")
 
 
 def _each(field: str, values: Iterable[Any], make: Callable[[Any], T], what: str) -> tuple[T, ...]:
-    """What is made of each value. Raises InvalidInput where there is no list of them, or one cannot be made."""
+    """Convert each value. Raises InvalidInput if there is no list, or one cannot be converted."""
     try:
         return tuple([make(value) for value in values])
     except TypeError:
@@ -292,7 +307,10 @@ def _each(field: str, values: Iterable[Any], make: Callable[[Any], T], what: str
 
 
 def _whole(field: str, number: SupportsIndex) -> int:
-    """An integer of Python or NumPy as Python's. Raises InvalidInput for anything else, which is not rounded."""
+    """Return an integer of Python or NumPy as Python's. Raises InvalidInput for anything else.
+
+    It does not round.
+    """
     try:
         return operator.index(number)
     except TypeError:

@@ -1,1 +1,1 @@
-"""On a GPU: are the numbers PyTorch's, how fast are they, and what is left of that over the wire."""
+"""GPU benchmark: parity with PyTorch, speed, and speed over the wire."""

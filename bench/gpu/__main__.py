@@ -1,13 +1,16 @@
-"""On a GPU, in one run of less than 8 minutes: are the numbers PyTorch's, how fast is it, and what is left of that over the wire.
+"""GPU benchmark of less than 8 minutes: parity with PyTorch, speed, and speed over the wire.
 
-    python -m bench.gpu prepare       # once: bundles and graphs to try, under build/gpu/bundles; needs torch, onnx and onnxscript
-    python -m bench.gpu               # measures, and writes gpu.json, gpu.md and gpu.png into bench/results
-    python -m bench.gpu prepare --provider cpu && python -m bench.gpu --provider cpu    # a rehearsal, into build/gpu/rehearsal
+    python -m bench.gpu prepare       # once: bundles and graphs, under build/gpu/bundles;
+                                      # needs torch, onnx and onnxscript
+    python -m bench.gpu               # measures; writes gpu.json, gpu.md, gpu.png to bench/results
+    python -m bench.gpu prepare --provider cpu && python -m bench.gpu --provider cpu
+                                      # a rehearsal, into build/gpu/rehearsal
 
-It wants PyTorch for CUDA, onnxruntime-gpu and the packages of the service, and no network. Bundles can be prepared on another
-machine and brought: the trained ones are some 15 MB each; the random ones have 8 bytes for each weight (fp32, fp16 and bf16), so
-MiniLM's size some 0.2 GB and BERT-large's some 2.7, and are sooner prepared on the machine itself. A section that fails, or has no
-time left, is told as not measured, and the others go on.
+It needs PyTorch for CUDA, onnxruntime-gpu and the packages of the service, and no network. Bundles
+can be prepared on another machine. The trained ones are some 15 MB each. The random ones have 8
+bytes for each weight (fp32, fp16 and bf16): MiniLM's size some 0.2 GB, BERT-large's some 2.7.
+Preparing those on the machine itself is faster. A section that fails, or has no time left, is
+reported as not measured, and the others go on.
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ from bench.gpu.turns import told
 from bench.gpu.watchdog import watchdog
 from headlight.errors import BundleError
 
-# Seconds, relative to each other. What the criteria are about comes first; what might break the device, last.
+# Seconds, relative to each other. Sections of criteria come first; those that might break the
+# device, last.
 SHARES = {
     "ceilings": 10,
     "parity": 60,
@@ -42,13 +46,14 @@ SHARES = {
     answers.ATTENTION_SECTION: 35,
     tricks.SECTION: 50,
 }
-MOST_COMPARED = 400  # texts, with PyTorch, which sees each alone
-COMPILING = 0.45  # of the time of the section that compiles, at most
-GRACE_SECONDS = 30  # after the budget: then a run that hangs is ended, with what it had measured written
+MOST_COMPARED = 400  # texts compared with PyTorch, which encodes each alone
+COMPILING = 0.45  # of the time of a compiling section, at most
+# after the budget: then a run that hangs is ended, and its results so far are written
+GRACE_SECONDS = 30
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The options; --provider cpu makes the defaults of the others small."""
+    """Parse the options; --provider cpu makes the defaults of the others small."""
     first = argparse.ArgumentParser(add_help=False)
     first.add_argument("--provider", choices=("cuda", "cpu"), default="cuda", help="cpu: a rehearsal")
     small = first.parse_known_args(arguments)[0].provider == "cpu"
@@ -94,7 +99,7 @@ class Run:
         self.options, self.device = options, Device(options.provider, options.gpu_device)
         self.rehearsal = options.provider == "cpu"
         self._begun = clock()
-        texts.texts(options.texts)  # read by now, and not in the time of a section
+        texts.texts(options.texts)  # read now, not in the time of a section
         self.budget = Budget(options.budget_seconds, SHARES, clock, options.rounds)
         self.found: dict[str, Any] = {
             "command": " ".join(["python -m bench.gpu", *sys.argv[1:]]),
@@ -108,7 +113,7 @@ class Run:
         }
 
     def all(self) -> None:
-        """Every section in its order."""
+        """Run every section in order."""
         options, device, budget = self.options, self.device, self.budget
         bundles, chief = options.bundles, options.sizes[0]
         one = sizes.MINILM if sizes.MINILM in options.sizes else chief
@@ -144,12 +149,12 @@ class Run:
             self._section(name, section)
 
     def _shapes(self) -> answers.Shapes:
-        """That attention is returned of; in a rehearsal small ones."""
+        """Return the shapes for attention; small ones in a rehearsal."""
         longest = max(self.options.lengths)
         return [(1, longest), (2, longest)] if self.rehearsal else answers.SHAPES
 
     def _speed(self, mine: Deadline) -> list[dict[str, Any]]:
-        """Row by row: what is measured stays, whatever comes after."""
+        """Measure row by row, so that finished rows are never lost."""
         options = self.options
         setting = speed.Setting(
             options.bundles,
@@ -182,30 +187,30 @@ class Run:
         self.write()
 
     def write(self) -> None:
-        """What there is by now."""
+        """Write the results so far."""
         self.found["seconds"] = self._clock() - self._begun
         results.write(self.found, self.options.out)
 
     def draw(self) -> None:
-        """The picture, and the report that shows it."""
+        """Draw the picture, and write the report that shows it."""
         results.draw(self.found, self.options.out)
         self.write()
 
 
 def chief_of(names: list[str]) -> str:
-    """The encoder that experiments are made with."""
+    """Return the encoder for the experiments."""
     return sizes.BASE if sizes.BASE in names else names[0]
 
 
 def prepared(options: argparse.Namespace) -> None:
-    """Bundles, and the graphs of the experiments."""
+    """Prepare the bundles, and the graphs of the experiments."""
     prepare(options.bundles, [*options.trained, *options.sizes])
     forms.write_forms(sizes.encoder_of(chief_of(options.sizes)), options.bundles / forms.FOLDER)
 
 
 def main() -> int:
-    """0: measured, as far as it could be; 1: nothing can be measured here, in a line that says why."""
-    # Whoever ends the run, ends the service too.
+    """Return 0 if measured as far as possible; 1, with a reason, if nothing can be measured."""
+    # Ending the run ends the service too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     options = parse()
     random.seed(0)

@@ -1,4 +1,4 @@
-"""In the engine: one short text, and what attention costs beside vectors alone."""
+"""Engine latency of one short text, and cost of attention beside vectors alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ SHORT_SECTION, ATTENTION_SECTION = "one short text", "attention"
 
 
 def short_text(bundle: Path, device: Device, budget: Budget, deadline: Deadline) -> dict[str, Any]:
-    """By precision: percentiles of the engine's time for one short text, tokenised before, alone on the device."""
+    """Return percentiles of the engine's time for one short text, by precision.
+
+    The text is tokenised before, and is alone on the device.
+    """
     found: dict[str, Any] = {}
     for at, precision in enumerate(DTYPES):
         if deadline.over:
@@ -60,7 +63,10 @@ def attention_cost(
     budget: Budget,
     deadline: Deadline,
 ) -> list[dict[str, Any]]:
-    """A row for each encoder and shape: vectors alone and each form of attention, through the engine, on the host at the end."""
+    """Return a row for each encoder and shape: vectors alone and each form of attention.
+
+    Through the engine, with results on the host.
+    """
     found: list[dict[str, Any]] = []
     cases = [(name, shape) for name in names for shape in shapes]
     for at, (name, (count, length)) in enumerate(cases):

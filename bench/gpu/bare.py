@@ -1,4 +1,4 @@
-"""ONNX Runtime alone: a graph whose inputs and outputs lie where the caller has them, and nothing of ours around it."""
+"""ONNX Runtime alone: a graph with inputs and outputs in the caller's memory, without our code."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ NUMPY = {torch.float32: np.float32, torch.float16: np.float16, torch.int64: np.i
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-    """A batch that can be run again and again; `outputs` are written anew each time, on the device or where they were bound."""
+    """Batch for repeated runs; each run writes `outputs`, on the device or in bound memory."""
 
     binding: Any
-    inputs: Mapping[str, Tensor]  # held, since the binding has no more than their addresses
+    inputs: Mapping[str, Tensor]  # held, because the binding has only their addresses
     outputs: Mapping[str, Tensor]
 
     def pooled(self) -> Floats:
-        """What the last run gave, on the host."""
+        """Return the last run's vectors, on the host."""
         found: Floats = self.outputs["pooled"].cpu().numpy()
         return found
 
 
 class Bare:
-    """A session of one graph.
+    """Session of one graph.
 
     Args:
         path: of the graph.
         device: to run on.
-        options: of the provider for CUDA, beside those that Headlight sets; no other provider sees them.
-        alone: refuse what would run partly on the CPU.
+        options: of the provider for CUDA, besides Headlight's own; other providers ignore them.
+        alone: refuse a graph that would run partly on the CPU.
     """
 
     def __init__(
@@ -65,11 +65,12 @@ class Bare:
         self._no_wait.add_run_config_entry("disable_synchronize_execution_providers", "1")
 
     def bind(self, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor], *, host: Sequence[str] = ()) -> Bound:
-        """A batch.
+        """Bind a batch.
 
         Args:
-            inputs: on the device, contiguous; those that the graph has not are left out.
-            outputs: tensors of the right shapes to write to, on the device, or on the host where `host` names them.
+            inputs: on the device, contiguous; names that the graph lacks are ignored.
+            outputs: tensors of the right shapes to write to, on the device, or on the host if
+                `host` names them.
             host: outputs whose tensors are in the memory of the host.
         """
         binding = self._session.io_binding()
@@ -84,30 +85,30 @@ class Bare:
         return Bound(binding, dict(inputs), dict(outputs))
 
     def run(self, bound: Bound) -> None:
-        """Run it, and wait until it is done."""
+        """Run it, and wait for its end."""
         self._session.run_with_iobinding(bound.binding)
 
     def run_all(self, batches: Sequence[Bound]) -> None:
-        """One after another."""
+        """Run one batch after another."""
         for bound in batches:
             self.run(bound)
 
     def shrink(self, bound: Bound) -> None:
-        """Run it, and give back the memory of the device that batches before needed: the arena keeps it otherwise."""
+        """Run it, and release the device memory of earlier batches, which the arena holds."""
         options = onnxruntime.RunOptions()
         memory = "gpu" if self._device.provider == "cuda" else "cpu"
         options.add_run_config_entry("memory.enable_memory_arena_shrinkage", f"{memory}:{self._device.index}")
         self._session.run_with_iobinding(bound.binding, options)
 
     def launch(self, bound: Bound) -> None:
-        """Run it, and wait for no more than ONNX Runtime must to have handed the work to the device."""
+        """Run it, and wait only until ONNX Runtime has handed the work to the device."""
         self._session.run_with_iobinding(bound.binding, self._no_wait)
 
 
 def batch(device: Device, ids: Ids, mask: Ids, dim: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Inputs int64 [B, S] and an output float32 [B, dim] for `Bare.bind`, on the device."""
+    """Return inputs int64 [B, S] and an output float32 [B, dim] for `Bare.bind`, on the device."""
     inputs = {name: torch.from_numpy(array).to(device.torch) for name, array in (("ids", ids), ("mask", mask))}
-    # Poisoned: an output that is not written is no number.
+    # Poisoned: an output that is not written stays NaN.
     pooled = torch.full((len(ids), dim), float("nan"), device=device.torch)
     device.wait()  # ONNX Runtime works on a stream of its own
     return inputs, {"pooled": pooled}

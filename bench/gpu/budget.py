@@ -1,4 +1,4 @@
-"""Time: so much for the whole run, a share of it for each section, and what a section leaves for those behind it."""
+"""Time budget: a total for the run, and shares for sections; later ones get unused time."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ MOST_ROUNDS = 30
 
 
 class Deadline:
-    """A moment that work must not pass.
+    """Deadline of some work.
 
     Attributes:
-        rounds: what is done again and again until then is done no more often than this.
+        rounds: the most rounds of repeated work until then.
     """
 
     def __init__(self, seconds: float, clock: Clock = time.monotonic, rounds: int = MOST_ROUNDS) -> None:
         self._clock, self._end, self.rounds = clock, clock() + seconds, rounds
 
     def now(self) -> float:
-        """Seconds, by the same clock."""
+        """Return seconds by the same clock."""
         return self._clock()
 
     def extend(self, seconds: float) -> None:
-        """Give back what something else than the work took."""
+        """Add back time that other things than the work took."""
         self._end += seconds
 
     @property
@@ -40,15 +40,15 @@ class Deadline:
         return self.left <= 0
 
     def part(self, share: float) -> Deadline:
-        """For the next piece of work: a share, up to 1, of what is left."""
+        """Return the deadline of the next piece of work: a share, up to 1, of the time left."""
         return Deadline(self.left * share, self._clock, self.rounds)
 
 
 class Budget:
-    """The time of a run.
+    """Time of a run.
 
     Attributes:
-        cut: sections and what of them there was no time for, in words.
+        cut: sections, and their parts that had no time, in words.
     """
 
     def __init__(
@@ -58,7 +58,10 @@ class Budget:
         clock: Clock = time.monotonic,
         rounds: int = MOST_ROUNDS,
     ) -> None:
-        """Shares of the sections are relative to each other; each section takes its own of what is left when it begins."""
+        """Take the sections' relative shares.
+
+        Each section has its share of the time left when it begins.
+        """
         self._clock, self._whole, self._rounds = clock, Deadline(seconds, clock), rounds
         self._waiting = dict(shares)
         self.cut: dict[str, list[str]] = {}
@@ -69,36 +72,39 @@ class Budget:
 
     @contextmanager
     def section(self, name: str) -> Iterator[Deadline]:
-        """A section's own time: what one before it did not need is shared by all that are left."""
+        """Yield a section's deadline.
+
+        Unused time of earlier sections is shared by all that are left.
+        """
         share = self._waiting.pop(name)
         whole = share + sum(self._waiting.values())
         yield Deadline(self.left * share / whole, self._clock, self._rounds)
 
     def skip(self, section: str, what: str) -> None:
-        """Note that there was no time for something."""
+        """Record that something had no time."""
         self.cut.setdefault(section, []).append(what)
 
 
 class Allowance:
-    """Seconds that may be spent on something whose price is known only afterwards: compiling.
+    """Seconds for work of unknown cost: compiling.
 
     Attributes:
-        used: by now.
+        used: so far.
     """
 
     def __init__(self, seconds: float, clock: Clock = time.monotonic, within: Deadline | None = None) -> None:
-        """`within`: of the time of a section, of which no more can be spent than is left."""
+        """`within`: the deadline of a section, which also limits the allowance."""
         self.used, self._seconds, self._clock, self._within = 0.0, seconds, clock, within
 
     @property
     def left(self) -> float:
-        """Seconds; below 0 where something cost more than was thought."""
+        """Seconds; below 0 if something cost more than expected."""
         left = self._seconds - self.used
         return left if self._within is None else min(left, self._within.left)
 
     @contextmanager
     def spent(self, taken: list[float]) -> Iterator[None]:
-        """Take off what happens in here took, and append it to `taken`."""
+        """Subtract the time of the block, and append it to `taken`."""
         begin = self._clock()
         try:
             yield

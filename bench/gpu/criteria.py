@@ -1,4 +1,4 @@
-"""What was to be reached on a GPU, and what was measured: all of one run."""
+"""Criteria for a GPU, and the values measured: all of one run."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from bench.serving.criteria import Criterion, ratio
 
 FP32_RELATIVE = 1e-4
 COSINES = {"fp16": 0.9999, "bf16": 0.9995}
-FEWEST_WHOLE, FEWEST_COSINES = 12, 100  # texts of each model: over fewer, a largest or a least says little
-ALIKE = 0.999  # cosine with PyTorch in float32: whose vectors are further off computes something else
+# texts of each model: with fewer, a maximum or minimum says little
+FEWEST_WHOLE, FEWEST_COSINES = 12, 100
+ALIKE = 0.999  # cosine with PyTorch in float32: below it, something else is computed
 OF_COMPILED, OF_FUSED, OF_PEAK, SHORT_MS, OF_ENGINE = 1.0, 1.5, 0.45, 1.0, 0.8
 PEAK_LENGTH = 512
 Rows = list[dict[str, Any]]
 
 
 def criteria(run: dict[str, Any]) -> list[Criterion]:
-    """Each with its value; None where it could not be measured."""
+    """Return each criterion with its value; None if it could not be measured."""
     return [*numbers(run), *throughput(run), *short_text(run), *over_the_wire(run), *attention(run)]
 
 
 def numbers(run: dict[str, Any]) -> list[Criterion]:
-    """Parity: no more than the trained models all together allow."""
+    """Return the parity criteria, over all trained models together."""
     found = run.get("parity", {})
     enough = _of_trained(found, "fp32", _relative, lambda one: one["whole"] >= FEWEST_WHOLE)
     worst = _largest(enough, len(TRAINED))
@@ -43,7 +44,7 @@ def numbers(run: dict[str, Any]) -> list[Criterion]:
 
 
 def _of_trained(found: dict[str, Any], precision: str, value: Any, counts: Any = lambda _: True) -> list[float]:
-    """Of each trained model that took part in it, and that `counts`."""
+    """Return the value of each trained model that took part and satisfies `counts`."""
     parts = [found.get(name, {}).get(precision, {"error": ""}) for name in TRAINED]
     return [float(value(part)) for part in parts if "error" not in part and counts(part)]
 
@@ -65,7 +66,7 @@ def _smallest(values: list[float], wanted: int) -> float | None:
 
 
 def throughput(run: dict[str, Any]) -> list[Criterion]:
-    """Of BERT-base in fp16."""
+    """Return the throughput criteria, of BERT-base in fp16."""
     rows = [row for row in run.get("speed", []) if row.get("size") == BASE and row.get("precision") == "fp16"]
     mix = [row for row in rows if row.get("kind") == DOCSTRINGS]
     ours = best_rate(mix, ENGINE)
@@ -83,25 +84,25 @@ def throughput(run: dict[str, Any]) -> list[Criterion]:
 
 
 def milliseconds(row: dict[str, Any], name: str) -> float | None:
-    """Of a contestant in a row, if it was measured and its vectors are what they should be."""
+    """Return a contestant's time in a row, if it was measured and its vectors are right."""
     cosine = row.get("cosines", {}).get(name)
     ms = row.get("times", {}).get(name, {}).get("ms")
     return float(ms) if ms is not None and isinstance(cosine, float) and cosine >= ALIKE else None
 
 
 def best_rate(rows: Iterable[dict[str, Any]], name: str) -> float | None:
-    """Tokens/s, at whichever size of batches suits it best."""
+    """Return tokens/s at the best batch size."""
     rates = [1000 * row["tokens"] / ms for row in rows if (ms := milliseconds(row, name))]
     return max(rates, default=None)
 
 
 def best_flops(rows: Iterable[dict[str, Any]], name: str) -> float | None:
-    """FLOP/s of real tokens."""
+    """Return FLOP/s of real tokens."""
     return max((1000 * row["flops"] / ms for row in rows if (ms := milliseconds(row, name))), default=None)
 
 
 def short_text(run: dict[str, Any]) -> list[Criterion]:
-    """The fastest precision counts, and is named."""
+    """Return the criterion of a short text; the fastest precision counts, and is named."""
     told = run.get("one short text", {})
     precisions = told.get("precisions", {}) if told.get("encoder") == MINILM else {}
     found = {name: one["p50_ms"] for name, one in precisions.items() if "p50_ms" in one}
@@ -111,7 +112,7 @@ def short_text(run: dict[str, Any]) -> list[Criterion]:
 
 
 def over_the_wire(run: dict[str, Any]) -> list[Criterion]:
-    """Batches, of as many texts as were asked for, beside the engine at whichever size of its batches suits it best."""
+    """Return the criterion of requested batches, beside the engine at its best batch size."""
     served = run.get("served", {})
     asked = served.get("encoder") == MINILM and served.get("group") == GROUP
     measured = served.get("measured", {}) if asked else {}
@@ -123,7 +124,7 @@ def over_the_wire(run: dict[str, Any]) -> list[Criterion]:
 
 
 def attention(run: dict[str, Any]) -> list[Criterion]:
-    """Nothing is asked: it is to be told."""
+    """Return the cost of attention, which has no threshold."""
     found, told = [], f"{WHOLE_MAPS} of all layers, over {VECTORS_ALONE}"
     for row in run.get("attention", []):
         times = row.get("times", {})

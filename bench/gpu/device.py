@@ -1,4 +1,4 @@
-"""The computing device, for ONNX Runtime and PyTorch alike: a CUDA device or, in a rehearsal, the CPU."""
+"""Computing device for ONNX Runtime and PyTorch: a CUDA device or, in a rehearsal, the CPU."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ from headlight.runtime.providers.provider_choice import choose_provider
 
 PACKAGES = ("onnxruntime-gpu", "onnxruntime", "torch", "triton", "onnx", "numpy", "grpcio")
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-# The first is large enough for any device, the others are a batch of 32,768 tokens in BERT-base's feed-forward.
+# The first is large enough for any device; the others are BERT-base's feed-forward with 32,768
+# tokens.
 PRODUCTS = ((8192, 8192, 8192), (32768, 768, 3072), (32768, 3072, 768))
-COPIES = (4 << 30, 1 << 30, 256 << 20)  # bytes: the first that there is memory for, far beyond any cache
+# bytes: the first that fits into memory, far beyond any cache
+COPIES = (4 << 30, 1 << 30, 256 << 20)
 SMALL_COPIES = (1 << 20,)
-REPEATS = 5  # products or copies before the device is waited for
+REPEATS = 5  # products or copies between two waits for the device
 QUERY = "name,driver_version,memory.total,clocks.sm,clocks.max.sm,clocks.mem,power.draw,temperature.gpu"
 
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """One device, by ONNX Runtime's name for the provider."""
+    """Device, by ONNX Runtime's name for the provider."""
 
     provider: str
     index: int = 0
 
     @property
     def kind(self) -> str:
-        """As both libraries call it."""
+        """The name in both libraries."""
         return "cuda" if self.provider == "cuda" else "cpu"
 
     @property
@@ -46,25 +48,26 @@ class Device:
         return Gpu(self.index)
 
     def check(self) -> None:
-        """Raises BundleError where ONNX Runtime cannot compute on it, RuntimeError where PyTorch cannot."""
+        """Raise BundleError if ONNX Runtime cannot use it, RuntimeError if PyTorch cannot."""
         choose_provider(self.provider, "fp32", self.gpu)
         if self.provider == "cuda":
             if not torch.cuda.is_available():
                 raise RuntimeError(f"torch {torch.__version__} sees no CUDA device; install its build for CUDA")
             torch.cuda.set_device(self.index)
-        # Products in TF32 keep 10 bits: nothing here is compared with such numbers.
+        # Products in TF32 keep 10 bits: too few for comparisons.
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
 
     def wait(self) -> None:
-        """Until all work that was begun is done."""
+        """Wait for the end of all begun work."""
         if self.provider == "cuda":
             torch.cuda.synchronize(self.index)
 
     def release(self, *, cycles: bool = True) -> None:
-        """What PyTorch holds of the device's memory and does not use: ONNX Runtime asks for its own.
+        """Release PyTorch's unused device memory, because ONNX Runtime allocates its own.
 
-        `cycles`: also what objects hold that refer to each other, as those of an exception do; to look for them takes a while.
+        `cycles`: also that of objects in reference cycles, as those of an exception; the collection
+        takes a while.
         """
         if cycles:
             gc.collect()
@@ -77,14 +80,14 @@ class Device:
         return torch.cuda.get_device_properties(self.index).total_memory if self.provider == "cuda" else None
 
     def used(self) -> int | None:
-        """Bytes of the device's memory that anybody uses; None for a CPU."""
+        """Return the bytes of device memory in use by any process; None for a CPU."""
         if self.provider != "cuda":
             return None
         free, total = torch.cuda.mem_get_info(self.index)
         return total - free
 
     def describe(self) -> dict[str, Any]:
-        """Names and versions, for the report."""
+        """Return names and versions, for the report."""
         versions = {package: found for package in PACKAGES if (found := _version(package))}
         about: dict[str, Any] = {"provider": self.provider, "machine": machine(versions), "versions": versions}
         if self.provider == "cuda":
@@ -94,7 +97,7 @@ class Device:
         return about
 
     def ceilings(self, seconds: float, small: bool) -> dict[str, float]:
-        """TFLOP/s of products by precision and GB/s of a copy (read and written), the best of many tries.
+        """Return the best TFLOP/s of products by precision, and GB/s of a copy (read and written).
 
         Args:
             seconds: of each try.
@@ -111,18 +114,19 @@ class Device:
             try:
                 found["copy"] = self._copy(size, seconds)
                 break
-            except torch.OutOfMemoryError:  # others have it: the peaks stay, and a smaller one may fit
+            # other processes have it: the peaks stay, and a smaller copy may fit
+            except torch.OutOfMemoryError:
                 self.release()
         return found
 
     def _copy(self, size: int, seconds: float) -> float:
-        """GB/s."""
+        """Return GB/s of a copy."""
         source = torch.randint(1, 255, (size,), dtype=torch.uint8, device=self.torch)
         target = torch.empty_like(source)
         return 2 * source.nbytes / self._best(lambda: target.copy_(source), seconds) / 1e9
 
     def _best(self, work: Any, seconds: float) -> float:
-        """Seconds of the work once."""
+        """Return the seconds of one execution of the work."""
 
         def several() -> None:
             for _ in range(REPEATS):
@@ -140,9 +144,10 @@ def _version(package: str) -> str:
 
 
 def _smi(device: object) -> str:
-    """What the driver's own tool says of clocks and power; nothing is set.
+    """Return the driver tool's clocks and power; nothing is set.
 
-    `device`: its UUID, since the tool counts all of the machine's and CUDA those that it was shown; else the index.
+    `device`: its UUID, because the tool counts all devices and CUDA only the visible ones; else the
+    index.
     """
     named = device if isinstance(device, int) else f"GPU-{str(device).removeprefix('GPU-')}"
     command = ["nvidia-smi", f"--id={named}", f"--query-gpu={QUERY}", "--format=csv,noheader"]

@@ -1,4 +1,4 @@
-"""Contestants for one encoder in one precision: the engine, ONNX Runtime alone, and PyTorch in each of its ways."""
+"""Contestants of one encoder and precision: engine, ONNX Runtime alone, forms of PyTorch."""
 
 from __future__ import annotations
 
@@ -27,20 +27,21 @@ from headlight_model.encoder import Encoder
 
 ENGINE, BARE = "Headlight's engine", "ONNX Runtime, bound on the device"
 COMPARED = 4  # texts of a batch whose vectors are compared with PyTorch's in float32
-SECONDS_A_LAYER = 3.0  # that compiling is thought to take
-VECTORS = Selection()  # one object for all items, as the service has it: the engine looks at whether they share one
-MAPS = 6  # of a layer's attention, in float32, that one who writes them holds at once, as is thought
-WRITERS = 3  # who write them: the engine, ONNX Runtime alone, eager PyTorch
+SECONDS_A_LAYER = 3.0  # estimated for compiling
+VECTORS = Selection()  # one object for all items, as in the service: the engine checks for that
+MAPS = 6  # of a layer's attention, in float32: estimate of the maps that one writer holds at once
+WRITERS = 3  # of maps: the engine, ONNX Runtime alone, eager PyTorch
 
 Texts = Sequence[Sequence[Ids]]
 
 
 @dataclasses.dataclass
 class Field:
-    """Everyone of one encoder in one precision, on one device.
+    """All contestants of one encoder in one precision, on one device.
 
     Attributes:
-        chief: tokens of each text in the batches of one length that a contestant is compiled for alone: compiling takes time.
+        chief: tokens of each text in the batches of one length for which a contestant is compiled;
+            only one, because compiling takes time.
     """
 
     name: str
@@ -53,7 +54,10 @@ class Field:
     chief: int
 
     def contestants(self, texts: Texts) -> Contestants:
-        """Each does all batches of texts, one behind the other, and has the vectors on the host; but for the bare session."""
+        """Return contestants.
+
+        Each does all batches in order and has the vectors on the host, except the bare session.
+        """
         padded = [pad(list(one)) for one in texts]
         items = [[EncodeItem(ids, VECTORS) for ids in one] for one in texts]
         bound = self.bound(padded)
@@ -64,7 +68,10 @@ class Field:
         return found | {name: functools.partial(_all, call, padded) for name, call in self.peers(padded).items()}
 
     def peers(self, padded: Sequence[tuple[Ids, Ids]]) -> dict[str, Forward | Compiled]:
-        """PyTorch's ways, by name, that can take part with these batches: where there is padding, vectors without a mask are wrong."""
+        """Return PyTorch's forms, by name, that can run these batches.
+
+        With padding, vectors without a mask are wrong.
+        """
         found, whole = dict(self.torch), all(mask.all() for _, mask in padded)
         if not whole:
             found.pop(UNMASKED)
@@ -77,9 +84,10 @@ class Field:
         return [self.bare.bind(*batch(self.device, ids, mask, dim)) for ids, mask in padded]
 
     def warm(self, cases: Sequence[Texts]) -> None:
-        """Compile what these cases need, as far as the allowance goes: for batches, for a shape alone, and last for one text.
+        """Compile for these cases, within the allowance.
 
-        What fails here is told where it is timed.
+        First for batches, then for a single shape, last for one text. A failure here is reported
+        with the timing.
         """
         each = {(id(one[0]), one[1].shape): one for texts in cases for one in self._compiled(texts)}
         fixed = self.torch.get(FIXED)
@@ -88,7 +96,7 @@ class Field:
                 call(ids, mask)
 
     def _compiled(self, texts: Texts) -> Iterator[tuple[Compiled, Ids, Ids]]:
-        """Who is compiled, and each batch that it will see of a case."""
+        """Yield compiled contestants, and each batch of a case that they will run."""
         padded = [pad(list(one)) for one in texts]
         for name, call in self.peers(padded).items():
             if isinstance(call, Compiled):
@@ -96,14 +104,14 @@ class Field:
                 yield from ((call, *one) for one in (*first, *padded))
 
     def apart(self, texts: Texts) -> bool:
-        """Whether the maps of the largest batch are so large that not all contestants find memory beside each other."""
+        """Return whether the largest batch's maps leave no memory for all contestants together."""
         memory, largest = self.device.memory, max(len(one) * max(map(len, one)) ** 2 for one in texts)
         return memory is not None and WRITERS * MAPS * 4 * self.exact.config.heads * largest > memory
 
     def release(self, *, cycles: bool = False) -> None:
-        """Give back what the arenas and PyTorch hold of the device's memory: each keeps the most that it ever needed.
+        """Release device memory of the arenas and PyTorch: each keeps the most that it ever needed.
 
-        `cycles`: see Device.release; of use where something has failed.
+        `cycles`: see Device.release; useful after a failure.
         """
         self.runtime.engine.shrink()
         one = np.zeros((1, 1), dtype=np.int64)
@@ -112,9 +120,10 @@ class Field:
         self.device.release(cycles=cycles)
 
     def cosines(self, texts: Texts) -> dict[str, float | str]:
-        """The least cosine of each contestant's vectors with PyTorch's in float32, or what it failed with, alone on the device.
+        """Return each contestant's least cosine with PyTorch's vectors in float32, or its error.
 
-        Over a few texts of the first batch. Who takes part with all the batches, is compared.
+        Alone on the device, over a few texts of the first batch. Contestants for all the batches
+        are compared.
         """
         padded, some = [pad(list(one)) for one in texts], list(texts[0][:COMPARED])
         ids, mask = pad(some)
@@ -132,7 +141,8 @@ class Field:
 
         calls: dict[str, Callable[[], Any]] = {ENGINE: engine, BARE: bare}
         for name, call in self.peers(padded).items():
-            # The whole batch where it is compiled for: another shape would be compiled for by itself.
+            # The whole batch if it was compiled for one shape: another shape would be compiled
+            # anew.
             calls[name] = functools.partial(call, *(padded[0] if name == FIXED else (ids, mask)))
         apart, found = self.apart(texts), dict[str, float | str]()
         for name, vectors in calls.items():
@@ -146,15 +156,21 @@ class Field:
 
 
 def failed(said: float | str) -> bool:
-    """Whether a contestant failed, by its words: the others may have left it no memory. Who was not to begin, did not."""
+    """Return whether a contestant failed, by its result: others may have left it no memory.
+
+    One that was not to begin did not fail.
+    """
     return isinstance(said, str) and said != "" and not said.startswith(NotMeasured.__name__)
 
 
 def _least(call: Callable[[], Any], expected: Floats) -> float | str:
-    """`call` may give vectors of more texts: those behind the expected are not looked at."""
+    """Return the least cosine, or the error.
+
+    `call` may return vectors of more texts, which are ignored.
+    """
     try:
         return min(map(cosine, call()[: len(expected)], expected))
-    except Exception as error:  # libraries raise many types; the report has their words
+    except Exception as error:  # libraries raise many types; the report has their messages
         return told(error)
 
 
@@ -165,12 +181,18 @@ def _all(call: Forward | Compiled, padded: Sequence[tuple[Ids, Ids]]) -> None:
 
 @functools.cache
 def _encoder(name: str) -> Encoder:
-    """Made once for all precisions: to draw so many random weights takes seconds. Everyone copies it."""
+    """Return the encoder, made once for all precisions: its random weights take seconds.
+
+    Users copy it.
+    """
     return encoder_of(name)
 
 
 def opened(bundle: Path, precision: str, device: Device, allowance: Allowance, backend: str, chief: int) -> Field:
-    """Everyone of the bundle's encoder, by its name. Raises BundleError where the bundle cannot be run so."""
+    """Return all contestants of the bundle's encoder.
+
+    Raises BundleError if the bundle cannot run so.
+    """
     encoder = _encoder(bundle.name)
     runtime = Runtime(bundle, provider=device.provider, precision=precision, attend=False, gpu=device.gpu)
     graph = runtime.bundle.manifest.graph("embed", device.provider, precision)

@@ -1,7 +1,8 @@
-"""Forms of attention that a provider computes: the operator by itself, in each mode, and whole encoders written with it.
+"""Forms of attention that a provider computes: the operator in each mode, and whole encoders.
 
-ONNX has had an operator `Attention` since opset 23, which can also give what it computed on the way: the scores (mode 0) or the weights
-behind the softmax (mode 3). The other form is MatMul, Add, Softmax, MatMul, as bundles have it.
+ONNX has an operator `Attention` since opset 23. It can also return intermediate values: the scores
+(mode 0) or the weights after the softmax (mode 3). The other form is MatMul, Add, Softmax, MatMul,
+as in bundles.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ FOLDER = "forms"  # beside the bundles
 SHAPE = (2, 4, 24, 32)  # texts, heads, tokens, width of a head
 WEIGHTS = "weights behind the softmax"
 MODES = {0: "scores without the mask", 3: WEIGHTS}
-PLAIN = -1  # in the place of a mode: plain operations
+PLAIN = -1  # instead of a mode: plain operations
 ONNX_TYPES = {"fp32": "FLOAT", "fp16": "FLOAT16", "bf16": "BFLOAT16"}
 
 
@@ -39,7 +40,7 @@ class Form:
 
     Attributes:
         fused: by the operator `Attention`; else in plain operations.
-        masked: whether padding is hidden; without, batches are of one length.
+        masked: whether padding is hidden; if not, batches are of one length.
         precision: of everything in the graph.
     """
 
@@ -63,15 +64,15 @@ FORMS = (
 
 
 class Square(Encoder):
-    """ONNX Runtime's operator wants a row of the mask for each query."""
+    """Encoder with a row of the mask for each query, as ONNX Runtime's operator needs."""
 
     def visible(self, keep: Tensor, window: int = 0) -> Tensor:
         return super().visible(keep, window).expand(-1, -1, keep.shape[1], -1)
 
 
 def write_forms(encoder: Encoder, folder: Path) -> None:
-    """The graph of each form, its weights beside it; those that are there already stay."""
-    import onnx  # noqa: PLC0415  (not needed where the files are there)
+    """Write the graph of each form, its weights beside it. Existing files stay."""
+    import onnx  # noqa: PLC0415  (not needed if the files exist)
 
     from headlight_export.writer.graphs import OPSET as PLAIN_OPSET  # noqa: PLC0415
     from headlight_export.writer.graphs import Embed, traced  # noqa: PLC0415
@@ -95,14 +96,17 @@ def write_forms(encoder: Encoder, folder: Path) -> None:
 
 
 def formed(encoder: Encoder, form: Form) -> Encoder:
-    """The encoder as the form has it, in its precision, on the CPU."""
+    """Return the encoder in a form and its precision, on the CPU."""
     copied = copy.deepcopy(encoder).to(DTYPES[form.precision])
     copied.__class__ = Square if form.masked and form.fused else Encoder if form.masked else Unmasked
     return copied
 
 
 def operator_table(device: Device) -> list[dict[str, Any]]:
-    """What the operator gives, by precision, mask and mode: its distance from NumPy, or why there is none; plain operations last."""
+    """Return the operator's distance from NumPy, or its error, by precision, mask and mode.
+
+    Plain operations come last.
+    """
     found = []
     for precision in ONNX_TYPES:
         for masked in (False, True):
@@ -118,7 +122,7 @@ def operator_table(device: Device) -> list[dict[str, Any]]:
 def _tried(device: Device, precision: str, masked: bool, mode: int | None) -> dict[str, Any]:
     try:
         return _distances(device, precision, masked, mode)
-    except Exception as error:  # that it cannot is the answer
+    except Exception as error:  # the error is the result
         return {"error": told(error)}
 
 
@@ -135,7 +139,7 @@ def _distances(device: Device, precision: str, masked: bool, mode: int | None) -
     names = ("context",) if mode is None else ("context", "maps")
     outputs = {name: torch.full(shapes[name], float("nan"), device=device.torch) for name in names}
     device.wait()
-    # Alone: a kernel for CPUs that stepped in would answer another question.
+    # Alone: a fallback kernel on the CPU would answer another question.
     session = Bare(_graph(precision, masked, mode), device, alone=True)
     session.run(session.bind(inputs, outputs))
     expected = _expected(values, added, mode)
@@ -143,7 +147,7 @@ def _distances(device: Device, precision: str, masked: bool, mode: int | None) -
 
 
 def _expected(values: dict[str, Floats], added: Floats, mode: int | None) -> dict[str, Any]:
-    """NumPy's, in float64."""
+    """Return NumPy's result, in float64."""
     query, key, value = (values[name].astype(np.float64) for name in ("query", "key", "value"))
     raw = query @ key.swapaxes(-1, -2) / np.sqrt(SHAPE[3])
     scores = raw + added
@@ -154,7 +158,7 @@ def _expected(values: dict[str, Floats], added: Floats, mode: int | None) -> dic
 
 
 def _graph(precision: str, masked: bool, mode: int | None) -> bytes:
-    """float32 in and out, the precision between. mode None: no maps."""
+    """Return a graph with float32 in and out, the precision between. mode None: no maps."""
     from onnx import TensorProto, helper  # noqa: PLC0415
 
     kind = getattr(TensorProto, ONNX_TYPES[precision])

@@ -1,4 +1,4 @@
-"""Are the numbers PyTorch's? Every output of the trained models on real text, against PyTorch in float32 on the same device."""
+"""Parity of trained models' outputs with PyTorch in float32, on real text and one device."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from headlight.spec import AttentionSpec
 from headlight_model.encoder import Encoder
 
 OUTPUTS = ("pooled", "tokens", "hidden", "attention", "scores")
-WHOLE = 16  # texts whose every output is compared
+WHOLE = 16  # texts of which every output is compared
 TOGETHER = 4  # of them in a batch, so that most are padded
 BATCH_TOKENS = 16384
 
 
 def parity(bundles: Path, names: Sequence[str], device: Device, count: int, deadline: Deadline) -> dict[str, Any]:
-    """By model, by precision: distances by output, the cosine of pooled vectors, and what the start-up gate says.
+    """Return output distances, vector cosines and the self-test's result, by model and precision.
 
-    `count`: of the texts; of one that the time is up before, less than these are looked at, and it says how many.
+    `count`: of the texts. If time runs out, fewer are compared, and the result has their number.
     """
     found: dict[str, Any] = {name: {} for name in names}
     cases = [(name, precision) for name in names for precision in DTYPES]
@@ -44,7 +44,7 @@ def parity(bundles: Path, names: Sequence[str], device: Device, count: int, dead
             found[name][precision] = _of_one(
                 bundles / name, precision, device, count, deadline.part(1 / (len(cases) - at))
             )
-        except Exception as error:  # a precision that fails is a finding, and no reason to stop
+        except Exception as error:  # a failing precision is a finding, and no reason to stop
             found[name][precision] = {"error": told(error)}
     return found
 
@@ -62,10 +62,10 @@ def _of_one(bundle: Path, precision: str, device: Device, count: int, deadline: 
 
 
 def _gate(runtime: Runtime) -> str:
-    """Empty where the start-up gate passes, else its words."""
+    """Return "" if the start-up self-test passes, else its message."""
     try:
         runtime.check_golden()
-    except Exception as error:  # whatever it is, the service would not have started
+    except Exception as error:  # for any error the service would not have started
         return told(error)
     return ""
 
@@ -73,9 +73,10 @@ def _gate(runtime: Runtime) -> str:
 def _outputs(
     runtime: Runtime, exact: Encoder, texts: Sequence[Ids], device: Device, deadline: Deadline
 ) -> dict[str, Any]:
-    """The largest distance of each output over texts in ragged batches: relative to the largest number expected, and absolute.
+    """Return the largest distance of each output, and the number of texts.
 
-    And over how many texts: the first batch always, the others while there is time.
+    The texts are in ragged batches. Relative to the largest expected number, and absolute. The
+    first batch always, the others as time permits.
     """
     compared, worst = 0, {output: {"relative": 0.0, "absolute": 0.0} for output in OUTPUTS}
     scores = runtime.select(attention=AttentionSpec(scores=True))
@@ -98,7 +99,7 @@ def _outputs(
 
 
 def distance(got: Any, expected: Floats) -> tuple[float, float]:
-    """max |got - expected|, over max |expected| and as it is; infinite where a number is none."""
+    """Return max |got - expected|, over max |expected| and absolute; infinite if not finite."""
     absolute = float(np.abs(got.astype(np.float64) - expected).max())
     if not np.isfinite(absolute):
         return float("inf"), float("inf")
@@ -106,7 +107,10 @@ def distance(got: Any, expected: Floats) -> tuple[float, float]:
 
 
 def expected_outputs(exact: Encoder, ids: Ids, device: Device) -> dict[str, Floats]:
-    """What PyTorch says of one text alone, without padding: pooled [D], tokens [n, D], hidden [L+1, n, D], twice [L, H, n, n]."""
+    """Return PyTorch's outputs of one text alone, without padding.
+
+    pooled [D], tokens [n, D], hidden [L+1, n, D], twice [L, H, n, n].
+    """
     with torch.inference_mode():
         out = exact(torch.from_numpy(ids)[None].to(device.torch), fused=False)
     found = {
@@ -122,13 +126,14 @@ def expected_outputs(exact: Encoder, ids: Ids, device: Device) -> dict[str, Floa
 def cosines(
     runtime: Runtime, exact: Encoder, texts: Sequence[Ids], device: Device, deadline: Deadline
 ) -> dict[str, float]:
-    """Least and mean cosine of pooled vectors, in batches of near lengths, with those that PyTorch gives of each text alone.
+    """Return least and mean cosine of pooled vectors with PyTorch's, and the number of texts.
 
-    And of how many texts: one at least, the others while there is time.
+    PyTorch encodes each text alone. In batches of near lengths: at least one text, the others as
+    time permits.
     """
     found, alone = list[float](), Selection()  # one object for all items, as the service has it
     batches = plan([len(ids) for ids in texts], squared=False, tokens=BATCH_TOKENS)
-    # Drawn: in the plan's order, the longest first, what time is left for would be of one length.
+    # Drawn: the plan begins with the longest, so a partial run would have one length.
     for rows in random.sample(batches, len(batches)):
         if found and deadline.over:
             break
@@ -143,7 +148,7 @@ def cosines(
 
 
 def cosine(a: Any, b: Any) -> float:
-    """Of two vectors; NaN counts as -1."""
+    """Return the cosine of two vectors; NaN counts as -1."""
     a, b = a.astype(np.float64), b.astype(np.float64)
     value = float(a @ b / np.sqrt((a @ a) * (b @ b)))
     return value if np.isfinite(value) else -1.0

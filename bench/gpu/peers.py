@@ -1,7 +1,7 @@
-"""PyTorch as others would serve with it: the same encoder, eager with plain attention or the fused kernel, and compiled.
+"""PyTorch contestants: the same encoder, eager (plain attention or fused kernel) and compiled.
 
-A contestant takes a batch from the host, int64 [B, S] ids and mask, and returns pooled vectors there, float32 [B, D]: what the engine
-does, too.
+A contestant takes ids and mask from the host, int64 [B, S]. It returns pooled vectors there,
+float32 [B, D]. The engine does the same.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ FIXED = "torch.compile, no mask, for this shape alone"
 
 
 class NotMeasured(RuntimeError):
-    """There is no time for it; the message says what it was."""
+    """No time to measure it; the message has its name."""
 
 
 class Unmasked(Encoder):
-    """For batches of one length: no key is hidden, so attention gets no mask, and the kernels that take none may run."""
+    """Encoder for batches of one length: without a mask, so kernels that take none may run."""
 
     def visible(self, keep: Tensor, window: int = 0) -> Tensor:
         return None  # type: ignore[return-value]  # `attend` takes it
 
 
 def unmasked(encoder: Encoder) -> Encoder:
-    """The same weights."""
+    """Return an encoder with the same weights and no mask."""
     found = copy.copy(encoder)
     found.__class__ = Unmasked
     return found
 
 
 def forward(call: Callable[..., Any], device: Device, *, fused: bool) -> Forward:
-    """From the host to the host; the copy back waits for the device."""
+    """Return a function from host to host; the copy back waits for the device."""
 
     def run(ids: Ids, mask: Ids) -> Floats:
         with torch.inference_mode():
@@ -56,12 +56,13 @@ def forward(call: Callable[..., Any], device: Device, *, fused: bool) -> Forward
 
 
 class Compiled:
-    """torch.compile with free batch and length, or for each shape alone, and what it took to compile.
+    """torch.compile with free batch and length, or for each shape alone, and the time of compiling.
 
-    One text alone is compiled for itself (PyTorch takes an extent of 1 for a constant), so it costs as much again. A shape may be
-    compiled for anew, too, where PyTorch finds that what it has does not hold: so the first run of each is taken for compiling, and
-    is not begun with less left of the allowance than it is thought to take: as much as the first of all for a new kind of batch, else
-    as much as any later shape of its kind took. What cannot be compiled is not tried again.
+    PyTorch takes an extent of 1 for a constant, so one text alone is compiled separately, at the
+    same cost. PyTorch may also compile a shape anew if its guards fail. So the first run of each
+    shape counts as compiling. It begins only if the allowance has the expected time. For a new kind
+    of batch that is the time of the very first run. Else it is the longest time of a later shape of
+    its kind. What cannot be compiled is not tried again.
 
     Attributes:
         seconds: of the first runs of all shapes, by kind of batch.
@@ -77,12 +78,12 @@ class Compiled:
         *,
         free: bool = True,
     ) -> None:
-        """`expected`: seconds that compiling is thought to take; it is not begun with less left of the allowance."""
+        """`expected`: estimated seconds of compiling, which needs that much allowance to begin."""
         self._run = forward(torch.compile(encoder, dynamic=free, backend=backend), device, fused=True)
         self._allowance, self._expected, self._free = allowance, expected, free
         self._seen: set[tuple[int, ...]] = set()
         self._refused: dict[str, str] = {}  # by kind
-        self._later: dict[str, float] = {}  # by kind: the most that a shape behind the first took
+        self._later: dict[str, float] = {}  # by kind: the longest time of a shape after the first
         self.seconds: dict[str, float] = {}
 
     def __call__(self, ids: Ids, mask: Ids) -> Floats:
@@ -115,8 +116,13 @@ class Compiled:
 def peers(
     encoder: Encoder, device: Device, precision: str, allowance: Allowance, backend: str, expected: float
 ) -> dict[str, Forward | Compiled]:
-    """By name. `encoder` is copied to the device, its weights in the precision; what was compiled for another before is dropped."""
-    # PyTorch compiles one piece of code so many times (8), whichever encoder runs it, and is then eager without a word in the result.
+    """Return PyTorch's contestants by name.
+
+    `encoder` is copied to the device, its weights in the precision. Earlier compilations are
+    dropped.
+    """
+    # PyTorch compiles one piece of code at most 8 times, for all encoders. Then it runs eagerly,
+    # without a warning.
     torch.compiler.reset()
     own = copy.deepcopy(encoder).to(device.torch, DTYPES[precision])
     found: dict[str, Forward | Compiled] = {
@@ -131,5 +137,5 @@ def peers(
 
 
 def reference(encoder: Encoder, device: Device) -> Encoder:
-    """PyTorch in float32 on the device: what everyone is compared with."""
+    """Return the reference: PyTorch in float32 on the device."""
     return copy.deepcopy(encoder).to(device.torch)

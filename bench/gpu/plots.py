@@ -14,11 +14,11 @@ from bench.gpu.criteria import milliseconds
 from bench.gpu.report import CONTESTANTS
 from bench.serving.plots import save
 
-FASTEST = ("fp16", "bf16", "fp32")  # the first that was measured is shown
+FASTEST = ("fp16", "bf16", "fp32")  # the first measured one is shown
 
 
 def throughput(run: dict[str, Any], path: Path) -> None:
-    """Batches of one length, logarithmic both ways."""
+    """Draw batches of one length, logarithmic both ways."""
     rows = [row for row in run.get("speed", []) if row.get("kind") == "length"]
     sizes = list(dict.fromkeys(row["size"] for row in rows)) or [""]
     figure, axes = plt.subplots(1, len(sizes), figsize=(5.2 * len(sizes), 4.2), squeeze=False)

@@ -1,7 +1,8 @@
-"""The bundles that are measured, made where they are missing.
+"""Preparation of the measured bundles, if missing.
 
-The shipped models and MiniLM's size are exported and proven as by `headlight export`, in fp32, bf16 and fp16. The larger two are timed
-and never served: their graphs are written without the proof, which would take minutes and say the same as the others'.
+The shipped models and MiniLM's size are exported and checked as by `headlight export`, in fp32,
+bf16 and fp16. The larger two are timed and never served. Their graphs are written without the
+parity check, which would take minutes and repeat the others' result.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ TOKENIZER = CHECKPOINTS / TRAINED[0] / "tokenizer.json"
 
 
 class Unprepared(RuntimeError):
-    """A bundle is missing, or cannot be made here; the message says what is wanted."""
+    """A bundle is missing, or cannot be made here; the message has the requirement."""
 
 
 def require(folder: Path, names: Iterable[str]) -> None:
-    """Raises Unprepared, with the remedy, where the bundle of a name is not under `folder`."""
+    """Raise Unprepared, with the remedy, if a bundle is missing under `folder`."""
     absent = [name for name in names if not (folder / name / MANIFEST).is_file()]
     if absent:
         raise Unprepared(f"{folder} lacks {', '.join(absent)}: run `python -m bench.gpu prepare` with the same options")
 
 
 def prepare(folder: Path, names: Iterable[str]) -> None:
-    """Make the bundle of each name under `folder`; those that are there already stay.
+    """Make the bundle of each name under `folder`. Existing ones stay.
 
     Raises:
-        Unprepared: a package to make them with is missing.
+        Unprepared: a package for it is missing.
     """
     missing = [package for package in NEEDED if find_spec(package) is None]
     if missing:
@@ -50,7 +51,7 @@ def prepare(folder: Path, names: Iterable[str]) -> None:
 
 
 def size(bundle: Path) -> int:
-    """Bytes."""
+    """Return the bundle's bytes."""
     return sum(path.stat().st_size for path in bundle.iterdir())
 
 

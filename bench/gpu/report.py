@@ -1,4 +1,4 @@
-"""From the numbers of a run to Markdown. What is not there reads "not measured"."""
+"""Markdown report of a run's numbers. Missing values read "not measured"."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Lines = list[str]
 
 
 def lines(run: dict[str, Any]) -> Lines:
-    """The whole report."""
+    """Return the whole report."""
     parts = [
         heading(run),
         ["## What was to be reached", "", *criteria_table(run)],
@@ -101,7 +101,7 @@ def operator_table(run: dict[str, Any]) -> Lines:
 
 
 def speed_tables(run: dict[str, Any]) -> Lines:
-    """A table for each encoder in each precision."""
+    """Return a table for each encoder in each precision."""
     found: Lines = []
     rows = run.get("speed", [])
     for size, precision in dict.fromkeys((row["size"], row["precision"]) for row in rows):
@@ -156,7 +156,7 @@ def _speed_row(row: dict[str, Any], names: Sequence[str], ceilings: dict[str, fl
 
 
 def multiplied(precision: str) -> str:
-    """What the engine's products are computed in."""
+    """Return the precision of the engine's products."""
     return "fp32" if precision == "bf16" else precision
 
 

@@ -1,4 +1,4 @@
-"""A run's numbers to files: JSON, the report, and the picture."""
+"""Files of a run's numbers: JSON, the report, and the picture."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PICTURE = "gpu.png"
 
 
 def write(found: dict[str, Any], out: Path) -> None:
-    """gpu.json and gpu.md of what there is by now."""
+    """Write gpu.json and gpu.md of the results so far."""
     out.mkdir(parents=True, exist_ok=True)
     text = json.dumps(plain(found), indent=1, allow_nan=False)
     (out / "gpu.json").write_text(text + "\n", encoding="utf-8")
@@ -22,7 +22,7 @@ def write(found: dict[str, Any], out: Path) -> None:
 
 
 def plain(value: Any) -> Any:
-    """The same for JSON, which knows finite numbers alone: another becomes its name, "inf" or "nan", and float() reads it again."""
+    """Return a value for JSON: "inf" or "nan", which float() reads, if a number is not finite."""
     if isinstance(value, dict):
         return {name: plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -31,11 +31,14 @@ def plain(value: Any) -> Any:
 
 
 def draw(found: dict[str, Any], out: Path) -> None:
-    """The picture, where it can be drawn: the numbers are worth having without. The report shows it only then."""
+    """Draw the picture if possible: the numbers are useful without it.
+
+    The report shows it only then.
+    """
     try:
         from bench.gpu import plots  # noqa: PLC0415  (matplotlib is not everywhere)
 
         plots.throughput(found, out / PICTURE)
         found["picture"] = PICTURE
-    except Exception as error:  # whatever the library says; a measured run is not lost for it
+    except Exception as error:  # for any error of the library; it must not lose a measured run
         found["failed"]["picture"] = told(error)

@@ -1,4 +1,4 @@
-"""Over loopback: the service as anyone starts it, asked by the load generator, beside the engine without a wire."""
+"""Service over loopback, with the load generator, beside the engine without a wire."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ SECTION = "served"
 GROUP = 256  # texts of a batch and of a message on a stream
 SERVED, QUEUED, BATCHES = "Headlight", "the engine under the service's queue", "batches"
 ALONE = "the engine alone, the whole list"
-VECTORS = Selection()  # one object for all items, as the service has it
+VECTORS = Selection()  # one object for all items, as in the service
 FEWEST_ROUNDS, MOST_ROUNDS = 1, 5
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is served.
+    """Settings of the served benchmark.
 
     Attributes:
         batch_tokens: of the service and of the engine under its queue.
-        alone: those that the engine alone is tried with; its best is what the others are measured against.
-        texts: how many different ones.
+        alone: batch sizes for the engine alone; the others are compared with its best.
+        texts: number of different texts.
         requests: of `group` texts in a round.
     """
 
@@ -57,7 +57,10 @@ class Plan:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """A request may be as large as the queue: nothing is to be refused here."""
+        """Options of the service.
+
+        A request may be as large as the queue, so that none is refused.
+        """
         queue = str(max(1 << 20, 64 * self.batch_tokens))
         return (
             *("--provider", self.device.provider, "--precision", self.precision, "--attention", "off"),
@@ -67,7 +70,7 @@ class Plan:
 
     @property
     def workloads(self) -> tuple[Workload, ...]:
-        """Batches by 8 callers, which a criterion is about; singles by 64, and a stream of batches."""
+        """Batches by 8 callers, for a criterion; singles by 64 callers; and a stream of batches."""
         return (
             Workload(BATCHES, 8, self.group, 1, ""),
             Workload(SINGLES, 64, 1, 0.25, ""),
@@ -76,10 +79,10 @@ class Plan:
 
 
 class Unchecked(Headlight):
-    """Started once: what --check says, serving says too, and each start loads and proves the bundle."""
+    """Headlight without --check before: serving does the same, and a bundle loads only once."""
 
     def __init__(self, plan_: Plan, setting: Serving, deadline: Deadline) -> None:
-        """`deadline`: it must serve by then."""
+        """Take `deadline`, by which it must serve."""
         super().__init__(SERVED, plan_.precision, setting, plan_.flags)
         self._deadline = deadline
 
@@ -88,10 +91,10 @@ class Unchecked(Headlight):
 
 
 def served(plan_: Plan, budget: Budget, deadline: Deadline) -> dict[str, Any]:
-    """Texts a second by workload, of the service and of the engine; or what it failed with."""
+    """Return texts per second by workload, of the service and of the engine; or their errors."""
     manifest = Bundle(plan_.bundle).manifest
     reader = Tokenizer(plan_.bundle / "tokenizer.json", min(LONGEST, manifest.max_length))
-    # None that anybody would cut: all have the same tokens then.
+    # Only texts that no one cuts, so that all have the same tokens.
     ids = {text: read for text in texts(plan_.texts) if (read := _fitting(reader, text)) is not None}
     alone = _alone(plan_, list(ids.values()), deadline.part(0.2))
     file = (plan_.work / "texts.json").absolute()
@@ -123,7 +126,7 @@ def served(plan_: Plan, budget: Budget, deadline: Deadline) -> dict[str, Any]:
                 found["measured"][one.name] = _measured(
                     one, plan_, len(tokens), budget, deadline.part(1 / (len(everyone) - at))
                 )
-            except Exception as error:  # what the others say is worth having
+            except Exception as error:  # the others' results are still useful
                 found["failed"][one.name] = told(error)
             finally:
                 one.close()
@@ -133,7 +136,7 @@ def served(plan_: Plan, budget: Budget, deadline: Deadline) -> dict[str, Any]:
 
 
 def _measured(one: Contestant, plan_: Plan, texts_: int, budget: Budget, deadline: Deadline) -> dict[str, Any]:
-    """Rounds of each workload; the first of each is not counted."""
+    """Measure rounds of each workload; the first of each is not counted."""
     found: dict[str, Any] = {}
     workloads = plan_.workloads
     for at, workload in enumerate(workloads):
@@ -151,13 +154,16 @@ def _measured(one: Contestant, plan_: Plan, texts_: int, budget: Budget, deadlin
 
 
 def _fitting(reader: Tokenizer, text: str) -> Ids | None:
-    """Its ids; None where it is too long."""
+    """Return a text's ids; None if it is too long."""
     ids = reader.encode(text, limit=False, with_info=False).ids
     return ids if len(ids) <= reader.max_length else None
 
 
 def _alone(plan_: Plan, texts_: Sequence[Ids], deadline: Deadline) -> dict[str, Any]:
-    """The list, tokenised before, in batches of near lengths: what the engine gives at most, at the best size of batches."""
+    """Return the engine's best rate: the list, tokenised before, in batches of near lengths.
+
+    At the best batch size.
+    """
     runtime = Runtime(
         plan_.bundle, provider=plan_.device.provider, precision=plan_.precision, attend=False, gpu=plan_.device.gpu
     )
@@ -177,7 +183,7 @@ def _alone(plan_: Plan, texts_: Sequence[Ids], deadline: Deadline) -> dict[str, 
 
 
 def _passes(runtime: Runtime, batches: Sequence[list[EncodeItem]], deadline: Deadline) -> list[float]:
-    """Seconds of each pass over the batches, but for the first."""
+    """Return the seconds of each pass over the batches, except the first."""
     seconds: list[float] = []
     while len(seconds) < 2 or (len(seconds) < 1 + min(MOST_ROUNDS, deadline.rounds) and not deadline.over):
         begin = time.perf_counter()

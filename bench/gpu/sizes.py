@@ -1,4 +1,4 @@
-"""The encoders that are measured: those that ship, trained, and BERTs of three usual sizes with random weights."""
+"""Measured encoders: the shipped, trained ones, and three common BERT sizes, random weights."""
 
 from __future__ import annotations
 
@@ -35,14 +35,17 @@ SIZES = {
     MINILM: _bert(6, 12, 384),
     BASE: _bert(12, 12, 768),
     LARGE: _bert(24, 16, 1024),
-    # For rehearsals: everything of the others but their size.
+    # For rehearsals: the same structure in a small size.
     TINY: dataclasses.replace(_bert(2, 2, 32), vocab_size=8192, trained_length=32, max_length=128),
 }
 REAL_SIZES = (MINILM, BASE, LARGE)
 
 
 def encoder_of(name: str) -> Encoder:
-    """float32, in evaluation mode, on the CPU: a shipped one by its checkpoint, another with the same random weights each time."""
+    """Return an encoder in float32, in evaluation mode, on the CPU.
+
+    A shipped one has its checkpoint, another the same random weights each time.
+    """
     if name in SIZES:
         return random_encoder(SIZES[name])
     return load_checkpoint(CHECKPOINTS / name)

@@ -24,22 +24,23 @@ from headlight.runtime.values import Ids
 from headlight_export.parity.reference import random_ids
 
 SECTION = "speed"
-# The pair that the criteria are about, first: what there is no time for is cut from the end.
-ORDER = {BASE: 2.0, MINILM: 1.0, LARGE: 2.0}  # and what part of the time each gets
-# What part of the time each gets. bf16 is for smaller files: its products are float32's.
+# The criteria's pair is first, because lack of time cuts from the end.
+ORDER = {BASE: 2.0, MINILM: 1.0, LARGE: 2.0}  # and each one's share of the time
+# Shares of the time. bf16 is for smaller files: its products are float32's.
 PRECISIONS = {"fp16": 3.0, "fp32": 1.0, "bf16": 0.5}
 CHIEF_WEIGHT = 4.0  # beside 1 of another case
 DOCSTRINGS, LOG_NORMAL = "docstrings", "log-normal"
-BATCHES_A_MIX = 4  # of the largest size; one in fp32, in bf16 and of BERT-large, where everybody is slow
-LAUNCHES, FEWEST_LAUNCHES = 20, 3  # of which the median is taken
-LONGEST_LAUNCH = 0.05  # seconds: of a longer run nobody asks what it took to begin it
-PROMISING = 0.3  # seconds that a case must have to be begun
-FEWEST_ROUNDS, FEWEST = 3, 1  # counted, of what the criteria are about, and of any other case that is begun
+BATCHES_A_MIX = 4  # of the largest size; one in fp32, in bf16 and for BERT-large, which are slow
+LAUNCHES, FEWEST_LAUNCHES = 20, 3  # their median counts
+LONGEST_LAUNCH = 0.05  # seconds: for a longer run the launch time matters little
+PROMISING = 0.3  # seconds that a case needs to begin
+# counted, for the criteria's cases, and for any other case that begins
+FEWEST_ROUNDS, FEWEST = 3, 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What is measured.
+    """Settings of the speed benchmark.
 
     Attributes:
         bundles: their folder.
@@ -47,7 +48,7 @@ class Setting:
         tokens: of a batch.
         allowance: for compiling.
         backend: of torch.compile.
-        texts: how many different ones the mix of docstrings has.
+        texts: number of different ones in the mix of docstrings.
     """
 
     bundles: Path
@@ -62,12 +63,12 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """Batches of texts, and what the report calls them."""
+    """Batches of texts, and their name in the report."""
 
     kind: str  # "length", "one text", or the name of a mix
-    length: int  # of every text; of a mix, the tokens that a batch may have
+    length: int  # of every text; for a mix, the tokens of a batch at most
     batches: tuple[tuple[Ids, ...], ...]
-    chief: bool = False  # of the kind that the criteria are about
+    chief: bool = False  # of the criteria's kind
 
     @property
     def weight(self) -> float:
@@ -75,7 +76,7 @@ class Case:
 
 
 def speed(setting: Setting, budget: Budget, deadline: Deadline) -> Iterator[dict[str, Any]]:
-    """A row for each case of each encoder in each precision, or for each that could not take part."""
+    """Yield a row for each case of each encoder and precision, or for each failed pair."""
     names = sorted(setting.sizes, key=lambda name: list(ORDER).index(name) if name in ORDER else len(ORDER))
     pairs = [(name, precision) for precision in PRECISIONS for name in names]
     weights = [PRECISIONS[precision] * ORDER.get(name, 1.0) for name, precision in pairs]
@@ -85,7 +86,7 @@ def speed(setting: Setting, budget: Budget, deadline: Deadline) -> Iterator[dict
         if at and deadline.left < PROMISING:
             budget.skip(SECTION, f"{name} in {precision}")
             continue
-        # Of the encoder before nothing is held by now: two at their longest batches would not fit beside each other.
+        # The encoder before must hold no memory: two at their longest batches would not fit.
         setting.device.release()
         for row in _pair(name, precision, setting, budget, (deadline, share, at == 0)):
             yield about | row
@@ -94,7 +95,7 @@ def speed(setting: Setting, budget: Budget, deadline: Deadline) -> Iterator[dict
 def _pair(
     name: str, precision: str, setting: Setting, budget: Budget, time: tuple[Deadline, float, bool]
 ) -> Iterator[dict[str, Any]]:
-    """Of one encoder in one precision: opened and compiled, and then given its share of what is left."""
+    """Open and compile one encoder in one precision, then measure in its share of the time."""
     deadline, share, first = time
     try:
         chief = setting.lengths[0]
@@ -114,7 +115,7 @@ def _pair(
         compiled = setting.allowance.used
         try:
             yield _measured(field, case, part, setting.allowance, FEWEST_ROUNDS if must else FEWEST)
-        except Exception as error:  # one that the device has not the memory for, say
+        except Exception as error:  # for example one that the device has no memory for
             budget.skip(SECTION, f"{what}: {told(error)}")
         mine.extend(setting.allowance.used - compiled)
     for call in field.torch.values():
@@ -123,7 +124,10 @@ def _pair(
 
 
 def _measured(field: Field, case: Case, deadline: Deadline, allowance: Allowance, fewest: int) -> dict[str, Any]:
-    """One row. Vectors are compared before anybody is timed; who is compiled anew, is compiled then, and not in the case's time."""
+    """Return one row.
+
+    Vectors are compared, and compiled, before timing and outside the case's time.
+    """
     field.release()
     compiled = allowance.used
     cosines = field.cosines(case.batches)
@@ -147,7 +151,10 @@ def _measured(field: Field, case: Case, deadline: Deadline, allowance: Allowance
 
 
 def _timed(field: Field, case: Case, deadline: Deadline, fewest: int) -> dict[str, Timing]:
-    """In turns, or one by one where not all fit beside each other. Who failed beside the others is tried alone."""
+    """Time all in turns, or one by one if they do not fit together.
+
+    Failed ones are retried alone.
+    """
     everyone = field.contestants(case.batches)
     if field.apart(case.batches):
         return one_by_one(everyone, deadline, field.release, fewest)
@@ -157,9 +164,11 @@ def _timed(field: Field, case: Case, deadline: Deadline, fewest: int) -> dict[st
 
 
 def least_bytes(field: Field, tokens: int, batches: int) -> float:
-    """That must move through the device's memory: weights once a batch, and of each token what products with them take and give.
+    """Return the bytes that must move through the device's memory.
 
-    Products of a layer take D, D, D and 4 D numbers and give 3 D, D, 4 D and D; attention between them stays on the chip at best.
+    Weights once a batch, and for each token the inputs and outputs of products with them. Products
+    of a layer take D, D, D and 4 D numbers and give 3 D, D, 4 D and D. Attention between them stays
+    on the chip at best.
     """
     config, wide = field.exact.config, 2 if field.precision == "fp16" else 4
     weights = (4 if field.precision == "fp32" else 2) * config.layers * 12 * config.dim**2
@@ -167,9 +176,9 @@ def least_bytes(field: Field, tokens: int, batches: int) -> float:
 
 
 def launch_ms(field: Field, padded: tuple[Ids, Ids], deadline: Deadline) -> float | None:
-    """Median time in which ONNX Runtime has handed a batch to the device; on a CPU, in which it has computed it.
+    """Return ONNX Runtime's median time to hand a batch to the device; on a CPU, to compute it.
 
-    None of a batch that takes long: then it matters little.
+    None for a long batch: then it matters little.
     """
     [bound], taken = field.bound([padded]), list[float]()
     while len(taken) < (FEWEST_LAUNCHES if deadline.over else LAUNCHES):
@@ -177,13 +186,14 @@ def launch_ms(field: Field, padded: tuple[Ids, Ids], deadline: Deadline) -> floa
         field.bare.launch(bound)
         taken.append(1000 * (deadline.now() - begin))
         field.device.wait()
-        if len(taken) > 1 and deadline.now() - begin > LONGEST_LAUNCH:  # the first may have asked for memory
+        # the first may have allocated memory
+        if len(taken) > 1 and deadline.now() - begin > LONGEST_LAUNCH:
             return None
     return statistics.median(taken)
 
 
 def cases(field: Field, setting: Setting) -> list[Case]:
-    """Those of the kind that the criteria are about, in bf16 no others; then other mixes, batches of one length, one text alone."""
+    """Return the cases: the criteria's (in bf16 only these), mixes, single lengths, one text."""
     found = sorted(_cases(field, setting), key=lambda case: not case.chief)
     return [case for case in found if case.chief or field.precision != "bf16"]
 
@@ -199,7 +209,7 @@ def _cases(field: Field, setting: Setting) -> Iterator[Case]:
     for kind, texts in mixes.items():
         for tokens in sizes:
             rows = plan([len(ids) for ids in texts], squared=False, tokens=tokens)
-            # One text would be compiled for by itself: a case of its own, below.
+            # One text would be compiled separately: it is a case of its own, below.
             rows = [one for one in rows if len(one) > 1] or rows
             yield Case(kind, tokens, tuple(tuple(texts[row] for row in one) for one in rows), kind == DOCSTRINGS)
     lengths = [length for length in setting.lengths if length <= config.max_length]
@@ -212,12 +222,12 @@ def _cases(field: Field, setting: Setting) -> Iterator[Case]:
 
 
 def _fast(field: Field) -> bool:
-    """Enough for mixes of several batches, in several sizes."""
+    """Return whether the speed allows mixes of several batches, in several sizes."""
     return field.precision == "fp16" and field.name != LARGE
 
 
 def _texts(setting: Setting, field: Field, batches: int) -> list[Ids]:
-    """Docstrings, again and again until there are enough tokens."""
+    """Return docstrings, repeated until there are enough tokens."""
     known = read(field.runtime.bundle.file("tokenizer.json"), field.exact.config.max_length, setting.texts)
     wanted, found, tokens = batches * setting.tokens, list[Ids](), 0
     while tokens < wanted:
@@ -227,7 +237,10 @@ def _texts(setting: Setting, field: Field, batches: int) -> list[Ids]:
 
 
 def log_normal(tokens: int, longest: int, batches: int = BATCHES_A_MIX) -> list[int]:
-    """Lengths of a skewed mix, median 100, some of them the longest that a batch can hold: enough for the batches of a mix."""
+    """Return lengths of a skewed mix, median 100, enough for its batches.
+
+    Some are the longest that a batch can hold.
+    """
     drawn = np.random.default_rng(0).lognormal(np.log(100), 1.2, size=batches * tokens)
     lengths = np.clip(drawn, 4, min(longest, tokens)).astype(int)
     return [int(n) for n in lengths[: int(np.searchsorted(np.cumsum(lengths), batches * tokens)) + 1]]

@@ -1,4 +1,4 @@
-"""Real text: docstrings of Python's own library, from modules that no shipped model was trained on."""
+"""Real text: docstrings of Python's library, of modules that no shipped model was trained on."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from headlight_export.precision.sample_texts import LONGEST, docstrings
 
 @functools.cache
 def _all() -> tuple[str, ...]:
-    """Reading the library takes seconds, so it is read once."""
+    """Return all docstrings. Reading the library takes seconds, so it is read once."""
     return tuple(docstrings(SPARE))
 
 
 def texts(count: int) -> list[str]:
-    """Up to so many, evenly spread."""
+    """Return up to so many texts, evenly spread."""
     return list(_all()[:: max(1, len(_all()) // count)][:count])
 
 
 def read(tokenizer: Path, most: int, count: int) -> list[Ids]:
-    """Those texts as ids, int64 [n] each, no two the same; cut at `most` tokens and at what precision is judged by elsewhere."""
+    """Return those texts as ids, int64 [n], each once, cut at `most` and LONGEST tokens."""
     reader = Tokenizer(tokenizer, min(most, LONGEST))
     found = (reader.encode(text, truncation="cut_end", with_info=False).ids for text in texts(count))
     return list({ids.tobytes(): ids for ids in found}.values())

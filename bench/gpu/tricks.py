@@ -1,6 +1,7 @@
-"""Candidates for more speed on a GPU, each beside today's way: output placement, CUDA graphs, memory growth, other graphs.
+"""Candidate optimisations on a GPU, each beside the current way.
 
-Each is tried by itself: one that fails is told with its error, and the others go on.
+Output placement, CUDA graphs, memory growth, other graphs. Each is tried by itself: a failure is
+reported with its error, and the others go on.
 """
 
 from __future__ import annotations
@@ -33,11 +34,14 @@ ARENAS = ("kSameAsRequested", "kNextPowerOfTwo")
 GRAPH_SHAPES = ((1, 16), (1, 128), (8, 32), (32, 128))
 GRAPH = {"enable_cuda_graph": "1"}
 CAPTURING = 2  # runs, at least, before a graph is replayed
-PASSES = 3  # over the mix, before memory is looked at
+PASSES = 3  # over the mix, before memory is measured
 
 
 class Lab:
-    """One encoder's fp16 graph (in a rehearsal fp32: a CPU only imitates fp16), and batches for it."""
+    """One encoder's fp16 graph, and batches for it.
+
+    A rehearsal uses fp32: a CPU only imitates fp16.
+    """
 
     def __init__(self, bundle: Path, forms: Path, device: Device, tokens: int) -> None:
         self.device, self.tokens, self.forms = device, tokens, forms
@@ -47,13 +51,13 @@ class Lab:
         self.config = self.encoder.config
 
     def inputs(self, texts: int, length: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """A batch of one length, and where its vectors go, on the device."""
+        """Return a batch of one length, and memory for its vectors, on the device."""
         length = min(length, self.config.max_length, self.tokens)
         ids, mask = pad([random_ids(self.config, length, seed) for seed in range(texts)])
         return batch(self.device, ids, mask, self.config.pooled_dim)
 
     def outputs(self, deadline: Deadline) -> dict[str, Any]:
-        """Vectors of every token: bound to the host, or on the device and copied once."""
+        """Compare vectors of every token bound to the host, or on the device and copied once."""
         session, (inputs, pooled) = Bare(self.path, self.device), self.inputs(max(1, self.tokens // 512), 128)
         shape = (*inputs["ids"].shape, self.config.dim)
         there = self._poisoned(shape)
@@ -81,7 +85,7 @@ class Lab:
         return {"about": f"vectors of tokens {list(shape)}, {there.nbytes / 1e6:.1f} MB", "times": _json(found)}
 
     def graphs(self, deadline: Deadline) -> dict[str, Any]:
-        """Warm shapes replayed as CUDA graphs: a session for each, since a graph's inputs stay where they were."""
+        """Replay warm shapes as CUDA graphs, a session for each: a graph's inputs stay in place."""
         contestants: Contestants = {}
         found: dict[str, Any] = {"times": {}, "cosines": {}}
         plain = Bare(self.path, self.device)
@@ -95,31 +99,32 @@ class Lab:
                 replay, graph = self._replay(inputs, others)
                 found["cosines"][f"{name}, CUDA graph"] = min(map(cosine, graph.pooled(), bound.pooled()))
                 contestants[f"{name}, CUDA graph"] = replay
-            except Exception as error:  # that it cannot be replayed is the answer
+            except Exception as error:  # a failed replay is a result
                 found["times"][f"{name}, CUDA graph"] = {"error": told(error)}
         found["times"] |= _json(take_turns(contestants, deadline))
         return found
 
     def _replay(self, inputs: dict[str, Tensor], outputs: dict[str, Tensor]) -> tuple[Callable[[], None], Bound]:
-        """A run of a graph that was captured, and what it gave when it was replayed once."""
+        """Return a replay of a captured graph, and its outputs after one replay."""
         session = Bare(self.path, self.device, GRAPH)
         bound = session.bind(inputs, outputs)
         for _ in range(CAPTURING):
             session.run(bound)
         for value in outputs.values():
-            value.fill_(float("nan"))  # what is read below, the replay has written
+            value.fill_(float("nan"))  # so that the values read below come from the replay
         self.device.wait()
         session.run(bound)
         return functools.partial(session.run, bound), bound
 
     def arenas(self, deadline: Deadline) -> dict[str, Any]:
-        """A ragged mix under each strategy: time of a pass, and the memory that the session then holds."""
+        """Run a ragged mix under each strategy: time of a pass, and the session's memory then."""
         lengths = log_normal(self.tokens, self.config.max_length)
         texts = [random_ids(self.config, n, seed) for seed, n in enumerate(lengths)]
         padded = [pad([texts[row] for row in rows]) for rows in plan(lengths, squared=False, tokens=self.tokens)]
         contestants: Contestants = {}
         memory: dict[str, int | None] = {}
-        # Kernels are loaded when they run first, and stay: not in the memory of whoever is tried first.
+        # Kernels are loaded on their first run, and stay: not in the memory of the first
+        # contestant.
         thrown_away = Bare(self.path, self.device)
         thrown_away.run_all([thrown_away.bind(*batch(self.device, *one, self.config.pooled_dim)) for one in padded])
         del thrown_away
@@ -136,7 +141,7 @@ class Lab:
         return {"times": _json(take_turns(contestants, deadline)), "memory": memory}
 
     def written_otherwise(self, deadline: Deadline) -> dict[str, Any]:
-        """The bundle's graph beside other forms, on batches of 512 (of one length: also without a mask)."""
+        """Compare the bundle's graph with other forms, on batches of 512 (also without a mask)."""
         inputs, _ = self.inputs(max(1, self.tokens // 512), 512)
         exact = reference(self.encoder, self.device)
         with torch.inference_mode():
@@ -152,7 +157,7 @@ class Lab:
                 session.run(bound)
                 found["cosines"][name] = min(map(cosine, bound.pooled(), expected))
                 contestants[name] = functools.partial(session.run, bound)
-            except Exception as error:  # that it cannot be run is the answer
+            except Exception as error:  # a failed run is a result
                 found["times"][name] = {"error": told(error)}
         found["times"] |= _json(take_turns(contestants, deadline))
         return {"about": f"batches of {list(inputs['ids'].shape)}"} | found
@@ -164,7 +169,7 @@ class Lab:
         return session, session.bind(inputs, {"pooled": self._poisoned((len(inputs["ids"]), self.config.pooled_dim))})
 
     def _poisoned(self, shape: tuple[int, ...]) -> Tensor:
-        """For an output; written by now, since ONNX Runtime works on a stream of its own."""
+        """Return an output of NaN. Wait for it, as ONNX Runtime uses a stream of its own."""
         found = torch.full(shape, float("nan"), device=self.device.torch)
         self.device.wait()
         return found
@@ -177,7 +182,7 @@ def _json(found: dict[str, Timing]) -> dict[str, Any]:
 def experiments(
     bundle: Path, forms: Path, device: Device, tokens: int, budget: Budget, deadline: Deadline
 ) -> dict[str, Any]:
-    """By name."""
+    """Run all experiments; return their results by name."""
     lab = Lab(bundle, forms, device, tokens)
     todo = {
         "forms of the graph": lab.written_otherwise,

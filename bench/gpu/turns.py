@@ -1,4 +1,4 @@
-"""Contestants that take turns for as long as there is time; one that fails is out, and the others go on."""
+"""Contestants that take turns until the deadline; one that fails is out, and the others go on."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ LONGEST_ERROR = 300  # characters
 
 @dataclasses.dataclass(frozen=True)
 class Timing:
-    """What one contestant took.
+    """Times of one contestant.
 
     Attributes:
-        ms: median; None: it failed, or there was no time for one counted round.
+        ms: median; None: it failed, or had no time for one counted round.
         fastest, slowest: of all rounds, ms.
-        error: what it failed with.
+        error: its error.
     """
 
     ms: float | None
@@ -36,17 +36,19 @@ class Timing:
 
 
 def told(error: BaseException) -> str:
-    """An error in one line."""
+    """Return an error in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split()):.{LONGEST_ERROR}}"
 
 
 def take_turns(contestants: Contestants, deadline: Deadline, fewest: int = 0) -> dict[str, Timing]:
-    """Median milliseconds of each, in an order drawn anew each round. Each must wait for the device itself.
+    """Return median milliseconds of each, in an order drawn anew each round.
+
+    Each must wait for the device itself.
 
     Args:
         contestants: by name.
-        deadline: no round begins after it, but for the first; when half the time is gone the second counts.
-        fewest: rounds that are counted even so, if the deadline allows so many at all.
+        deadline: no round begins after it, except the first; after half the time the second counts.
+        fewest: rounds that are counted even then, if the deadline allows so many at all.
     """
     half, fewest, done = deadline.left / 2, min(fewest, deadline.rounds), 0
     times: dict[str, list[float]] = {name: [] for name in contestants}
@@ -61,7 +63,7 @@ def take_turns(contestants: Contestants, deadline: Deadline, fewest: int = 0) ->
             begin = deadline.now()
             try:
                 contestants[name]()
-            except Exception as error:  # libraries raise many types; the report has their words
+            except Exception as error:  # libraries raise many types; the report has their messages
                 failed[name] = told(error)
                 continue
             if counted:
@@ -72,7 +74,10 @@ def take_turns(contestants: Contestants, deadline: Deadline, fewest: int = 0) ->
 def one_by_one(
     contestants: Contestants, deadline: Deadline, between: Callable[[], None], fewest: int = 0
 ) -> dict[str, Timing]:
-    """Each with the device to itself: all its rounds, then those of the next. `between` is called before each."""
+    """Run each alone on the device: all its rounds, then the next one's.
+
+    `between` runs before each.
+    """
     found: dict[str, Timing] = {}
     for at, (name, call) in enumerate(contestants.items()):
         between()
@@ -81,5 +86,5 @@ def one_by_one(
 
 
 def timing(ms: list[float]) -> Timing:
-    """Of the counted rounds."""
+    """Return the timing of the counted rounds."""
     return Timing(statistics.median(ms), min(ms), max(ms), len(ms)) if ms else Timing(None)

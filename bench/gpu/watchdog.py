@@ -1,4 +1,4 @@
-"""What ends a run that hangs, and with it the processes that it had begun: a service left behind would keep its memory of the GPU."""
+"""Watchdog that ends a hanging run and its child processes: a service would keep its GPU memory."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-STOP_SECONDS = 5  # that those processes get to end by themselves
+STOP_SECONDS = 5  # for those processes to end by themselves
 
 
 @contextlib.contextmanager
 def watchdog(seconds: float) -> Iterator[None]:
-    """End this process, with status 1 and where each thread was, if what is in here takes longer.
+    """End this process, with status 1 and all stack traces, if the block takes longer.
 
-    A thread does it: the main one, waiting for a device, would not hear a signal. Where no thread of Python's gets a turn either,
-    faulthandler does, a while later, and nobody's processes are ended.
+    A thread does it: the main one, waiting for a device, would miss a signal. If no Python thread
+    can run, faulthandler does it a while later, but ends no child processes.
     """
     ending = threading.Timer(seconds, _end, (seconds,))
     ending.daemon = True
@@ -47,11 +47,11 @@ def _end(seconds: float) -> None:
 
 
 def children() -> list[int]:
-    """This process's own that still run, by id."""
+    """Return the ids of this process's running children."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it ended meanwhile
-            # The name, in brackets, may hold anything; behind it come the state and the parent.
+            # The name, in brackets, may hold anything; the state and the parent follow it.
             state, parent = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[:2]
             if int(parent) == os.getpid() and state != "Z":
                 found.append(int(path.parent.name))

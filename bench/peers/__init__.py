@@ -1,4 +1,5 @@
-"""Other libraries, each in a process and an environment of its own: a line of JSON in, a line of JSON out.
+"""Other libraries, each in its own process and environment: a line of JSON in, a line of JSON out.
 
-What is imported here is at hand in each of those environments: Python's own library, NumPy, and the peer.
+Code here imports only what each of those environments has: Python's own library, NumPy, and the
+peer.
 """

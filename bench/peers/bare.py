@@ -1,6 +1,6 @@
-"""The least that could stand before a session: grpc.aio, one thread that computes, no queue, nothing read of a request.
+"""Minimal gRPC server before a session: grpc.aio, one computing thread, no queue, no decoding.
 
-What a lone caller waits for beyond the session itself is this floor, which is gRPC's and the machine's, and what the service adds.
+A lone caller waits for the session, this minimum (of gRPC and the machine), and the service's part.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SERVICE, METHOD = "headlight.v1.HeadlightService", "Encode"
 
 
 def listen(work: Callable[[], bytes]) -> int:
-    """Answer every call by what `work` gives; serves until the process ends, and returns the port on the loopback."""
+    """Answer every call with the result of `work`, until the process ends; return the port."""
     found: list[int] = []
     up = threading.Event()
     threading.Thread(target=lambda: asyncio.run(_serve(work, found, up)), daemon=True).start()

@@ -1,8 +1,9 @@
-"""Headlight's own engine in one process, without a wire: what serving it costs is told apart from what it does.
+"""Headlight's own engine in one process, without a wire, to single out the cost of serving.
 
     python -m bench.peers.engine BUNDLE TEXTS [FLAGS OF THE SERVICE]
 
-"online" queues the same requests as the service gets, in the service's own queue; "offline" is `Runtime.encode` of the whole list.
+"online" puts the service's requests into the service's own queue; "offline" is `Runtime.encode` of
+the whole list.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from headlight_service.telemetry.metrics import Metrics
 
 
 class Timed:
-    """A session's run, timed until there are outputs: that is where the library computes."""
+    """Session run, timed until its outputs exist, which is the library's computation."""
 
     def __init__(self, inner: AbstractContextManager[Outputs], begun: float, seconds: list[float]) -> None:
         self._inner, self._begun, self._seconds = inner, begun, seconds
@@ -50,7 +51,7 @@ class Timed:
 
 
 def in_sessions() -> list[float]:
-    """The seconds spent within ONNX Runtime and OpenVINO themselves, from here on, call by call."""
+    """Record the seconds within ONNX Runtime and OpenVINO from now on, call by call."""
     seconds: list[float] = []
     for kind in (OnnxSession, OpenVinoSession, CudaSession):
         setattr(kind, "run", _timed(kind.run, seconds))  # noqa: B010  (mypy takes methods for constants)
@@ -66,7 +67,10 @@ def _timed(native: Callable[..., AbstractContextManager[Outputs]], seconds: list
 
 
 def compute(model: ServedModel, items: Sequence[EncodeItem]) -> None:
-    """Queue items as the service does when they are tokenised, and wait for their results. Raises as the engine does."""
+    """Queue items as the service does after tokenising, and wait for results.
+
+    Raises as the engine.
+    """
     ended: Future[Computed | Exception] = Future()
     budget = RequestBudget(model.admission, "interactive")
     budget.queue(sum(len(item.ids) for item in items), math.inf)
@@ -82,7 +86,7 @@ def compute(model: ServedModel, items: Sequence[EncodeItem]) -> None:
 def queued(
     runtime: Runtime, config: Config, texts: Sequence[str], order: Sequence[int], callers: int, group: int
 ) -> dict[str, Any]:
-    """Callers, each a thread as in the service, that queue their next request when the last is answered."""
+    """Run callers that queue a request after each answer; each is a thread, as in the service."""
     tokenizer, selection = runtime.tokenizer, runtime.select()
     assert tokenizer is not None
     model = assemble(runtime, config, Metrics())
@@ -131,14 +135,14 @@ def main() -> None:
 
     def short(text: str, count: int) -> dict[str, Any]:
         item = item_of(text)
-        runtime.engine.run([item], wide=True)  # as the service does where nothing else runs
+        runtime.engine.run([item], wide=True)  # as the service does if nothing else runs
         inside.clear()
         for _ in range(count):
             runtime.engine.run([item], wide=True)
         return {"latencies": inside, "tokens": len(item.ids)}
 
     def drained() -> dict[str, Any]:
-        """The seconds in sessions since this was asked last, call by call: of the bare server, too."""
+        """Return the seconds in sessions since the last call, also those of the bare server."""
         found = inside.copy()
         inside.clear()
         return {"latencies": found}

@@ -2,8 +2,8 @@
 
     python -m bench.peers.sentence MODEL TEXTS BACKEND PRECISION
 
-BACKEND is torch, onnx or openvino; PRECISION is fp32 or bf16. The OpenVINO backend is told its precision: left to itself it takes
-bfloat16 where the processor has it.
+BACKEND is torch, onnx or openvino; PRECISION is fp32 or bf16. The OpenVINO backend has its
+precision set: its default is bfloat16 if the processor has it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PACKAGES = {"torch": ("torch",), "onnx": ("optimum-onnx", "onnxruntime"), "openv
 
 
 def load(folder: Path, backend: str, precision: str) -> SentenceTransformer:
-    """The model on the CPU."""
+    """Load the model on the CPU."""
     options: dict[str, Any] = {}
     if backend == "torch" and precision == "bf16":
         options = {"dtype": torch.bfloat16}
@@ -37,7 +37,7 @@ def load(folder: Path, backend: str, precision: str) -> SentenceTransformer:
 
 
 def told_precision(model: SentenceTransformer, backend: str) -> str:
-    """What the loaded model itself says that it computes in."""
+    """Return the precision that the loaded model reports."""
     inner: Any = getattr(model[0], "auto_model", None) or model[0].model
     if backend == "torch":
         return str(next(inner.parameters()).dtype)

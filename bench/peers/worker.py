@@ -1,6 +1,7 @@
-"""The child's side: reads requests, does them, and says what they took.
+"""Worker side of a benchmark process: it reads requests, runs them, and reports their cost.
 
-A request is `{"op": name, ...}`; the answer is what the handler of that name returns, or `{"error": text}`.
+A request is `{"op": name, ...}`. The answer is the result of that name's handler, or `{"error":
+text}`.
 """
 
 from __future__ import annotations
@@ -20,27 +21,27 @@ Handlers = dict[str, Callable[..., dict[str, Any]]]
 
 def answer(handlers: Handlers) -> None:
     """Serve requests until the parent closes its end."""
-    # Libraries print what they like to standard output; the answers have it for themselves.
+    # Libraries print to standard output, so the answers get a copy of it for themselves.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     for line in sys.stdin:
         request = json.loads(line)
         try:
             found = handlers[request.pop("op")](**request)
-        except Exception as error:  # the parent decides whether the run goes on without this contestant
+        except Exception as error:  # the parent decides how the run goes on
             found = {"error": f"{type(error).__name__}: {' '.join(str(error).split()):.500}"}
         out.write(json.dumps(found) + "\n")
         out.flush()
 
 
 def read_texts(path: str) -> list[str]:
-    """The texts that all contestants get."""
+    """Read the texts that all contestants get."""
     texts: list[str] = json.loads(Path(path).read_text(encoding="utf-8"))["texts"]
     return texts
 
 
 def groups(order: Sequence[int], size: int) -> list[Sequence[int]]:
-    """`order` cut into calls of `size`; 0: all in one."""
+    """Cut `order` into calls of `size`; 0: all in one."""
     size = size or len(order)
     return [order[at : at + size] for at in range(0, len(order), size)]
 

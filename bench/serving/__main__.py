@@ -35,7 +35,7 @@ FEWEST = 32  # texts: those of one request
 
 
 def parse() -> argparse.Namespace:
-    """The options; --quick changes the defaults of the others."""
+    """Parse the options; --quick changes the defaults of the others."""
     quick = argparse.ArgumentParser(add_help=False)
     quick.add_argument("--quick", action="store_true", help="everything small: to see that it runs, not to measure")
     small = quick.parse_known_args()[0].quick
@@ -62,7 +62,7 @@ def parse() -> argparse.Namespace:
 
 
 def prepared(options: argparse.Namespace) -> tuple[Path, Path]:
-    """Model and bundle, made unless they are there."""
+    """Return model and bundle, made if missing."""
     model, bundle = WORK / "model", options.bundle or WORK / "bundle"
     if options.bundle is None and not (model / "modules.json").is_file():
         python = str(options.families / "bin/python")
@@ -75,7 +75,7 @@ def prepared(options: argparse.Namespace) -> tuple[Path, Path]:
 
 
 def started(everyone: Sequence[Contestant], skipped: dict[str, str]) -> list[Contestant]:
-    """Those that can take part; the others are noted with the reason."""
+    """Return the contestants that can take part; the others are noted with the reason."""
     found = []
     for one in everyone:
         try:
@@ -91,7 +91,7 @@ def started(everyone: Sequence[Contestant], skipped: dict[str, str]) -> list[Con
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:
-    """The whole run."""
+    """Return the results of the whole run."""
     begun = time.monotonic()
     model, bundle = prepared(options)
     texts = (WORK / f"docstrings-{options.texts}.json").absolute()
@@ -115,7 +115,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    # Whoever ends the run, ends its servers too.
+    # Ending the run ends its servers too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     options = parse()
     numbers = options.out / "serving.json"

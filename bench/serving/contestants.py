@@ -1,4 +1,4 @@
-"""Everyone who takes part: each set up in processes of its own, each asked the same."""
+"""Contestants: each in processes of its own, with the same requests."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from bench.serving.processes import Failed, Process, Worker
 from bench.serving.workloads import BATCHES, BULK, LIST, ONE, SINGLES, Taken, Workload
 from headlight.runtime.values import Floats
 
-BATCH_SIZES = (32, 8)  # the first is what sentence-transformers takes unless told otherwise
+BATCH_SIZES = (32, 8)  # the first is sentence-transformers' default
 SETTLING = 256  # texts, to choose one for calls of 32
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What all contestants share.
+    """Settings that all contestants share.
 
     Attributes:
         texts: the file of the texts.
         tokens: of each text.
         flops: of the encoder, for each text at its real length.
-        work: where vectors and logs go.
+        work: folder of vectors and logs.
         load: the load generator.
     """
 
@@ -45,7 +45,7 @@ class Contestant(abc.ABC):
 
     Attributes:
         name: as printed.
-        precision: what it is meant to compute in: "fp32" or "bf16".
+        precision: intended for its computation: "fp32" or "bf16".
         kind: "served", "engine" or "library".
         process: its own.
     """
@@ -61,11 +61,11 @@ class Contestant(abc.ABC):
 
     @abc.abstractmethod
     def start(self) -> None:
-        """Set it up. Raises Failed where it cannot take part."""
+        """Set it up. Raises Failed if it cannot take part."""
 
     @abc.abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Its versions, and the precision that it says it computes in."""
+        """Return its versions, and the precision that it reports."""
 
     @abc.abstractmethod
     def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]: ...
@@ -74,11 +74,11 @@ class Contestant(abc.ABC):
     def _save_vectors(self, path: Path) -> None: ...
 
     def settle(self) -> dict[str, Any]:
-        """Whatever it chooses by trying, before the rounds begin."""
+        """Choose settings by trial, before the rounds begin."""
         return {}
 
     def run(self, workload: Workload, order: Sequence[int]) -> Taken:
-        """One run of a workload over the texts of these indices."""
+        """Run a workload once over the texts of these indices."""
         found = self._run(workload, order)
         tokens, flops = (sum(values[i] for i in order) for values in (self._setting.tokens, self._setting.flops))
         return Taken(
@@ -93,7 +93,7 @@ class Contestant(abc.ABC):
         )
 
     def vectors(self) -> Floats:
-        """float32 [N, D] of all texts."""
+        """Return float32 [N, D] of all texts."""
         path = self._setting.work / f"{self.slug}.npy"
         self._save_vectors(path)
         found: Floats = np.load(path)
@@ -148,7 +148,7 @@ class Library(Contestant):
 
 
 class InProcess(Contestant):
-    """The engine without a wire: the service's queue, and the offline plan in place of the stream."""
+    """Engine without a wire: the service's queue, and the offline plan instead of the stream."""
 
     kind = "engine"
     workloads = (ONE, SINGLES, BATCHES, BULK, LIST)
@@ -167,17 +167,17 @@ class InProcess(Contestant):
         return self.process.ask("describe")
 
     def short(self, text: str, count: int) -> list[float]:
-        """Seconds within the session of one short text."""
+        """Return the seconds within the session for one short text."""
         found: list[float] = self.process.ask("short", text=text, count=count)["latencies"]
         return found
 
     def drained(self) -> list[float]:
-        """Seconds within the session since this was asked last."""
+        """Return the seconds within the session since the last call."""
         found: list[float] = self.process.ask("drained")["latencies"]
         return found
 
     def bare(self, text: str) -> str:
-        """Where a bare server of gRPC answers every call by running this text; see bench.peers.bare."""
+        """Return the address of a server that runs this text per call; see bench.peers.bare."""
         return f"127.0.0.1:{self.process.ask('bare', text=text)['port']}"
 
     def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:

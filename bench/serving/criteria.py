@@ -1,4 +1,4 @@
-"""What was to be reached, and what was measured: ratios within one run."""
+"""Criteria and measured values: ratios within one run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from bench.serving.workloads import BATCHES, BULK, LIST, SINGLES
 
 REFUSED_MS = 10.0
 SHORT_MS = 1.0
-SAME = 0.999  # cosine: whose vectors are further from the reference computes something else, and is no peer
+# cosine: a contestant further from the reference computes something else, and is no peer
+SAME = 0.999
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,8 +18,8 @@ class Criterion:
     """One line.
 
     Attributes:
-        asked: at least (or at most) so much; None: nothing, it is only told.
-        found: None where it could not be measured.
+        asked: lower (or upper) bound; None: none, the value is only reported.
+        found: None if it could not be measured.
     """
 
     what: str
@@ -37,12 +38,12 @@ class Criterion:
 
 
 def criteria(run: dict[str, Any]) -> list[Criterion]:
-    """All that this run can decide."""
+    """Return all criteria that this run can decide."""
     return [*against_peers(run), *against_engine(run), *short_text(run), *open_loops(run), *floods(run)]
 
 
 def rate(run: dict[str, Any], workload: str, name: str) -> float | None:
-    """Texts/s; None where it took no part."""
+    """Return texts/s; None if it took no part."""
     found = run["measured"].get(workload, {}).get(name)
     return None if found is None else float(found["texts_per_s"])
 
@@ -52,7 +53,7 @@ def ratio(over: float | None, under: float | None) -> float | None:
 
 
 def served(run: dict[str, Any], precision: str) -> str | None:
-    """The fastest Headlight of a precision at 8 x 32."""
+    """Return the fastest Headlight of a precision at 8 x 32."""
     names = [
         n for n, about in run["contestants"].items() if n.startswith("Headlight") and about["precision"] == precision
     ]
@@ -60,7 +61,7 @@ def served(run: dict[str, Any], precision: str) -> str | None:
 
 
 def peers(run: dict[str, Any], precision: str) -> list[str]:
-    """Those who compute the same in a precision."""
+    """Return the contestants that compute the same in a precision."""
     return [
         name
         for name, about in run["contestants"].items()
@@ -70,7 +71,11 @@ def peers(run: dict[str, Any], precision: str) -> list[str]:
 
 
 def against_peers(run: dict[str, Any]) -> list[Criterion]:
-    """Criterion 1. A library is taken as asked, in calls of 32 texts, and at its best, with the whole list at once."""
+    """Return criterion 1.
+
+    A library is taken in calls of 32 texts, as requested, and at its best, with the whole list at
+    once.
+    """
     found = []
     for precision, asked in (("fp32", 1.3), ("bf16", 1.6)):
         ours = served(run, precision)
@@ -90,13 +95,13 @@ def against_peers(run: dict[str, Any]) -> list[Criterion]:
 
 
 def engines(run: dict[str, Any]) -> list[str]:
-    """Settings that are there both served and in process."""
+    """Return the settings that run both served and in process."""
     names = run["contestants"]
     return [n.removeprefix("engine ") for n in names if n.startswith("engine ") and f"Headlight {n[7:]}" in names]
 
 
 def against_engine(run: dict[str, Any]) -> list[Criterion]:
-    """Criterion 2."""
+    """Return criterion 2."""
     found = []
     for name in engines(run):
         for workload, asked in ((BATCHES, 0.95), (BULK, 0.95), (SINGLES, 0.85)):
@@ -109,7 +114,7 @@ def against_engine(run: dict[str, Any]) -> list[Criterion]:
 
 
 def short_text(run: dict[str, Any]) -> list[Criterion]:
-    """Criterion 3."""
+    """Return criterion 3."""
     found = []
     for name, taken in run["short"].items():
         served, bare, session, awaited = (taken[f"{kind}_p50_ms"] for kind in ("served", "bare", "session", "awaited"))
@@ -130,7 +135,7 @@ def short_text(run: dict[str, Any]) -> list[Criterion]:
 
 
 def open_loops(run: dict[str, Any]) -> list[Criterion]:
-    """Criterion 5, as far as it is about a load that is too high."""
+    """Return criterion 5 for an excessive load."""
     found = []
     for one in (each for each in run["open"] if each["share"] == 2.0):
         what, asked = f"5. {one['name']}, {one['group']} texts a request, 200 %", 0.95 if one["group"] > 1 else 0.85
@@ -142,7 +147,7 @@ def open_loops(run: dict[str, Any]) -> list[Criterion]:
 
 
 def floods(run: dict[str, Any]) -> list[Criterion]:
-    """Criterion 5, as far as it is about those who wait beside bulk."""
+    """Return criterion 5 for callers that wait beside bulk."""
     found = []
     for one in run["flood"]:
         what = f"5. {one['name']}, bulk batches of {one['batch_ms']} ms: p99 of a single beside them less p99 alone, ms"

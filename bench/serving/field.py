@@ -1,4 +1,4 @@
-"""Who takes part, as tables: a contestant more is a line more."""
+"""Contestants as tables: one line for each."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from bench.serving.contestants import Contestant, InProcess, Library, Setting
 from bench.serving.served import Headlight, Infinity
 
 OPENVINO = ("--provider", "openvino")
-# Name, precision, flags of the service. One that this machine cannot serve is left out, with the reason that the service gives.
+# Name, precision, flags of the service. One that this machine cannot serve is left out, with the
+# service's reason.
 HEADLIGHT = (
     ("fp32", "fp32", ("--provider", "cpu")),
     ("openvino fp32", "fp32", (*OPENVINO, "--precision", "fp32")),
     ("openvino bf16", "bf16", (*OPENVINO, "--precision", "bf16")),
 )
-# Backend, precision, environment. The three cannot share one: the ONNX backend's converter needs an earlier year's transformers, and
-# with it the last sentence-transformers that takes these.
+# Backend, precision, environment. The three need separate ones: the ONNX backend's converter needs
+# an earlier year's transformers, and the last sentence-transformers for these.
 SENTENCE_TRANSFORMERS = (
     ("torch", "fp32", ".venv-families"),
     ("torch", "bf16", ".venv-families"),
@@ -25,11 +26,14 @@ SENTENCE_TRANSFORMERS = (
     ("openvino", "bf16", ".venv-peers"),
 )
 INFINITY = ("torch", "optimum")
-REFERENCE = "sentence-transformers torch fp32"  # that all vectors are compared with
+REFERENCE = "sentence-transformers torch fp32"  # all vectors are compared with it
 
 
 def tuned(path: Path) -> tuple[str, str, tuple[str, ...]]:
-    """Name, precision and flags of what `make tune` wrote: lines of NAME=value, as the service's environment has them."""
+    """Return name, precision and flags of a file of `make tune`.
+
+    Its lines are NAME=value, as in the service's environment.
+    """
     lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     values = dict(line.removeprefix("HEADLIGHT_").split("=", 1) for line in lines if line.startswith("HEADLIGHT_"))
     flags = [part for name, value in values.items() for part in (f"--{name.lower().replace('_', '-')}", value)]
@@ -38,7 +42,7 @@ def tuned(path: Path) -> tuple[str, str, tuple[str, ...]]:
 
 
 def contestants(setting: Setting, options: argparse.Namespace) -> list[Contestant]:
-    """All that the options leave, not yet started."""
+    """Return the contestants that the options leave, not yet started."""
     found: list[Contestant] = []
     for name, precision, flags in (*HEADLIGHT, *map(tuned, options.tuned)):
         found.append(Headlight(f"Headlight {name}", precision, setting, flags))

@@ -1,4 +1,4 @@
-"""A caller who waits for an answer, while others send as much bulk as they can."""
+"""Latency of a single caller while others send as much bulk as they can."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from bench.serving.contestants import Setting
     from bench.serving.served import Headlight
 
-BATCH_MS = (10, 25, 50)  # that a batch of bulk may take
-CALLERS, GROUP = 8, 32  # of bulk, each with a request of so many texts under way
-RATE = 10.0  # single texts/s of those who wait: a small part of what there is
+BATCH_MS = (10, 25, 50)  # time limit of a bulk batch
+CALLERS, GROUP = 8, 32  # of bulk, each with a request of so many texts in flight
+RATE = 10.0  # single texts/s of the waiting caller: a small part of the capacity
 BUSY_SECONDS = 0.05
 
 
 async def bulk(target: str, bodies: Iterator[bytes], callers: int, end: float) -> int:
-    """Requests one after another until the time is up; returns how many were answered."""
+    """Send requests one after another until the time is up; return the number of answers."""
     answered = 0
     async with grpc.aio.insecure_channel(target) as channel:
         encode = unary(channel)
@@ -47,7 +47,7 @@ async def bulk(target: str, bodies: Iterator[bytes], callers: int, end: float) -
 def flooded(
     target: str, singles: Sequence[bytes], many: Sequence[bytes], group: int, callers: int, seconds: float
 ) -> dict[str, Any]:
-    """Single texts now and then, beside so many callers of bulk."""
+    """Send single texts now and then, beside so many callers of bulk."""
 
     async def both() -> tuple[Any, int]:
         end = time.perf_counter() + seconds
@@ -69,7 +69,7 @@ def flooded(
 def floods(
     setting: Setting, served: Sequence[Headlight], seconds: float, lengths: Sequence[int] = BATCH_MS
 ) -> list[dict[str, Any]]:
-    """Each Headlight with batches of bulk of each length: single texts alone, and under the flood."""
+    """Run each Headlight with bulk batches of each length: singles alone, and under the flood."""
     found = []
     for one, batch_ms in itertools.product(served, lengths):
         again = one.with_flags(f"under a flood, {batch_ms} ms", "--bulk-batch-ms", str(batch_ms))

@@ -1,4 +1,4 @@
-"""The least HTTP client that a load generator needs: one kept connection, one POST at a time."""
+"""Minimal HTTP client of the load generator: one persistent connection, one POST at a time."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ MODEL = "model"
 
 
 def embeddings_body(texts: Sequence[str]) -> bytes:
-    """A request in OpenAI's form; vectors come back as base64, as its own client asks for them."""
+    """Return a request in OpenAI's form, for vectors as base64, as its own client does."""
     return json.dumps({"model": MODEL, "input": list(texts), "encoding_format": "base64"}).encode()
 
 
 def vectors_of(body: bytes) -> Floats:
-    """float32 [N, D] of an answer."""
+    """Return float32 [N, D] of an answer."""
     rows = sorted(json.loads(body)["data"], key=lambda row: int(row["index"]))
     return np.stack([np.frombuffer(base64.b64decode(row["embedding"]), "<f4") for row in rows])
 
 
 class Connection:
-    """A connection that is kept."""
+    """Persistent connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> None:
         self._reader, self._writer, self._host = reader, writer, host
@@ -38,7 +38,7 @@ class Connection:
         return cls(reader, writer, target)
 
     async def post(self, body: bytes) -> bytes:
-        """The body of the answer. Raises RuntimeError where the status is not 200."""
+        """Return the body of the answer. Raises RuntimeError unless the status is 200."""
         head = (
             f"POST /embeddings HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"

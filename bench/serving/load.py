@@ -1,8 +1,9 @@
-"""The load generator: a process of its own, so that its CPU time is known and takes none of a contestant's event loop.
+"""Load generator, in its own process: its CPU time is known, and takes none of a contestant's.
 
     python -m bench.serving.load TEXTS
 
-Requests are serialised before the clock starts, answers are not read while it runs: what is measured is the server.
+Requests are serialised before the clock starts, and answers are decoded after it stops: only the
+server is measured.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Send = Callable[[int, bytes], Awaitable[object]]  # by caller
 
 
 def requests_of(texts: Sequence[str], order: Sequence[int], group: int) -> list[pb.EncodeRequest]:
-    """One for each group."""
+    """Return a request for each group."""
     cut = pb.TRUNCATION_CUT_END
     return [
         pb.EncodeRequest(inputs=[pb.Input(text=texts[i]) for i in part], truncation=cut)
@@ -36,7 +37,7 @@ def requests_of(texts: Sequence[str], order: Sequence[int], group: int) -> list[
 
 
 def prioritised(requests: Sequence[pb.EncodeRequest], bulk: bool) -> list[bytes]:
-    """Serialised, with the priority where the contract has such a field."""
+    """Serialise requests, with the priority if the contract has such a field."""
     for request in requests if "priority" in pb.EncodeRequest.DESCRIPTOR.fields_by_name else ():
         name = "PRIORITY_BULK" if bulk else "PRIORITY_INTERACTIVE"
         setattr(request, "priority", pb.DESCRIPTOR.enum_types_by_name["Priority"].values_by_name[name].number)  # noqa: B010
@@ -44,14 +45,14 @@ def prioritised(requests: Sequence[pb.EncodeRequest], bulk: bool) -> list[bytes]
 
 
 async def measured(work: Coroutine[Any, Any, list[float]]) -> dict[str, Any]:
-    """What a piece of work took, of time and of this process's CPU."""
+    """Return the time of some work, and this process's CPU time."""
     begin, cpu = time.perf_counter(), time.process_time()
     latencies = await work
     return {"seconds": time.perf_counter() - begin, "cpu": time.process_time() - cpu, "latencies": latencies}
 
 
 async def closed_loop(bodies: Sequence[bytes], callers: int, send: Send) -> list[float]:
-    """Each caller sends its next request when it has the answer to the last; returns the seconds of each."""
+    """Run callers that each wait for an answer before the next request; return all latencies."""
     left, latencies = iter(bodies), []
 
     async def caller(number: int) -> None:
@@ -65,7 +66,7 @@ async def closed_loop(bodies: Sequence[bytes], callers: int, send: Send) -> list
 
 
 async def grpc_closed(target: str, bodies: Sequence[bytes], callers: int) -> dict[str, Any]:
-    """Unary calls over one connection."""
+    """Make unary calls over one connection."""
     async with grpc.aio.insecure_channel(target) as channel:
         encode = unary(channel)
         await channel.channel_ready()
@@ -73,7 +74,7 @@ async def grpc_closed(target: str, bodies: Sequence[bytes], callers: int) -> dic
 
 
 async def http_closed(target: str, bodies: Sequence[bytes], callers: int) -> dict[str, Any]:
-    """POSTs, each caller over a connection that it keeps."""
+    """Make POSTs, each caller over its own persistent connection."""
     connections = [await Connection.open(target) for _ in range(callers)]
     try:
         return await measured(closed_loop(bodies, callers, lambda number, body: connections[number].post(body)))
@@ -83,7 +84,7 @@ async def http_closed(target: str, bodies: Sequence[bytes], callers: int) -> dic
 
 
 async def stream(target: str, requests: Sequence[pb.EncodeRequest]) -> dict[str, Any]:
-    """All requests on one stream, as fast as the server reads them."""
+    """Send all requests on one stream, as fast as the server reads them."""
     frames = [pb.EncodeStreamRequest(id=str(at), encode=one).SerializeToString() for at, one in enumerate(requests)]
     found: list[bytes] = []
 
@@ -103,7 +104,7 @@ async def stream(target: str, requests: Sequence[pb.EncodeRequest]) -> dict[str,
 
 
 async def whole_list(target: str, texts: Sequence[str]) -> dict[str, Any]:
-    """The list by the client that Headlight ships, as its users would: its own splitting, parsing and arrays included."""
+    """Encode the list with Headlight's own client: its splitting, decoding and arrays included."""
     async with AsyncClient(target) as client:
         await client.model()
 
@@ -122,7 +123,7 @@ async def vectors(target: str, texts: Sequence[str], path: str) -> dict[str, Any
 
 
 class Load:
-    """What can be asked of the generator; each method is an operation."""
+    """Operations of the generator, one for each method."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
@@ -150,7 +151,7 @@ class Load:
         return open_loop(target, self._bodies(whole, group), group, rate, seconds, deadline)
 
     def again(self, target: str, text: str, count: int) -> dict[str, Any]:
-        """By the plainest of clients, which waits for each answer."""
+        """Repeat one call with a simple client, which waits for each answer."""
         [body] = (one.SerializeToString() for one in requests_of([text], [0], 1))
         with grpc.insecure_channel(target) as channel:
             encode = unary(channel)

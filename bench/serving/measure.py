@@ -1,4 +1,4 @@
-"""The run itself: first passes, rounds in turns, the short text, the open loops, the machine's peak."""
+"""Run of the serving benchmark: first passes, rounds in turns, short text, open loops, peak."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 def distances(vectors: dict[str, Floats]) -> dict[str, dict[str, float]]:
-    """How far everyone's vectors are from those of the reference, or, without it, of the first."""
+    """Return the distance of all vectors from the reference, or, without it, from the first."""
     exact = vectors.get(REFERENCE, next(iter(vectors.values())))
     found = {}
     for name, rough in vectors.items():
@@ -43,10 +43,10 @@ def distances(vectors: dict[str, Floats]) -> dict[str, dict[str, float]]:
 
 
 class Run:
-    """Contestants that have started, and what was measured of them.
+    """Started contestants, and their results.
 
     Attributes:
-        dropped: those that failed on the way, with the reason; the others go on.
+        dropped: those that failed, with the reason; the others go on.
     """
 
     def __init__(self, setting: Setting, contestants: Sequence[Contestant], options: argparse.Namespace) -> None:
@@ -55,7 +55,7 @@ class Run:
         self._taken: dict[str, dict[str, list[Taken]]] = defaultdict(lambda: defaultdict(list))
 
     def all(self) -> dict[str, Any]:
-        """Everything that the report is made of."""
+        """Return everything for the report."""
         first = self._each(self._first)
         chosen = self._each(self._settled)
         precision = distances(self._each(lambda one: one.vectors()))
@@ -87,7 +87,7 @@ class Run:
         return found | {"others": shares}
 
     def _each(self, work: Callable[[Contestant], T]) -> dict[str, T]:
-        """What a piece of work gives, by the name of everyone who can do it."""
+        """Return the results of some work, by contestant; those that fail are dropped."""
         found = {}
         for one in list(self._contestants):
             try:
@@ -103,7 +103,7 @@ class Run:
         one.close()
 
     def _first(self, one: Contestant) -> dict[str, Any]:
-        """The bulk workload with every shape new; texts in an order that no round has."""
+        """Run the bulk workload with every shape new, in an order that no round has."""
         [workload] = [workload for workload in WORKLOADS if workload.name == BULK]
         taken = one.run(workload, order(len(self._setting.tokens), len(self._setting.tokens), 999))
         print(f"{one.name}: first pass {len(self._setting.tokens) / taken.seconds:.0f} texts/s", flush=True)
@@ -116,7 +116,7 @@ class Run:
         return chosen
 
     def _turns(self, round_: int, workload: Workload) -> None:
-        """Everyone once, in an order drawn anew, on the same texts."""
+        """Run everyone once, in an order drawn anew, on the same texts."""
         count = len(self._setting.tokens)
         texts = order(max(workload.group, round(count * workload.share)), count, seed=round_)
         turns = random.Random(f"{round_}, {workload.name}")
@@ -135,9 +135,10 @@ class Run:
             )
 
     def _short(self) -> dict[str, dict[str, float | None]]:
-        """One short text again and again, in turns: served, by a bare server, and what the session itself takes for it.
+        """Repeat one short text in turns: served, by a bare server, and in the session itself.
 
-        "session" at once again and again; "awaited" behind the bare server, where it slept before each, as a lone caller's does.
+        "session": without pauses. "awaited": behind the bare server, whose session slept before
+        each, as for a lone caller.
         """
         count = 20 if self._options.quick else 200
         found = {}
@@ -153,13 +154,14 @@ class Run:
                     engines[name].drained()
                     again = self._setting.load.ask("again", target=target, text=SHORT, count=count)
                     taken[kind] += again["latencies"]
-                    taken["awaited"] += engines[name].drained()  # while ours serves, there is nothing
+                    # while ours serves, there is nothing
+                    taken["awaited"] += engines[name].drained()
                 taken["session"] += engines[name].short(SHORT, count)
             found[name] = {f"{kind}_p50_ms": percentile(seconds, 50) for kind, seconds in taken.items()}
         return found
 
     def _open(self, closed: dict[str, Any]) -> list[dict[str, Any]]:
-        """Open loops at shares of what the closed ones had."""
+        """Run open loops at shares of the closed loops' rates."""
         found, options = [], self._options
         texts = order(len(self._setting.tokens), len(self._setting.tokens), 7)
         for one in self._contestants:
@@ -185,7 +187,7 @@ class Run:
         return found
 
     def _peak(self) -> dict[str, float]:
-        """In the environment that has the most libraries to multiply with."""
+        """Measure the peak, in the environment with the most libraries for products."""
         python = str(PEERS) if PEERS.exists() else self._setting.python
         told = subprocess.run(
             [python, "-m", "bench.serving.peak", "0.1" if self._options.quick else "1.5"],

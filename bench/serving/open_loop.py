@@ -1,4 +1,4 @@
-"""Callers who do not wait for each other: requests at a rate that is not the server's to choose."""
+"""Open loop: requests at a fixed rate, from callers that do not wait for each other."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Outcome:
     """One request.
 
     Attributes:
-        code: "OK", or the name of what it ended with.
-        seconds: since it was due, also where it was sent later: who waits does so from then on.
+        code: "OK", or the name of its error.
+        seconds: from the time it was due, even if it was sent later: a caller waits from then on.
         ended: seconds since the first was due.
     """
 
@@ -35,7 +35,7 @@ class Outcome:
 
 
 def unary(channel: Any) -> Any:
-    """Encode, bytes to bytes: what is sent often is serialised once."""
+    """Return Encode from bytes to bytes, so that repeated requests are serialised once."""
     return channel.unary_unary(f"{SERVICE}/Encode")
 
 
@@ -45,7 +45,8 @@ async def send_all(
     """Send each body when it is due.
 
     Returns:
-        what became of each; and how late the latest was sent: a generator that falls behind measures itself.
+        the outcome of each; and the largest delay of sending: a generator that falls behind
+        measures itself.
     """
     outcomes: list[Outcome] = []
     latest = 0.0
@@ -68,14 +69,17 @@ async def send_all(
                 await asyncio.sleep(wait)
             else:
                 latest = max(latest, -wait)
-                await asyncio.sleep(0)  # answers have come meanwhile
+                await asyncio.sleep(0)  # answers have arrived meanwhile
             tasks.create_task(send(bodies[at % len(bodies)], origin + moment))
     return outcomes, latest
 
 
 @contextlib.contextmanager
 def unpaused() -> Iterator[None]:
-    """Without garbage collection: to go through thousands of calls takes tens of milliseconds, which would count as the server's."""
+    """Disable garbage collection in the block.
+
+    With thousands of calls it takes tens of milliseconds, which would count as the server's.
+    """
     gc.disable()
     try:
         yield
@@ -84,7 +88,7 @@ def unpaused() -> Iterator[None]:
 
 
 def poisson(rate: float, seconds: float, seed: int) -> list[float]:
-    """Moments at which requests are due, the first at once: however slow the machine and short the time, there is one."""
+    """Return the due times of requests, the first at once, so that even a short run has one."""
     rng = np.random.default_rng(seed)
     gaps = rng.exponential(1 / rate, size=int(rate * seconds * 1.5) + 20)
     return [0.0, *(float(moment) for moment in np.cumsum(gaps) if moment < seconds)]
@@ -93,9 +97,10 @@ def poisson(rate: float, seconds: float, seed: int) -> list[float]:
 def open_loop(
     target: str, bodies: Sequence[bytes], group: int, rate: float, seconds: float, deadline: float
 ) -> dict[str, Any]:
-    """Requests at a rate, for a time; what counts is what was answered within its deadline.
+    """Send requests at a rate, for a time; only answers within their deadline count.
 
-    Goodput is counted from when the first deadline has passed, so that a queue that fills up does not count as speed.
+    Goodput counts after the first deadline has passed, so that a filling queue does not count as
+    speed.
     """
     due = poisson(rate, seconds, seed=int(rate * 1000))
     cpu = time.process_time()

@@ -1,9 +1,9 @@
-"""The most that the machine multiplies: matrices of several sizes, the best of many tries.
+"""Peak of the machine's matrix products: several sizes, the best of many tries.
 
     python -m bench.serving.peak SECONDS
 
-of tries at each size. Prints one line of JSON: GFLOP/s by library and precision. It wants an environment that has PyTorch, and OpenVINO
-where that is to count.
+SECONDS is the time of tries at each size. Prints one line of JSON: GFLOP/s by library and
+precision. It needs PyTorch, and OpenVINO for its numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Product = Callable[[], object]
 
 
 def products() -> Iterator[tuple[str, int, Product]]:
-    """Library and precision, operations, and the product itself."""
+    """Yield library and precision, operations, and the product itself."""
     for m, k, n in SIZES:
         operations = 2 * m * k * n
         a, b = (np.random.default_rng(0).standard_normal(shape, dtype=np.float32) for shape in ((m, k), (k, n)))
@@ -47,7 +47,7 @@ def products() -> Iterator[tuple[str, int, Product]]:
 
 
 def by_openvino(a: np.ndarray, b: np.ndarray, operations: int) -> Iterator[tuple[str, int, Product]]:
-    """The same as a graph, the right matrix a constant in it: as weights are."""
+    """Yield the same as a graph, with the right matrix constant, as weights are."""
     import openvino  # noqa: PLC0415  (not everywhere)
     from openvino import opset13  # noqa: PLC0415
 
@@ -64,7 +64,7 @@ def cores() -> int:
 
 
 def best(product: Product, seconds: float) -> float:
-    """Seconds of the fastest try."""
+    """Return the seconds of the fastest try."""
     product()
     end, fastest = time.perf_counter() + seconds, float("inf")
     while (begin := time.perf_counter()) < end:

@@ -1,4 +1,4 @@
-"""Two pictures: who is how fast, and what happens under more load than there is capacity."""
+"""Two pictures: throughput of the contestants, and behaviour under overload."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLOURS = {"Headlight": "#1b6ca8", "engine": "#8fbcd9", "sentence": "#c9772b", "
 
 
 def throughput(run: dict[str, Any], path: Path) -> None:
-    """Bars by workload, one panel each; bf16 is hatched."""
+    """Draw bars by workload, one panel each; bf16 is hatched."""
     workloads = [name for name in (ONE, SINGLES, BATCHES, BULK) if name in run["measured"]]
     names = list(run["contestants"])
     figure, axes = plt.subplots(
@@ -43,14 +43,14 @@ def throughput(run: dict[str, Any], path: Path) -> None:
 
 
 def open_loop(run: dict[str, Any], path: Path) -> None:
-    """Goodput and latency over offered load."""
+    """Draw goodput and latency over offered load."""
     figure, axes = plt.subplots(1, 3, figsize=(13, 4))
     lines = dict.fromkeys((one["name"], one["group"]) for one in run["open"])
     for at, (name, group) in enumerate(lines):
         points = [one for one in run["open"] if (one["name"], one["group"]) == (name, group)]
         offered = [100 * one["share"] for one in points]
         label = f"{name}, {'singles' if group == 1 else f'{group} texts a request'}"
-        # The two of one server in one colour, in all panels.
+        # Both lines of one server in one colour, in all panels.
         style = f"C{at // 2}" + ("o-" if group == 1 else "s--")
         axes[0].plot(
             offered, [100 * one["goodput_texts_per_s"] / one["capacity"] for one in points], style, label=label

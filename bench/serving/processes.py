@@ -1,4 +1,4 @@
-"""Processes of the run: workers that answer lines of JSON, and servers; each with its CPU time and its memory."""
+"""Processes of the run: workers that answer lines of JSON, and servers; CPU time and memory."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parents[2]
 STOP_SECONDS = 30
-# Nobody asks a hub, nobody reports usage, and no library's progress bar costs time.
+# No access to a hub, no usage reports, and no time lost on progress bars.
 QUIET = {"HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1", "ORT_DISABLE_TELEMETRY": "1", "TQDM_DISABLE": "1"}
 
 
 class Failed(RuntimeError):
-    """A contestant cannot take part; the message says why."""
+    """A contestant cannot take part; the message has the reason."""
 
 
 class Process:
@@ -43,13 +43,13 @@ class Process:
 
     @property
     def cpu_seconds(self) -> float:
-        """CPU time of all its threads since its start."""
+        """Return the CPU time of all its threads since its start."""
         fields = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     @property
     def resident(self) -> int:
-        """Bytes in RAM now."""
+        """Return its bytes in RAM."""
         pages = Path(f"/proc/{self._process.pid}/statm").read_text(encoding="ascii").split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
@@ -58,7 +58,7 @@ class Process:
         return self._process.poll() is not None
 
     def failure(self) -> Failed:
-        """What its log ends with."""
+        """Return the end of its log as an error."""
         lines = [line for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
         return Failed(f"{' '.join(lines[-1:]):.400} (see {self.log.name})")
 
@@ -77,7 +77,7 @@ class Process:
 
 
 class Worker(Process):
-    """The parent's side of bench.peers.worker."""
+    """Parent side of bench.peers.worker."""
 
     def __init__(self, python: Path | str, module: str, *arguments: str, log: Path) -> None:
         super().__init__([str(python), "-m", module, *arguments], log)
@@ -86,7 +86,7 @@ class Worker(Process):
         """Send a request and wait for its answer.
 
         Raises:
-            Failed: the worker ended, or could not.
+            Failed: the worker ended, or reported an error.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -106,7 +106,7 @@ class Worker(Process):
 
 
 def wait_for(ready: Any, process: Process, seconds: float) -> Any:
-    """Ask until the answer is true; raises Failed where the process ends first, or the time is up."""
+    """Call until the result is true. Raises Failed if the process ends first, or the time is up."""
     deadline = time.monotonic() + seconds
     while not (found := ready()):
         if process.ended:

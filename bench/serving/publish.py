@@ -1,4 +1,4 @@
-"""From the numbers of a run to what is read: tables and pictures."""
+"""Report files of a run: tables and pictures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.serving import plots, report
 
 
 def write(folder: Path, run: dict[str, Any]) -> None:
-    """serving.md and its pictures."""
+    """Write serving.md and its pictures."""
     plots.throughput(run, folder / "serving-throughput.png")
     plots.open_loop(run, folder / "serving-open-loop.png")
     publish(folder / "serving.md", report.lines(run))

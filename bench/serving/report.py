@@ -1,4 +1,4 @@
-"""The tables."""
+"""Tables of the report."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from bench.serving.workloads import LIST, WORKLOADS
 
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """As Markdown."""
+    """Return a table as Markdown."""
     lines = ["| " + " | ".join(heading) + " |", "|---" * len(heading) + "|"]
     return [*lines, *("| " + " | ".join(row) + " |" for row in rows)]
 
 
 def number(value: float | None, form: str = ".1f") -> str:
-    """Empty for what does not apply."""
+    """Format a number; empty if it does not apply."""
     return "" if value is None else format(value, form)
 
 
 def lines(run: dict[str, Any]) -> list[str]:
-    """The whole report."""
+    """Return the whole report."""
     parts = (
         heading(run),
         ["## What was to be reached", "", *criteria_table(run)],
@@ -36,7 +36,7 @@ def lines(run: dict[str, Any]) -> list[str]:
 
 
 def others(shares: dict[str, float]) -> str:
-    """By part of the run."""
+    """Return other programs' CPU shares by part of the run."""
     return ", ".join(f"{share:.1%} during {part}" for part, share in shares.items())
 
 
@@ -84,7 +84,7 @@ COLUMNS = {
 
 
 def workload_tables(run: dict[str, Any]) -> list[str]:
-    """One for each workload, the fastest first."""
+    """Return a table for each workload, the fastest first."""
     found: list[str] = []
     for workload in WORKLOADS:
         measured = run["measured"].get(workload.name, {})
@@ -157,13 +157,13 @@ def flood_table(run: dict[str, Any]) -> list[str]:
 
 
 def peak_of(run: dict[str, Any], precision: str) -> float | None:
-    """The best library's, GFLOP/s."""
+    """Return the best library's GFLOP/s."""
     found = [value for name, value in run["peak"].items() if name.endswith(precision)]
     return max(found, default=None)
 
 
 def peak_tables(run: dict[str, Any]) -> list[str]:
-    """The peak, and everyone's share of it: first pass and later ones apart."""
+    """Return the peak, and everyone's share of it: first pass and later ones apart."""
     bulk, peaks = run["measured"].get("bulk", {}), {name: peak_of(run, name) for name in ("fp32", "bf16")}
     rows = []
     for name, about in run["contestants"].items():

@@ -1,4 +1,4 @@
-"""The contestants behind a socket: Headlight over gRPC, infinity over HTTP."""
+"""Contestants behind a socket: Headlight over gRPC, infinity over HTTP."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ONNX_FILE = "model.onnx"
 
 
 class Headlight(Contestant):
-    """`headlight serve` in a process of its own, as anyone starts it."""
+    """`headlight serve` in its own process, as a user starts it."""
 
     kind = "served"
     workloads = (ONE, SINGLES, BATCHES, BULK, LIST)
@@ -38,7 +38,7 @@ class Headlight(Contestant):
         self._command = [setting.python, "-m", "headlight", "serve", "--bundle", str(setting.bundle), *flags]
 
     def with_flags(self, name: str, *flags: str) -> Headlight:
-        """Another of the same bundle, not yet started."""
+        """Return another one of the same bundle, not yet started."""
         return Headlight(f"{self.name}, {name}", self.precision, self._setting, (*self._flags, *flags))
 
     def start(self) -> None:
@@ -51,7 +51,7 @@ class Headlight(Contestant):
         self.serve(START_SECONDS)
 
     def serve(self, seconds: float) -> None:
-        """Start it, without --check before. Raises Failed where it does not serve in that time."""
+        """Start it, without --check before. Raises Failed if it is not ready in that time."""
         until = time.monotonic() + seconds
         ports = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
         self.process = Process([*self._command, *ports], self.log)
@@ -60,7 +60,7 @@ class Headlight(Contestant):
         wait_for(lambda: self._logged("serving"), self.process, until - time.monotonic())
 
     def _logged(self, event: str) -> dict[str, Any] | None:
-        """The entry of its log with this event, once it is there."""
+        """Return its log entry of this event, if there is one yet."""
         for line in self.log.read_text(encoding="utf-8").splitlines():
             if f'"{event}"' in line and line.endswith("}"):
                 entry: dict[str, Any] = json.loads(line)
@@ -86,7 +86,7 @@ class Headlight(Contestant):
         return found | {"cpu": used, "load_cpu": found["cpu"], "padding": padding}
 
     def _padding(self) -> tuple[float, float]:
-        """Sum and count of the service's own histogram."""
+        """Return sum and count of the service's own histogram."""
         with urllib.request.urlopen(f"http://{self._http}/metrics", timeout=30) as response:
             lines = response.read().decode().splitlines()
         values = dict(line.rsplit(" ", 1) for line in lines if line.startswith("headlight_padding_ratio_"))
@@ -100,7 +100,7 @@ class Headlight(Contestant):
 
 
 class Infinity(Contestant):
-    """infinity-emb over HTTP, connections kept."""
+    """infinity-emb over HTTP, with persistent connections."""
 
     kind = "served"
     workloads = (ONE, SINGLES, BATCHES, BULK)
@@ -116,18 +116,19 @@ class Infinity(Contestant):
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.target = f"127.0.0.1:{port}"
-        # From within the folder, under the name ".": its ONNX engine joins the name of the model and that of the file in it, which
-        # holds for a name on a hub and for no other folder.
+        # From within the folder, under the name ".": its ONNX engine joins the names of the model
+        # and the file. That works for a name on a hub, and for no other folder.
         command = [str(self._python.parent / "infinity_emb"), "v2", "--model-id", ".", "--served-model-name", MODEL]
         command += ["--engine", self._engine, "--device", "cpu", "--dtype", self._dtype]
-        command += ["--pooling-method", "mean"]  # its ONNX engine does not read the folder's and takes the first token
+        # its ONNX engine ignores the folder's and takes the first token
+        command += ["--pooling-method", "mean"]
         command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"]
         cache = {"HF_HOME": str(self._setting.work / "hub"), "INFINITY_ANONYMOUS_USAGE_STATS": "0"}
         self.process = Process(command, self.log, cache, self._folder())
         wait_for(self._ready, self.process, START_SECONDS)
 
     def _folder(self) -> Path:
-        """The model; for the ONNX engine a copy with the graph in it, converted as its makers say."""
+        """Return the model; for the ONNX engine a copy and its graph, converted as documented."""
         if self._engine == "torch":
             return self._setting.model
         folder = self._setting.work / "infinity"

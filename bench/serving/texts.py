@@ -1,4 +1,4 @@
-"""The texts of the run: docstrings of Python's own library, the same for every contestant."""
+"""Texts of the run: docstrings of Python's own library, the same for every contestant."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ SPARE = 1 << 20  # far more than there are: all of them
 
 
 def write_texts(path: Path, tokenizer: Path, count: int) -> None:
-    """Choose the texts, count their tokens, and write both; a file that holds as many is kept: reading the library takes long."""
+    """Choose the texts, count their tokens, and write both.
+
+    A file with as many texts is kept, because reading the library takes long.
+    """
     if path.is_file() and len(json.loads(path.read_text(encoding="utf-8"))["texts"]) == count:
         return
-    # One character a token at least, so that nothing is cut while it is counted.
+    # No limit: a token has at least one character, so counting cuts nothing.
     reader = Tokenizer(tokenizer, 1 << 20)
 
     def tokens(text: str) -> int:
         return len(reader.encode(text, with_info=False).ids)
 
-    # Of what is too long for the model the first paragraph: a cut text would be one that nobody wrote.
+    # A text too long for the model is replaced by its first paragraph: a cut text would be
+    # unnatural.
     whole = (text if tokens(text) <= LONGEST else text.split("\n\n")[0] for text in docstrings(SPARE))
-    # Some servers strip what they are sent, and would compute something else.
+    # Some servers strip their input, and would compute something else.
     found = [text for text in dict.fromkeys(text.strip() for text in whole) if tokens(text) <= LONGEST]
     if len(found) < count:
         raise SystemExit(f"the library of this Python has {len(found)} docstrings that fit; {count} are needed")
@@ -38,12 +42,12 @@ def write_texts(path: Path, tokenizer: Path, count: int) -> None:
 
 
 def order(count: int, texts: int, seed: int) -> list[int]:
-    """`count` indices in an order of their own: all texts, and then again."""
+    """Return `count` indices in a random order: all texts, and then again."""
     rng = np.random.default_rng(seed)
     passes = [rng.permutation(texts) for _ in range(-(-count // texts))]
     return [int(i) for i in np.concatenate(passes)[:count]]
 
 
 def describe(tokens: Sequence[int]) -> str:
-    """As a clause."""
+    """Return the texts as a clause."""
     return f"{len(tokens)} texts of {np.mean(tokens):.0f} tokens on average, median {np.median(tokens):.0f}, at most {max(tokens)}"

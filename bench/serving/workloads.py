@@ -1,4 +1,4 @@
-"""What is asked of every contestant, and what was measured of it."""
+"""Workloads of every contestant, and their measured results."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Taken:
 
     Attributes:
         cpu: seconds of CPU of the contestant's process.
-        load_cpu: of the load generator; None where there is none.
+        load_cpu: of the load generator; None if there is none.
         latencies: seconds of each call; empty: there were no calls to time.
         padding: mean share of a batch that was padding, by the service's own metric.
     """
@@ -64,7 +64,7 @@ class Taken:
     padding: float | None = None
 
     def numbers(self) -> dict[str, float | None]:
-        """What the report shows."""
+        """Return the numbers of the report."""
         each = 1000 / self.texts
         return {
             "texts_per_s": self.texts / self.seconds,
@@ -79,12 +79,12 @@ class Taken:
 
 
 def percentile(seconds: Sequence[float], q: float) -> float | None:
-    """In milliseconds; None of nothing."""
+    """Return a percentile in milliseconds; None of nothing."""
     return float(np.percentile(seconds, q)) * 1000 if seconds else None
 
 
 def summary(runs: Sequence[Taken]) -> dict[str, Any]:
-    """The median of each number over the rounds; and all of the throughput, for its spread."""
+    """Return the median of each number over the rounds, and all throughputs, for their spread."""
     numbers = [run.numbers() for run in runs]
     found: dict[str, Any] = {}
     for key in numbers[0]:

@@ -1,1 +1,1 @@
-"""`make deploy-check`: everything under deploy/ that can be held to a rule without a cluster is."""
+"""`make deploy-check`: all checks of deploy/ that need no cluster."""

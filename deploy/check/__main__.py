@@ -1,4 +1,4 @@
-"""python -m deploy.check: renders every overlay and example, and holds them to everything; exits 1 where anything is found."""
+"""python -m deploy.check: render overlays and examples, run all checks; exits 1 on a finding."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from deploy.check.manifests import Manifest
 from deploy.check.rendering import CannotRender, kustomizations, name_of, render
 
 Renderings = dict[str, list[Manifest]]
-SERVING = "deploy/overlays/cpu"  # what examples that stand beside a deployment are compared with
-TLS = "deploy/examples/tls"  # and those that stand beside one with TLS
+SERVING = "deploy/overlays/cpu"  # examples beside a deployment are compared with this one
+TLS = "deploy/examples/tls"  # and those beside a deployment with TLS with this one
 
 
 def own_invariants(renderings: Renderings) -> Iterable[str]:
-    """Of each rendering by itself, of some beside another, and of the sources."""
+    """Check each rendering by itself, some beside another, and the sources."""
     for name, manifests in renderings.items():
         yield from (f"{name}: {line}" for line in invariants.breaches(manifests))
         yield from (f"{name}: {line}" for line in networking.routes_lead_somewhere(manifests, renderings[SERVING]))
@@ -27,13 +27,16 @@ def own_invariants(renderings: Renderings) -> Iterable[str]:
 
 
 def kubernetes_schemas(renderings: Renderings) -> Iterable[str]:
-    """Every rendering against Kubernetes' own schemas."""
+    """Check every rendering against Kubernetes' own schemas."""
     for name, manifests in renderings.items():
         yield from (f"{name}: {line}" for line in schemas.kubernetes(manifests))
 
 
 def rules(renderings: Renderings) -> Iterable[str]:
-    """What deploy/check/rules.py has: CHECKS, pairs of a name and a function that returns a line for each thing wrong."""
+    """Run CHECKS of deploy/check/rules.py.
+
+    They are pairs of a name and a function, which returns a line for each error.
+    """
     if importlib.util.find_spec("deploy.check.rules") is None:
         return ["deploy/check/rules.py is missing: nothing checks the rules of deploy/prometheus"]
     checks: Sequence[tuple[str, Callable[[], list[str]]]] = importlib.import_module("deploy.check.rules").CHECKS
@@ -50,12 +53,12 @@ STEPS: dict[str, Callable[[Renderings], Iterable[str]]] = {
 
 
 def report(name: str, found: Sequence[str]) -> None:
-    """One line for a step, and one for each thing that is wrong."""
+    """Print one line for a step, and one for each finding."""
     print(f"{'FAILED' if found else 'ok':6}  {name}", *(f"          {line}" for line in found), sep="\n")
 
 
 def main() -> int:
-    """Runs all steps, whatever the earlier ones found. Returns the exit code."""
+    """Run all steps, even after failures. Return the exit code."""
     renderings: Renderings = {}
     unrendered = []
     for folder in kustomizations():
@@ -70,7 +73,7 @@ def main() -> int:
     for name, step in STEPS.items():
         try:
             found = list(step(renderings))
-        except (RuntimeError, ValueError, OSError) as error:  # the other steps still have something to say
+        except (RuntimeError, ValueError, OSError) as error:  # the other steps can still report
             found = [f"did not get through: {error}"]
         wrong += len(found)
         report(name, found)

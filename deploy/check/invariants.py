@@ -1,4 +1,7 @@
-"""Invariants of every rendering: pods, resources, scaling. Each function yields a line for each breach."""
+"""Invariants of every rendering: pods, resources, scaling.
+
+Each function yields a line for each breach.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,14 @@ from headlight_service.core.admission.working_memory import batches_at_once, tex
 
 Invariant = Callable[[list[Manifest]], Iterator[str]]
 
-# From the end of the grace time to the end of the process: calls whose message is still on its way are refused, threads end.
+# From the end of the grace time to the end of the process: calls on their way are refused, threads
+# end.
 MARGIN_SECONDS = 5
-PROCESS_BYTES = 300 << 20  # of Python and the libraries, under load; deploy/README.md says so, too
+PROCESS_BYTES = 300 << 20  # of Python and the libraries, under load; also in deploy/README.md
 SHIPPED = (
     Path(__file__).resolve().parents[2] / "model" / "headlight_model" / "checkpoints" / "docs-rope"
 )  # the model that the overlays name
-WEIGHT_BYTES = 16 << 20  # its own, in a bundle
+WEIGHT_BYTES = 16 << 20  # of the shipped model, in a bundle
 SCALE_DOWN_SECONDS = range(300, 901)
 LABELLED = (
     *("Deployment", "Job", "Service", "ServiceAccount", "NetworkPolicy"),
@@ -33,7 +37,7 @@ LABELS = ("name", "instance", "part-of", "managed-by")
 
 
 def grace_covers_drain(manifests: list[Manifest]) -> Iterator[str]:
-    """Nobody is killed in the middle of draining; nor does a number stand there that nothing accounts for."""
+    """Check that the grace period covers all of draining, and has no unexplained rest."""
     for deployment, container in look.server(manifests):
         options = look.options(manifests, container)
         parts = {
@@ -51,7 +55,7 @@ def grace_covers_drain(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def budget_below_replicas(manifests: list[Manifest]) -> Iterator[str]:
-    """A drain of a node always finds a pod that it may evict, and never all of them."""
+    """Check that a drain of a node always finds a pod to evict, and never all of them."""
     for budget in look.of_kind(manifests, "PodDisruptionBudget"):
         allowed = budget["spec"].get("maxUnavailable")
         for deployment in look.of_kind(manifests, "Deployment"):
@@ -63,7 +67,7 @@ def budget_below_replicas(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def autoscaler_has_the_word(manifests: list[Manifest]) -> Iterator[str]:
-    """Replicas are said in one place, and go down slowly."""
+    """Check that replicas are set in one place, and go down slowly."""
     for deployment in look.of_kind(manifests, "Deployment"):
         scalers = look.scalers(manifests, deployment)
         if scalers and "replicas" in deployment["spec"]:
@@ -79,7 +83,10 @@ def autoscaler_has_the_word(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def threads_are_cpus(manifests: list[Manifest]) -> Iterator[str]:
-    """As many threads as whole CPUs, or the kernel stops some of them in the middle of a batch."""
+    """Check that there are as many threads as whole CPUs.
+
+    Else the kernel stops some of them during a batch.
+    """
     for deployment, container in look.server(manifests):
         cpus = look.quantity(container.get("resources", {}).get("limits", {}).get("cpu", 0))
         options = look.options(manifests, container)
@@ -90,7 +97,7 @@ def threads_are_cpus(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def _shared(options: Mapping[str, str], cpus: int) -> tuple[int, int]:
-    """Streams and threads of each."""
+    """Return the workers (HEADLIGHT_STREAMS) and the threads of each."""
     streams, threads = (
         int(options[name]) if name in options else None for name in ("HEADLIGHT_STREAMS", "HEADLIGHT_THREADS")
     )
@@ -98,9 +105,10 @@ def _shared(options: Mapping[str, str], cpus: int) -> tuple[int, int]:
 
 
 def memory_holds_answers_and_work(manifests: list[Manifest]) -> Iterator[str]:
-    """Answers and requests at their limits, and the longest texts, fit beside the process; else a flood of them kills it.
+    """Check that the largest answers, requests and texts fit beside the process.
 
-    Which model is served is in no manifest: it is taken to be the shipped one; what another takes more is the reader's to add.
+    Else a flood of them kills it. No manifest has the model: the shipped one is assumed. The reader
+    must add what another model needs beyond that.
     """
     for deployment, container in look.server(manifests):
         options, limits = look.options(manifests, container), container["resources"]["limits"]
@@ -117,7 +125,7 @@ def memory_holds_answers_and_work(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def _work(options: dict[str, str], cpus: int) -> tuple[int, int]:
-    """How many batches of the shipped model run at once, and the bytes that they take where each is a longest text."""
+    """Return the shipped model's batches at once, and their bytes if each is a longest text."""
     config = json.loads((SHIPPED / "config.json").read_text(encoding="utf-8"))
     same = {name: config[name] for name in ("positions", "layers", "heads", "dim", "vocab_size")}
     model = Architecture(**same, pooled_dim=config["dim"])
@@ -129,7 +137,7 @@ def _work(options: dict[str, str], cpus: int) -> tuple[int, int]:
 
 
 def resources_are_promised(manifests: list[Manifest]) -> Iterator[str]:
-    """Every container gets what it may use: limits equal requests, of CPUs, memory and disk."""
+    """Check that limits equal requests in every container: CPUs, memory and disk."""
     for workload in look.workloads(manifests):
         for container in look.containers(workload):
             resources = container.get("resources", {})
@@ -143,7 +151,7 @@ def resources_are_promised(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def pods_are_restricted(manifests: list[Manifest]) -> Iterator[str]:
-    """What checkov does not ask: no account's token, no variables of Services, bounded folders."""
+    """Check beyond checkov: no account's token, no variables of Services, bounded folders."""
     for workload in look.workloads(manifests):
         spec, where = look.pod(workload), look.title(workload)
         for field in ("automountServiceAccountToken", "enableServiceLinks"):
@@ -160,7 +168,7 @@ def pods_are_restricted(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def rollout_keeps_all(manifests: list[Manifest]) -> Iterator[str]:
-    """A rollout never has fewer replicas than wanted."""
+    """Check that a rollout never has fewer replicas than desired."""
     for deployment in look.of_kind(manifests, "Deployment"):
         rolling = deployment["spec"].get("strategy", {}).get("rollingUpdate", {})
         if rolling.get("maxUnavailable") != 0 or not rolling.get("maxSurge"):
@@ -168,7 +176,7 @@ def rollout_keeps_all(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def images_are_chosen(manifests: list[Manifest]) -> Iterator[str]:
-    """No placeholder is left, nothing floats, and one repository has one version."""
+    """Check that no placeholder is left, no version floats, and one repository has one version."""
     versions: dict[str, set[str]] = {}
     for workload in look.workloads(manifests):
         volumes = (
@@ -185,7 +193,7 @@ def images_are_chosen(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def objects_are_labelled(manifests: list[Manifest]) -> Iterator[str]:
-    """The recommended labels, on all that runs, and on what decides how."""
+    """Check that workloads, and objects that configure them, have the recommended labels."""
     for manifest in look.of_kind(manifests, *LABELLED):
         labels = manifest["metadata"].get("labels", {})
         missing = [name for name in LABELS if f"app.kubernetes.io/{name}" not in labels]
@@ -194,7 +202,7 @@ def objects_are_labelled(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def shards_are_completions(manifests: list[Manifest]) -> Iterator[str]:
-    """Each part of the input has exactly one worker."""
+    """Check that each part of the input has exactly one worker."""
     for job in look.of_kind(manifests, "Job"):
         shards = {look.options(manifests, container).get("SHARDS") for container in look.pod(job)["containers"]}
         if shards != {str(job["spec"]["completions"])}:
@@ -219,5 +227,5 @@ INVARIANTS: tuple[Invariant, ...] = (
 
 
 def breaches(manifests: list[Manifest]) -> list[str]:
-    """All lines of all invariants."""
+    """Return the lines of all invariants."""
     return [line for invariant in INVARIANTS for line in invariant(manifests)]

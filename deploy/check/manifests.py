@@ -1,4 +1,4 @@
-"""Ways to look at rendered objects that the invariants share."""
+"""Queries of rendered objects that the invariants share."""
 
 from __future__ import annotations
 
@@ -8,50 +8,50 @@ from typing import Any
 
 Manifest = dict[str, Any]
 
-# What the suffixes of Kubernetes' quantities stand for, those that are used here.
+# The used suffixes of Kubernetes' quantities.
 UNITS = {"m": Decimal("0.001"), "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30), "": Decimal(1)}
 
 
 def title(manifest: Manifest) -> str:
-    """For people: Deployment/headlight."""
+    """Return the name for people: Deployment/headlight."""
     return f"{manifest['kind']}/{manifest['metadata']['name']}"
 
 
 def of_kind(manifests: Iterable[Manifest], *kinds: str) -> list[Manifest]:
-    """Those of some kinds."""
+    """Return the objects of some kinds."""
     return [manifest for manifest in manifests if manifest["kind"] in kinds]
 
 
 def workloads(manifests: Iterable[Manifest]) -> list[Manifest]:
-    """What makes pods."""
+    """Return the objects that make pods."""
     return of_kind(manifests, "Deployment", "Job")
 
 
 def pod(workload: Manifest) -> Manifest:
-    """The spec of its pods."""
+    """Return the spec of its pods."""
     spec: Manifest = workload["spec"]["template"]["spec"]
     return spec
 
 
 def pod_labels(workload: Manifest) -> dict[str, str]:
-    """Labels of its pods."""
+    """Return the labels of its pods."""
     labels: dict[str, str] = workload["spec"]["template"]["metadata"].get("labels", {})
     return labels
 
 
 def containers(workload: Manifest) -> Iterator[Manifest]:
-    """All of a pod, those that run first included."""
+    """Yield all containers of a pod, init containers first."""
     yield from pod(workload).get("initContainers", [])
     yield from pod(workload)["containers"]
 
 
 def matches(selector: dict[str, str], labels: dict[str, str]) -> bool:
-    """Whether a non-empty selector takes pods with these labels."""
+    """Return whether a non-empty selector selects pods with these labels."""
     return bool(selector) and selector.items() <= labels.items()
 
 
 def selector_of(manifest: Manifest) -> dict[str, str]:
-    """What a Service, policy or budget selects pods by."""
+    """Return the pod selector of a Service, policy or budget."""
     spec = manifest["spec"]
     if manifest["kind"] == "Service":
         found = spec.get("selector", {})
@@ -61,14 +61,14 @@ def selector_of(manifest: Manifest) -> dict[str, str]:
 
 
 def ports(workload: Manifest) -> dict[str, int]:
-    """Names and numbers of the ports of its pods."""
+    """Return names and numbers of the ports of its pods."""
     return {
         port["name"]: port["containerPort"] for container in containers(workload) for port in container.get("ports", [])
     }
 
 
 def quantity(text: object) -> Decimal:
-    """1500m -> 1.5, 2Gi -> 2147483648. Raises ValueError for a suffix that is not known."""
+    """Convert 1500m to 1.5, 2Gi to 2147483648. Raises ValueError for an unknown suffix."""
     number = str(text).rstrip("mKMGi")
     unit = str(text)[len(number) :]
     if unit not in UNITS:
@@ -77,7 +77,7 @@ def quantity(text: object) -> Decimal:
 
 
 def options(manifests: Iterable[Manifest], container: Manifest) -> dict[str, str]:
-    """A container's environment: its ConfigMaps' and its own."""
+    """Return a container's environment: that of its ConfigMaps, then its own."""
     maps = {manifest["metadata"]["name"]: manifest.get("data", {}) for manifest in of_kind(manifests, "ConfigMap")}
     found: dict[str, str] = {}
     for source in container.get("envFrom", []):
@@ -86,13 +86,13 @@ def options(manifests: Iterable[Manifest], container: Manifest) -> dict[str, str
 
 
 def server(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, Manifest]]:
-    """Each Deployment, and its container that serves: the first."""
+    """Yield each Deployment, and its serving container: the first."""
     for deployment in of_kind(manifests, "Deployment"):
         yield deployment, pod(deployment)["containers"][0]
 
 
 def fewest_replicas(manifests: list[Manifest], deployment: Manifest) -> int:
-    """How many replicas there are at least: an autoscaler's word, else the Deployment's."""
+    """Return the least number of replicas: the autoscaler's, else the Deployment's."""
     fields = {"HorizontalPodAutoscaler": "minReplicas", "ScaledObject": "minReplicaCount"}
     for scaler in scalers(manifests, deployment):
         return int(scaler["spec"].get(fields[scaler["kind"]], 0))
@@ -100,7 +100,7 @@ def fewest_replicas(manifests: list[Manifest], deployment: Manifest) -> int:
 
 
 def scalers(manifests: list[Manifest], deployment: Manifest) -> list[Manifest]:
-    """The autoscalers of a Deployment."""
+    """Return the autoscalers of a Deployment."""
     name = deployment["metadata"]["name"]
     found = of_kind(manifests, "HorizontalPodAutoscaler", "ScaledObject")
     return [scaler for scaler in found if scaler["spec"]["scaleTargetRef"]["name"] == name]

@@ -1,4 +1,4 @@
-"""Invariants of what reaches what: selectors, ports, policies, routes."""
+"""Invariants of the network: selectors, ports, policies, routes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from deploy.check.manifests import Manifest
 SELECTING = ("Service", "PodDisruptionBudget", "NetworkPolicy", "PodMonitor")
 LISTENING = {"grpc": "HEADLIGHT_GRPC", "metrics": "HEADLIGHT_HTTP", "health": "HEADLIGHT_HEALTH"}
 PROBES = {"startupProbe": "startup", "readinessProbe": "readiness", "livenessProbe": "liveness"}
-# What an answer to "is it well?" takes at most, pings of a saturated machine included, before a busy replica is taken for a dead one.
+# Longest answer to a liveness probe, on a saturated machine. A shorter limit would kill busy
+# replicas.
 LEAST_LIVENESS_SECONDS = 30
 
 
 def selectors_match(manifests: list[Manifest]) -> Iterator[str]:
-    """Whoever selects pods finds some, and those of Services only pods that serve."""
+    """Check that every pod selector finds some pods; a Service's finds only pods that serve."""
     for manifest in look.of_kind(manifests, *SELECTING):
         selector = look.selector_of(manifest)
         selected = [
@@ -35,7 +36,7 @@ def selectors_match(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def ports_exist(manifests: list[Manifest]) -> Iterator[str]:
-    """Services, policies and monitors name ports that the containers have."""
+    """Check that Services, policies and monitors name ports that the containers have."""
     for manifest in look.of_kind(manifests, "Service", "NetworkPolicy", "PodMonitor"):
         spec, selector = manifest["spec"], look.selector_of(manifest)
         wanted = [port.get("targetPort", port["port"]) for port in spec.get("ports", [])]
@@ -50,7 +51,10 @@ def ports_exist(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def probes_ask_three_questions(manifests: list[Manifest]) -> Iterator[str]:
-    """Startup, readiness and liveness by gRPC on the health port, which asks for neither TLS nor a token."""
+    """Check that startup, readiness and liveness use gRPC on the health port.
+
+    It needs neither TLS nor a token.
+    """
     for deployment, container in look.server(manifests):
         health = look.ports(deployment).get("health")
         for probe, service in PROBES.items():
@@ -64,7 +68,7 @@ def probes_ask_three_questions(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def options_listen_where_ports_are(manifests: list[Manifest]) -> Iterator[str]:
-    """The service listens on the container's ports, for all addresses."""
+    """Check that the service listens on the container's ports, at all addresses."""
     for deployment, container in look.server(manifests):
         options = look.options(manifests, container)
         for name, number in look.ports(deployment).items():
@@ -74,7 +78,7 @@ def options_listen_where_ports_are(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def clients_find_replicas(manifests: list[Manifest]) -> Iterator[str]:
-    """Beside the Service with one address there is one with all; both say what the port speaks."""
+    """Check for a headless Service beside the other; both name the port's protocol."""
     services = {service["metadata"]["name"]: service["spec"] for service in look.of_kind(manifests, "Service")}
     for deployment, container in look.server(manifests):
         name = deployment["metadata"]["name"]
@@ -88,7 +92,10 @@ def clients_find_replicas(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def policies_deny_by_default(manifests: list[Manifest]) -> Iterator[str]:
-    """Every rule names its ports, every way out its goal; a policy for the incoming covers the outgoing too."""
+    """Check that every rule names its ports, every egress rule its target.
+
+    A policy for ingress covers egress too.
+    """
     for policy in look.of_kind(manifests, "NetworkPolicy"):
         spec = policy["spec"]
         if "Egress" not in spec.get("policyTypes", []):
@@ -111,7 +118,7 @@ INVARIANTS = (
 
 
 def ports_of_services(manifests: list[Manifest], known_by: str) -> set[tuple[str, Any]]:
-    """The name of each Service with each of its ports, by their "port" (a number) or their "name"."""
+    """Return the name of each Service with each of its ports, by "port" (a number) or "name"."""
     return {
         (service["metadata"]["name"], port[known_by])
         for service in look.of_kind(manifests, "Service")
@@ -120,7 +127,7 @@ def ports_of_services(manifests: list[Manifest], known_by: str) -> set[tuple[str
 
 
 def routes_lead_somewhere(routes: list[Manifest], manifests: list[Manifest]) -> Iterator[str]:
-    """Routes of one rendering name Services and ports of another."""
+    """Check that routes of one rendering name Services and ports of another."""
     have = ports_of_services(manifests, "port")
     for route in look.of_kind(routes, "GRPCRoute"):
         for rule in route["spec"]["rules"]:
@@ -130,7 +137,7 @@ def routes_lead_somewhere(routes: list[Manifest], manifests: list[Manifest]) -> 
 
 
 def gateways_believe_the_service(policies: list[Manifest], manifests: list[Manifest]) -> Iterator[str]:
-    """What gateways are told of TLS in one rendering fits Services and a certificate of another."""
+    """Check that gateways' TLS policies fit Services and a certificate of another rendering."""
     names = [name for each in look.of_kind(manifests, "Certificate") for name in each["spec"]["dnsNames"]]
     have = ports_of_services(manifests, "name")
     for policy in look.of_kind(policies, "BackendTLSPolicy"):
@@ -143,7 +150,7 @@ def gateways_believe_the_service(policies: list[Manifest], manifests: list[Manif
 
 
 def jobs_are_not_served(jobs: list[Manifest], manifests: list[Manifest]) -> Iterator[str]:
-    """No Service of the deployment takes the pods of a Job beside it for replicas."""
+    """Check that no Service of the deployment takes the pods of a Job beside it for replicas."""
     for job in look.of_kind(jobs, "Job"):
         for service in look.of_kind(manifests, "Service"):
             if look.matches(look.selector_of(service), look.pod_labels(job)):

@@ -1,4 +1,4 @@
-"""From the folders of kustomizations to the objects that would be applied."""
+"""Rendering of kustomization folders into the objects that would be applied."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ NO_KUBECTL = (
 
 
 class CannotRender(Exception):
-    """The message says what is wrong, and with which folder."""
+    """Failed rendering; the message has the error and the folder."""
 
 
 def kustomizations() -> list[Path]:
-    """Every folder that somebody applies: overlays and examples, in order."""
+    """Return every folder to apply, in order: overlays and examples."""
     found = sorted(
         path.parent for kind in ("overlays", "examples") for path in (DEPLOY / kind).rglob("kustomization.yaml")
     )
@@ -33,7 +33,7 @@ def kustomizations() -> list[Path]:
 
 
 def render(folder: Path) -> list[Manifest]:
-    """What `kubectl apply -k` would send.
+    """Return the objects that `kubectl apply -k` would send.
 
     Raises:
         CannotRender: kubectl is missing, refuses the folder, or warns.
@@ -47,5 +47,5 @@ def render(folder: Path) -> list[Manifest]:
 
 
 def name_of(folder: Path) -> str:
-    """As one would type it from the repository's root."""
+    """Return the path from the repository's root."""
     return str(folder.relative_to(DEPLOY.parent))

@@ -1,4 +1,7 @@
-"""python -m deploy.check.rules: whether rules, alerts, their tests, their runbooks and the dashboard hold together. Needs promtool."""
+"""python -m deploy.check.rules: consistency of rules, alerts, tests, runbooks, dashboard.
+
+Needs promtool.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,12 @@ HEADINGS = ("What it means", "What users feel", "How to look", "Likely causes", 
 SEVERITIES = {"page", "ticket"}
 QUERIES = re.compile(r"^```promql\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MATCHERS = re.compile(r'\b(\w+)\s*(?:=~|!~|!=|=)\s*"([^"]*)"')
-# What Grafana puts in their place.
+# Grafana's values for its variables.
 VARIABLES = {"$__rate_interval": "5m", "$namespace": ".*", "$model": ".*"}
 
 
 def promtool(*arguments: str | Path) -> list[str]:
-    """Run it; its words where it fails."""
+    """Run promtool; return its output if it fails."""
     try:
         done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False, timeout=600)
     except FileNotFoundError:
@@ -37,7 +40,7 @@ def promtool(*arguments: str | Path) -> list[str]:
 
 
 def parsed(expressions: Iterable[tuple[str, str]]) -> list[str]:
-    """Complaints about expressions, given with where they stand: as rules in a file that promtool checks."""
+    """Return errors in expressions, which have their places: promtool checks them as rules."""
     rules = [
         {"record": "checked", "expr": expr, "labels": {"at": f"{n} {where}"}}
         for n, (where, expr) in enumerate(expressions)
@@ -49,22 +52,22 @@ def parsed(expressions: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def rules_are_valid() -> list[str]:
-    """By promtool, with its lint."""
+    """Check the rules with promtool and its lint."""
     return promtool("check", "rules", "--lint=all", "--lint-fatal", *sources.RULE_FILES)
 
 
 def example_is_valid() -> list[str]:
-    """The configuration for a Prometheus without the operator."""
+    """Check the configuration for a Prometheus without the operator."""
     return promtool("check", "config", sources.HERE / "prometheus.yaml")
 
 
 def alerts_fire_and_do_not() -> list[str]:
-    """By promtool: every file of tests."""
+    """Run every file of tests with promtool."""
     return promtool("test", "rules", *sources.TEST_FILES)
 
 
 def every_alert_is_tested(files: Sequence[Path] = sources.TEST_FILES) -> list[str]:
-    """For each alert, by its severity, a test in which it fires; for each name one in which it does not."""
+    """Check that tests make each alert fire (by severity), and each name not fire."""
     fires: set[tuple[str, str]] = set()
     silent: set[str] = set()
     for path in files:
@@ -84,7 +87,7 @@ def every_alert_is_tested(files: Sequence[Path] = sources.TEST_FILES) -> list[st
 
 
 def alerts_say_enough(alerts: Sequence[dict[str, Any]] | None = None) -> list[str]:
-    """Severity, summary, description and the path of the runbook."""
+    """Check for severity, summary, description and the path of the runbook."""
     problems = []
     for rule in sources.alerts() if alerts is None else alerts:
         name, said = rule["alert"], rule.get("annotations", {})
@@ -97,7 +100,7 @@ def alerts_say_enough(alerts: Sequence[dict[str, Any]] | None = None) -> list[st
 
 
 def runbooks_are_complete(folder: Path = RUNBOOKS) -> list[str]:
-    """One for each alert, with all its parts, and none besides."""
+    """Check that each alert has a runbook with all its parts, and that there are no others."""
     wanted = {rule["alert"] for rule in sources.alerts()}
     found = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.md") if path.stem != "README"}
     problems = [f"{name}.md is missing from deploy/runbooks" for name in sorted(wanted - set(found))]
@@ -110,7 +113,7 @@ def runbooks_are_complete(folder: Path = RUNBOOKS) -> list[str]:
 
 
 def queries(folder: Path = RUNBOOKS) -> list[tuple[str, str]]:
-    """Every query of every runbook, with where it stands."""
+    """Return every query of every runbook, with its place."""
     return [
         (path.name, query)
         for path in sorted(folder.glob("*.md"))
@@ -120,25 +123,25 @@ def queries(folder: Path = RUNBOOKS) -> list[tuple[str, str]]:
 
 
 def substituted(expr: str) -> str:
-    """A dashboard's expression as Prometheus gets it."""
+    """Return a dashboard's expression as Prometheus receives it."""
     for name, value in VARIABLES.items():
         expr = expr.replace(name, value)
     return expr
 
 
 def everything() -> list[tuple[str, str]]:
-    """Every expression of rules, runbooks and dashboard, with where it stands."""
+    """Return every expression of rules, runbooks and dashboard, with its place."""
     ruled = [(rule.get("alert") or rule["record"], rule["expr"]) for rule in sources.rules()]
     return [*ruled, *queries(), *((f"panel {title}", substituted(expr)) for title, expr in dashboard.expressions())]
 
 
 def expressions_parse() -> list[str]:
-    """Those of runbooks and dashboard, which no promtool would read otherwise."""
+    """Parse the expressions of runbooks and dashboard too, which promtool would not read."""
     return parsed(everything())
 
 
 def names_are_known(expressions: Iterable[tuple[str, str]] | None = None) -> list[str]:
-    """No expression reads what is not there: no metric, and no value of a label whose values are closed."""
+    """Check that expressions read only known metrics, and known values of closed labels."""
     known, problems = known_names(sources.recorded()), []
     for where, expr in everything() if expressions is None else expressions:
         try:
@@ -152,13 +155,13 @@ def names_are_known(expressions: Iterable[tuple[str, str]] | None = None) -> lis
 
 
 def edges_are_buckets() -> list[str]:
-    """A share of a histogram is exact where its edge is a bucket's, and missing where it is not."""
+    """Check histogram edges: a share is exact at a bucket's edge, and missing elsewhere."""
     edges = [(rule["record"], edge) for rule in sources.rules() for edge in re.findall(r'\ble="([^"]+)"', rule["expr"])]
     return [f"{name}: {edge} is the edge of no bucket of SECONDS" for name, edge in edges if float(edge) not in SECONDS]
 
 
 def written_is_current() -> list[str]:
-    """What is generated and committed is what would be generated now."""
+    """Check that the committed generated files are current."""
     files = ((dashboard.FILE, dashboard.text()), (sources.OPERATOR, sources.prometheus_rule()))
     return [
         f"{path.relative_to(sources.DEPLOY.parent)} is not what its sources make: run `make monitoring`"
@@ -182,7 +185,7 @@ CHECKS: tuple[tuple[str, Callable[[], list[str]]], ...] = (
 
 
 def main() -> int:
-    """Run all checks, say how each went; returns the exit code."""
+    """Run all checks and print their results; return the exit code."""
     failed = 0
     for name, check in CHECKS:
         problems = check()

@@ -1,4 +1,7 @@
-"""Objects against the schemas of their kinds: Kubernetes' own for several versions, custom ones by their projects' types."""
+"""Checks of objects against the schemas of their kinds.
+
+Kubernetes' own schemas for several versions; custom resources by their projects' types.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import kubernetes_validate
 
 from deploy.check.manifests import Manifest, title
 
-# The oldest that has every field used, the first with image volumes on by default, the newest that is known.
+# The oldest with every field used, the first with image volumes by default, the newest known.
 VERSIONS = ("1.33", "1.35", "1.37")
 CUSTOM = ("cert-manager.io", "gateway.networking.k8s.io", "keda.sh", "monitoring.coreos.com")
 CRDS = Path(__file__).resolve().parent / "crds"
@@ -20,12 +23,12 @@ BUILD = Path("build/deploy/crds")
 
 
 def is_custom(manifest: Manifest) -> bool:
-    """Whether its kind is no part of Kubernetes."""
+    """Return whether its kind is no part of Kubernetes."""
     return str(manifest["apiVersion"]).partition("/")[0] in CUSTOM
 
 
 def kubernetes(manifests: Sequence[Manifest]) -> Iterator[str]:
-    """What Kubernetes itself would refuse, unknown fields included."""
+    """Yield what Kubernetes itself would refuse, unknown fields included."""
     for version in VERSIONS:
         for manifest in manifests:
             if is_custom(manifest):
@@ -40,7 +43,7 @@ def kubernetes(manifests: Sequence[Manifest]) -> Iterator[str]:
 
 
 def custom(renderings: Mapping[str, Sequence[Manifest]]) -> list[str]:
-    """What the owners of custom resources would refuse, unknown fields included.
+    """Return what the owners of custom resources would refuse, unknown fields included.
 
     Raises:
         RuntimeError: the types cannot be installed, or the check itself failed.
@@ -62,7 +65,7 @@ def custom(renderings: Mapping[str, Sequence[Manifest]]) -> list[str]:
 
 
 def install() -> None:
-    """The types, where they are not there already, as package-lock.json has them. Raises RuntimeError where that fails."""
+    """Install the types of package-lock.json, if missing. Raises RuntimeError if that fails."""
     BUILD.mkdir(parents=True, exist_ok=True)
     lock = (CRDS / "package-lock.json").read_bytes()
     stamp = BUILD / "installed-lock.json"

@@ -1,4 +1,7 @@
-"""checkov's policies for Kubernetes. None may fail but those of SKIPS, each for a reason, and each only while it does fail."""
+"""checkov's policies for Kubernetes.
+
+Only those of SKIPS may fail, each for a reason, and each only as long as it does fail.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ RENDERED = Path("build/deploy/rendered")
 
 
 def policies(renderings: Mapping[str, list[Manifest]]) -> Iterator[str]:
-    """What fails.
+    """Yield the failures.
 
     Raises:
-        RuntimeError: checkov could not be run, or looked at nothing.
+        RuntimeError: checkov could not run, or checked nothing.
     """
     RENDERED.mkdir(parents=True, exist_ok=True)
     for old in RENDERED.glob("*.yaml"):

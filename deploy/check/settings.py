@@ -1,4 +1,4 @@
-"""Invariants of what the service is told: options that exist, with values that it takes, and no secret among them."""
+"""Invariants of the service's options: they exist, accept their values, and hold no secret."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ SECRET = re.compile(r"(?i)(password|passwd|secret|private|api.?key|token|credent
 METRIC = re.compile(r"\bheadlight_\w+")
 NAMESPACE = re.compile(r'namespace="([^"]*)"')
 
-# What the manifests are ahead of: an option's value that the service does not take yet, and why it stands there nonetheless. Reported
-# at each run; an entry that has come true is a breach, so that none outlives its reason.
+# Values that the service does not take yet, with the reason for their being in the manifests. Each
+# run reports them. A value that the service takes by now is a breach, so that no entry outlives its
+# reason.
 OPEN: dict[tuple[str, str], str] = {}
 
 PARSERS = {PREFIX + field.name.upper(): field.metadata["parse"] for field in dataclasses.fields(Config)}
 
 
 def unreadable(name: str, value: str) -> str | None:
-    """Why an option is none, or cannot have this value; None where it can."""
+    """Return why an option is unknown or refuses this value; None: it accepts it."""
     if name not in PARSERS:
         return f"{name} is no option of the service"
     try:
@@ -36,7 +37,7 @@ def unreadable(name: str, value: str) -> str | None:
 
 
 def refusal(options: Mapping[str, str]) -> str | None:
-    """Why the service would not start with these options together; None if it would."""
+    """Return why the service would not start with these options together; None: it would."""
     try:
         Config.parse((), options)
     except ConfigError as error:
@@ -45,7 +46,7 @@ def refusal(options: Mapping[str, str]) -> str | None:
 
 
 def options_are_taken(manifests: list[Manifest]) -> Iterator[str]:
-    """Every HEADLIGHT_ variable is an option, with a value that it may have, alone and beside the others."""
+    """Check that HEADLIGHT_ variables are options, accepted alone and beside the others."""
     for workload in look.workloads(manifests):
         serving = look.of_kind([workload], "Deployment")
         for container in look.pod(workload)["containers"]:
@@ -61,14 +62,14 @@ def options_are_taken(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def open_entries() -> Iterator[str]:
-    """Those of OPEN that the service takes by now."""
+    """Yield the entries of OPEN that the service takes by now."""
     for name, value in OPEN:
         if unreadable(name, value) is None:
             yield f"{name}={value} is taken by the service now; remove it from OPEN in deploy/check/settings.py"
 
 
 def references_exist(manifests: list[Manifest]) -> Iterator[str]:
-    """ConfigMaps that pods read are there, and files that options name are on a mounted volume."""
+    """Check that pods' ConfigMaps exist, and that options name files on a mounted volume."""
     maps = {manifest["metadata"]["name"] for manifest in look.of_kind(manifests, "ConfigMap")}
     for workload in look.workloads(manifests):
         where = look.title(workload)
@@ -88,7 +89,10 @@ def references_exist(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def secrets_stay_out(manifests: list[Manifest]) -> Iterator[str]:
-    """No secret in the environment, where every child process and crash report has it, and none in the repository."""
+    """Check that no secret is in the environment or in the repository.
+
+    Every child process and crash report has the environment.
+    """
     yield from (
         f"{look.title(secret)}: a Secret does not belong into a repository"
         for secret in look.of_kind(manifests, "Secret")
@@ -110,7 +114,7 @@ def secrets_stay_out(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def scalers_ask_for_metrics_that_exist(manifests: list[Manifest]) -> Iterator[str]:
-    """Autoscalers name gauges of the service, of their own namespace."""
+    """Check that autoscalers name gauges of the service, of their own namespace."""
     known = {f"headlight_{name}" for name in GAUGES}
     for scaler in look.of_kind(manifests, "HorizontalPodAutoscaler", "ScaledObject"):
         spec = scaler["spec"]

@@ -1,4 +1,4 @@
-"""Invariants of the files themselves, which renderings cannot show."""
+"""Invariants of the source files, which renderings cannot show."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IMAGE = re.compile(r"^\s*-?\s*(?:image|reference): *([^\s#]+)", re.MULTILINE)
 
 
 def breaches(deploy: Path = DEPLOY) -> Iterator[str]:
-    """All of them."""
+    """Yield all breaches."""
     yield from images_come_from_one_place(deploy)
     yield from kustomizations_explain_themselves(deploy)
     yield from components_are_tried(deploy)
@@ -23,7 +23,7 @@ def breaches(deploy: Path = DEPLOY) -> Iterator[str]:
 
 
 def images_come_from_one_place(deploy: Path) -> Iterator[str]:
-    """Base and components name placeholders; which image that is stands in the overlay's kustomization.yaml alone."""
+    """Check that only the overlay's kustomization.yaml names images, not placeholders."""
     for path in sorted(deploy.rglob("*.yaml")):
         if path.name != "kustomization.yaml" and path.relative_to(deploy).parts[0] in (
             "base",
@@ -37,14 +37,14 @@ def images_come_from_one_place(deploy: Path) -> Iterator[str]:
 
 
 def kustomizations_explain_themselves(deploy: Path) -> Iterator[str]:
-    """Each begins with what it does and when one would choose it."""
+    """Check that each kustomization begins with its purpose and its use case."""
     for path in sorted(deploy.rglob("kustomization.yaml")):
         if not path.read_text(encoding="utf-8").startswith("# "):
             yield f"{name_of(path)}: begins without a comment that says what it does"
 
 
 def components_are_tried(deploy: Path) -> Iterator[str]:
-    """Each component is part of an overlay or an example, else nothing here ever looks at it."""
+    """Check that each component is in an overlay or example, else no check would see it."""
     used: set[Path] = set()
     for path in (*deploy.glob("overlays/*/kustomization.yaml"), *deploy.glob("examples/**/kustomization.yaml")):
         listed = yaml.safe_load(path.read_text(encoding="utf-8")).get("components", [])
@@ -55,7 +55,10 @@ def components_are_tried(deploy: Path) -> Iterator[str]:
 
 
 def examples_build_on_overlays(deploy: Path) -> Iterator[str]:
-    """What an example deploys has an overlay's CPUs, memory and images: applied after the overlay it takes none of them away."""
+    """Check that an example builds on an overlay, with its CPUs, memory and images.
+
+    So applying it after the overlay removes none of them.
+    """
     for path in sorted(deploy.glob("examples/**/kustomization.yaml")):
         listed = yaml.safe_load(path.read_text(encoding="utf-8")).get("resources", [])
         if (deploy / "base").resolve() in {(path.parent / resource).resolve() for resource in listed}:

@@ -1,4 +1,4 @@
-"""python -m deploy.grafana: write headlight.json from the rows of this folder and the metrics of the service."""
+"""python -m deploy.grafana: write headlight.json from its rows and the service's metrics."""
 
 from deploy.grafana.dashboard import FILE, text
 

@@ -1,4 +1,4 @@
-"""The dashboard as Grafana takes it, made from its rows; a name that is no metric's is refused."""
+"""Grafana dashboard, generated from its rows; an unknown metric name is refused."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ ABOUT = "Embeddings and attention over gRPC. Written by `make monitoring` from d
 
 
 def expressions(rows: tuple[Row, ...] = ROWS) -> list[tuple[str, str]]:
-    """The title of each panel with each of its expressions."""
+    """Return the title of each panel with each of its expressions."""
     return [(panel.title, query.expr) for row in rows for panel in row.panels for query in panel.queries]
 
 
 def dashboard(rows: tuple[Row, ...] = ROWS) -> Json:
-    """All of it.
+    """Return the whole dashboard.
 
     Raises:
-        ValueError: a panel reads what no metric, rule or exporter is called.
+        ValueError: a panel reads a name of no metric, rule or exporter.
     """
     known = known_names(recorded())
     for title, expr in expressions(rows):
@@ -55,12 +55,12 @@ def dashboard(rows: tuple[Row, ...] = ROWS) -> Json:
 
 
 def text() -> str:
-    """What the file holds."""
+    """Return the content of the file."""
     return json.dumps(dashboard(), indent=1, ensure_ascii=False) + "\n"
 
 
 def _alerts() -> Json:
-    """Marks where alerts fire."""
+    """Return the marks of firing alerts."""
     return {
         "name": "Alerts",
         "datasource": SOURCE,
@@ -92,7 +92,10 @@ def _datasource() -> Json:
 
 
 def _label(name: str, label: str) -> Json:
-    """A choice among the values of a label. "All" also finds series that have no such label, as outside of Kubernetes."""
+    """Return a variable of a label's values.
+
+    "All" also finds series without this label, as outside of Kubernetes.
+    """
     within = '{namespace=~"$namespace"}' if name == "model" else ""
     query = f"label_values(headlight_model_info{within}, {label})"
     return {
@@ -108,7 +111,7 @@ def _label(name: str, label: str) -> Json:
         "multi": True,
         "hide": 0,
         "options": [],
-        "refresh": 2,  # whenever the time range changes
+        "refresh": 2,  # at each change of the time range
         "regex": "",
         "skipUrlSync": False,
         "sort": 1,

@@ -1,4 +1,4 @@
-"""What goes on inside: queue, batches, attention, processes, TLS."""
+"""Panels of the inside: queue, batches, attention, processes, TLS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Panels, as few facts as say what they show, and the JSON that Grafana makes of them (schema 38: Grafana 10.0 and later)."""
+"""Panels in few fields, and their JSON for Grafana (schema 38: Grafana 10.0 and later)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-SCHEMA_VERSION = 38  # of Grafana 10.0; later ones read it and bring it up to theirs
+SCHEMA_VERSION = 38  # of Grafana 10.0; later versions read and upgrade it
 WIDTH = 24  # columns of Grafana's grid
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 GREEN, ORANGE, RED = "green", "orange", "red"
@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Query:
-    """An expression, and what its series are called: {{label}} stands for a label's value."""
+    """An expression and the names of its series: {{label}} stands for a label's value."""
 
     expr: str
     legend: str
@@ -27,18 +27,18 @@ class Panel:
     """One panel.
 
     Attributes:
-        title: what one sees.
-        about: what it means and when to worry; Grafana shows it behind the title.
+        title: heading of the panel.
+        about: meaning, and when to worry; Grafana shows it behind the title.
         queries: drawn together.
         unit: Grafana's name for it, as "s" or "reqps".
-        kind: a panel of Grafana's.
+        kind: a panel type of Grafana.
         width: in columns.
         height: in rows of the grid.
         stacked: whether series add up.
         limits: values from which it is orange and red; one of them: red.
-        least: the lower end of the axis, where 0 is not.
+        least: the lower end of the axis, if not 0.
         greatest: the upper end of the axis.
-        words: what values are called, as {0: "no"}.
+        words: names of values, as {0: "no"}.
     """
 
     title: str
@@ -65,7 +65,7 @@ class Row:
 
 
 def panels_json(rows: Sequence[Row]) -> list[Json]:
-    """Rows and panels with their places: from left to right, a new line where one does not fit."""
+    """Place rows and panels from left to right, with a new line if one does not fit."""
     numbers, placed, top = itertools.count(1), [], 0
     for row in rows:
         place = {"h": 1, "w": WIDTH, "x": 0, "y": top}
@@ -157,7 +157,7 @@ def _custom(panel: Panel) -> Json:
 
 
 def _extra(panel: Panel) -> Json:
-    """A table has a line for each series, with its labels as columns, and no time."""
+    """Return a table's options: a line for each series, labels as columns, no time."""
     if panel.kind != "table":
         return {}
     hidden = dict.fromkeys(("Time", "Value", "__name__", "job", "instance", "container", "endpoint"), True)
@@ -191,7 +191,8 @@ OPTIONS: dict[str, Json] = {
         },
         "yAxis": {"axisPlacement": "left", "unit": "s", "reverse": False},
         "legend": {"show": True},
-        "tooltip": {"show": True, "mode": "single", "yHistogram": False},  # the first to Grafana 10, the second to 11
+        # the first for Grafana 10, the second for 11
+        "tooltip": {"show": True, "mode": "single", "yHistogram": False},
         "rowsFrame": {"layout": "auto"},
         "exemplars": {"color": "rgba(255,0,255,0.7)"},
         "filterValues": {"le": 1e-9},

@@ -1,4 +1,4 @@
-"""The shapes of expression that the dashboard is made of."""
+"""Forms of expression for the dashboard."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ CALLS = '{namespace=~"$namespace", grpc_service="headlight.v1.HeadlightService"}
 
 
 def where(selector: str, *matchers: str) -> str:
-    """A selector with more matchers."""
+    """Return a selector with more matchers."""
     return ", ".join((selector.removesuffix("}"), *matchers)) + "}"
 
 
 def rate(metric: str, selector: str, by: str, *matchers: str) -> str:
-    """How many a second, by these labels."""
+    """Return the rate per second, by these labels."""
     grouped = f"sum by ({by}) " if by else "sum "
     return f"{grouped}(rate({metric}{where(selector, *matchers)}[$__rate_interval]))"
 
 
 def quantile(share: float, metric: str, selector: str, by: str, *matchers: str) -> str:
-    """That of a histogram, by these labels."""
+    """Return a quantile of a histogram, by these labels."""
     labels = f"le, {by}" if by else "le"
     return f"histogram_quantile({share}, {rate(metric + '_bucket', selector, labels, *matchers)})"
 
 
 def mean(metric: str, selector: str, by: str) -> str:
-    """Of a histogram's observations."""
+    """Return the mean of a histogram's observations."""
     return f"{rate(metric + '_sum', selector, by)} / {rate(metric + '_count', selector, by)}"
 
 

@@ -1,4 +1,4 @@
-"""What callers see: traffic, errors, latency."""
+"""Panels for callers: traffic, errors, latency."""
 
 from __future__ import annotations
 

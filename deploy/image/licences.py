@@ -1,4 +1,4 @@
-"""Whether a package may be in an image: what its metadata says of its licence, held against `licences.toml`."""
+"""Licence check of packages for an image: their metadata against `licences.toml`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OPERATORS = {"AND", "OR", "WITH"}
 
 @dataclass(frozen=True)
 class Rules:
-    """`licences.toml`: see there."""
+    """Content of `licences.toml`, which explains it."""
 
     accepted: frozenset[str]
     words: Mapping[str, str]
@@ -23,16 +23,17 @@ class Rules:
 
 
 def read_rules() -> Rules:
-    """The rules that stand in the repository."""
+    """Read the rules of the repository."""
     table = tomllib.loads((IMAGE / "licences.toml").read_text(encoding="utf-8"))
     return Rules(accepted=frozenset(table["accepted"]), words=table["words"], allowed=table["allowed"])
 
 
 def stated(metadata: Mapping[str, Any]) -> str:
-    """What a package says of its licence, "" where it says nothing.
+    """Return a package's stated licence, "" if there is none.
 
     Args:
-        metadata: of the package, in the form of pip's installation report (names in lower case with underscores).
+        metadata: of the package, in the form of pip's installation report (names in lower case with
+            underscores).
     """
     if expression := metadata.get("license_expression"):
         return str(expression)
@@ -45,7 +46,7 @@ def stated(metadata: Mapping[str, Any]) -> str:
 
 
 def problem(metadata: Mapping[str, Any], rules: Rules) -> str | None:
-    """Why this package may not be in an image, and what to do; None where it may."""
+    """Return why this package may not be in an image, and the remedy; None if it may."""
     name, says = canonical(metadata["name"]), stated(metadata)
     if not says:
         return f"{name} says nothing of its licence; find it out and allow the package in licences.toml"

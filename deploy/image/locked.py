@@ -1,4 +1,4 @@
-"""What the lock files say: `requirements-cpu.txt` and its like, as `make lock` writes them."""
+"""Readers of the lock files: `requirements-cpu.txt` and its like, which `make lock` writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Pin:
 
     Attributes:
         name: as `canonical` writes it.
-        marker: where it is wanted, or "" for everywhere.
+        marker: environments that need it, or "" for all.
         hashes: the SHA-256 of every file that may be installed, in hexadecimal.
     """
 
@@ -31,20 +31,21 @@ class Pin:
 
 
 def canonical(name: str) -> str:
-    """A package's name in the one spelling that indexes compare by."""
+    """Return a package's name in the spelling by which indexes compare."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def requirements_file(variant: str) -> Path:
-    """The lock file of an image variant."""
+    """Return the lock file of an image variant."""
     return IMAGE / f"requirements-{variant}.txt"
 
 
 def read_lock(path: Path) -> dict[str, Pin]:
-    """Every package of a lock file, by its canonical name.
+    """Read every package of a lock file, by its canonical name.
 
     Raises:
-        ValueError: naming the file and the entry that is not pinned to one version and to digests, or stands there twice.
+        ValueError: an entry is not pinned to one version and to digests, or is there twice; names
+            the file and the entry.
     """
     pins: dict[str, Pin] = {}
     for entry in _entries(path):
@@ -66,13 +67,13 @@ def read_lock(path: Path) -> dict[str, Pin]:
 
 
 def read_names(path: Path) -> dict[str, str]:
-    """The entries of `constraints.txt` (name to version) or of `excluded.txt` (name to ""), by canonical name."""
+    """Read `constraints.txt` (name: version) or `excluded.txt` (name: ""), by canonical name."""
     split = (entry.partition("==") for entry in _entries(path))
     return {canonical(name): version for name, _, version in split}
 
 
 def _entries(path: Path) -> list[str]:
-    """Logical lines: comments dropped, continued lines joined."""
+    """Return logical lines: comments dropped, continued lines joined."""
     lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
     text = "\n".join(line for line in lines if line and not line.startswith("#"))
     return re.sub(r"\\\n", " ", text).splitlines()

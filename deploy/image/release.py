@@ -1,7 +1,9 @@
-"""python -m deploy.image.release: what has to hold before a version is released. `make release-check` runs it.
+"""python -m deploy.image.release: checks before the release of a version.
 
-Needs the network: an index of packages, and the service that knows their vulnerabilities. What cannot be asked has not been
-checked, and fails. Run it with the Python of the release tools, whose commands it calls.
+`make release-check` runs it.
+
+Needs the network: an index of packages, and the service that knows their vulnerabilities. A check
+that gets no answer fails. Run it with the Python of the release tools, whose commands it calls.
 """
 
 from __future__ import annotations
@@ -22,30 +24,30 @@ from deploy.image.locked import IMAGE, ROOT, VARIANTS, canonical, read_lock, rea
 LOCKS = [requirements_file(variant) for variant in VARIANTS]
 PYTHONS = ("3.11", "3.12")
 PROCESSORS = ("x86_64", "aarch64")
-GLIBC = 36  # the minor version of Debian 12's glibc: which wheels can run there
-TAIL = 300  # characters of a tool's last words in a message
+GLIBC = 36  # minor version of Debian 12's glibc, which decides on wheels
+TAIL = 300  # characters of a tool's output in a message
 
 Problems = Iterator[str]
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run from the repository's root to the end."""
+    """Run a command from the repository's root to its end."""
     words = [str(word) for word in command]
     return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def tool(name: str) -> Path:
-    """A command of the environment that this runs in."""
+    """Return a command of this environment."""
     return Path(sys.executable).parent / name
 
 
 def last_words(done: subprocess.CompletedProcess[str]) -> str:
-    """The end of what a command had to say."""
+    """Return the end of a command's output."""
     return " ".join((done.stderr.strip() or done.stdout.strip())[-TAIL:].split())
 
 
 def uncommitted() -> Problems:
-    """A release is made of what is committed."""
+    """Check that all is committed: a release is made of commits."""
     done = run("git", "status", "--porcelain")
     if done.returncode:
         yield last_words(done)
@@ -53,18 +55,18 @@ def uncommitted() -> Problems:
 
 
 def text(path: str) -> str:
-    """A file of the repository."""
+    """Read a file of the repository."""
     return (ROOT / path).read_text(encoding="utf-8")
 
 
 def found(pattern: str, path: str) -> str:
-    """The first group of the first place where the pattern matches; "nothing" where there is none."""
+    """Return the first group of the first match of the pattern; "nothing" if there is none."""
     match = re.search(pattern, text(path), re.MULTILINE)
     return match[1] if match else "nothing"
 
 
 def versions() -> Problems:
-    """One version everywhere: package, module, label, changelog, overlays."""
+    """Check for one version everywhere: package, module, label, changelog, overlays."""
     version = tomllib.loads(text("pyproject.toml"))["project"]["version"]
     said = {
         "headlight/__init__.py": found(r'^__version__ = "(.+)"', "headlight/__init__.py"),
@@ -85,7 +87,7 @@ def versions() -> Problems:
 
 
 def base() -> Problems:
-    """The image that is built upon is named by digest."""
+    """Check that the base image is named by digest."""
     name = found(r"^ARG BASE=(\S+)", "deploy/image/Dockerfile")
     if not re.fullmatch(r".+@sha256:[0-9a-f]{64}", name):
         tag = name.partition("@")[0]
@@ -94,7 +96,10 @@ def base() -> Problems:
 
 
 def locks() -> Problems:
-    """Every package is pinned to one version, that of constraints.txt, and to digests; and `make lock` would change nothing."""
+    """Check that every package is pinned to digests and to the version in constraints.txt.
+
+    Also check that `make lock` would change nothing.
+    """
     constraints = read_names(ROOT / "constraints.txt")
     for path in LOCKS:
         for pin in read_lock(path).values():
@@ -113,10 +118,10 @@ def locks() -> Problems:
 
 
 def report(variant: str, processor: str, python: str) -> list[dict[str, Any]]:
-    """What pip would install, as pip's installation report has it. Asks the index for metadata, not for the files.
+    """Return pip's installation report. Requests metadata of the index, not files.
 
     Raises:
-        RuntimeError: with pip's last words, where it would not install.
+        RuntimeError: pip would not install; with the end of its output.
     """
     platforms = [f"manylinux_2_{minor}_{processor}" for minor in range(GLIBC, 4, -1)]
     platforms += [f"manylinux{year}_{processor}" for year in ("2014", "2010", "1")]
@@ -136,7 +141,10 @@ def report(variant: str, processor: str, python: str) -> list[dict[str, Any]]:
 
 
 def files() -> Problems:
-    """For each processor and Python the index has a wheel of every package whose digest is locked, under a licence we accept."""
+    """Check the index for locked wheels of every package, for each processor and Python.
+
+    Their licences must be accepted.
+    """
     rules, seen = licences.read_rules(), set()
     for variant in VARIANTS:
         pins = read_lock(requirements_file(variant))
@@ -159,7 +167,7 @@ def files() -> Problems:
 
 
 def vulnerabilities() -> Problems:
-    """No locked package has a known vulnerability, and pip-audit could ask about every one."""
+    """Check that pip-audit knows every locked package, and no vulnerability of one."""
     for path in (*LOCKS, IMAGE / "tools.txt"):
         options = ("--disable-pip", "--require-hashes", "--progress-spinner", "off", "--format", "json")
         done = run(tool("pip-audit"), *options, "--requirement", path)
@@ -169,7 +177,7 @@ def vulnerabilities() -> Problems:
             yield f"{path.name}: pip-audit could not ask: {last_words(done)}"
             continue
         answered = {canonical(entry["name"]) for entry in audited if "vulns" in entry}
-        # A package that the service does not know is skipped by pip-audit, which then calls the rest clean.
+        # pip-audit skips a package that the service does not know, and calls the rest clean.
         locked = read_lock(path)
         if unknown := sorted(set(locked) - answered):
             about = ", ".join(unknown) if answered else f"any of its {len(locked)} packages"
@@ -191,7 +199,7 @@ CHECKS: dict[str, Callable[[], Problems]] = {
 
 
 def main() -> int:
-    """Run every check, print what came of each -> the exit code."""
+    """Run every check and print its result; return the exit code."""
     failed = 0
     for name, check in CHECKS.items():
         problems = list(check())

@@ -1,4 +1,4 @@
-"""python -m deploy.prometheus: write the PrometheusRule of deploy/components/monitoring from the rule files."""
+"""python -m deploy.prometheus: write the PrometheusRule of deploy/components/monitoring."""
 
 from deploy.prometheus.sources import OPERATOR, prometheus_rule
 

@@ -1,4 +1,4 @@
-"""What can be told of a PromQL expression without parsing it: which metrics it reads, and what it compares."""
+"""Analysis of PromQL expressions without a parser: metrics read, and comparisons."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ WORDS = {"and", "or", "unless", "bool", "offset", "inf", "nan"}
 COMPARISONS = re.compile(r"(==|!=|>=|<=|>|<)(?!\s*bool\b)")
 APART = re.compile(
     r'(\{(?:"(?:[^"\\]|\\.)*"|[^{}"])*\}|"(?:[^"\\]|\\.)*")'
-)  # selectors and strings, where = and > mean other things
+)  # selectors and strings, in which = and > mean other things
 
 
 def metric_names(expression: str) -> set[str]:
-    """The metrics that an expression reads, recorded ones included."""
+    """Return the metrics that an expression reads, recorded ones included."""
     bare = STRINGS.sub('""', expression)  # first: a string may hold any of the rest
     for part in (COMMENTS, SELECTORS, RANGES, GROUPINGS, VARIABLES, NUMBERS):
         bare = part.sub(" ", bare)
@@ -28,9 +28,10 @@ def metric_names(expression: str) -> set[str]:
 
 
 def without_conditions(expression: str) -> str:
-    """The same with every comparison a 0 or 1, and `absent` a count: not empty as long as what it reads is there.
+    """Return the expression with comparisons as 0 or 1 and `absent` as a count.
 
-    An alert is empty while all is well, whether its metrics exist or are misspelt. This one tells the two apart.
+    It is empty only if its metrics are missing. An alert is empty while all is well, even if its
+    metrics are misspelt. This form separates the two cases.
     """
     parts = APART.split(expression)
     for place in range(0, len(parts), 2):
@@ -39,7 +40,7 @@ def without_conditions(expression: str) -> str:
 
 
 def selectors(expression: str) -> set[str]:
-    """What it reads: metrics with their matchers, without ranges."""
+    """Return its metrics with their matchers, without ranges."""
     bare = COMMENTS.sub(" ", expression)
     return {
         match.group().strip()

@@ -1,4 +1,7 @@
-"""Every metric that the rules, the runbooks and the dashboard may read. One that is not here is a mistake, and found as such."""
+"""Every metric that rules, runbooks and dashboard may read.
+
+Any other name is reported as a mistake.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from headlight.spec import PRIORITIES
 from headlight_service.telemetry.metrics import CANCEL_STAGES, OUTPUTS, REASONS, STAGES, Metrics
 
-# Of kube-state-metrics, with a series as it has them for a replica that is well.
+# Of kube-state-metrics, with a series as for a healthy replica.
 KUBE_STATE = {
     "kube_deployment_spec_replicas": 'kube_deployment_spec_replicas{namespace="test",deployment="headlight"} 1',
     "kube_deployment_status_replicas_ready": (
@@ -40,12 +43,12 @@ ENDS = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
 
 
 def series_names(registry: CollectorRegistry) -> set[str]:
-    """The names under which a registry's metrics are scraped."""
+    """Return the names under which a registry's metrics are scraped."""
     return {family.name + end for family in registry.collect() for end in ENDS.get(family.type, ("",))}
 
 
 def our_names() -> set[str]:
-    """Those of the service, with TLS and tokens, without which some are not there."""
+    """Return the service's names, with TLS and tokens, which some metrics need."""
     metrics = Metrics()
     metrics.define_tls(lambda: 0.0)
     metrics.refused_tls()
@@ -54,15 +57,15 @@ def our_names() -> set[str]:
 
 
 def known_names(recorded: Iterable[str]) -> set[str]:
-    """All that may be read, `recorded` by rules included."""
+    """Return all names that may be read, `recorded` by rules included."""
     return {*our_names(), *KUBE_STATE, *PROMETHEUS, *recorded}
 
 
 def check_names(found: Iterable[str], known: set[str], where: str) -> None:
-    """Refuse what is not known.
+    """Refuse unknown names.
 
     Raises:
-        ValueError: saying where which name stands.
+        ValueError: with the name and its place.
     """
     unknown = sorted(set(found) - known)
     if unknown:

@@ -1,4 +1,4 @@
-"""The rule files, which are the only source of rules, and what is written from them."""
+"""Rule files, the only source of rules, and the files generated from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEAD = "# Written by `make monitoring` from deploy/prometheus/*.yaml: change tho
 
 
 def groups() -> list[dict[str, Any]]:
-    """All groups of rules, as Prometheus has them."""
+    """Return all groups of rules, as Prometheus has them."""
     found: list[dict[str, Any]] = []
     for path in RULE_FILES:
         found += yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]
@@ -31,17 +31,17 @@ def groups() -> list[dict[str, Any]]:
 
 
 def rules() -> list[dict[str, Any]]:
-    """All rules, in order."""
+    """Return all rules, in order."""
     return [rule for group in groups() for rule in group["rules"]]
 
 
 def alerts() -> list[dict[str, Any]]:
-    """The rules that alert; several may have one name."""
+    """Return the rules that alert; several may share a name."""
     return [rule for rule in rules() if "alert" in rule]
 
 
 def recorded() -> set[str]:
-    """The names of what is recorded."""
+    """Return the names of recorded rules."""
     return {rule["record"] for rule in rules() if "record" in rule}
 
 
@@ -61,7 +61,7 @@ _Dumper.add_representer(str, _text)
 
 
 def prometheus_rule() -> str:
-    """The same rules as the object that the Prometheus Operator takes."""
+    """Return the same rules as an object of the Prometheus Operator."""
     rule = {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",

@@ -1,11 +1,12 @@
-"""Head analysis of a service: kinds and strongest links of all heads, and how far vectors move without each.
+"""Head analysis of a service: kinds, strongest links and importance of all heads.
 
     texts --client--> statistics of each head    --headlight.analysis.head_kinds--> kinds
                       largest weights of each    --headlight.analysis.head_kinds--> links
                       vectors with each head off --importance-------> distances
 
-Importance is the ablation of one head at a time of Michel et al. 2019, "Are Sixteen Heads Really Better than One?", 3.2, measured by
-the vectors themselves: the service knows no task whose score could fall.
+Importance ablates one head at a time, after Michel et al. 2019, "Are Sixteen Heads Really Better
+than One?", 3.2. Its measure is the distance of the vectors: the service knows no task whose score
+could fall.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ TEXTS_AT_ONCE = 32  # whose largest weights are held; each may have a megabyte o
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Importance:
-    """How far pooled vectors move when one head contributes nothing: means over the texts.
+    """Distance that pooled vectors move without one head: means over the texts.
 
     Attributes:
-        distance: float32 [L, H], Euclidean. What is below 1e-5 may be rounding.
+        distance: float32 [L, H], Euclidean. A value below 1e-5 may be rounding.
         cosine: float32 [L, H], 1 less the cosine.
         baseline: float32 [N, D], the vectors with all heads.
-        model: which weights answered.
+        model: the weights.
     """
 
     distance: Floats
@@ -50,8 +51,8 @@ class Analysis:
     Attributes:
         heads: L · H, layer by layer.
         token_counts: of each text, special tokens included.
-        model: which weights answered.
-        importance: None where it was not asked for.
+        model: the weights.
+        importance: None if not requested.
     """
 
     heads: tuple[Head, ...]
@@ -63,22 +64,24 @@ class Analysis:
 def analyse(
     client: Client, texts: Iterable[Input] | str, *, ablate: bool = False, **reading: Unpack[Reading]
 ) -> Analysis:
-    """The kind and the strongest link of each head over some texts, and with `ablate` its importance.
+    """Return kind, strongest link and (with `ablate`) importance of each head over some texts.
 
     Args:
-        client: runs each text twice, and with `ablate` once more for each head and once with all.
-        texts: inputs as of `Client.encode`. What is special is not known of ids: on them alone no head is "delimiter".
+        client: runs each text twice; with `ablate` also once with all heads and once for each head.
+        texts: inputs as of `Client.encode`. Ids have no known special tokens: on ids alone no head
+            is "delimiter".
         ablate: whether to measure importance.
         reading: as in `Client.encode`.
 
     Raises:
         InvalidInput: there are no texts, or none has two tokens.
-        HeadlightError: what the client's methods raise; MixedWeights also where weights changed between two calls.
+        HeadlightError: of the client's methods; MixedWeights also if weights changed between two
+            calls.
     """
     inputs = some(texts)
     statistics = client.attention(inputs, AttentionSpec(reduce=("statistics",)), **reading)
     heads = classify(statistics)
-    # Of so many in a row, one is neither special nor the token itself, unless there is none.
+    # One of so many in a row is neither special nor the token itself, if there is any.
     enough = AttentionSpec(top_k=max(sum(maps.tokens.special) for maps in statistics) + 2)
     answered = [maps.model for maps in statistics]
     links: list[Link | None] = [None] * len(heads)
@@ -99,7 +102,7 @@ def analyse(
 
 
 def importance(client: Client, texts: Iterable[Input] | str, **reading: Unpack[Reading]) -> Importance:
-    """How far the vectors of texts move when each head in turn contributes nothing.
+    """Return how far the vectors of texts move without each head in turn.
 
     Args:
         client: encodes all texts once with all heads, and once for each head.
@@ -108,7 +111,7 @@ def importance(client: Client, texts: Iterable[Input] | str, **reading: Unpack[R
 
     Raises:
         InvalidInput: there are no texts.
-        HeadlightError: what `Client.encode` raises; MixedWeights also where weights changed between two calls.
+        HeadlightError: of `Client.encode`; MixedWeights also if weights changed between two calls.
     """
     inputs = some(texts)
     described = client.model()
@@ -125,7 +128,7 @@ def importance(client: Client, texts: Iterable[Input] | str, **reading: Unpack[R
 
 
 def distances(one: Floats, other: Floats) -> tuple[float, float]:
-    """Between rows of [N, D] and [N, D], the means of the Euclidean distance and of 1 less the cosine."""
+    """Return the mean Euclidean distance and mean 1 less cosine of rows of [N, D] and [N, D]."""
     first, second = one.astype(np.float64), other.astype(np.float64)
     lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     cosines = (first * second).sum(axis=1) / np.maximum(lengths, np.finfo(np.float64).tiny)
@@ -133,7 +136,7 @@ def distances(one: Floats, other: Floats) -> tuple[float, float]:
 
 
 def some(texts: Iterable[Input] | str) -> list[Input]:
-    """The inputs. Raises InvalidInput where there are none."""
+    """Return the inputs. Raises InvalidInput if there are none."""
     inputs = as_list(texts)
     if not inputs:
         raise InvalidInput("texts", "there are none; give at least one")
@@ -141,7 +144,7 @@ def some(texts: Iterable[Input] | str) -> list[Input]:
 
 
 def words_of(given: Input) -> str | tuple[str, str] | None:
-    """The text or pair that tokens of an input are labelled with; None for ids."""
+    """Return the text or pair that labels the tokens of an input; None for ids."""
     if isinstance(given, str):
         return given
     if isinstance(given, tuple) and isinstance(given[0], str) and isinstance(given[1], str):
@@ -150,7 +153,10 @@ def words_of(given: Input) -> str | tuple[str, str] | None:
 
 
 def same_weights(models: Iterable[ModelRef]) -> ModelRef:
-    """The first of some references. Raises MixedWeights where numbers of another would not compare with its own."""
+    """Return the first of some references.
+
+    Raises MixedWeights if another does not compare with it.
+    """
     first, *rest = models
     if not all(ref.compares_with(first) for ref in rest):
         raise MixedWeights("the service's weights changed during the analysis; start again when the roll-out has ended")

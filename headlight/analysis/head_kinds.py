@@ -1,6 +1,7 @@
-"""Kinds of heads: each one's kind, by where its weight falls, and its strongest link; out of results alone.
+"""Kinds of heads, by the place of their weight, and their strongest links; from results alone.
 
-`headlight.analysis.head_analysis` asks a service for them. The kinds are those of Clark et al. 2019, "What Does BERT Look At?", 3.
+`headlight.analysis.head_analysis` requests the results. The kinds are those of Clark et al. 2019,
+"What Does BERT Look At?", 3.
 """
 
 from __future__ import annotations
@@ -20,26 +21,29 @@ from headlight.spec import STATISTICS
 
 Doubles = NDArray[np.float64]
 Kind = Literal["self", "previous", "next", "delimiter", "uniform", "other"]
-# The statistic that decides for each kind; of equals the first one wins.
+# The deciding statistic of each kind; of equal ones the first wins.
 DECIDES: Mapping[Kind, str] = {"self": "self", "previous": "previous", "next": "next", "delimiter": "special"}
-# A head is called what at least half of its weight falls on: Clark et al. name heads by "over 50%" of their attention.
+# Share of the weight from which a head has a kind: Clark et al. name heads by "over 50%" of their
+# attention.
 CALLED = 0.5
-# Spread from which a head looks everywhere alike. Clark et al. draw no line; at this one a row is as even as one over n ** 0.9
-# tokens: 8 of 10, 63 of 100. It goes before the shares: of few tokens, any share is large.
+# Spread from which a head is "uniform". Clark et al. draw no line. At this spread a row is as even
+# as one over n ** 0.9 tokens: 8 of 10, 63 of 100. It is tested before the shares: with few tokens,
+# any share is large.
 UNIFORM = 0.9
-# A link between two tokens that is weaker says nothing of a head that looks at itself: the link of a token with itself is given then.
+# Below this weight, a link between two tokens says nothing of a head that looks at itself. The link
+# of a token with itself is reported instead.
 FAINT = 0.05
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Link:
-    """One token that looks at another.
+    """Link from one token to another.
 
     Attributes:
-        weight: as it is in the whole row, special tokens included.
+        weight: of the whole row, special tokens included.
         text: number of the text.
         query, key: numbers of the tokens in it.
-        query_label, key_label: what they are, as `TokenList.labels` has them.
+        query_label, key_label: their labels, as in `TokenList.labels`.
     """
 
     weight: float
@@ -55,13 +59,15 @@ class Head:
     """One head.
 
     Attributes:
-        layer, head: which.
-        kind: what it is called.
-        share: what decided: the mean weight on tokens of that kind; of "uniform" the spread; of "other" the largest of the
-            four shares, which falls short of CALLED.
-        spread: entropy over ln n, which an even row of n tokens has: 1 looks everywhere alike, 0 at one token.
-        statistics: by the names of `headlight.spec.STATISTICS`: mean over the queries of all texts; NaN where it is not known.
-        link: its strongest; None where it was not looked for, or there are no ordinary tokens.
+        layer, head: its numbers.
+        kind: its kind.
+        share: the deciding number: the mean weight on tokens of that kind; of "uniform" the spread;
+            of "other" the largest of the four shares, below CALLED.
+        spread: entropy over ln n, the entropy of an even row of n tokens: 1 looks everywhere alike,
+            0 at one token.
+        statistics: by the names of `headlight.spec.STATISTICS`: mean over the queries of all texts;
+            NaN if unknown.
+        link: its strongest; None if not requested, or if there are no ordinary tokens.
     """
 
     layer: int
@@ -74,11 +80,11 @@ class Head:
 
 
 def classify(maps: Sequence[AttentionMaps]) -> list[Head]:
-    """What each head is called, over all queries of all texts. Texts of one token say nothing and are left out.
+    """Return the kind of each head, over all queries of all texts. Texts of one token are left out.
 
     Args:
-        maps: of each text, reduced to statistics; the same heads in each. Where special tokens were dropped, rows are as long as what
-            is left.
+        maps: of each text, reduced to statistics; the same heads in each. If special tokens were
+            dropped, rows have the length of the rest.
 
     Raises:
         InvalidInput: they hold no statistics, or no text has two tokens.
@@ -105,7 +111,10 @@ def classify(maps: Sequence[AttentionMaps]) -> list[Head]:
 
 
 def called(statistics: Mapping[str, float], spread: float) -> tuple[Kind, float]:
-    """The kind of a head and the share that decided; see `Head`. A share that is NaN decides nothing."""
+    """Return the kind of a head and the deciding share; see `Head`.
+
+    A share of NaN never decides.
+    """
     if spread >= UNIFORM:
         return "uniform", spread
     shares = {kind: statistics[name] for kind, name in DECIDES.items() if not math.isnan(statistics[name])}
@@ -114,29 +123,35 @@ def called(statistics: Mapping[str, float], spread: float) -> tuple[Kind, float]
 
 
 def _queries(maps: AttentionMaps) -> list[int]:
-    """How many queries each statistic of one text is the mean of: the first token has none before it, the last none behind."""
+    """Return the number of queries in the mean of each statistic of one text.
+
+    The first token has none before it, the last none behind.
+    """
     rows, keys = (np.array([unit[0] for unit in units.tokens]) for units in (maps.queries, maps.keys))
     has = {"previous": int(np.isin(rows - 1, keys).sum()), "next": int(np.isin(rows + 1, keys).sum())}
     return [has.get(name, len(rows)) for name in maps.statistics]
 
 
 def _mean(values: Doubles, weights: Doubles) -> Doubles:
-    """The weighted mean over the first axis of what is not NaN; NaN where nothing is left."""
+    """Return the weighted mean over the first axis without NaN; NaN if nothing is left."""
     known = np.ma.masked_invalid(values)
     mean = np.ma.average(known, axis=0, weights=np.broadcast_to(weights, values.shape))
     return np.ma.filled(mean, np.nan)
 
 
 def strongest(maps: AttentionMaps, labels: Sequence[str], text: int = 0) -> list[Link | None]:
-    """The strongest link of each head in one text: between two ordinary tokens, or of one with itself where those are FAINT.
+    """Return the strongest link of each head in one text.
+
+    It is between two ordinary tokens, or from a token to itself if those links are FAINT.
 
     Args:
-        maps: weights of single tokens, whole or the largest of each row. Enough are as many as there are special tokens, and two.
+        maps: weights of single tokens, whole or the largest of each row. As many as the special
+            tokens plus two are enough.
         labels: of the text's tokens.
         text: its number, for the links.
 
     Returns:
-        In the order of the heads; None where there are no ordinary tokens.
+        In the order of the heads; None if there are no ordinary tokens.
     """
     queries, keys = (np.array([unit[0] for unit in units.tokens]) for units in (maps.queries, maps.keys))
     weights = maps.weights.reshape(-1, *maps.values.shape[-2:])
@@ -157,7 +172,10 @@ def strongest(maps: AttentionMaps, labels: Sequence[str], text: int = 0) -> list
 
 
 def stronger(held: Link | None, new: Link | None) -> Link | None:
-    """Of two links the stronger one, of equals the first; one of a token with itself only where the other is FAINT."""
+    """Return the stronger of two links, of equal ones the first.
+
+    A link of a token with itself wins only if the other is FAINT.
+    """
     if held is None or new is None:
         return held or new
     return max(held, new, key=lambda link: (link.query != link.key and link.weight >= FAINT, link.weight))

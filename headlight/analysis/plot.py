@@ -1,4 +1,7 @@
-"""Attention as a picture. Needs matplotlib (extra [plot]); nothing else in the client does."""
+"""Attention as a picture.
+
+Needs matplotlib (extra [plot]), which nothing else in the client needs.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
 COLOUR_MAP = "cividis"  # the same to readers with and without a colour vision deficiency
-GRID_LABELS = 32  # tokens up to which the panels of a grid are labelled
-SINGLE_LABELS = 240  # and up to which a single panel is
-MAX_PANELS = 400  # a grid of more takes minutes and shows nothing
-MAX_SIDE = 30.0  # inches that a grid is wide or high before its panels get smaller
+GRID_LABELS = 32  # a grid with more tokens has no labels
+SINGLE_LABELS = 240  # a single panel with more tokens has no labels
+MAX_PANELS = 400  # a larger grid takes minutes and shows nothing
+MAX_SIDE = 30.0  # inches of a grid's side; beyond it panels get smaller
 DOTS_PER_INCH = 150
 MAX_LABEL = 16  # characters
 POINTS_PER_INCH = 72
@@ -36,17 +39,17 @@ def plot_attention(
     head: int | None = None,
     text: str | tuple[str, str] | None = None,
 ) -> None:
-    """Draws attention maps into a PNG file: queries downwards, keys to the right, one scale for all panels.
+    """Draw attention maps into a PNG file: queries downwards, keys to the right, one scale.
 
     Args:
-        attention: what to draw.
-        path: the file; replaced where it exists.
+        attention: the maps.
+        path: the file; an existing one is replaced.
         layer: one of the layers held, or negative from the end of them; None: all of them.
         head: one head; None: all of them. A single map is drawn large.
         text: the text, or both of a pair, for labels that read as it does.
 
     Raises:
-        ValueError: the layer or the head is not here, or there are more than `MAX_PANELS` maps.
+        ValueError: the layer or the head is not held, or there are more than `MAX_PANELS` maps.
         ImportError: matplotlib is not installed.
         OSError: the file cannot be written.
     """
@@ -62,13 +65,13 @@ def plot_attention(
     what = f"layer {layers[0]}, head {heads[0]}" if len(layers) == len(heads) == 1 else "each head"
     figure.suptitle(f"{visible(attention.model.name)}: attention weights of {what}", parse_math=False)
     with warnings.catch_warnings():
-        # A label in a script that the font lacks is drawn as boxes; the weights are what the picture is for.
+        # The font may lack a script: its labels become boxes, but the weights are right.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(path, dpi=DOTS_PER_INCH, format="png")
 
 
 def single_side(count: int) -> tuple[float, float]:
-    """Inches for a map that is alone, as many as its tokens need, and points of its labels; 0: there is no room for any.
+    """Return the inches of a single map, by its tokens, and the points of its labels; 0: no labels.
 
     Labels shrink, down to 5 points, before the map grows beyond 18 inches.
     """
@@ -79,7 +82,7 @@ def single_side(count: int) -> tuple[float, float]:
 
 
 def panel_side(layers: int, heads: int, count: int) -> tuple[float, float]:
-    """Inches for each map of a grid, and points of its labels; 0: there is no room for any."""
+    """Return the inches of each map of a grid, and the points of its labels; 0: no labels."""
     side = max(2.6, 0.15 * count + 0.8)
     if count <= GRID_LABELS and side * max(layers, heads) <= MAX_SIDE:
         return side, 7.0
@@ -89,12 +92,13 @@ def panel_side(layers: int, heads: int, count: int) -> tuple[float, float]:
 def panels_of(
     rows: Sequence[Sequence[Floats]], layers: Sequence[int], heads: Sequence[int], labels: Sequence[str]
 ) -> Figure:
-    """A panel for each head, a row for each layer, one colour scale."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 # an extra: whoever draws nothing needs no matplotlib
+    """Return a figure with a panel for each head, a row for each layer, one colour scale."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 # an extra, for drawing alone
 
     alone = len(layers) == len(heads) == 1
     side, size = single_side(len(labels)) if alone else panel_side(len(layers), len(heads), len(labels))
-    rim, width, height = (2.5, 1.0, 0.0) if alone else (0.4, 1.8, 1.2)  # inches in a panel, and beside all
+    # inches in a panel, and beside all
+    rim, width, height = (2.5, 1.0, 0.0) if alone else (0.4, 1.8, 1.2)
     figure = Figure(figsize=(side * len(heads) + width, side * len(layers) + height), layout="constrained")
     panels = figure.subplots(len(layers), len(heads), squeeze=False, sharex=True, sharey=True)
     top = max(float(weights.max()) for row in rows for weights in row)
@@ -102,7 +106,7 @@ def panels_of(
         image = draw(axes, rows[row][column], top, int((side - rim) * DOTS_PER_INCH))
         if not alone:
             axes.set_title(f"layer {layers[row]}, head {heads[column]}", fontsize=9 if side >= 2 else 7)
-        if size:  # labels are not formulas, whatever signs they hold
+        if size:  # labels are no formulas, whatever signs they have
             axes.set_xticks(range(len(labels)), labels, rotation=90, fontsize=size, parse_math=False)
             axes.set_yticks(range(len(labels)), labels, fontsize=size, parse_math=False)
         axes.label_outer()
@@ -113,7 +117,7 @@ def panels_of(
 
 
 def draw(axes: Axes, weights: Floats, top: float, dots: int) -> AxesImage:
-    """One map, the first query on top. Where weights outnumber the dots, the greatest of those that share one is seen."""
+    """Draw one map, the first query on top. If several weights share a dot, the largest shows."""
     count = len(weights)
     block = -(-count // dots)
     axes.tick_params(labelsize=8)
@@ -129,7 +133,10 @@ def draw(axes: Axes, weights: Floats, top: float, dots: int) -> AxesImage:
 
 
 def pooled(weights: Floats, block: int) -> Floats:
-    """The greatest weight of each `block` × `block` square: float32 [n, n] -> [ceil(n / block), ceil(n / block)]."""
+    """Return the largest weight of each `block` × `block` square.
+
+    float32 [n, n] -> [ceil(n / block), ceil(n / block)].
+    """
     missing = -len(weights) % block
     filled = np.pad(weights, (0, missing))
     side = len(filled) // block

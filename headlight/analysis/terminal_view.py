@@ -1,4 +1,4 @@
-"""Attention in a terminal: a map of one matrix, the strongest links in it, and all heads at a glance. Returns text, prints nothing."""
+"""Attention as text for a terminal: one map, its strongest links, a table of all heads."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from headlight.wire.printable import shortened
 
 SHADES = " ░▒▓█"
 EIGHTHS = " ▏▎▍▌▋▊▉█"
-# Dark blue over green to light yellow out of the 256 colours: brightness rises all the way, so no colour sense is
-# needed.
+# Dark blue over green to light yellow, from the 256 colours. Brightness rises all the way, so no
+# colour sense is needed.
 COLOURS = (16, 17, 18, 24, 30, 36, 42, 78, 114, 150, 186, 228)
 RESET = "\x1b[0m"
 LABEL_CELLS = 14
-LONGEST_LABEL = 200  # characters: a word that a tokenizer does not know is one token, and may be a whole page of base64
+LONGEST_LABEL = 200  # characters: an unknown word is one token, and may be a whole page of base64
 MAX_TOKENS = 40
 STAND_INS = str.maketrans({"\n": "↵", "\t": "⇥", " ": "␣"})
 
 
 def visible(label: str) -> str:
-    """A label on one line: white space shown, whatever a terminal would act upon replaced, cut with an ellipsis where it is long."""
+    """Return a label on one line: white space shown, control characters replaced, shortened."""
     shown = shortened(label, LONGEST_LABEL).translate(STAND_INS)
     return "".join(char if char.isprintable() else "�" for char in shown)
 
 
 def cells(text: str) -> int:
-    """Columns that a terminal takes for a text: two for wide characters, none for combining ones."""
+    """Return a text's columns in a terminal: two for wide characters, none for combining ones."""
     return sum(0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF") for char in text)
 
 
 def fit(text: str, width: int) -> str:
-    """The text in exactly `width` cells: cut with an ellipsis, or filled with spaces."""
+    """Return the text in exactly `width` cells: cut with an ellipsis, or filled with spaces."""
     fitting = list(itertools.takewhile(lambda taken: taken <= width, itertools.accumulate(map(cells, text))))
     if len(fitting) < len(text):
-        text = f"{text[: sum(taken < width for taken in fitting)]}…"  # what leaves room for an ellipsis
+        text = f"{text[: sum(taken < width for taken in fitting)]}…"  # room for the ellipsis
     return text + " " * (width - cells(text))
 
 
 def attention_map(weights: Floats, labels: Sequence[str], *, width: int = 80, colour: bool = False) -> str:
-    """One attention matrix as shaded blocks, the larger the weight the more solid (or bright).
+    """Draw one attention matrix as shaded blocks: a larger weight is more solid (or brighter).
 
     Args:
         weights: float32 [n, n]; rows are queries, columns keys.
         labels: of the n tokens.
-        width: columns of the terminal. What does not fit is left out, and a note says so.
+        width: columns of the terminal. Tokens beyond it are left out, with a note.
         colour: whether to use 256 colours rather than shaded blocks.
 
     Returns:
@@ -69,14 +69,14 @@ def attention_map(weights: Floats, labels: Sequence[str], *, width: int = 80, co
 
 
 def column_numbers(count: int, cell: int) -> Iterator[str]:
-    """The numbers of the columns, written downwards: a line of tens where there are any, a line of units."""
+    """Yield the column numbers: a line of tens if there are any, a line of units."""
     if count > 10:
         yield "".join((str(at // 10) if at % 10 == 0 and at else " ").ljust(cell) for at in range(count)).rstrip()
     yield "".join(str(at % 10).ljust(cell) for at in range(count)).rstrip()
 
 
 def shade_row(row: Floats, top: float, cell: int, colour: bool) -> str:
-    """The blocks of one row, on a linear scale from 0 to `top`."""
+    """Return the blocks of one row, on a linear scale from 0 to `top`."""
     steps = len(COLOURS if colour else SHADES)
     levels = np.minimum(row / max(top, 1e-30) * steps, steps - 1).astype(int)
     if not colour:
@@ -85,13 +85,13 @@ def shade_row(row: Floats, top: float, cell: int, colour: bool) -> str:
 
 
 def bar(number: float, top: float, width: int) -> str:
-    """A bar of a number on a scale from 0 to `top`, which has `width` cells; in steps of an eighth of a cell."""
+    """Return a bar of a number, in eighths of a cell; `top` fills `width` cells."""
     eighths = round(8 * width * number / max(top, 1e-30))
     return EIGHTHS[-1] * (eighths // 8) + EIGHTHS[eighths % 8].strip()
 
 
 def legend(top: float, colour: bool) -> str:
-    """What the blocks mean."""
+    """Return the legend of the blocks."""
     if colour:
         ramp = "".join(f"\x1b[48;5;{number}m " for number in COLOURS)
         return f"rows: queries, columns: keys; 0 {ramp}{RESET} {top:.2f}"
@@ -100,7 +100,9 @@ def legend(top: float, colour: bool) -> str:
 
 
 def strongest_links(weights: Floats, labels: Sequence[str], special: Sequence[bool], *, most: int = MAX_TOKENS) -> str:
-    """The key that each token attends to most, itself and special tokens left out, a line each; "" where there is none.
+    """Return a line with the key that each token attends to most, or "" if there is none.
+
+    The token itself and special tokens are left out.
 
     Args:
         weights: float32 [n, n]; rows are queries, columns keys.
@@ -124,10 +126,11 @@ def strongest_links(weights: Floats, labels: Sequence[str], special: Sequence[bo
 
 
 def heads_table(attention: Attention) -> str:
-    """Where each head looks, averaged over the queries.
+    """Return a table of the weight of each head, averaged over the queries.
 
-    Spread is the entropy of a row over that of an even row: 1 looks everywhere alike, 0 at one token. The others are
-    shares of the weight: on the token itself, its neighbours, and all special tokens.
+    Spread is the entropy of a row over that of an even row: 1 looks everywhere alike, 0 at one
+    token. The others are shares of the weight: on the token itself, its neighbours, and all special
+    tokens.
     """
     count, special = len(attention.tokens), np.asarray(attention.tokens.special)
     lines = ["layer  head  spread    self  before   after  special"]

@@ -1,8 +1,12 @@
 """The command line: `headlight embed|attend|heads|tokens|info|serve|export`.
 
-Exit codes: 0 done, 1 the service failed, is away, or does not know the token or the model, or the output could not be written after
-all, as on a full disk (another time it may), 2 wrong usage or input (the same command can never succeed), 130 interrupted, 141 the
-reader of the output left, 143 ended by SIGTERM.
+Exit codes:
+
+- 0: done.
+- 1: the service failed, is unavailable, or does not know the token or the model; or the output
+  could not be written after all, as on a full disk (a retry may succeed).
+- 2: wrong usage or input (the same command can never succeed).
+- 130: interrupted. 141: the reader of the output left. 143: ended by SIGTERM.
 """
 
 from __future__ import annotations
@@ -49,11 +53,12 @@ from headlight.errors import HeadlightError, InvalidInput
 from headlight.extras import remedy
 from headlight.web.page import attention_page
 
-INTERRUPTED, READER_LEFT, TERMINATED = 128 + 2, 128 + 13, 128 + 15  # as a shell reports SIGINT, SIGPIPE and SIGTERM
+# As a shell reports SIGINT, SIGPIPE and SIGTERM.
+INTERRUPTED, READER_LEFT, TERMINATED = 128 + 2, 128 + 13, 128 + 15
 
 
 def parser() -> argparse.ArgumentParser:
-    """The arguments of all commands."""
+    """Return the parser of all commands."""
     top = argparse.ArgumentParser(
         prog="headlight", description="Embeddings and attention: ask a Headlight service, or be one."
     )
@@ -90,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command. Returns the exit code; every error is one line on standard error."""
+    """Run one command and return the exit code. Every error is one line on standard error."""
     arguments = argparse.Namespace()
     try:
         parse(argv, arguments)
@@ -107,8 +112,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parse(argv: Sequence[str] | None, arguments: argparse.Namespace) -> None:
-    """Fills in the arguments. Raises SystemExit, after its text is written, for --help, --version and wrong usage."""
-    said = io.StringIO()  # argparse hides that it could not write
+    """Parse the arguments.
+
+    Raises SystemExit, after its text, for --help, --version and wrong usage.
+    """
+    said = io.StringIO()  # argparse hides write errors
     try:
         with contextlib.redirect_stdout(said):
             parser().parse_args(argv, arguments)
@@ -118,7 +126,7 @@ def parse(argv: Sequence[str] | None, arguments: argparse.Namespace) -> None:
 
 
 def run_attend(arguments: argparse.Namespace) -> None:
-    """`headlight attend`: a picture, a page, and numbers or a map unless these are all that is asked for."""
+    """Run `headlight attend`: a picture, a page, or both; else, or on request, numbers or a map."""
     if arguments.png is not None and importlib.util.find_spec("matplotlib") is None:
         raise UsageError(f"--png needs matplotlib: {remedy('plot')}")
     text, head = read_whole(arguments.text, arguments.file), arguments.head
@@ -129,12 +137,12 @@ def run_attend(arguments: argparse.Namespace) -> None:
         attention = client.attend(text, layers, **reading(arguments))
     if head is not None:
         with refusing("--head"):
-            attention.head_number(head)  # how many there are is known only now
+            attention.head_number(head)  # the number of heads is known only now
     if arguments.html:
         with refusing("--html"), writing(arguments.html):
             Path(arguments.html).write_text(attention_page(attention, text, head=head), encoding="utf-8")
     if head is not None and arguments.layer is None:
-        # The page has all layers, everything else the last.
+        # The page has all layers. All other outputs have the last one.
         attention = dataclasses.replace(attention, weights=attention.weights[-1:], layers=attention.layers[-1:])
     if arguments.png:
         with refusing("--png"), writing(arguments.png):
@@ -150,7 +158,7 @@ def run_attend(arguments: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def refusing(option: str) -> Iterator[None]:
-    """A block where a value may be refused. Raises UsageError in the name of the option then."""
+    """Raise UsageError in the name of an option if the block refuses a value."""
     try:
         yield
     except ValueError as error:
@@ -158,7 +166,7 @@ def refusing(option: str) -> Iterator[None]:
 
 
 def run_tokens(arguments: argparse.Namespace) -> None:
-    """`headlight tokens`."""
+    """Run `headlight tokens`."""
     texts = texts_of(arguments)
     with connect(arguments) as client:
         lists = client.tokenize(
@@ -175,7 +183,7 @@ def run_tokens(arguments: argparse.Namespace) -> None:
 
 
 def run_info(arguments: argparse.Namespace) -> None:
-    """`headlight info`."""
+    """Run `headlight info`."""
     with connect(arguments) as client:
         model = client.model()
     write_result(arguments, text=lambda: result_output.info_text(model), json=model.as_dict)

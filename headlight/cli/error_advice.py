@@ -1,4 +1,4 @@
-"""What the command line says of an error: one line, in the words of its own options, with what to do about it."""
+"""Error messages of the command line: one line, in terms of its options, with a remedy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headlight.errors import (
 )
 from headlight.wire.status_errors import TOO_LATE
 
-# What a request, or the client, calls what an option says.
+# Options for the fields of a request or the arguments of the client.
 OPTIONS = {
     "model": "--model",
     "outputs.attention.layers": "--layer",
@@ -29,26 +29,27 @@ OPTIONS = {
     "target": "--target",
     "timeout": "--timeout",
 }
-# What gRPC, or its TLS, says of a connection that could not be made, and what that means whatever else there is.
+# Connection errors of gRPC or its TLS, and their meaning, which needs no other evidence.
 ANOTHER_NAME = "the certificate there is for another name: give that by --tls-server-name"
 RENEW = "its certificate has to be renewed there"
 NOT_TRUSTED = "its certificate is of an authority that is not trusted here: give that by --tls-ca"
 CONNECTIONS = {
     "Hostname Verification Check failed": ANOTHER_NAME,
-    "is not in peer certificate": ANOTHER_NAME,  # the same of gRPC 1.76
+    "is not in peer certificate": ANOTHER_NAME,  # the same from gRPC 1.76
     "unable to get local issuer certificate": NOT_TRUSTED,
     "self signed certificate": NOT_TRUSTED,
     "certificate has expired": RENEW,
     "WRONG_VERSION_NUMBER": "what answers there has no TLS: leave out --tls and --tls-..., or name another port by --target",
     "Failed parsing HTTP/2": "that is no gRPC in plaintext: name the port of gRPC by --target, or give --tls or --tls-ca",
 }
-CLOSED = re.compile(r"last error: .*: Socket closed")  # in the handshake; one that is lost later has no last error
+# in the handshake; a connection that is lost later has no last error
+CLOSED = re.compile(r"last error: .*: Socket closed")
 OF_IPV6 = re.compile(r"last error: .* ipv6:")
 INDEX = re.compile(r"\[(\d+)\]")
 
 
 def advice(error: UsageError | OutputError | HeadlightError, arguments: argparse.Namespace) -> str:
-    """An error on one line."""
+    """Return an error on one line."""
     message = " ".join((in_options(error, arguments) if isinstance(error, InvalidInput) else str(error)).split())
     if isinstance(error, Unavailable) and not isinstance(error, MixedWeights):
         return "; ".join([f"no answer from {arguments.target} ({message})", *connecting(message, arguments)])
@@ -56,26 +57,26 @@ def advice(error: UsageError | OutputError | HeadlightError, arguments: argparse
 
 
 def misdirected(message: str) -> bool:
-    """Whether a connection failed of what no waiting mends: TLS or none, its names and authorities, or the port."""
+    """Return whether a connection failed for a cause that stays: TLS, names, authorities, port."""
     return any(words in message for words, means in CONNECTIONS.items() if means != RENEW)
 
 
 def remedy(error: Exception, message: str, arguments: argparse.Namespace) -> list[str]:
-    """What to do about an answer that is an error, where the message does not say it."""
+    """Return the remedy for an answer that is an error, if the message has none."""
     if isinstance(error, Unauthenticated):
         return ["give one by --token-file, HEADLIGHT_TOKEN_FILE or HEADLIGHT_TOKEN"]
     if isinstance(error, DeadlineExceeded):
         return ["give more time by --timeout"]
     if not isinstance(error, Overloaded):
         return []
-    # What waits in the queue may be this very command's.
+    # This very command may fill the queue.
     late = ["give more time by --timeout"] if arguments.timeout is not None and TOO_LATE in message else []
     again = [] if error.retry_after_seconds is None else [f"try again in {error.retry_after_seconds:g} s"]
     return [", or ".join([*late, *again])] if late or again else []
 
 
 def connecting(message: str, arguments: argparse.Namespace) -> list[str]:
-    """What to do where nobody answers."""
+    """Return the remedies for a service that does not answer."""
     known = [means for words, means in CONNECTIONS.items() if words in message]
     if known:
         return known[:1]
@@ -90,7 +91,7 @@ def connecting(message: str, arguments: argparse.Namespace) -> list[str]:
 
 
 def wanted(arguments: argparse.Namespace) -> str:
-    """What a service may miss that says nothing more than that."""
+    """Return the credential that a service may want if it only closes the connection."""
     if arguments.tls_cert:
         return "another certificate than that of --tls-cert"
     if arguments.tls or arguments.tls_ca or arguments.tls_server_name:
@@ -99,7 +100,7 @@ def wanted(arguments: argparse.Namespace) -> str:
 
 
 def in_options(error: InvalidInput, arguments: argparse.Namespace) -> str:
-    """What is wrong with an input: with an option, a line of a file, or what stands there whole."""
+    """Return the problem of an input in terms of an option, a line of a file, or a whole file."""
     field, problem = INDEX.sub("", error.field), error.problem
     if field == "prompt_name":
         problem = problem.replace("use prompt", "use --prompt")

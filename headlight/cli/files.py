@@ -22,22 +22,22 @@ STANDARD_INPUT = "standard input"
 
 
 class UsageError(Exception):
-    """What was asked cannot be done; the message says what to change."""
+    """Command that cannot be done; the message has the change to make."""
 
 
 class OutputError(Exception):
-    """What was asked was done, and could not be written where it seemed that it could, as on a full disk: another time it may."""
+    """Result that could not be written after all, as on a full disk; a retry may succeed."""
 
 
 def say(message: str) -> None:
-    """One line on standard error, where there is one that can be written."""
+    """Write one line to standard error, if that is possible."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             sys.stderr.write(f"headlight: {escaped(message)}\n")
 
 
 def say_here(message: str) -> None:
-    """The same over the line that a terminal shows, which stays open; "": clear it."""
+    """Overwrite the open line of a terminal; "": clear it."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             width = shutil.get_terminal_size().columns - 1
@@ -46,7 +46,9 @@ def say_here(message: str) -> None:
 
 
 def split_lines(has_texts: bool, file: str | None) -> tuple[str, list[str]]:
-    """The name and lines of the file, or of standard input where there is none; the file is at no time whole in memory.
+    """Return the name and lines of the file, else of standard input.
+
+    The file is never whole in memory.
 
     Raises:
         UsageError: as `opened`, or it is not UTF-8.
@@ -56,13 +58,13 @@ def split_lines(has_texts: bool, file: str | None) -> tuple[str, list[str]]:
         for data in stream:
             line = decode(name, data, place).removesuffix("\n")
             place += len(data)
-            if line or data.endswith(b"\n"):  # else there is nothing but a mark of UTF-8
+            if line or data.endswith(b"\n"):  # else there is only a mark of UTF-8
                 lines.append(line)
     return name, lines
 
 
 def read_whole(text: str | None, file: str | None) -> str:
-    """One text: the argument, else all of a file, else all of standard input, without the newline at its end.
+    """Return one text: the argument, else a file, else standard input, without a last newline.
 
     Raises:
         UsageError: an argument and a file, or a file that cannot be read.
@@ -75,7 +77,7 @@ def read_whole(text: str | None, file: str | None) -> str:
 
 @contextlib.contextmanager
 def opened(has_texts: bool, file: str | None, what: str) -> Iterator[tuple[str, IO[bytes]]]:
-    """The name and content of the file, or of standard input where there is none. Raises UsageError where it cannot be read."""
+    """Open the file, else standard input, with its name. Raises UsageError if it cannot be read."""
     if has_texts:
         raise UsageError("give texts as arguments or by --file, not both")
     if file is None and sys.stdin is None:
@@ -93,7 +95,7 @@ def opened(has_texts: bool, file: str | None, what: str) -> Iterator[tuple[str, 
 
 
 def source(arguments: argparse.Namespace) -> str | None:
-    """Where texts are read from, by name; None: they are arguments, or there are none."""
+    """Return the name of the source of texts; None: they are arguments, or there are none."""
     if "file" not in arguments or arguments.file is not None:
         return getattr(arguments, "file", None)
     given = arguments.texts if "texts" in arguments else arguments.text is not None
@@ -101,7 +103,10 @@ def source(arguments: argparse.Namespace) -> str | None:
 
 
 def decode(name: str, data: bytes, place: int = 0) -> str:
-    """UTF-8 with line ends of Unix or Windows, from that place of a file. Raises UsageError where it is something else."""
+    """Decode UTF-8 with line ends of Unix or Windows, from that place of a file.
+
+    Raises UsageError for other encodings.
+    """
     try:
         return data.decode("utf-8" if place else "utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -115,12 +120,12 @@ def write_result(
     json: Callable[[], Mapping[str, object]],
     arrays: Callable[[], Mapping[str, NDArray[Any]]] = dict,
 ) -> None:
-    """Write a result in the form that --format names, to the file of --out or to standard output.
+    """Write a result in the form of --format, to the file of --out or to standard output.
 
     Args:
         arguments: of the command.
-        text: makes the text for people; it gets a newline at its end, unless it is empty.
-        json: makes what JSON says.
+        text: makes the text for people; it gets a final newline, unless it is empty.
+        json: makes the JSON object.
         arrays: makes the arrays of an archive.
     """
     if arguments.format == "npz":
@@ -142,26 +147,27 @@ def write_result(
 
 
 def show(text: str, form: str | None = None) -> None:
-    """To standard output at once, all of it, with all that was written before. A reader that left raises BrokenPipeError.
+    """Write and flush all of a text to standard output. Raises BrokenPipeError if the reader left.
 
     Args:
         text: any part of the output.
-        form: as --format says. JSON is UTF-8 wherever it goes; anything else is what standard output holds, which need not have every
-            character.
+        form: as in --format. JSON is always UTF-8; other forms use the encoding of standard output,
+            which may lack characters.
     """
     if sys.stdout is None:
         return
     file: IO[bytes] | None = getattr(sys.stdout, "buffer", None)
     try:
-        if file is None:  # what stands in for it takes texts alone
+        if file is None:  # a replacement of standard output that takes texts alone
             sys.stdout.write(text)
         sys.stdout.flush()
         if file is not None:
-            # Not through the text layer: without a buffer (PYTHONUNBUFFERED), that writes once, and does not look how much was taken.
+            # Not through the text layer: without a buffer (PYTHONUNBUFFERED) it writes once and
+            # ignores how much was written.
             write_all(file, text.encode("utf-8" if form == "json" else sys.stdout.encoding, "replace"))
             file.flush()
     except OSError as error:
-        # What is left in the buffer, the interpreter would try to write again when it ends, and complain.
+        # Else the interpreter would write the rest of the buffer again when it ends, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             raise
@@ -169,18 +175,21 @@ def show(text: str, form: str | None = None) -> None:
 
 
 def write_all(file: IO[bytes], data: bytes) -> None:
-    """All of it, also where the file takes some at a time, as it does without a buffer. Raises OSError, as on a full disk."""
+    """Write all of it, even if the file takes some at a time (no buffer).
+
+    Raises OSError, as on a full disk.
+    """
     rest = memoryview(data)
     while rest:
         count: int | None = file.write(rest)
-        if count is None:  # it does not block, and takes nothing now
+        if count is None:  # the file does not block, and takes nothing now
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         rest = rest[count:]
 
 
 @contextlib.contextmanager
 def writing(name: str) -> Iterator[None]:
-    """A block that writes a file which `check_writable` let pass. Raises OutputError where the system refuses it now."""
+    """Raise OutputError if the system refuses a file that `check_writable` allowed."""
     try:
         yield
     except BrokenPipeError:
@@ -190,10 +199,11 @@ def writing(name: str) -> Iterator[None]:
 
 
 def check_writable(option: str, name: str) -> None:
-    """Looks whether a file can be written, and leaves it as it is. Raises UsageError where it never can."""
+    """Raise UsageError if a file can never be written. Leaves the file as it is."""
     if not name:
         raise UsageError(f"{option}: is empty; name a file")
-    folder = os.path.dirname(os.path.realpath(name))  # of what a link points to, which opening it would make
+    # of a link's target, which opening the link would create
+    folder = os.path.dirname(os.path.realpath(name))
     if os.path.isdir(name) or name.endswith(os.sep):
         problem = "it is a folder; name a file"
     elif os.path.exists(name):
@@ -207,14 +217,17 @@ def check_writable(option: str, name: str) -> None:
 
 
 def is_same_file(name: str, other: str) -> bool:
-    """Whether writing one changes what the other holds. Of a terminal, a pipe or /dev/null, none does."""
+    """Return whether writing one changes the other. A terminal, a pipe or /dev/null never does."""
     if not os.path.exists(name) or not os.path.exists(other):
         return os.path.realpath(name) == os.path.realpath(other)
     return os.path.isfile(name) and os.path.samefile(name, other)
 
 
 def screen(out: str | None, environ: Mapping[str, str] = os.environ) -> tuple[int, bool]:
-    """Columns to fill, and whether to use colours: only on a terminal, and not where NO_COLOR is set (no-color.org)."""
+    """Return the columns to fill, and whether to use colours.
+
+    Colours are only for a terminal, and not if NO_COLOR is set (no-color.org).
+    """
     terminal = out is None and sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if terminal else 100
     return width, terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"

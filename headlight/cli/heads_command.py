@@ -1,4 +1,4 @@
-"""`headlight heads`: its options, and how it shows an analysis of heads as text, as JSON, or as arrays."""
+"""`headlight heads`: its options, and an analysis of heads as text, JSON or arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHORT_LABEL_CELLS, BAR_CELLS = 8, 8  # with both, lines have 80 columns
 
 
 def add_heads(commands: Any) -> None:
-    """The command and its options."""
+    """Add the command and its options."""
     made = command(commands, "heads", run_heads, "what each attention head does", formats=("text", "json", "npz"))
     add_texts(made)
     add_reading(made, several=True)
@@ -36,7 +36,7 @@ def add_heads(commands: Any) -> None:
 
 
 def run_heads(arguments: argparse.Namespace) -> None:
-    """`headlight heads`."""
+    """Run `headlight heads`."""
     texts = texts_of(arguments)
     with connect(arguments) as client:
         analysis = analyse(client, texts, ablate=arguments.importance, **reading(arguments))
@@ -49,7 +49,7 @@ def run_heads(arguments: argparse.Namespace) -> None:
 
 
 def heads_text(analysis: Analysis) -> str:
-    """A line for each head, of at most 80 columns, and what the columns mean."""
+    """Return a line for each head, of at most 80 columns, and a legend."""
     moved, texts, tokens = analysis.importance, len(analysis.token_counts), sum(analysis.token_counts)
     title, *links = link_column(analysis.heads, SHORT_LABEL_CELLS if moved else LABEL_CELLS)
     lines = [
@@ -73,13 +73,16 @@ def heads_text(analysis: Analysis) -> str:
 
 
 def five(number: float, digits: int) -> str:
-    """A number in five columns: large ones have fewer digits behind the point, and the largest an exponent."""
+    """Format a number in five columns: fewer decimals if large, an exponent for the largest."""
     shown = (f"{number:5.{behind}f}" for behind in range(digits, -1, -1))
     return next((text for text in shown if len(text) == 5), f"{number:5.0e}")
 
 
 def link_column(found: Sequence[Head], label_cells: int) -> list[str]:
-    """A title and the strongest link of each head, all of one width; labels cut to so many cells."""
+    """Return a title and the strongest link of each head, all of one width.
+
+    Labels are cut to so many cells.
+    """
     links = [head.link for head in found]
     names = [(visible(link.query_label), visible(link.key_label)) if link else ("", "") for link in links]
     left, right = (min(label_cells, max(cells(pair[side]) for pair in names)) for side in (0, 1))
@@ -92,7 +95,10 @@ def link_column(found: Sequence[Head], label_cells: int) -> list[str]:
 
 
 def heads_json(analysis: Analysis) -> dict[str, object]:
-    """Each head with its seven statistics (null where not known), link and importance, and which weights answered."""
+    """Return each head with its seven statistics, link and importance, and the weights.
+
+    Unknown statistics are null.
+    """
     moved = analysis.importance
     rows = []
     for head in analysis.heads:
@@ -111,7 +117,7 @@ def heads_json(analysis: Analysis) -> dict[str, object]:
 
 
 def shortened(value: Any) -> Any:
-    """A value for JSON: null for NaN, and of other numbers the shortest decimals that read back as the same float32."""
+    """Prepare a value for JSON: null for NaN, else the shortest decimals of the same float32."""
     if isinstance(value, dict):
         return {name: shortened(entry) for name, entry in value.items()}
     if isinstance(value, float):
@@ -120,7 +126,10 @@ def shortened(value: Any) -> Any:
 
 
 def heads_arrays(analysis: Analysis) -> dict[str, NDArray[Any]]:
-    """The same as arrays [L, H], of statistics [L, H, 7]; a link that there is not has the weight 0 and the places -1."""
+    """Return arrays [L, H], with statistics [L, H, 7].
+
+    A missing link has weight 0 and places -1.
+    """
     found, moved = analysis.heads, analysis.importance
     shape = (len({head.layer for head in found}), -1)
     nothing = Link(0.0, -1, -1, -1, "", "")

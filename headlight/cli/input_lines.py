@@ -1,4 +1,4 @@
-"""What the command line reads many inputs from: arguments, or lines of a file or of standard input, which may be JSON."""
+"""Inputs of the command line: arguments, or lines (perhaps JSON) of a file or standard input."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from headlight.cli.files import UsageError, source, split_lines
 from headlight.wire.client_codec import Input
 
 JSON_LINES = (".jsonl", ".ndjson")
-LONGEST_ID = 1000  # characters: an array of NumPy has room for the longest in every row
+LONGEST_ID = 1000  # characters: a NumPy array reserves the longest for every row
 NUMBER = re.compile(r"-?[0-9]{1,100}")
-HIGHEST_ID = 2**63 - 1  # that a request can hold
+HIGHEST_ID = 2**63 - 1  # a request can hold no higher one
 
 
 @dataclasses.dataclass(frozen=True)
 class Given:
-    """Inputs, each in the place of its line.
+    """Inputs, each at the place of its line.
 
     Attributes:
-        texts: of the lines, or their token ids; a line that holds none stands for itself.
-        problems: by place, why a line holds none.
-        name: of what was read; None: they were arguments.
-        ids: what each line calls itself, empty where it has no text; None: nothing is asked of that.
+        texts: texts or token ids of the lines; a line without one is unchanged.
+        problems: by place, the reason why a line has none.
+        name: of the source; None: arguments.
+        ids: of the lines, empty for a line without a text; None: not requested.
     """
 
     texts: list[Input]
@@ -34,17 +34,17 @@ class Given:
     ids: list[str] | None = None
 
     def line(self, place: int, problem: str) -> str:
-        """A problem with the input in one place, on one line."""
+        """Return a problem with the input at a place, on one line."""
         where = f"argument {place + 1}" if self.name is None else f"{self.name}: line {place + 1}"
         return f"{where} {' '.join(problem.split())}"
 
 
 def given(arguments: argparse.Namespace) -> Given:
-    """What the options of `headlight.cli.shared_options.add_texts` name.
+    """Read the inputs that the options of `headlight.cli.shared_options.add_texts` name.
 
     Raises:
-        UsageError: it cannot be read, or a line holds no input and none may be skipped. (Leaving it out would shift the answers
-            against the lines.)
+        UsageError: they cannot be read, or a line holds no input and none may be skipped. (Without
+            the line, later answers would have other numbers than their lines.)
     """
     name, id_field = source(arguments), getattr(arguments, "id_field", None)
     numbers, skip_bad = getattr(arguments, "token_ids", False), getattr(arguments, "skip_bad", None)
@@ -60,7 +60,7 @@ def given(arguments: argparse.Namespace) -> Given:
     ids = [""] * len(lines)
     found = Given(lines, {}, name, None if id_field is None else ids)
     for place, line in enumerate(lines):
-        # Inputs take the places of their lines, so that memory does not hold both.
+        # Inputs replace their lines, so that memory does not hold both.
         try:
             if fields:
                 entry = parsed(line)
@@ -80,7 +80,7 @@ def given(arguments: argparse.Namespace) -> Given:
 
 
 def ids_of(line: str) -> list[int]:
-    """The token ids on a line. Raises UsageError where it holds anything else, or none."""
+    """Return the token ids of a line. Raises UsageError if it holds anything else, or none."""
     numbers = line.replace(",", " ").split()
     if not numbers or not all(NUMBER.fullmatch(number) for number in numbers):
         raise UsageError("is no list of token ids; put whole numbers there, those of special tokens among them")
@@ -92,7 +92,7 @@ def ids_of(line: str) -> list[int]:
 
 
 def parsed(line: str) -> dict[str, Any]:
-    """A line's object. Raises UsageError where it has none."""
+    """Return the JSON object of a line. Raises UsageError if it has none."""
     if not line.strip():
         raise UsageError("is empty; remove it, or put a JSON object there")
     try:
@@ -106,7 +106,7 @@ def parsed(line: str) -> dict[str, Any]:
 
 
 def text_of(entry: dict[str, Any], field: str) -> str:
-    """The text in a field of a line. Raises UsageError where there is none."""
+    """Return the text in a field of a line. Raises UsageError if there is none."""
     if field not in entry:
         raise UsageError(f"has no field {field!r}; name the one with the text by --text-field")
     text = entry[field]
@@ -116,7 +116,10 @@ def text_of(entry: dict[str, Any], field: str) -> str:
 
 
 def id_of(entry: dict[str, Any], field: str) -> str:
-    """What a line calls itself. Raises UsageError where that is neither a text nor a whole number, or NumPy could not keep it."""
+    """Return the id of a line.
+
+    Raises UsageError if it is neither a text nor a whole number, or NumPy could not store it.
+    """
     found = entry.get(field)
     if not isinstance(found, str | int) or isinstance(found, bool):
         raise UsageError(f"has no text and no whole number in the field {field!r}, which --id-field names")
@@ -138,5 +141,5 @@ def id_of(entry: dict[str, Any], field: str) -> str:
 
 
 def texts_of(arguments: argparse.Namespace) -> list[str]:
-    """The same as `given`, for commands that take texts alone."""
+    """Return the texts of `given`, for commands that take texts alone."""
     return [text for text in given(arguments).texts if isinstance(text, str)]

@@ -1,7 +1,8 @@
 """Entry of the command `headlight`.
 
-`headlight serve` and `headlight export` are commands of other packages, the only imports that go upwards. Modules are loaded when
-their command is called: `headlight serve` sets variables that gRPC reads when it is loaded.
+`headlight serve` and `headlight export` belong to other packages: the only upward imports. Each
+command loads its modules when it runs, because `headlight serve` sets variables that gRPC reads on
+import.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Returns:
-        Its exit code: 2, after one line on standard error, if an extra or the model of another package's command is missing.
+        Its exit code. 2, after one line on standard error: another package's command lacks an extra
+        or its model.
     """
     arguments = sys.argv[1:] if argv is None else [*argv]
     name = arguments[0] if arguments else ""

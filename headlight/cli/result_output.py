@@ -1,4 +1,4 @@
-"""Results of the command line as text or JSON. Nothing here calls a service or prints."""
+"""Results of the command line as text or JSON, without service calls or printing."""
 
 from __future__ import annotations
 
@@ -17,17 +17,22 @@ PIECE_CELLS = 24
 
 
 def numbers(array: NDArray[Any]) -> list[Any]:
-    """Nested lists for JSON. The shortest decimals that read back as the same float32: 0.1, not 0.10000000149011612."""
+    """Return nested lists for JSON, in the shortest decimals of the same float32.
+
+    So 0.1 is not 0.10000000149011612.
+    """
     if array.dtype.kind in "iu":
         return array.tolist()  # type: ignore[no-any-return]  # of an array that has an axis
     return [float(str(entry)) if array.ndim == 1 else numbers(entry) for entry in array]
 
 
 def attention_text(attention: Attention, text: str, head: int | None, width: int, colour: bool) -> str:
-    """A map of the last layer held: of one head, or of the mean of all; its strongest links; of several layers all heads first.
+    """Draw the last layer held, of one head or the mean of all, and its strongest links.
+
+    Several layers have a table of all heads first.
 
     Raises:
-        ValueError: the head is not here.
+        ValueError: the head is not held.
     """
     labels, layer = attention.tokens.labels(text), attention.layers[-1]
     weights = attention.mean(layer) if head is None else attention.head(layer, head)
@@ -43,7 +48,10 @@ def attention_text(attention: Attention, text: str, head: int | None, width: int
 
 
 def attention_json(attention: Attention, head: int | None) -> dict[str, object]:
-    """The weights [layers, heads, n, n], the tokens, and which weights answered. Raises ValueError for a head not here."""
+    """Return the attention weights [layers, heads, n, n], tokens and model.
+
+    Raises ValueError for a head that is not held.
+    """
     heads, weights = chosen_heads(attention, head)
     return {
         "model": dataclasses.asdict(attention.model),
@@ -55,7 +63,7 @@ def attention_json(attention: Attention, head: int | None) -> dict[str, object]:
 
 
 def token_table(tokens: TokenList, text: str) -> str:
-    """A line for each token: number, id, piece, offsets, the characters it stands for."""
+    """Return a line for each token: number, id, piece, offsets, covered characters."""
     lines = [f"{'token':>5}  {'id':>7}  {fit('piece', PIECE_CELLS)}  {'start':>6}  {'end':>6}  text"]
     for index, piece in enumerate(tokens.pieces):
         start, end = tokens.starts[index], tokens.ends[index]
@@ -68,7 +76,7 @@ def token_table(tokens: TokenList, text: str) -> str:
 
 
 def info_text(model: ModelDescription) -> str:
-    """A model, its limits and its parity, as aligned columns."""
+    """Return a model, its limits and its parity, as aligned columns."""
     limits = dataclasses.asdict(model.limits)
     rows = [
         ("model", f"{model.name} {model.version}".strip()),
@@ -103,14 +111,14 @@ def info_text(model: ModelDescription) -> str:
 
 
 def quality_line(found: Quality) -> str:
-    """How near the vectors of one precision are to those of fp32."""
+    """Return how near the vectors of one precision are to those of fp32."""
     kept = f"{100 * found.nearest_kept:8.1f}% {100 * found.ten_nearest_kept:8.1f}%" if found.real_text else "not said"
     where = f"{found.provider} {found.precision}"
     return f"{where:<14} {found.cosine_mean:9.6f} {found.cosine_min:9.6f} {kept}"
 
 
 def vectors_line(model: ModelDescription) -> str:
-    """What pooled vectors can be."""
+    """Return the widths and types of pooled vectors."""
     cuts, of_int8 = (", ".join(map(str, each)) for each in (model.trained_dimensions, model.int8_dimensions))
     types = [f"{name} of {of_int8}" if name == "int8" else name for name in model.pooled_types]
     parts = [
@@ -123,7 +131,7 @@ def vectors_line(model: ModelDescription) -> str:
 
 
 def prompts_line(model: ModelDescription) -> str:
-    """What can be put before texts, the default marked."""
+    """Return the model's prompts, with the default marked."""
     named = [
         f"{name} {text!r}{' (default)' if name == model.default_prompt else ''}" for name, text in model.prompts.items()
     ]

@@ -17,14 +17,14 @@ from headlight.wire.client_codec import Reading
 DEFAULT_TARGET = "127.0.0.1:50051"
 WRITTEN = ("--out", "--png", "--html")
 READ = ("--file", "--token-file", "--tls-ca", "--tls-cert", "--tls-key")
-# A service that was away is found again soon. gRPC's default grows to two minutes.
+# Finds a lost service again soon. gRPC's default backoff grows to two minutes.
 RECONNECT = (("grpc.max_reconnect_backoff_ms", 2_000),)
 
 
 def command(
     commands: Any, name: str, run: Callable[[argparse.Namespace], None], summary: str, formats: Sequence[str]
 ) -> argparse.ArgumentParser:
-    """One command with the options that all have."""
+    """Add a command with the common options."""
     made: argparse.ArgumentParser = commands.add_parser(
         name, help=summary, description=summary[0].upper() + summary[1:]
     )
@@ -50,7 +50,7 @@ def command(
 
 
 def seconds(text: str) -> float:
-    """A span of time, for ever included."""
+    """Parse a span of seconds, which may be infinite."""
     value = float(text)
     if not value >= 0:
         raise argparse.ArgumentTypeError("must be a number of seconds from 0")
@@ -58,7 +58,7 @@ def seconds(text: str) -> float:
 
 
 def add_texts(made: argparse.ArgumentParser) -> None:
-    """Several texts: arguments, or lines."""
+    """Add options for several texts: arguments, or lines."""
     made.add_argument("texts", nargs="*", metavar="TEXT", help="none, and no --file: standard input, a text a line")
     made.add_argument(
         "--file", metavar="F", help="texts from a file, one a line; from F.jsonl or F.ndjson, a JSON object a line"
@@ -71,7 +71,7 @@ def add_texts(made: argparse.ArgumentParser) -> None:
 
 
 def add_reading(made: argparse.ArgumentParser, *, several: bool) -> None:
-    """What to do with texts too long, what to put before them, and how soon the answer is wanted."""
+    """Add options for truncation, prompts and priority."""
     long = "texts too long, instead of refusing them" if several else "a text too long"
     made.add_argument("--truncate", choices=("end", "start"), help=f"cut off this side of {long}")
     add_prompt(made)
@@ -82,7 +82,7 @@ def add_reading(made: argparse.ArgumentParser, *, several: bool) -> None:
 
 
 def add_prompt(made: argparse.ArgumentParser) -> None:
-    """What to put before texts, and how special tokens in them are read."""
+    """Add options for prompts and special tokens."""
     either = made.add_mutually_exclusive_group()
     either.add_argument("--prompt-name", metavar="NAME", help="put a prompt of the model before each text: see info")
     either.add_argument(
@@ -96,7 +96,7 @@ def add_prompt(made: argparse.ArgumentParser) -> None:
 
 
 def reading(arguments: argparse.Namespace) -> Reading:
-    """What the options of `add_reading` say; a list that nobody typed is bulk."""
+    """Return the reading of the options of `add_reading`; a list that is not typed is bulk."""
     listed = "texts" in arguments and not arguments.texts
     priority: Priority | None = arguments.priority or ("bulk" if listed else None)
     return Reading(
@@ -109,7 +109,7 @@ def reading(arguments: argparse.Namespace) -> Reading:
 
 
 def add_vectors(made: argparse.ArgumentParser) -> None:
-    """In which form vectors are wanted."""
+    """Add options for the form of vectors."""
     made.add_argument("--dimensions", type=int, metavar="D", help="keep this many, from the first")
     made.add_argument(
         "--normalize",
@@ -125,7 +125,10 @@ def add_vectors(made: argparse.ArgumentParser) -> None:
 
 
 def pooled_spec(arguments: argparse.Namespace) -> PooledSpec:
-    """The wish that the options of `add_vectors` make. Raises UsageError where it cannot be shown."""
+    """Return the spec of the options of `add_vectors`.
+
+    Raises UsageError if the format cannot show it.
+    """
     dtypes = tuple(arguments.dtype or ())
     if len(dtypes) > 1 and arguments.format not in ("json", "npz"):
         raise UsageError("--dtype: text and npy hold one type; use --format json or npz for several")
@@ -133,9 +136,9 @@ def pooled_spec(arguments: argparse.Namespace) -> PooledSpec:
 
 
 class Undisturbed(Client):
-    """A client whose end no second Ctrl-C cuts short."""
+    """Client whose closing no second Ctrl-C cuts short."""
 
-    _outlasts = None  # `embed` keeps what came, says that it waits, and for as long as --retry-for says
+    _outlasts = None  # `embed` keeps its vectors, reports that it waits, and obeys --retry-for
 
     def close(self) -> None:
         with undisturbed():
@@ -143,12 +146,12 @@ class Undisturbed(Client):
 
 
 def connect(arguments: argparse.Namespace, concurrency: int = 4) -> Client:
-    """A client for the common options, with so many calls at once.
+    """Return a client for the common options, with so many calls at once.
 
     Raises:
         UsageError, or InvalidInput for target and timeout: they cannot be used.
     """
-    # A token is no option: everybody on a machine sees the command lines of all.
+    # A token is no option: every user of a machine sees all command lines.
     token_file = arguments.token_file or os.environ.get("HEADLIGHT_TOKEN_FILE") or None
     token = None if token_file else os.environ.get("HEADLIGHT_TOKEN") or None
     try:
@@ -171,7 +174,7 @@ def connect(arguments: argparse.Namespace, concurrency: int = 4) -> Client:
 
 
 def check_output(arguments: argparse.Namespace) -> None:
-    """Refuses what could not be written, before the service works for it."""
+    """Raise UsageError for an output that cannot be written, before the service works for it."""
     if arguments.format in ("npz", "npy") and arguments.out is None:
         raise UsageError(f"--format {arguments.format} is binary: name a file by --out")
     others = named(arguments, READ)
@@ -188,12 +191,12 @@ def check_output(arguments: argparse.Namespace) -> None:
 
 
 def named(arguments: argparse.Namespace, options: Sequence[str]) -> list[tuple[str, str]]:
-    """Those of some options that name a file, and the file."""
+    """Return the options that name a file, and the file."""
     names = ((option, getattr(arguments, option.removeprefix("--").replace("-", "_"), None)) for option in options)
     return [(option, name) for option, name in names if name is not None]
 
 
 def draws_alone(arguments: argparse.Namespace) -> bool:
-    """Whether nothing is asked for but a picture or a page."""
+    """Return whether only a picture or a page is requested."""
     drawn = getattr(arguments, "png", None) is not None or getattr(arguments, "html", None) is not None
     return drawn and arguments.format is None and arguments.out is None

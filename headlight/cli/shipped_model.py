@@ -1,4 +1,4 @@
-"""The model that comes with Headlight, which `headlight serve` serves if no bundle is named."""
+"""Shipped model, which `headlight serve` serves if no bundle is named."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ NONE = "--bundle is missing"
 
 
 class PartError(Exception):
-    """A command of another package cannot be run; says why and what to do."""
+    """A command of another package cannot run; the message has the reason and the remedy."""
 
 
 def with_bundle(arguments: Sequence[str], environ: Mapping[str, str]) -> list[str]:
-    """Return the arguments of `headlight serve`, with `--bundle` of the shipped model if they name none.
+    """Return the arguments of `headlight serve`, with the shipped model if they name no bundle.
 
     Raises:
         PartError: there is no bundle, and none can be exported here.
@@ -34,7 +34,9 @@ def with_bundle(arguments: Sequence[str], environ: Mapping[str, str]) -> list[st
 
 
 def shipped_bundle(environ: Mapping[str, str]) -> Path:
-    """Return the bundle of the shipped model: from the installation, else from the user's cache, else exported into it.
+    """Return the bundle of the shipped model, from the installation or the user's cache.
+
+    If neither has it, it is exported into the cache.
 
     Raises:
         PartError: there is none.
@@ -52,7 +54,7 @@ def shipped_bundle(environ: Mapping[str, str]) -> Path:
     cached = _cache(environ) / "headlight" / f"{NAME}-{headlight.__version__}-{_digest(checkpoint)}"
     if not _is_bundle(cached):
         sys.stderr.write(f"headlight: exporting the shipped model to {cached}, once\n")
-        # In a process of its own: the one that serves never loads torch.
+        # In a separate process: the serving one never loads torch.
         export = [sys.executable, "-m", "headlight", "export", str(checkpoint), "--out", str(cached)]
         code = subprocess.run(export, stdout=sys.stderr, check=False).returncode
         if code:

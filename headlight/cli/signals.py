@@ -1,4 +1,4 @@
-"""Signals that end a long command of the command line, once and for good."""
+"""Signals that end a long command, once and for good."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ NOTICED_SECONDS = 0.5
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came."""
+    """SIGTERM was received."""
 
 
 def undisturbed() -> contextlib.AbstractContextManager[None]:
-    """Signals that would end the block are ignored: gRPC waits for ever to close a channel whose closing was interrupted."""
+    """Ignore SIGINT and SIGTERM in the block.
+
+    gRPC waits for ever to close a channel whose closing was interrupted.
+    """
     return handled({signal.SIGINT: signal.SIG_IGN, signal.SIGTERM: signal.SIG_IGN})
 
 
 def ended_by_sigterm() -> contextlib.AbstractContextManager[None]:
-    """SIGTERM ends the block as Ctrl-C does. Raises Terminated then."""
+    """End the block on SIGTERM as on Ctrl-C. Raises Terminated then."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise Terminated
@@ -36,7 +39,7 @@ def ended_by_sigterm() -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def handled(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
-    """Signals have these handlers in the block, if it runs in the main thread, whose they are."""
+    """Set signal handlers for the block, if it runs in the main thread, which owns them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -49,9 +52,9 @@ def handled(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
 
 
 def result_of(future: futures.Future[T], seconds: float | None) -> T:
-    """What `future.result(seconds)` returns and raises, in pieces.
+    """Wait for `future.result(seconds)` in pieces.
 
-    A signal that comes just as Python begins to wait for a lock is noticed when it has waited, which may be never.
+    Python notices a signal at the start of a lock wait only after the wait, which may be never.
     """
     end = math.inf if seconds is None else time.monotonic() + seconds
     while not futures.wait([future], min(NOTICED_SECONDS, max(0.0, end - time.monotonic()))).done:

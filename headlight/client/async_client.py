@@ -1,4 +1,4 @@
-"""The client for asyncio: the methods of the blocking one, whose flows it executes by awaiting."""
+"""The asyncio client: the methods of the blocking client, whose flows it executes by awaiting."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from headlight.wire.status_errors import error_of_call, readable
 P = ParamSpec("P")
 T = TypeVar("T")
 OVERWRITTEN = "Internal error from Core"  # grpc.aio's words; no server sends them
-MANY_INPUTS = 256  # fewer take a few milliseconds, or tens of them where they are long lists of ids
+MANY_INPUTS = 256  # fewer take a few ms, or tens of ms for long lists of ids
 
 
 def awaited(method: Callable[Concatenate[Client, P], T]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """The same method as a coroutine: what it runs, a client for asyncio awaits."""
+    """Turn a method of the blocking client into a coroutine that awaits its flow."""
 
     @functools.wraps(method)
     async def awaiting(client: Any, /, *arguments: P.args, **keywords: P.kwargs) -> T:
@@ -41,10 +41,11 @@ def awaited(method: Callable[Concatenate[Client, P], T]) -> Callable[Concatenate
 
 
 class AsyncClient(ClientFlows[grpc.aio.Channel]):
-    """`headlight.client.sync_client.Client` for asyncio: the same arguments, methods, results and errors, each method a coroutine.
+    """`headlight.client.sync_client.Client` for asyncio: each method is a coroutine.
 
-    Make it inside a running event loop, else it raises RuntimeError. It closes at the end of its `async with` block, or by
-    `close()`. Cancelling a method cancels its calls.
+    Arguments, methods, results and errors are the same. Make it inside a running event loop, else
+    it raises RuntimeError. It closes at the end of its `async with` block, or by `close()`.
+    Cancelling a method cancels its calls.
     """
 
     _grpc = grpc.aio
@@ -66,13 +67,13 @@ class AsyncClient(ClientFlows[grpc.aio.Channel]):
     def attention_pieces(
         self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]
     ) -> AsyncIterator[AttentionPiece]:
-        """Attention of one text piece by piece; see `Client.attention_pieces`."""
+        """Yield the attention of one text piece by piece; see `Client.attention_pieces`."""
         return self._iterate(self._pieces(text, spec, reading))
 
     def _open(self, target: str, credentials: grpc.ChannelCredentials | None, options: Options) -> Any:
         try:
             asyncio.get_running_loop()
-        except RuntimeError:  # gRPC would take another loop than it is awaited in, and say so at the first call
+        except RuntimeError:  # gRPC would take another loop and report it only at the first call
             raise RuntimeError("there is no running event loop: make an AsyncClient inside of one") from None
         return super()._open(target, credentials, options)
 
@@ -89,14 +90,17 @@ class AsyncClient(ClientFlows[grpc.aio.Channel]):
         await self.close()
 
     async def close(self) -> None:
-        """Ends the connection; calls in flight, and any later one, raise ValueError."""
+        """End the connection. Calls in flight and later calls raise ValueError."""
         for channel in self._end():
             await channel.close(None)
         await asyncio.gather(*self._closing)
 
     @contextlib.contextmanager
     def _errors(self, first_input: int = 0, large: bool = False) -> Iterator[None]:
-        """Also turns calls that were cancelled by no caller's wish into errors: else nobody hears of them."""
+        """Convert errors.
+
+        Also convert the cancellation of a call that the caller did not cancel.
+        """
         with super()._errors(first_input, large):
             try:
                 yield
@@ -161,10 +165,14 @@ class AsyncClient(ClientFlows[grpc.aio.Channel]):
 
 
 async def lay_out(make: Callable[[], T], inputs: int) -> T:
-    """What a method is to do with so many inputs; of many, the loop goes on while they are measured."""
+    """Return what `make` builds for so many inputs.
+
+    For many, the event loop stays free meanwhile.
+    """
     if inputs < MANY_INPUTS:
         return make()
-    thread = ThreadPoolExecutor(1)  # not one of the loop's threads, which may all be waiting for this
+    # not a thread of the loop's pool: they may all be waiting for this
+    thread = ThreadPoolExecutor(1)
     try:
         return await asyncio.get_running_loop().run_in_executor(thread, make)
     finally:
@@ -173,15 +181,17 @@ async def lay_out(make: Callable[[], T], inputs: int) -> T:
 
 @contextlib.contextmanager
 def true_status(call: Any) -> Iterator[None]:
-    """Raise, where reading a stream of asyncio fails, what it ended with first. To be entered before anything is read.
+    """Raise the status that a stream of asyncio ended with first. Enter it before the first read.
 
-    Where a call ends while a request of it is being written, grpc.aio puts an INTERNAL of its own in the place of the server's status,
-    and that is what reading the call raises. Whoever is told that the call is done still sees the first.
+    A call may end while one of its requests is being written. grpc.aio then replaces the server's
+    status by an INTERNAL of its own, and reading the call raises that. A done callback still sees
+    the first status.
 
     Raises:
-        grpc.aio.AioRpcError: the status that was not OK.
-        DeadlineExceeded, Unavailable: there is none but gRPC's own, and the call's time has, or has not, passed.
-        BadAnswer: it was OK, with requests yet to be written.
+        grpc.aio.AioRpcError: the status, if it was not OK.
+        DeadlineExceeded, Unavailable: there is only gRPC's own status, and the call's time has, or
+            has not, passed.
+        BadAnswer: the status was OK, but requests were still to be written.
     """
     seen: list[grpc.aio.AioRpcError | None] = []
     call.add_done_callback(lambda done: seen.append(status_now(done)))
@@ -199,7 +209,10 @@ def true_status(call: Any) -> Iterator[None]:
 
 
 def status_now(call: Any) -> grpc.aio.AioRpcError | None:
-    """The status of a call that is done, without waiting, for a moment later it may be another; None where that is not to be had."""
+    """Return the status of a finished call without waiting, or None if that is not possible.
+
+    A moment later grpc.aio may replace the status.
+    """
     asking = _status(call)
     try:
         asking.send(None)

@@ -1,9 +1,11 @@
-"""Flows: what both clients do to send calls, wait and retry, as generators without I/O.
+"""Flows: sending, waiting and retrying of both clients, as generators without I/O.
 
-A flow yields commands and is sent their outcomes, or has their errors thrown into it. The blocking client executes a
-command by blocking, the asyncio client by awaiting. (As the auth flows of httpx do, and h11.)
+A flow yields commands. Its driver sends their outcomes back, or throws their errors into it. The
+blocking client executes a command by blocking, the asyncio client by awaiting. (The auth flows of
+httpx and h11 work the same way.)
 
-    flow --Wait(call)--> driver --response or error--> flow --Pause(0.2)--> driver ... --Output--> caller
+    flow --Wait(call)--> driver --response or error--> flow --Pause(0.2)--> driver ...
+    flow --Output--> caller
 """
 
 from __future__ import annotations
@@ -23,12 +25,12 @@ ResultT = TypeVar("ResultT")
 JobT = TypeVar("JobT")
 MOST_RETRIES = 8  # in a row, without an answer between them
 FIRST_BACKOFF_SECONDS = 0.1
-# That a server can have this client wait before a retry; of `MOST_RETRIES`, eight minutes.
+# Longest wait before a retry that a server can ask for: eight minutes over `MOST_RETRIES`.
 LONGEST_PUSHBACK_SECONDS = 60.0
 
 
 class Pause(NamedTuple):
-    """Wait some seconds, but not for longer than the client is open."""
+    """Wait for some seconds, at most until the client is closed."""
 
     seconds: float
 
@@ -47,7 +49,7 @@ class Wait(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Outcome: the error that a unary call has ended with, if it has. Not waited for."""
+    """Outcome: the error of a unary call that has ended, else None. Does not wait."""
 
     call: Any
 
@@ -59,14 +61,14 @@ class Read(NamedTuple):
 
 
 class Linger(NamedTuple):
-    """Wait for the status of a stream, but not longer than some seconds."""
+    """Wait for the status of a stream, at most for some seconds."""
 
     call: Any
     seconds: float
 
 
 class Output(NamedTuple):
-    """Pass a value on to the caller; the last one is what the flow returned."""
+    """Pass a value on to the caller. The last one is the flow's return value."""
 
     value: Any
 
@@ -76,18 +78,18 @@ Flow: TypeAlias = Generator[Command, Any, T]
 
 
 def then(flow: Flow[T], read: Callable[[T], ResultT]) -> Flow[ResultT]:
-    """What `read` makes of the result of a flow."""
+    """Apply `read` to the result of a flow."""
     return read((yield from flow))
 
 
 def only(results: Sequence[T]) -> T:
-    """The one result of one input."""
+    """Return the one result of one input."""
     (result,) = results
     return result
 
 
 def steps(flow: Flow[Any]) -> Flow[None]:
-    """The commands of a flow, and what it returns as the last one."""
+    """Yield the commands of a flow, and its return value as the last `Output`."""
     yield Output((yield from flow))
 
 
@@ -111,10 +113,10 @@ def output(commands: Flow[None], execute: Callable[[Command], Any]) -> Any:
 
 
 class Retries:
-    """Retries of one call of a method.
+    """Retry policy of one call of a method.
 
     Attributes:
-        mended: the errors that another try may mend.
+        mended: errors that a retry may resolve.
     """
 
     def __init__(
@@ -123,26 +125,27 @@ class Retries:
         """Begin to count.
 
         Args:
-            deadline: by the monotonic clock; no retry is begun after it.
+            deadline: by the monotonic clock; no retry begins after it.
             mended: see the class.
-            once_answered: one more of them, once something was answered.
+            once_answered: one more such error, which counts after the first answer.
         """
         self.mended = mended
         self._deadline = deadline
         self._once_answered = once_answered
         self._tried = 0
-        self._shed = False  # whether the last error was a refusal until later
+        self._shed = False  # whether the last error was load shedding with a retry delay
 
     def reset(self) -> None:
-        """Something was answered."""
+        """Start the count anew after an answer."""
         self._tried = 0
         if self._once_answered is not None:
             self.mended, self._once_answered = (*self.mended, self._once_answered), None
 
     def delay(self, error: HeadlightError) -> float | None:
-        """Return the seconds to wait after one of the mended errors, at most `LONGEST_PUSHBACK_SECONDS`.
+        """Return the seconds to wait after an error, at most `LONGEST_PUSHBACK_SECONDS`.
 
-        None: there is no other try, as waiting cannot help, was tried often enough, or would outlast the deadline.
+        None: no retry. Waiting cannot help, there were enough retries, or the wait would outlast
+        the deadline.
         """
         seconds = None if isinstance(error, MixedWeights) else self._backoff(error)
         if seconds is None or (self._deadline is not None and seconds >= self._deadline - time.monotonic()):
@@ -151,15 +154,15 @@ class Retries:
         return min(seconds, LONGEST_PUSHBACK_SECONDS)
 
     def covers(self, error: object) -> bool:
-        """Return whether the wait after the last error is also one for a call beside it that ended with this error.
+        """Return whether the last wait also serves another call, which ended with this error.
 
-        Either that was lost, or both were refused until later.
+        It does if the other call was lost, or if both calls were shed.
         """
         shed = isinstance(error, Overloaded) and error.retry_after_seconds is not None
         return isinstance(error, Unavailable) or (shed and self._shed)
 
     def _backoff(self, error: HeadlightError) -> float | None:
-        """What the server named, else twice as long each time; a little more, so that callers spread."""
+        """Return the server's delay, or an exponential backoff, with up to 25% jitter."""
         own = FIRST_BACKOFF_SECONDS * 2**self._tried
         seconds = error.retry_after_seconds if isinstance(error, Overloaded) else own
         self._tried += 1
@@ -178,14 +181,14 @@ def in_order(
     """Keep up to `window` calls in flight and take their answers in the order of the jobs.
 
     Args:
-        jobs: what to call for.
+        jobs: one for each call.
         window: calls in flight at once.
         start: begins a call.
-        take: waits for a call and uses its answer. Returns the jobs to do in the place of this one, if any.
-        retries: decide whether a call that failed is begun again.
+        take: waits for a call and uses its answer. Returns jobs that replace this one, if any.
+        retries: decide whether a failed call begins again.
 
     Raises:
-        HeadlightError: that of the first call that failed for good. All others are cancelled.
+        HeadlightError: of the first call that failed for good. All others are cancelled.
     """
     coming = iter(jobs)
     pending: deque[tuple[JobT, Any]] = deque()
@@ -209,7 +212,7 @@ def in_order(
                 continue
             yield Pause(seconds)
             for at, (job, call) in enumerate(list(pending)):
-                # What failed beside the first is not waited for once more.
+                # The wait for the first call also counts for the others that failed.
                 if at == 0 or retries.covers((yield Failure(call))):
                     pending[at] = job, start(job)
     finally:

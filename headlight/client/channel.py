@@ -1,4 +1,4 @@
-"""Channel of a client: balancing, gRPC's retries, keepalive; and what else the two clients share."""
+"""Channel of a client (load balancing, gRPC retries, keepalive), and state of both clients."""
 
 from __future__ import annotations
 
@@ -35,66 +35,74 @@ ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)
 Options = Sequence[tuple[str, Any]]
 
 SERVICE = "headlight.v1.HeadlightService"
-# Every call is a pure function of its request, so repeating one is safe. UNAVAILABLE alone: RESOURCE_EXHAUSTED is also what
-# gRPC answers to a message too large, which no repetition makes smaller.
+# Every call is a pure function of its request, so a retry is safe. Not RESOURCE_EXHAUSTED: gRPC
+# also answers it to a message that is too large, and a retry makes that no smaller.
 RETRY_POLICY = {
     "maxAttempts": 4,
     "initialBackoff": "0.1s",
     "maxBackoff": "1s",
     "backoffMultiplier": 2,
-    # CANCELLED, which the caller did not ask for, is how gRPC's servers end a call that comes while they stop: its message
-    # was not read.
+    # gRPC servers end a call with CANCELLED if it arrives while they stop. They have not read its
+    # message.
     "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
 }
 SERVICE_CONFIG = {
-    # A headless Kubernetes service resolves to one address a pod; the default policy would pin this client to the
-    # first.
+    # A headless Kubernetes service resolves to one address for each pod. The default policy would
+    # pin this client to the first.
     "loadBalancingConfig": [{"round_robin": {}}],
     "methodConfig": [{"name": [{"service": SERVICE}], "retryPolicy": RETRY_POLICY}],
-    # Where most calls fail, retries only add to the load: below half of the tokens there are none.
-    # Half as many failures in a row stop all retries. The most that gRPC takes: of hundreds of calls at once, one replica's share fails
-    # together when it stops.
+    # If most calls fail, retries only add load: below half of the tokens there are none. So 500
+    # failures in a row stop all retries. 1000 is gRPC's maximum: if a replica stops, its share of
+    # hundreds of calls fails together.
     "retryThrottling": {"maxTokens": 1000, "tokenRatio": 1},
 }
 
-# Of the blocking client. Without EncodeStream: when gRPC for Python is to repeat a blocking stream whose server has gone, it leaves
-# the caller waiting for ever, whatever the deadline. The client begins it anew by itself.
+# For the blocking client, without EncodeStream. If the server of a blocking stream is gone, gRPC
+# for Python retries it and never returns, whatever the deadline. The client begins the stream anew
+# itself.
 UNARY = ("Encode", "Tokenize", "Occlude", "GetModel")
 BLOCKING_CONFIG = SERVICE_CONFIG | {
     "methodConfig": [{"name": [{"service": SERVICE, "method": name} for name in UNARY], "retryPolicy": RETRY_POLICY}]
 }
 
 DEFAULT_OPTIONS: Options = (
-    # gRPC repeats only what it has kept. Its default of 256 KiB is less than a full request of texts.
+    # gRPC repeats only what it has buffered. Its default of 256 KiB is less than a full request of
+    # texts.
     ("grpc.per_rpc_retry_buffer_size", 4 * 2**20),
-    # Where replicas are is asked again when a connection ends, and gRPC's default is to wait 30 s from the last time:
-    # meanwhile a rolling update can have replaced every replica that this client knows.
+    # The client resolves addresses again when a connection ends, and gRPC waits 30 s between two
+    # lookups by default. A rolling update can replace every known replica in that time.
     ("grpc.dns_min_time_between_resolutions_ms", 2_000),
-    # gRPC's default of 1 s is longer than all tries of the retry policy take together: a server that
-    # is back within 200 ms would fail them all.
+    # gRPC's default of 1 s is longer than all retries of the policy together. They would all fail
+    # even if the server is back within 200 ms.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    # A stock server closes connections that ping more often than every 5 minutes. Between pings, unacknowledged data is
-    # noticed after the keepalive timeout (gRPC sets TCP_USER_TIMEOUT to it).
+    # A stock server closes connections that ping more often than every 5 minutes. Between pings,
+    # the keepalive timeout detects unacknowledged data (gRPC sets TCP_USER_TIMEOUT to it).
     ("grpc.keepalive_time_ms", 310_000),
     ("grpc.keepalive_timeout_ms", 20_000),
-    # Every request is laid out so that an answer, or each frame of it, fits: nothing larger is read into memory.
+    # Requests are split so that each answer, or each frame of it, fits. Larger messages are not
+    # read into memory.
     ("grpc.max_receive_message_length", STOCK_MESSAGE_BYTES),
 )
 
-MOST_SECONDS = 1e8  # three years; gRPC takes a deadline centuries away, or infinity, for one that has passed
-# Left to gRPC as they are.
+# three years; gRPC takes a deadline centuries away, or infinity, for one that has passed
+MOST_SECONDS = 1e8
+# Passed to gRPC unchanged.
 SCHEMES = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock|xds|google-c2p):")
 ADDRESS = re.compile(r"(?:\[[^][\s]+\]|[^][\s:/,@?#]+):(?=\d)0*(?P<port>\d*)", re.ASCII)
 HIGHEST_PORT = 65535
 
 
 class ClientBase(abc.ABC, Generic[ChannelT]):
-    """A client's channel, options, and memory of the server. `headlight.client.sync_client.Client` describes the arguments."""
+    """Channel, options and server description of a client.
 
-    _grpc: Any = grpc  # whose channels these are
+    `headlight.client.sync_client.Client` describes the arguments.
+    """
+
+    _grpc: Any = grpc  # the module that makes the channels
     _event: Callable[[], Any] = threading.Event
     _service_config: Mapping[str, Any] = SERVICE_CONFIG
-    _outlasts: type[HeadlightError] | None = Unavailable  # in the middle of a list, which is not to cost what came
+    # retried once part of a list is answered, so that no answer is lost
+    _outlasts: type[HeadlightError] | None = Unavailable
 
     def __init__(
         self,
@@ -138,29 +146,31 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         self._model = model
         self._timeout = timeout
         self._concurrency = concurrency
-        self._description: ModelDescription | None = None  # for its limits; None: to be asked for
+        self._description: ModelDescription | None = None  # for its limits; None: not yet requested
 
     def _open(self, target: str, credentials: grpc.ChannelCredentials | None, options: Options) -> Any:
-        """A channel of the client's kind."""
+        """Open a channel of the client's kind."""
         if credentials is None:
             return self._grpc.insecure_channel(target, options)
         return self._grpc.secure_channel(target, credentials, options)
 
     @abc.abstractmethod
     def _discard(self, channel: ChannelT) -> None:
-        """Close a channel that nothing runs on any more."""
+        """Close a channel that has no more calls."""
 
     def _end(self) -> list[ChannelT]:
-        """Begin no more calls. Returns the channels to close."""
+        """Begin no more calls. Return the channels to close."""
         self._closed.set()
         return self._channel.end() if isinstance(self._channel, Renewing) else [self._channel]
 
     @contextlib.contextmanager
     def _errors(self, first_input: int = 0, large: bool = False) -> Iterator[None]:
-        """Turns gRPC's errors into Headlight's. Arguments as those of `headlight.wire.status_errors.error_of_call`.
+        """Convert gRPC errors to Headlight's.
+
+        Arguments as for `headlight.wire.status_errors.error_of_call`.
 
         Raises:
-            HeadlightError: what failed.
+            HeadlightError: of the failed call.
             ValueError: the client was closed meanwhile.
         """
         with self._doubts():
@@ -170,14 +180,15 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
                 if self._closed.is_set() and cast("grpc.Call", error).code() is grpc.StatusCode.CANCELLED:
                     raise ValueError(CLOSED) from None
                 found = error_of_call(error, first_input, large)
-                if isinstance(found, Unauthenticated | Unavailable):  # a file of TLS or tokens may be its cause
+                # a TLS or token file may be the cause
+                if isinstance(found, Unauthenticated | Unavailable):
                     told: list[str] = [f"{each}, and what was there before is still used" for each in self._problems()]
                     found = type(found)("; ".join([found.message, *told]))
                 raise found from None
 
     @contextlib.contextmanager
     def _doubts(self) -> Iterator[None]:
-        """Forgets what is known of the server where that may be why this fails: it may have been replaced since."""
+        """Forget the model description after errors that a replaced server may explain."""
         try:
             yield
         except (InvalidInput, EngineError, MixedWeights):
@@ -185,14 +196,14 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
             raise
 
     def _deadline(self) -> float | None:
-        """When a method called now must have ended, by the monotonic clock."""
+        """Return the deadline of a method called now, by the monotonic clock."""
         return None if self._timeout is None else time.monotonic() + self._timeout
 
     def _left(self, deadline: float | None) -> float | None:
-        """Seconds that a call which begins now has until a deadline.
+        """Return the seconds until a deadline for a call that begins now.
 
         Raises:
-            DeadlineExceeded: there are none: gRPC would still let a quick call through.
+            DeadlineExceeded: no time is left; gRPC would still let a quick call through.
             ValueError: the client is closed.
         """
         if self._closed.is_set():
@@ -206,10 +217,13 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
 
 
 def check_arguments(target: object, model: object, timeout: object, concurrency: object) -> None:
-    """Look at what a client is made with: gRPC would print lines of its own, or fail at the first call.
+    """Check the arguments of a client.
+
+    gRPC would print lines of its own, or fail at the first call.
 
     Raises:
-        InvalidInput: the target is none, the model no name, or the timeout no number of seconds.
+        InvalidInput: the target is no address, the model no name, or the timeout no number of
+            seconds.
         ValueError: the concurrency is no whole number from 1.
     """
     check_target(target)
@@ -221,24 +235,28 @@ def check_arguments(target: object, model: object, timeout: object, concurrency:
 
 
 def check_model(name: Any) -> None:
-    """Look at the name of a model, which every request holds; None is as good as empty.
+    """Check the name of a model, which every request holds; None is the same as empty.
 
     Raises:
-        InvalidInput: it is no text, or one that a request cannot hold.
+        InvalidInput: it is no text, or a request cannot hold it.
     """
     try:
         str.encode("" if name is None else name)
-    except (TypeError, UnicodeEncodeError):  # of an argument that is no UTF-8, Python makes lone surrogates
+    # Python makes lone surrogates of a command-line argument that is no UTF-8
+    except (TypeError, UnicodeEncodeError):
         raise InvalidInput(
             "model", f"is {name!r}; must be a text that UTF-8 can express, or empty for the only model"
         ) from None
 
 
 def check_target(target: object) -> None:
-    """Look at "host:port". Without a port, gRPC would dial 443; with one too high, another; and a URL's scheme it takes for a host.
+    """Check "host:port".
+
+    gRPC would dial 443 without a port, and another port if it is too high. It would take a URL's
+    scheme for a host.
 
     Raises:
-        InvalidInput: it is neither that nor a target of one of gRPC's schemes.
+        InvalidInput: it is neither "host:port" nor a target of one of gRPC's schemes.
     """
     text = target if isinstance(target, str) else ""
     if SCHEMES.match(text):

@@ -1,4 +1,4 @@
-"""The flows of both clients: what is asked of the server for each kind of method, and what is tried again."""
+"""Flows of both clients: the calls of each kind of method, and the retries."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ from headlight.spec import AttentionSpec
 from headlight.wire.answer_checks import check_description
 from headlight.wire.client_codec import Input, Reading, as_list, from_model
 
-LINGER_SECONDS = 0.25  # for a status that is on its way; a server that has gone is not waited for
+LINGER_SECONDS = 0.25  # for a status on its way, but not for a server that is gone
 P = ParamSpec("P")
 UnaryT = TypeVar("UnaryT", Pooled, Tokenized)
 Receive = Callable[[pb.EncodeStreamResponse], Iterable[Command]]
 
 
 class ClientFlows(ClientBase[ChannelT]):
-    """Flows over a channel of either kind. `headlight.client.call_flow` says what a flow is."""
+    """Flows over a channel of either kind. `headlight.client.call_flow` defines flows."""
 
     @abc.abstractmethod
     def _start(self, method: Any, request: Any, timeout: float | None) -> Any:
         """Begin a unary call, without waiting for its answer."""
 
     def _stream_errors(self, call: Any) -> contextlib.AbstractContextManager[None]:
-        """Mends the errors that reading a stream raises. To be entered before anything is read."""
+        """Correct the errors of reading a stream. Enter it before the first read."""
         return contextlib.nullcontext()
 
     def _describe(self, deadline: float | None) -> Flow[ModelDescription]:
-        return self._description or (yield from self._learn(deadline))  # read once: another thread may forget it
+        # read once: another thread may forget it
+        return self._description or (yield from self._learn(deadline))
 
     def _learn(self, deadline: float | None) -> Flow[ModelDescription]:
         response = yield from self._ask(self._stub.GetModel, pb.GetModelRequest(model=self._model), deadline)
@@ -46,7 +47,7 @@ class ClientFlows(ClientBase[ChannelT]):
         return description
 
     def _ask(self, method: Any, request: Any, deadline: float | None) -> Flow[Any]:
-        """The response of one unary call."""
+        """Return the response of one unary call."""
         answers: list[Any] = []
         yield from self._send(method, [(range(1), request)], lambda _, answer: answers.append(answer), deadline)
         return answers[0]
@@ -59,7 +60,7 @@ class ClientFlows(ClientBase[ChannelT]):
         *rest: P.args,
         **keywords: P.kwargs,
     ) -> Flow[UnaryT]:
-        """The work that `make` lays out for some texts, done by as many unary calls as it takes."""
+        """Return the work of `make`, done by as many unary calls as it needs."""
         deadline = self._deadline()
         work: UnaryT = yield from self._laid_out(deadline, texts, make, *rest, **keywords)
         requests = ((part, work.request(part)) for part in work.parts)
@@ -73,7 +74,7 @@ class ClientFlows(ClientBase[ChannelT]):
         *rest: P.args,
         **keywords: P.kwargs,
     ) -> Flow[list[ResultT]]:
-        """The results of the work that `make` lays out for some texts, over as many streams as it takes."""
+        """Return the results of the work of `make`, over as many streams as it needs."""
         deadline = self._deadline()
         work: Streamed[ResultT] = yield from self._laid_out(deadline, texts, make, *rest, **keywords)
         retries = Retries(deadline, Overloaded, Unavailable)
@@ -87,9 +88,12 @@ class ClientFlows(ClientBase[ChannelT]):
         return work.result()
 
     def _pieces(self, text: Input, spec: AttentionSpec, reading: Reading) -> Flow[None]:
-        """Puts the pieces of attention out, one by one. What can be refused without the server is, before the flow begins."""
+        """Output the pieces of attention one by one.
+
+        Errors that need no server are raised before the flow begins.
+        """
         pieces, deadline = Pieces(self._model, text, spec, reading), self._deadline()
-        self._left(deadline)  # nor is a client that is closed found out only by the first piece
+        self._left(deadline)  # a closed client fails now, not at the first piece
         return self._received(pieces, deadline)
 
     def _received(self, pieces: Pieces, deadline: float | None) -> Flow[None]:
@@ -99,7 +103,7 @@ class ClientFlows(ClientBase[ChannelT]):
         def receive(frame: pb.EncodeStreamResponse) -> Flow[None]:
             yield from map(Output, pieces.receive(frame))
             if pieces.begun:
-                retries.mended = ()  # what has come cannot be taken back
+                retries.mended = ()  # pieces that the caller has cannot be taken back
 
         yield from self._exchange(pieces, receive, retries, deadline)
 
@@ -111,7 +115,7 @@ class ClientFlows(ClientBase[ChannelT]):
         *rest: Any,
         **keywords: Any,
     ) -> Flow[Any]:
-        """What a method is to do, which depends on the model and its limits."""
+        """Return the work of a method, which depends on the model and its limits."""
         inputs = as_list(texts)
         model = yield from self._describe(deadline)
         with self._doubts():
@@ -129,10 +133,10 @@ class ClientFlows(ClientBase[ChannelT]):
 
         Args:
             method: of the stub.
-            requests: the inputs that each is of, by index, and the request.
-            receive: takes the answers, with the inputs that they are of.
+            requests: pairs of the inputs, by index, and their request.
+            receive: takes the inputs of an answer, and the answer.
             deadline: by the monotonic clock.
-            large: the first inputs of requests whose answers may rightly be larger than a message.
+            large: the first inputs of requests whose answers may be larger than a message.
         """
         retries = Retries(deadline, Overloaded, once_answered=self._outlasts)
 
@@ -149,7 +153,7 @@ class ClientFlows(ClientBase[ChannelT]):
     def _exchange(
         self, work: Streamed[Any] | Pieces, receive: Receive, retries: Retries, deadline: float | None
     ) -> Flow[None]:
-        """Send the requests of some work over streams, one after the other, until all are answered."""
+        """Send the requests of some work over one stream after another, until all are answered."""
 
         def start(work: Streamed[Any] | Pieces) -> Any:
             return self._stub.EncodeStream(work.requests(), timeout=self._left(deadline))
@@ -162,7 +166,8 @@ class ClientFlows(ClientBase[ChannelT]):
                     work.finish()
             except HeadlightError as error:
                 if work.over:
-                    yield Linger(call, LINGER_SECONDS)  # else the server counts a client that disconnected
+                    # Else the server counts a client that disconnected.
+                    yield Linger(call, LINGER_SECONDS)
                 if work.unanswered or not isinstance(error, Overloaded | Unavailable):
                     raise
             finally:

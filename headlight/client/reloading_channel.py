@@ -1,7 +1,7 @@
-"""A channel that is made anew when the files of its credentials change, and puts a token on each call.
+"""Reloading channel: a new one for each change of the credential files, and a token on each call.
 
-gRPC for Python reads certificates once for each channel. So a call that begins after a change begins on a new channel; those that
-run stay on theirs, which is closed when they are done.
+gRPC for Python reads certificates once for each channel. A call that begins after a change uses a
+new channel. Running calls stay on the old channel, which is closed after the last of them.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ CLOSED = "the client is closed; make another"
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Line:
-    """One channel, blocking or of asyncio, and the credentials that it was made with."""
+    """Channel generation: one channel, blocking or asyncio, and its credentials."""
 
     channel: Any
     credentials: grpc.ChannelCredentials | None
-    calls: int = 0  # that run on it
-    methods: dict[Method, Any] = dataclasses.field(default_factory=dict)  # made so far, by those that they stand for
+    calls: int = 0  # running on it
+    methods: dict[Method, Any] = dataclasses.field(default_factory=dict)  # real methods made so far
 
 
 class Renewing:
-    """What a stub takes for a channel. Threads may share one."""
+    """Reloading channel for a stub. Threads may share it."""
 
     def __init__(
         self, access: Access, make: Callable[[grpc.ChannelCredentials | None], Any], close: Callable[[Any], None]
@@ -37,9 +37,9 @@ class Renewing:
         """Make the first channel.
 
         Args:
-            access: asked at each call.
-            make: a channel with these credentials.
-            close: one that nothing runs on.
+            access: read at each call.
+            make: makes a channel with these credentials.
+            close: closes a channel that has no calls.
         """
         self._access, self._make, self._close = access, make, close
         self._lock = threading.Lock()
@@ -50,50 +50,62 @@ class Renewing:
 
     @property
     def channels(self) -> list[Any]:
-        """All that are open."""
+        """All open channels."""
         with self._lock:
             return [line.channel for line in (self._line, *self._retired)]
 
     def end(self) -> list[Any]:
-        """Begin no more calls. Returns the channels that are open, for the caller to close; none is opened after."""
+        """Begin no more calls.
+
+        Return the open channels, for the caller to close; none opens afterwards.
+        """
         with self._lock:
             self._ended = True
         return self.channels
 
     def unary_unary(self, *arguments: Any, **keywords: Any) -> Any:
-        """As grpc.Channel has it."""
+        """Return a method; the arguments are those of grpc.Channel."""
         return Method(self, lambda channel: channel.unary_unary(*arguments, **keywords))
 
     def stream_stream(self, *arguments: Any, **keywords: Any) -> Any:
-        """As grpc.Channel has it."""
+        """Return a method; the arguments are those of grpc.Channel."""
         return Method(self, lambda channel: channel.stream_stream(*arguments, **keywords))
 
     def enter(self) -> Line:
-        """The channel of a call that begins now; to be left when it is done. Raises ValueError after the end."""
+        """Count a new call and return its channel; `leave` ends it.
+
+        Raises ValueError after the end.
+        """
         with self._lock:
             if self._ended:
                 raise ValueError(CLOSED)
-            # Asked in here: else a thread that was overtaken since could put the one before in the place of a new certificate.
+            # Read under the lock: else a slower thread could replace a new certificate by the one
+            # before.
             credentials = self._access.credentials()
             if credentials is not self._line.credentials:
-                made = Line(self._make(credentials), credentials)  # where this fails, the one before stays in use
+                # if this fails, the one before stays in use
+                made = Line(self._make(credentials), credentials)
                 self._retired, self._line = [*self._retired, self._line], made
             line = self._line
             line.calls += 1
             idle = [each for each in self._retired if not each.calls]
             self._retired = [each for each in self._retired if each.calls]
-        # Not when the last call is done: that is told on a thread of gRPC's, which the channel's end waits for.
+        # Not after the last call: its callback runs on a gRPC thread, and closing the channel waits
+        # for that.
         for each in idle:
             self._close(each.channel)
         return line
 
     def leave(self, line: Line) -> None:
-        """A call is done."""
+        """End a call."""
         with self._lock:
             line.calls -= 1
 
     def start(self, method: Method, way: str, request: Any, timeout: float | None) -> Any:
-        """Begin a call on the channel, and with the token, that are right now. `way`: the name of the callable of the real method."""
+        """Begin a call on the current channel with the current token.
+
+        `way`: the name of the callable of the real method.
+        """
         line = self.enter()
         try:
             real = line.methods.get(method) or line.methods.setdefault(method, method.make(line.channel))
@@ -102,22 +114,22 @@ class Renewing:
         except BaseException:
             self.leave(line)
             raise
-        held = [line]  # until the first time that the call's end is told: older grpc.aio may tell it twice
+        held = [line]  # empty after the first callback: older grpc.aio may call it twice
         call.add_done_callback(lambda _: self.leave(held.pop()) if held else None)
         return call
 
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Method:
-    """A method of the stub: each call of it finds its channel and its token anew."""
+    """Method of the stub: each call finds its channel and its token anew."""
 
     owner: Renewing
-    make: Callable[[Any], Any]  # the real one, of a channel
+    make: Callable[[Any], Any]  # makes the real method of a channel
 
     def __call__(self, request: Any, timeout: float | None = None) -> Any:
-        """A call, of a stub that does not wait for its answer."""
+        """Begin a call on a stub that does not wait for answers."""
         return self.owner.start(self, "__call__", request, timeout)
 
     def future(self, request: Any, timeout: float | None = None) -> Any:
-        """A call that is not waited for, of a stub that otherwise does."""
+        """Begin a call without waiting, on a stub that otherwise waits."""
         return self.owner.start(self, "future", request, timeout)

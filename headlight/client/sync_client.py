@@ -1,4 +1,4 @@
-"""The client: what each method asks for, and how its flow is executed by blocking."""
+"""Blocking client: its methods, and the blocking execution of their flows."""
 
 from __future__ import annotations
 
@@ -52,37 +52,46 @@ T = TypeVar("T")
 
 
 class Client(ClientFlows[grpc.Channel]):
-    """A connection to a Headlight service. Threads may share one; it closes with its `with` block, or by `close()`.
+    """Connection to a Headlight service.
 
-    An input is a text, a pair of texts (a tuple of two), or a sequence of token ids with special tokens included
-    (integers, a list or a NumPy array). Every method may raise what `headlight.errors` lists: InvalidInput and NotFound
-    for what the caller can mend, Overloaded (with a delay, where the server named one), Unavailable (where nobody
-    answers: after some attempts within a second; in the middle of a list, and for streams, after half a minute, for what came is not to
-    be lost), DeadlineExceeded, EngineError, BadAnswer (where what the server sent is not what was asked for).
+    Threads may share it; it closes with its `with` block, or by `close()`.
+
+    An input is a text, a pair of texts (a tuple of two), or token ids with special tokens included.
+    Token ids are integers, in a list or a NumPy array.
+
+    Every method may raise the errors of `headlight.errors`. The caller can correct InvalidInput and
+    NotFound. Overloaded has a delay if the server named one. Unavailable means that no server
+    answers. It is raised after some attempts within a second. For streams, and in the middle of a
+    list, it follows after half a minute, to save answers. BadAnswer means that the server's answer
+    does not fit the request. DeadlineExceeded and EngineError may also be raised.
 
     Args:
-        target: "host:port", or a target of gRPC's with its scheme, as "dns:///name:port" or "unix:path". All addresses of the name
-            are used in turn.
+        target: "host:port", or a target of gRPC's with its scheme, as "dns:///name:port" or
+            "unix:path". Calls rotate over all addresses of the name.
         model: name of the model; empty: the only one that the server has.
-        timeout: seconds that one method may take in all; None: as long as it needs. A service that vanishes or freezes while a call
-            waits for it is then noticed after some six minutes; sooner with `options=[("grpc.keepalive_time_ms", 30_000)]`, for
-            Headlight's service lets clients ping every 10 s. What else may stand between may not, so that it is no default.
-        tls: whether to use TLS, with gRPC's default certificate authorities. Any other argument of TLS implies it.
+        timeout: seconds for one method in all; None: no limit. Without one, a call detects a
+            service that vanished or froze after some six minutes.
+            `options=[("grpc.keepalive_time_ms", 30_000)]` is faster, because Headlight's service
+            allows a ping every 10 s. A proxy between may not allow it, so it is no default.
+        tls: whether to use TLS, with gRPC's default certificate authorities. Any other TLS argument
+            implies it.
         credentials: use TLS with these instead.
         tls_ca: file of the authorities to trust instead, PEM.
-        tls_cert, tls_key: files of a certificate to show, and of its key, PEM: for mutual TLS. All three files are looked at again at
-            each call: where they changed, the call goes over a new connection, and those that run end on theirs. What cannot be used,
-            as a file half written, changes nothing.
-        tls_server_name: the name that the server's certificate must have; None: that of the target. For a port that is forwarded.
-        token: sent with every call, as `authorization: Bearer ...`. In plaintext, too, where there is no TLS: for a mesh that
-            encrypts.
-        token_file: the same from a file, which is read again when it changes.
+        tls_cert, tls_key: files of the client's certificate and its key, PEM: for mutual TLS. Each
+            call checks all three files. After a change, new calls use a new connection, and running
+            ones end on theirs. An unusable file, as one half written, changes nothing.
+        tls_server_name: the name that the server's certificate must have; None: that of the target.
+            For a forwarded port.
+        token: sent with every call, as `authorization: Bearer ...`. Without TLS it is sent in
+            plaintext: for a mesh that encrypts.
+        token_file: file of the token, which is read again after a change.
         concurrency: calls in flight at once for a list that needs several.
-        options: gRPC channel arguments, over those of `headlight.client.channel`.
+        options: gRPC channel arguments; they override those of `headlight.client.channel`.
 
     Raises:
-        InvalidInput: the target is none, the model no text, or the timeout no number.
-        ValueError: the concurrency is no whole number from 1, or what is said of TLS and tokens cannot be used.
+        InvalidInput: the target is no address, the model no text, or the timeout no number.
+        ValueError: the concurrency is no whole number from 1, or TLS or token arguments cannot be
+            used.
     """
 
     _service_config = BLOCKING_CONFIG
@@ -96,17 +105,19 @@ class Client(ClientFlows[grpc.Channel]):
         head_mask: ArrayLike | None = None,
         **reading: Unpack[Reading],
     ) -> NDArray[Any]:
-        """Pooled vectors in the order of the inputs; a long list becomes several calls.
+        """Return pooled vectors in the order of the inputs; a long list becomes several calls.
 
         Args:
-            texts: the inputs; a lone text counts as a list of one. A tuple of two texts is two inputs here; for one pair write
-                `[("first", "second")]`.
-            spec: how many dimensions, whether normalised, in which one type; None: whole, as the model has them, float32.
-            head_mask: [layers, heads], by which what each head contributes is multiplied: 0 removes it; None: ones.
-            reading: truncate, prompt, prompt_name, priority; see `headlight.wire.client_codec.Reading`.
+            texts: the inputs; a lone text counts as a list of one. A tuple of two texts is two
+                inputs here; for one pair write `[("first", "second")]`.
+            spec: dimensions, normalisation and one type; None: float32, as the model has them.
+            head_mask: [layers, heads], factors of each head's contribution: 0 removes it; None:
+                ones.
+            reading: truncate, prompt, prompt_name, priority; see
+                `headlight.wire.client_codec.Reading`.
 
         Returns:
-            float32 [N, D], or what the spec says; [0, D] for no inputs.
+            float32 [N, D], or as in the spec; [0, D] for no inputs.
         """
         work = self._call(self._stub.Encode, texts, Pooled, one_type(spec), head_mask, reading)
         return self._run(then(work, lambda done: done.result().vectors))
@@ -119,27 +130,32 @@ class Client(ClientFlows[grpc.Channel]):
         head_mask: ArrayLike | None = None,
         **reading: Unpack[Reading],
     ) -> Embeddings:
-        """As `encode`, in any number of types, with the tokens of each input, what was cut off, and which weights answered."""
+        """Encode in any number of types, with counts, truncation and weights; see `encode`."""
         return self._run(then(self._call(self._stub.Encode, texts, Pooled, spec, head_mask, reading), Pooled.result))
 
     def encode_tokens(
         self, texts: Iterable[Input] | str, spec: TokensSpec | None = None, **reading: Unpack[Reading]
     ) -> list[NDArray[Any]]:
-        """The vector of each token: float32 [n, D] for an input of n, special ones included unless the spec says otherwise."""
+        """Return the vector of each token: float32 [n, D] for an input of n tokens.
+
+        Special tokens are included unless the spec excludes them.
+        """
         return self._run(self._stream(texts, large_outputs.bare_token_vectors, spec, reading))
 
     def token_vectors(
         self, texts: Iterable[Input] | str, spec: TokensSpec | None = None, **reading: Unpack[Reading]
     ) -> list[TokenVectors]:
-        """As `encode_tokens`, with the tokens, and which of them the vectors are of."""
+        """Return the vectors of `encode_tokens` together with their tokens and positions."""
         return self._run(self._stream(texts, large_outputs.token_vectors, spec, reading))
 
     def attend(self, text: Input, layers: IndicesLike = None, **reading: Unpack[Reading]) -> Attention:
-        """Whole maps of attention of one text of any length: they arrive in frames that default message limits let through.
+        """Return the whole attention maps of one text of any length.
+
+        They arrive in frames that fit default message limits.
 
         Args:
-            text: the input. One alone, so that a tuple of two texts is a pair here, where for `encode` it is two inputs.
-            layers: which, from 0, or negative from the end; None: all.
+            text: one input: a tuple of two texts is a pair here, but two inputs for `encode`.
+            layers: indices from 0, or negative from the end; None: all.
             reading: as in `encode`.
         """
         return self._run(then(self._stream([text], large_outputs.whole_attention, layers, reading), only))
@@ -152,7 +168,7 @@ class Client(ClientFlows[grpc.Channel]):
         head_mask: ArrayLike | None = None,
         **reading: Unpack[Reading],
     ) -> list[AttentionMaps]:
-        """Attention of each input in the form that a spec says: chosen, reduced, in fewer bytes.
+        """Return the attention of each input as a spec selects and reduces it, in fewer bytes.
 
         Args:
             texts: the inputs, as in `encode`.
@@ -165,28 +181,35 @@ class Client(ClientFlows[grpc.Channel]):
     def attention_pieces(
         self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]
     ) -> Iterator[AttentionPiece]:
-        """Attention of one text piece by piece, each at most 1 MiB (or a row), in order: for more than should be in memory at once.
+        """Yield the attention of one text in order, in pieces.
 
-        The service sends no faster than the pieces are taken; who takes none for its `--stall-seconds` is cut. Sent again only while
-        nothing of the answer has come. Arguments as `attention`, without a head mask; not with uint8 or top_k. They are checked, and
-        the timeout begins, now; the service is asked when the first piece is.
+        A piece has at most 1 MiB (or one row), to save memory. The service sends no faster than the
+        caller takes pieces. It ends the call if the caller takes none for its `--stall-seconds`.
+        There is a retry only before the first piece. Arguments as for `attention`, without a head
+        mask; not with uint8 or top_k. The arguments are checked, and the timeout begins, now. The
+        request is sent with the first piece.
         """
         return self._iterate(self._pieces(text, spec, reading))
 
     def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
-        """The bytes of data that `attention` of one text would have. Nothing is computed. Arguments as `attention`."""
+        """Return the bytes of data of `attention` for one text. Computes nothing.
+
+        Arguments as `attention`.
+        """
         request = unary_calls.dry_run(self._model, text, spec, reading)
         answer = self._ask(self._stub.Encode, request, self._deadline())
         return self._run(then(answer, lambda response: unary_calls.data_bytes(response, self._model)))
 
     def occlusion(self, text: Input, tokens: TokensLike | None = None, **reading: Unpack[Reading]) -> Occlusion:
-        """How far the pooled vector of one text moves when each token is hidden: what it rests on, without looking at attention.
+        """Return how far the pooled vector of one text moves as each token is hidden.
 
-        Costs an encoding for each token hidden.
+        It shows the tokens that the vector depends on, without attention. It costs one encoding for
+        each hidden token.
 
         Args:
             text: the input, as in `attend`.
-            tokens: which to hide; None: all that are not special. See `headlight.spec.TokensLike`.
+            tokens: the tokens to hide; None: all but special tokens. See
+                `headlight.spec.TokensLike`.
             reading: as in `encode`.
         """
         request = unary_calls.occlusion_request(self._model, text, tokens, reading)
@@ -202,12 +225,12 @@ class Client(ClientFlows[grpc.Channel]):
         dtype: Number = "float32",
         **reading: Unpack[Reading],
     ) -> Hidden:
-        """Hidden states of one text: 0 is the embedding output, l the output of block l.
+        """Return hidden states of one text: 0 is the embedding output, l the output of block l.
 
         Args:
             text: the input, as in `attend`.
-            layers: which, from 0, or negative from the end; None: all.
-            tokens: of which tokens; see `headlight.spec.TokensLike`.
+            layers: indices from 0, or negative from the end; None: all.
+            tokens: the tokens; see `headlight.spec.TokensLike`.
             dtype: "float32" or "float16".
             reading: as in `encode`.
         """
@@ -215,14 +238,17 @@ class Client(ClientFlows[grpc.Channel]):
         return self._run(then(self._stream([text], large_outputs.hidden, spec, reading), only))
 
     def tokenize(self, texts: Iterable[Input] | str, **prompting: Unpack[Prompting]) -> list[TokenList]:
-        """The tokens of each input, without running the model. Nothing is cut off.
+        """Return the tokens of each input, without running the model. Nothing is truncated.
 
         `prompt`, `prompt_name` and `special_tokens` as in `encode`.
         """
         return self._run(then(self._call(self._stub.Tokenize, texts, Tokenized, prompting), Tokenized.result))
 
     def model(self) -> ModelDescription:
-        """The model, what runs it, its limits, and how far it is from PyTorch. Asks the server each time."""
+        """Return the model, its runtime, limits and parity with PyTorch.
+
+        Asks the server each time.
+        """
         return self._run(self._learn(self._deadline()))
 
     def _discard(self, channel: grpc.Channel) -> None:
@@ -237,7 +263,7 @@ class Client(ClientFlows[grpc.Channel]):
         self.close()
 
     def close(self) -> None:
-        """Ends the connection; calls in flight, and any later one, raise ValueError."""
+        """End the connection. Calls in flight and later calls raise ValueError."""
         for channel in self._end():
             channel.close()
 
@@ -274,7 +300,10 @@ class Client(ClientFlows[grpc.Channel]):
 
 
 def response_of(call: Any) -> Any:
-    """The response of a call, once it is there. One that the server cancelled raises itself, as failed ones do."""
+    """Return the response of a call, and wait for it.
+
+    A call that the server cancelled raises itself, as failed calls do.
+    """
     try:
         return call.result()
     except grpc.FutureCancelledError:

@@ -1,4 +1,4 @@
-"""Whom a client trusts, and how it proves who it is: TLS and a token, from files that may change while the client lives."""
+"""Credentials of a client: TLS and a token, from files that may change during its life."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ TOKEN_PROBLEM = "must be one word of visible ASCII characters"
 
 
 class Access(NamedTuple):
-    """Both are asked at each call, and cost a look at the files' times.
+    """Credentials and metadata, read at each call, which checks the times of the files.
 
     Attributes:
-        credentials: of the connection; always the same object until a file changes. None: plaintext.
-        metadata: of each call; None: nothing is sent with it.
-        fixed: whether neither ever changes, and nothing is sent.
-        problems: of changed files that are not used, naming the arguments; those before them are, meanwhile.
+        credentials: of the connection; the same object until a file changes. None: plaintext.
+        metadata: of each call; None: none.
+        fixed: whether credentials never change, and there is no metadata.
+        problems: of changed files that are not used, with the names of their arguments. The earlier
+            files stay in use.
     """
 
     credentials: Callable[[], grpc.ChannelCredentials | None]
@@ -44,10 +45,11 @@ def access(
     token: str | None = None,
     token_file: PathLike | None = None,
 ) -> Access:
-    """From the arguments of a client, which `headlight.client.sync_client.Client` describes.
+    """Return the access of a client's arguments; see `headlight.client.sync_client.Client`.
 
     Raises:
-        ValueError: they contradict each other, or a file cannot be used; the message names the argument.
+        ValueError: they contradict each other, or a file cannot be used; the message names the
+            argument.
     """
     files = {"tls_ca": tls_ca, "tls_cert": tls_cert, "tls_key": tls_key}
     given = [name for name, path in files.items() if path is not None]

@@ -1,7 +1,8 @@
-"""Certificates and keys for TLS, as PEM: checked before they are used, by what Python brings along.
+"""Checks of certificates and keys for TLS, as PEM, with Python's own `ssl`.
 
-A certificate and its key are tried on each other, in one handshake in memory. So whatever TLS would refuse is refused here, in
-words, and before anyone connects: a key of another certificate, a file half written, one that has expired or is of no use here.
+A certificate and its key run one handshake in memory. So all that TLS would refuse is refused
+before a connection, with a message: a key of another certificate, a file half written, an expired
+or unsuitable certificate.
 """
 
 from __future__ import annotations
@@ -15,35 +16,38 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 Role = Literal["server", "client"]
-# By how certificates name them: of all that OpenSSL takes, what gRPC's clients and servers take from each other.
+# By their names in certificates: the keys that gRPC's clients and servers accept, out of all that
+# OpenSSL takes.
 KEYS = {
     "RSA": bytes.fromhex("06092a864886f70d010101"),
     "ECDSA P-256": bytes.fromhex("06072a8648ce3d020106082a8648ce3d030107"),
     "ECDSA P-384": bytes.fromhex("06072a8648ce3d020106052b81040022"),
 }
-FOREIGN = {2, 7, 18, 19, 20, 21}  # OpenSSL's X509_V_ERR_*: nobody known has signed it, or somebody else of that name
-FLIGHTS = 4  # turns that the two sides of a handshake take, and one more to read what the other thinks of it
+# OpenSSL's X509_V_ERR_*: the issuer is unknown, or another of the same name
+FOREIGN = {2, 7, 18, 19, 20, 21}
+FLIGHTS = 4  # of a handshake, plus one to read the other side's verdict
 
 
 class PemError(ValueError):
-    """What a file holds cannot be used; the message says why, and quotes none of it."""
+    """Content of a file that cannot be used; the message has the reason, and quotes none of it."""
 
 
 def check_pair(certificate: bytes, key: bytes, role: Role, authorities: bytes | None = None) -> float:
-    """See that a certificate and a key can be used.
+    """Check that a certificate and a key can be used.
 
     Args:
         certificate: PEM, its intermediate certificates behind it.
         key: PEM, not encrypted.
-        role: of whoever shows it.
-        authorities: PEM, from one of which it must come; None: it is trusted itself, whoever issued it.
+        role: of the side that shows it.
+        authorities: PEM, one of which must have issued it; None: it is trusted itself, whoever
+            issued it.
 
     Returns:
-        When the certificate expires, in seconds since the epoch.
+        The expiry of the certificate, in seconds since the epoch.
 
     Raises:
-        PemError: it has, or they do not fit each other, or either is incomplete, or comes from elsewhere, or has a key of a kind
-            that gRPC cannot use.
+        PemError: it has expired, they do not fit each other, or either is incomplete. Or the issuer
+            is another, or gRPC cannot use keys of this kind.
     """
     if authorities is not None:
         check_authorities(authorities, "the file of the certificate's own authorities")
@@ -53,15 +57,16 @@ def check_pair(certificate: bytes, key: bytes, role: Role, authorities: bytes | 
     own, other = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if role == "client":
         own, other = other, own
-    for context in (own, other):  # each checks what it is told to, and no names
+    for context in (own, other):  # set explicitly below; names are not checked
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     with _as_file(certificate) as first, _as_file(key) as second:
         _load(own, first, second)
         if role == "client":
-            _load(other, first, second)  # some certificate is needed for that side, too
+            _load(other, first, second)  # that side needs a certificate too, any one
     other.verify_mode = ssl.CERT_REQUIRED
-    other.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # what is trusted need not be a root, as for gRPC's clients
+    # a trusted certificate need not be a root, as for gRPC's clients
+    other.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         other.load_verify_locations(cadata=text if authorities is None else authorities.decode("ascii"))
         peer, found = _shake_hands(own, other, role)
@@ -80,14 +85,14 @@ def check_pair(certificate: bytes, key: bytes, role: Role, authorities: bytes | 
 
 
 def check_authorities(certificates: bytes, what: str = "the file of authorities") -> None:
-    """See that certificates of authorities can be used: at least one, all complete, not all of them expired.
+    """Check certificates of authorities: at least one, all complete, not all expired.
 
     Args:
         certificates: PEM.
-        what: to call it.
+        what: their name in the message.
 
     Raises:
-        PemError: they cannot.
+        PemError: they cannot be used.
     """
     text, context = _text(certificates, what), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
@@ -107,20 +112,22 @@ def _text(pem: bytes, what: str) -> str:
         raise PemError(f"{what} is not PEM; convert it by openssl x509 -inform DER") from None
     if "-----BEGIN CERTIFICATE-----" not in text:
         raise PemError(f"{what} holds no certificate (-----BEGIN CERTIFICATE-----)")
-    if text.count("-----") % 4:  # cut within a line that begins a further one, which no parser minds
+    # cut within a line that begins a further one, which no parser minds
+    if text.count("-----") % 4:
         raise PemError(f"{what} is incomplete")
     return text
 
 
 @contextlib.contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """A path, since that is all that `ssl` takes; on Linux to memory, so that no key is written to a disk."""
+    """Yield a path, which `ssl` needs; on Linux to memory, so that no key is on a disk."""
     with contextlib.ExitStack() as stack:
         if hasattr(os, "memfd_create"):
             file = stack.enter_context(os.fdopen(os.memfd_create("pem"), "wb", buffering=0))
             path = f"/proc/self/fd/{file.fileno()}"
         else:
-            path = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "pem")  # for us alone
+            # readable by this user alone
+            path = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "pem")
             file = stack.enter_context(open(path, "wb", buffering=0))
         file.write(content)
         yield path
@@ -136,7 +143,7 @@ def _load(context: ssl.SSLContext, certificate: str, key: str) -> None:
 
 
 def _shake_hands(own: ssl.SSLContext, other: ssl.SSLContext, role: Role) -> tuple[dict[str, Any], bytes]:
-    """One handshake in memory -> the certificate that the other side saw, in words and as DER."""
+    """Return the certificate that the other side of a handshake in memory saw: dict and DER."""
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = own.wrap_bio(there, back, server_side=role == "server")
     theirs = other.wrap_bio(back, there, server_side=role == "client")
@@ -149,6 +156,6 @@ def _shake_hands(own: ssl.SSLContext, other: ssl.SSLContext, role: Role) -> tupl
 
 
 def _reason(error: Exception) -> str:
-    """In OpenSSL's words, which quote nothing of the file."""
+    """Return OpenSSL's reason, which quotes nothing of the file."""
     reason = error.reason if isinstance(error, ssl.SSLError) else None
     return (reason or "not PEM").replace("_", " ").lower()

@@ -1,4 +1,4 @@
-"""Files that may change while they are in use: read again when they do, and never replaced by what cannot be used."""
+"""Watched files: read again after a change, and never replaced by unusable content."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 StrPath = str | os.PathLike[str]
-READS = 3  # of files that change while they are being read; then they are left alone until somebody asks again
+READS = 3  # of files that change during a read; then the next call tries again
 MOST_BYTES = 1 << 20  # of one file; a thousand tokens, or hundreds of certificates, have less
-AGAIN_SECONDS = 60.0  # what was refused is looked at again, unchanged, for a certificate may only not be valid yet
+# then a refused file is checked again even unchanged: a certificate may become valid
+AGAIN_SECONDS = 60.0
 KINDS = (
     (stat.S_ISFIFO, "a FIFO (pipe)"),
     (stat.S_ISDIR, "a directory"),
@@ -25,13 +26,14 @@ State = tuple[object, ...]
 
 
 class Watched(Generic[T]):
-    """What some files hold together. Threads may share one.
+    """Parsed content of some files together. Threads may share it.
 
-    Kubernetes mounts a Secret as links that are swapped while we look, so the files are read anew where any of them changed
-    meanwhile; what they hold is then checked as a whole, and refused as a whole.
+    Kubernetes mounts a Secret as links that are swapped at any time. If a file changes during a
+    read, all are read again. Their content is checked as a whole, and refused as a whole.
 
     Attributes:
-        problem: why the files as they are now are not used, naming what gave them; None: they are.
+        problem: the reason why the current files are not used, with the names of their options;
+            None: they are used.
     """
 
     def __init__(
@@ -44,16 +46,17 @@ class Watched(Generic[T]):
         """Read the files.
 
         Args:
-            files: their paths, by the options or arguments that give them; None: not given. Where paths
-                lead may change, too.
-            parse: from the contents of those that are given to what they hold; raises ValueError saying
-                what is wrong. Its message never quotes them.
-            on_refused: told why changed files are not used, whatever the error was: once for each change, and once a minute while
-                it stays.
+            files: their paths, by the options or arguments that give them; None: not given. Targets
+                of links may change, too.
+            parse: makes a value of the contents of the given files. It raises ValueError with the
+                problem, and never quotes them.
+            on_refused: takes the reason why changed files are not used, for any error: once for
+                each change, and once a minute while it stays.
             clock: seconds, monotonic.
 
         Raises:
-            ValueError: one cannot be read, or `parse` refused them; the message names what gave them.
+            ValueError: one cannot be read, or `parse` refused them; the message names their
+                options.
         """
         self._paths = {name: path for name, path in files.items() if path is not None}
         self._parse = parse
@@ -68,7 +71,10 @@ class Watched(Generic[T]):
             raise ValueError(self._named(str(error))) from None
 
     def latest(self) -> T:
-        """What they hold, or held when they could last be used. Costs a look at their times, unless they changed."""
+        """Return the content, or the last usable one.
+
+        Checks only the files' times unless they changed.
+        """
         with self._lock:
             state, seen = self._state(), self._seen
             self._seen = state
@@ -77,9 +83,10 @@ class Watched(Generic[T]):
                 try:
                     self._seen, self._value = self._read()
                     self._refused_at = self.problem = None
-                except Exception as error:  # also what has nothing to do with them: no file descriptors left, say
+                except Exception as error:  # also unrelated errors, as no free file descriptor
                     self._refused_at = self._clock()
-                    # In words that quote none of the files: of what `parse` did not mean to say, only the kind is told.
+                    # The message quotes none of the files: of an error that `parse` did not intend,
+                    # only the kind is reported.
                     kind = type(error).__name__
                     other = f"{kind}: {error.strerror}" if isinstance(error, OSError) else kind
                     self.problem = self._named(str(error) if isinstance(error, ValueError) else other)
@@ -133,5 +140,5 @@ def _check_kind(path: StrPath, mode: int) -> None:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open without waiting for a writer, which a FIFO would (Windows has neither)."""
+    """Open without waiting for a writer, as opening a FIFO would (Windows has neither)."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

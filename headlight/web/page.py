@@ -1,4 +1,4 @@
-"""Attention as one HTML file that works by itself: nothing is fetched, by the page or for it."""
+"""Attention as one self-contained HTML file, which loads nothing."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import numpy as np
 from headlight.analysis.terminal_view import visible
 from headlight.results import Attention
 
-MAX_BYTES = 64 * 2**20  # of the page: browsers open so much within seconds
-UNIT = 65535  # the integer that stands for a weight of 1; web/data.js reads it back
-MAX_TEXT = 400  # characters of the text in the heading; the tokens are all there
+MAX_BYTES = 64 * 2**20  # of the page: browsers open it within seconds
+UNIT = 65535  # the integer for a weight of 1; web/data.js reads it back
+MAX_TEXT = 400  # characters of the text in the heading; all tokens are on the page
 JOINERS = "\u200c\u200d"
 SCRIPTS = ("data", "colour", "state", "head", "model", "matrix", "detail", "start")
 
 
 class PageTooLarge(ValueError):
-    """The page would be larger than a browser likes; the message says what would fit."""
+    """The page would be too large for a browser; the message has a size that fits."""
 
 
 def attention_page(
@@ -33,23 +33,26 @@ def attention_page(
     layer: int | None = None,
     head: int | None = None,
 ) -> str:
-    """A page with lines between tokens (head view), maps of all heads (model view) and one large map (matrix view).
+    """Return a page with head view (token lines), model view (all maps) and matrix view (one map).
 
-    It holds its data, style and script, and forbids itself to load anything. Weights are kept as 16-bit integers, off by at
-    most 1/131070 (7.7e-6): 2.7 bytes each, so that 3 layers of 6 heads over 200 tokens take 2 MB.
+    It holds its data, style and script, and forbids itself to load anything. Weights are 16-bit
+    integers, off by at most 1/131070 (7.7e-6), of 2.7 bytes each: 3 layers of 6 heads over 200
+    tokens take 2 MB.
 
     Args:
-        attention: what to show, float32 [L, H, n, n], each weight from 0 to 1.
+        attention: float32 [L, H, n, n], each weight from 0 to 1.
         text: the text, or both of a pair, for labels that read as it does.
-        layer: the layer that is open at first: one of those held, or negative from the end of them; None: the last.
-        head: the head that is open at first, or negative from the last; None: head 0.
+        layer: the layer open at first: one of those held, or negative from the end of them; None:
+            the last.
+        head: the head open at first, or negative from the last; None: head 0.
 
     Returns:
         HTML, to be written as UTF-8.
 
     Raises:
         PageTooLarge: it would have more than `MAX_BYTES`.
-        ValueError: the layer or the head is not here; there is nothing to show; a weight is not from 0 to 1.
+        ValueError: the layer or the head is not held; there are no weights; a weight is not from 0
+            to 1.
     """
     start = {
         "layer": attention.layer_number(-1 if layer is None else layer),
@@ -83,7 +86,7 @@ def attention_page(
 
 
 def check_size(attention: Attention) -> None:
-    """Refuses what cannot be shown, before anything is built of it."""
+    """Raise an error for attention that cannot be shown, before the page is built."""
     layers, heads, count = attention.weights.shape[:3]
     if not attention.weights.size:
         raise ValueError("attention.weights: is empty; there is nothing to show")
@@ -99,7 +102,10 @@ def check_size(attention: Attention) -> None:
 
 
 def packed(attention: Attention) -> str:
-    """The weights as base64 of little-endian uint16, 65535 for 1: layer by layer, head by head, row by row."""
+    """Return the weights as base64 of little-endian uint16, 65535 for 1.
+
+    Layer by layer, head by head, row by row.
+    """
     weights = attention.weights
     if not (np.isfinite(weights).all() and weights.min() >= 0 and weights.max() <= 1 + 1e-4):
         raise ValueError("attention.weights: has entries that are not from 0 to 1; weights after the softmax are shown")
@@ -107,7 +113,7 @@ def packed(attention: Attention) -> str:
 
 
 def described(attention: Attention, text: str | tuple[str, str] | None) -> dict[str, object]:
-    """All that the script needs beside the weights."""
+    """Return all that the script needs besides the weights."""
     tokens = attention.tokens
     return {
         "layers": list(attention.layers),
@@ -121,33 +127,33 @@ def described(attention: Attention, text: str | tuple[str, str] | None) -> dict[
 
 
 def shown(label: str) -> str:
-    """A label on one line, as a terminal shows it, but with the joiners that Persian words and emoji are written with."""
+    """Return a label as for a terminal, but with the joiners of Persian words and emoji."""
     return "".join(char if char in JOINERS else visible(char) for char in label)
 
 
 def heading(text: str | tuple[str, str] | None) -> str:
-    """The text on one line, its beginning where it is long."""
+    """Return the text on one line, shortened to its beginning."""
     whole = " · ".join((text,) if isinstance(text, str) else text or ())
     line = " ".join(whole[: 4 * MAX_TEXT].split())
     return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 1] + "…"
 
 
 def plain(text: str) -> str:
-    """Text as HTML that is nothing but text."""
+    """Escape text for HTML."""
     return html.escape("".join(char if char.isprintable() else "�" for char in text))
 
 
 def block(value: Mapping[str, object]) -> str:
-    """JSON that cannot end the element that holds it: a token may be `</script>`."""
+    """Return JSON that cannot end its HTML element: a token may be `</script>`."""
     encoded = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return encoded.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def asset(name: str) -> str:
-    """A file of `headlight/web`."""
+    """Return a file of `headlight/web`."""
     return importlib.resources.files("headlight").joinpath("web", name).read_text(encoding="utf-8")
 
 
 def digest(content: str) -> str:
-    """What the policy of the page knows an element by: base64 of the SHA-256 of its content."""
+    """Return the hash of an element for the page's policy: base64 of the SHA-256 of its content."""
     return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode("ascii")

@@ -1,1 +1,1 @@
-"""Conversion between messages and values, and the checks of answers."""
+"""Codecs between messages and values, and checks of answers."""

@@ -1,11 +1,11 @@
-"""Checks of answers against the request and the model's description: what does not fit is a BadAnswer, never data.
+"""Checks of answers against the request and the model's description; a misfit is a BadAnswer.
 
     GetModel  --check_description-->  sizes that an encoder can have
-    header    --Expected.check----->  the outputs, types, layers and extents asked for, before memory is reserved
-    numbers   --check_numbers------>  finite; rows of attention sum to 1; unit length where it was asked for
+    header    --Expected.check----->  requested outputs, types, layers, extents; then memory
+    numbers   --check_numbers------>  finite; rows of attention sum to 1; unit length if requested
 
-Both clients use these; `headlight.wire.reassembly` checks that an answer holds together by itself. Extents of outputs:
-`headlight.wire.answer_layouts`; numbers: `headlight.wire.answer_numbers`.
+Both clients use these. `headlight.wire.reassembly` checks that an answer is consistent in itself.
+Extents of outputs: `headlight.wire.answer_layouts`; numbers: `headlight.wire.answer_numbers`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from headlight.wire.printable import escaped, shortened
 from headlight.wire.reassembly import Answer, Layout, pooled_key
 from headlight.wire.vector_codec import VECTOR_NAMES
 
-# Of a description; no encoder comes near, and what is larger would let a server name any size for an answer.
+# Bounds of a description. No encoder comes near them. Without them a server could name any size.
 MOST_LAYERS, MOST_HEADS, MOST_WIDTH, MOST_TOKENS = 1024, 1024, 2**17, 2**24
 MOST_MAPS = 2**16  # layers times heads; the largest models known have a quarter of it
-# Of a text. A tokenizer makes at most one token of a byte, and NFKC at most 33 bytes of a character.
+# Bounds of a text. A tokenizer makes at most one token of a byte, and NFKC
+# at most 33 bytes of a character.
 TOKENS_PER_CHARACTER, TOKENS_AROUND = 64, 512
 
 
@@ -43,7 +44,7 @@ def check_name(name: str, expected: str) -> None:
 
 
 def check_model(ref: pb.ModelRef, model: ModelDescription, name: str) -> None:
-    """Check which model answered.
+    """Check the name of the model that answered.
 
     Args:
         ref: of the answer.
@@ -51,8 +52,8 @@ def check_model(ref: pb.ModelRef, model: ModelDescription, name: str) -> None:
         name: as the caller gave it; "" stands for the described one.
 
     Raises:
-        BadAnswer: it is not the one that the caller named.
-        MixedWeights: the caller named none, and it is not the one described.
+        BadAnswer: it is not the model that the caller named.
+        MixedWeights: the caller named none, and it is not the described model.
     """
     check_name(ref.name, name)
     if ref.name != model.name:
@@ -95,7 +96,7 @@ def check_description(model: ModelDescription, name: str) -> ModelDescription:
 
 
 def texts_of(given: Input) -> tuple[str, ...]:
-    """Return the text, or both of a pair; none for token ids."""
+    """Return the text, or both texts of a pair; empty for token ids."""
     if isinstance(given, str):
         return (given,)
     return given if isinstance(given, tuple) and given and isinstance(given[0], str) else ()
@@ -105,13 +106,14 @@ def check_token_list(tokens: TokenList, given: Input, vocab_size: int, field: st
     """Check the tokens of one input.
 
     Args:
-        tokens: as the server found them.
+        tokens: from the server.
         given: the input.
         vocab_size: of the model; 0: not known.
-        field: where they are in the answer.
+        field: their path in the answer.
 
     Raises:
-        BadAnswer: an id is not in the vocabulary or was not sent, or a token lies outside of its text.
+        BadAnswer: an id is not in the vocabulary or was not sent, or a token lies outside of its
+            text.
     """
     texts, ids = texts_of(given), np.array(tokens.ids, np.int64)
     if len(ids):
@@ -130,13 +132,13 @@ def check_token_list(tokens: TokenList, given: Input, vocab_size: int, field: st
 
 @dataclasses.dataclass(slots=True)
 class Expected:
-    """Contents that the answers to one call may have.
+    """Expected contents of the answers to one call.
 
     Attributes:
         model: as GetModel described it.
         name: of the model, as the caller gave it; "" stands for the described one.
-        outputs: asked for.
-        reading: how texts are read.
+        outputs: requested.
+        reading: how to read texts.
     """
 
     model: ModelDescription
@@ -145,7 +147,7 @@ class Expected:
     reading: Reading
 
     def check(self, response: pb.EncodeResponse, layouts: dict[str, Layout], inputs: Sequence[Input]) -> None:
-        """Check everything but the numbers, so that memory is reserved only for what was asked for.
+        """Check everything but the numbers, so that memory is reserved only for requested outputs.
 
         Args:
             response: an answer, or the header of one.
@@ -154,8 +156,8 @@ class Expected:
 
         Raises:
             BadAnswer: it does not fit the request.
-            MixedWeights: the model was replaced since it was described: by one of another name, or by weights
-                whose answer does not fit.
+            MixedWeights: the model was replaced after its description, by one of another name or by
+                weights whose answer does not fit.
         """
         check_model(response.model, self.model, self.name)
         try:
@@ -167,11 +169,11 @@ class Expected:
             raise replaced(response.model, self.model) from None
 
     def check_numbers(self, answer: Answer) -> None:
-        """Check the numbers of a whole answer. Raises BadAnswer where one cannot be what was asked for."""
+        """Check the numbers of a whole answer. Raises BadAnswer if one does not fit the request."""
         precision = answer.response.model.precision
         for output, layout in answer.layouts.items():
             kind = self.kind(output)
-            if output == "attention":  # whose inputs differ in the length of a row
+            if output == "attention":  # the length of a row differs between inputs
                 for part in range(len(layout.shapes)):
                     check_numbers(output, answer.part(output, part), kind, precision)
             else:
@@ -179,7 +181,7 @@ class Expected:
                 check_numbers(output, answer.data[output].reshape(-1, width), kind, precision)
 
     def kind(self, output: str) -> Kind:
-        """Return what the numbers of one output must be."""
+        """Return the kind that the numbers of one output must be."""
         if output.startswith("pooled"):
             wanted = self.outputs.pooled
             unit = wanted.normalize if wanted.HasField("normalize") else self.model.normalized
@@ -203,8 +205,8 @@ class Expected:
                 check_token_list(tokens, given, self.model.vocab_size, f"items[{at}].tokens")
 
     def _are_plain(self, items: Sequence[pb.Item], inputs: Sequence[Input]) -> bool:
-        """Return whether nothing of the items needs a closer look, as mostly: texts that are short and whole."""
-        items = list(items)  # each time that protobuf gives an item it makes an object
+        """Return whether the items need no closer check: the usual case, short texts in whole."""
+        items = list(items)  # protobuf makes an object on each access to an item
         counts = [item.token_count for item in items]
         return (
             min(counts) >= 1
@@ -219,7 +221,7 @@ class Expected:
         prompt = self.model.prompt_text(self.reading.get("prompt"), self.reading.get("prompt_name"))
         truncates = self.reading.get("truncate") is not None
         count, original = item.token_count, item.original_token_count
-        fewest = most = len(given)  # of ids nothing is added and nothing is cut off
+        fewest = most = len(given)  # for ids nothing is added and nothing is cut off
         if texts := texts_of(given):
             characters = sum(map(len, texts)) + len(prompt)
             fewest, most = 1, min(self.model.max_length, characters * TOKENS_PER_CHARACTER + TOKENS_AROUND)
@@ -253,7 +255,7 @@ class Expected:
             check_attention(self.model, attention_spec(self.outputs.attention), response, layouts)
 
     def _asked(self) -> dict[str, tuple[np.dtype[Any], int | None]]:
-        """Return the type of each output asked for, and the width of its vectors, if it is of vectors."""
+        """Return the type of each requested output, and the width of its vectors, else None."""
         outputs = self.outputs
         asked: dict[str, tuple[np.dtype[Any], int | None]] = {}
         if outputs.HasField("pooled"):

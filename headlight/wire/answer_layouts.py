@@ -1,4 +1,7 @@
-"""Checks of an output's axes, layers, heads and tokens against what was asked for; see `headlight.wire.answer_checks`."""
+"""Checks of an output's axes, layers, heads and tokens against the request.
+
+See `headlight.wire.answer_checks`.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,16 @@ from headlight.wire.reassembly import Layout
 
 
 def check_numbers_of(field: str, found: Sequence[object], expected: Sequence[object] | None) -> None:
-    """Raise BadAnswer unless a field lists exactly what was asked for; None: the server should have refused it."""
+    """Raise BadAnswer unless a field lists exactly the expected numbers.
+
+    None: no check, because the server should have refused the request.
+    """
     if expected is not None and tuple(found) != tuple(expected):
         raise malformed(f"{field} is {list(found)[:20]}, and {list(expected)[:20]} was asked for")
 
 
 def resolved(indices: Indices, count: int) -> tuple[int, ...] | None:
-    """Return the absolute numbers of layers or heads, all if none is named; None: one is out of range."""
+    """Return absolute numbers of layers or heads; none named: all. None: one is out of range."""
     if not indices:
         return tuple(range(count))
     found: list[int] = []
@@ -35,17 +41,17 @@ def resolved(indices: Indices, count: int) -> tuple[int, ...] | None:
 def check_places(
     field: str, response: pb.EncodeResponse, places: Sequence[pb.TokenIndices], choice: TokenChoice | None
 ) -> None:
-    """Check which tokens rows are of.
+    """Check the tokens that rows belong to.
 
     Args:
         field: that holds them.
         response: with the number of tokens of each input.
         places: of each input; none for all tokens.
-        choice: as asked; None: some that the tokenizer tells, in the order of the text.
+        choice: as requested; None: a choice of the tokenizer, in the order of the text.
 
     Raises:
-        BadAnswer: they are given though all were asked for, or missing though some were; they are no tokens of their
-            input, or others than those named.
+        BadAnswer: they are given although all were requested, or missing although some were. Or
+            they are no tokens of their input, or others than requested.
     """
     expected = [] if choice == "all" else response.items
     require(
@@ -59,7 +65,7 @@ def check_places(
 
 
 def check_tokens(field: str, tokens: Sequence[int], count: int, choice: TokenChoice | None) -> None:
-    """Raise BadAnswer unless tokens are some of `count`, each once, and those that were named."""
+    """Raise BadAnswer unless tokens are some of `count`, each once, and as requested."""
     some = 0 < len(tokens) == len(set(tokens)) <= count and 0 <= min(tokens) <= max(tokens) < count
     require(some, f"{field} names {len(tokens)} tokens, which are not some of {count}, each once")
     require(
@@ -73,7 +79,10 @@ def check_tokens(field: str, tokens: Sequence[int], count: int, choice: TokenCho
 def check_attention(
     model: ModelDescription, spec: AttentionSpec, response: pb.EncodeResponse, layouts: dict[str, Layout]
 ) -> None:
-    """Check axes, layers, heads, rows and columns of attention. Raises BadAnswer if they are not those asked for."""
+    """Check axes, layers, heads, rows and columns of attention.
+
+    Raises BadAnswer for others than requested.
+    """
     told, layout = response.attention_map, layouts["attention"]
     layers, heads = resolved(spec.layers, model.layers), resolved(spec.heads, model.heads)
     if spec.pairs:
@@ -106,24 +115,25 @@ def check_attention(
 def check_units(
     field: Literal["queries", "keys"], places: pb.AttentionPlaces, count: int, choice: TokenChoice, spec: AttentionSpec
 ) -> int:
-    """Return how many rows or columns there are.
+    """Return the number of rows or columns.
 
     Args:
-        field: which of them.
-        places: what they stand for.
+        field: rows (queries) or columns (keys).
+        places: their tokens.
         count: tokens of the input.
-        choice: as asked.
-        spec: with what else was asked for.
+        choice: as requested.
+        spec: with the rest of the request.
 
     Raises:
-        BadAnswer: they are no tokens of their input, or others than those asked for.
+        BadAnswer: they are no tokens of their input, or others than requested.
     """
     if not places.HasField(field):
         untouched = choice == "all" and spec.unit == "token"
         require(untouched, f"attention_map.places lacks {field}, which were chosen or grouped")
         return count
     where, units = f"attention_map.places.{field}", places.queries if field == "queries" else places.keys
-    whole = spec.unit == "token" and not spec.drop_special  # each is one token, and special ones are there, too
+    # each is one token, and special ones are included
+    whole = spec.unit == "token" and not spec.drop_special
     require(
         not whole or (choice != "all" and not units.starts),
         f"{where} chooses or groups tokens, and each of {'all' if choice == 'all' else 'some'} was asked for",

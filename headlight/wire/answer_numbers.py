@@ -1,4 +1,4 @@
-"""Checks of an answer's numbers: finite, weights that are weights, vectors of unit length."""
+"""Checks of an answer's numbers: finite, weights in range, vectors of unit length."""
 
 from __future__ import annotations
 
@@ -11,29 +11,33 @@ from headlight.errors import BadAnswer
 from headlight.spec import STATISTICS, AttentionSpec
 from headlight.wire.client_codec import malformed, require
 
-# "finite": any number; "unit": vectors of length 1 or 0; "rows": weights whose rows sum to 1; "parts": to 1 at most;
-# "largest": weights alone; "positive": sums of such; "scores": before the softmax, -inf where a key is not seen; "scales": of uint8.
+# "finite": any number; "unit": vectors of length 1 or 0; "rows": weights whose rows sum to 1;
+# "parts": to at most 1; "largest": weights alone; "positive": sums of weights; "scores": before the
+# softmax, -inf for a masked key; "scales": of uint8.
 Kind = Literal["finite", "unit", "rows", "parts", "largest", "positive", "scores", "scales", "statistics"]
 ROW_TOLERANCE = 1e-3  # of the sum of a row; float16 rounds each weight by 5e-4 of itself at most
-# And for each key: float16 rounds weights below 6e-5 by up to 2^-25, and sums here are of float32.
+# Added for each key: float16 rounds weights below 6e-5 by up to 2^-25, and sums here are of
+# float32.
 KEY_TOLERANCE = 2.0**-24
 # By the precision of the computation: bfloat16 rounds each weight by up to 4e-3 of itself.
 ROW_TOLERANCES = {"bf16": 8e-3}
-UNIT_TOLERANCE = 1e-3  # of a vector's length; vectors are scaled in float32 and may then become float16
+# Of a vector's length; vectors are scaled in float32 and may then become float16.
+UNIT_TOLERANCE = 1e-3
 INTEGERS = ("i", "u")  # kinds of NumPy types that hold no NaN
-BLOCK = 2**16  # numbers converted at a time: what fits into a core's cache
+BLOCK = 2**16  # numbers converted at a time: they fit into a core's cache
 FLOAT_BYTES, HALF_INFINITY = 4, 0x7C00
 
 
 def kind_of_attention(spec: AttentionSpec) -> Kind:
-    """Return what the contract says of the numbers of a spec."""
+    """Return the kind of the numbers of a spec."""
     if spec.scores:
         return "scores"
     if "statistics" in spec.reduce:
         return "statistics"
     if spec.reduction("heads") == "head_max" and spec.reduction("layers") != "rollout":
-        return "largest" if spec.unit == "token" else "positive"  # the sum of several columns may be above 1
-    # A row may lose weight to what was not chosen; without special tokens a row that saw nothing else is 0.
+        return "largest" if spec.unit == "token" else "positive"  # a sum of columns may exceed 1
+    # A row may lose the weight of unselected keys. Without special tokens a row that saw nothing
+    # else is 0.
     partly = spec.keys != "all" or spec.top_k is not None or spec.unit == "span" or spec.drop_special
     return "parts" if partly else "rows"
 
@@ -44,14 +48,14 @@ def check_numbers(output: str, numbers: NDArray[Any], kind: Kind, precision: str
     Args:
         output: for the message.
         numbers: in the axes of the output; the last is a row.
-        kind: what they must be.
+        kind: that they must be.
         precision: of the computation.
 
     Raises:
-        BadAnswer: one cannot be what was asked for.
+        BadAnswer: one does not fit the kind.
     """
     # In a block: as a decorator, NumPy 1.26 shares one state among threads.
-    with np.errstate(all="ignore"):  # numbers that overflow, or are NaN, are what is looked for
+    with np.errstate(all="ignore"):  # the checks look for overflow and NaN
         _check(output, numbers, kind, precision)
 
 
@@ -77,16 +81,17 @@ def _check(output: str, numbers: NDArray[Any], kind: Kind, precision: str) -> No
 
 
 def check_weights(output: str, numbers: NDArray[Any], kind: Kind, tolerance: float) -> None:
-    """Raise BadAnswer unless numbers are from 0 to 1, and their rows sum to 1 (of "parts" to 1 at most)."""
+    """Raise BadAnswer unless numbers are from 0 to 1, and rows sum to 1 ("parts": to at most 1)."""
     rows = numbers.reshape(-1, numbers.shape[-1])
     top = numbers.dtype.type(1 + tolerance)
-    # As integers, floats from 0 to `top` are the smallest: negative ones, infinity and NaN are above.
+    # As integers, floats from 0 to `top` are the smallest: negative numbers, infinity and NaN are
+    # larger.
     bits = np.dtype(f"u{rows.itemsize}")
     if rows.view(bits).max() > top.view(bits):
         if not is_finite(rows):
             raise not_finite(output, numbers)
         least, most = float(rows.min()), float(rows.max())
-        if least < 0 or most > top:  # there is -0, too
+        if least < 0 or most > top:  # -0 is allowed
             wrong = least if least < 0 else most
             raise malformed(f"{output} has a weight of {wrong:.4g}, and weights are from 0 to 1")
     if kind == "largest":
@@ -100,22 +105,23 @@ def check_weights(output: str, numbers: NDArray[Any], kind: Kind, tolerance: flo
 
 
 def half_sums(rows: NDArray[Any]) -> NDArray[np.float32]:
-    """Return the sums of rows of float16 from 0: as float32 their bits are the same numbers, 2^112 times as small.
+    """Return the sums of rows of non-negative float16.
 
-    NumPy's conversion takes ten times as long.
+    As float32 their bits are the same numbers, 2^112 times as small. NumPy's conversion takes ten
+    times as long.
     """
     sums = np.empty(len(rows), np.float32)
     step = max(1, BLOCK // rows.shape[1])
     for begin in range(0, len(rows), step):
         bits = rows[begin : begin + step].view(np.uint16).astype(np.uint32)
-        bits &= 0x7FFF  # of -0.0 the sign; a weight below 0 is refused before
+        bits &= 0x7FFF  # sign of -0.0; weights below 0 are refused before
         bits <<= 13
         sums[begin : begin + step] = np.einsum("ij->i", bits.view(np.float32))
     return sums * np.float32(2.0**112)
 
 
 def check_unit(output: str, vectors: NDArray[Any]) -> None:
-    """Raise BadAnswer unless each vector, of finite numbers, has the length 1, or is zeros."""
+    """Raise BadAnswer unless each vector is finite and has the length 1, or is zeros."""
     rows = vectors.reshape(-1, vectors.shape[-1]).astype(np.float32, copy=False)
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     wrong = lengths[(np.abs(lengths - 1) > UNIT_TOLERANCE) & (lengths > 0)]

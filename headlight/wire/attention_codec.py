@@ -1,4 +1,4 @@
-"""Wishes about attention and hidden states, between values (`headlight.spec`) and messages. Client and service use the same."""
+"""Codec of attention and hidden-state specs (`headlight.spec`), for the clients and the service."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ SPAN = "a start, an end and a text that are whole numbers from 0"
 
 
 def has_unknown(message: Message) -> bool:
-    """Whether a message, or one in it, has fields that this side's contract does not know."""
-    # UnknownFieldSet would make an object of each field, and a message holds millions. Both sizes are of what was read, not of
-    # how it was written.
+    """Return whether a message, or one in it, has fields unknown to this side's contract."""
+    # UnknownFieldSet would make an object of each field, and a message holds millions. Both sizes
+    # are of the decoded message, not of its bytes on the wire.
     known_alone = type(message)()
     known_alone.CopyFrom(message)
     known_alone.DiscardUnknownFields()
@@ -72,10 +72,10 @@ def has_unknown(message: Message) -> bool:
 
 
 def attention_spec(message: pb.AttentionOutput) -> AttentionSpec:
-    """The wish that a message holds.
+    """Decode an attention spec.
 
     Raises:
-        InvalidInput: an enumeration has a value that this side does not know; naming the field.
+        InvalidInput: an enumeration has a value unknown to this side; names the field.
     """
     field = "outputs.attention"
     reduce = [known(f"{field}.reduce[{at}]", REDUCTIONS, number) for at, number in enumerate(message.reduce)]
@@ -97,7 +97,7 @@ def attention_spec(message: pb.AttentionOutput) -> AttentionSpec:
 
 
 def hidden_spec(message: pb.HiddenOutput) -> HiddenSpec:
-    """The same of hidden states. Raises InvalidInput as `attention_spec`."""
+    """Decode a hidden-state spec. Raises InvalidInput as `attention_spec`."""
     field = "outputs.hidden"
     return HiddenSpec(
         layers=_indices(message.layers, message.layer_runs),
@@ -107,11 +107,11 @@ def hidden_spec(message: pb.HiddenOutput) -> HiddenSpec:
 
 
 def attention_output(spec: AttentionSpec) -> pb.AttentionOutput:
-    """The message of a wish.
+    """Encode an attention spec.
 
     Raises:
-        InvalidInput: a value is none that the contract knows, or does not fit its type; naming the field and what fits. Or it is
-            no AttentionSpec.
+        InvalidInput: it is no AttentionSpec, or a value is unknown to the contract or does not fit
+            its type. The error names the field and the accepted values.
     """
     check_kind(spec, AttentionSpec)
     field = "outputs.attention"
@@ -140,7 +140,7 @@ def attention_output(spec: AttentionSpec) -> pb.AttentionOutput:
 
 
 def hidden_output(spec: HiddenSpec) -> pb.HiddenOutput:
-    """The same of hidden states. Raises InvalidInput as `attention_output`."""
+    """Encode a hidden-state spec. Raises InvalidInput as `attention_output`."""
     field = "outputs.hidden"
     message = pb.HiddenOutput(
         tokens=selector_of(f"{field}.tokens", spec.tokens), dtype=number_of(f"{field}.dtype", NUMBERS, spec.dtype)
@@ -150,7 +150,7 @@ def hidden_output(spec: HiddenSpec) -> pb.HiddenOutput:
 
 
 def axes_of(output: str, response: pb.EncodeResponse) -> tuple[str, ...]:
-    """The axes of one item's tensor of an output (of all items', for pooled)."""
+    """Return the axes of one item's tensor of an output (for pooled, of all items')."""
     fixed = {"pooled": ("item", "value"), "tokens": ("token", "value"), "hidden": ("layer", "token", "value")}
     if output in fixed:
         return fixed[output]
@@ -159,20 +159,21 @@ def axes_of(output: str, response: pb.EncodeResponse) -> tuple[str, ...]:
 
 
 def grid(axes: Sequence[str], shape: Sequence[int]) -> tuple[int, int, int, int]:
-    """How an item's tensor is cut into chunks: layers (or pairs), heads, rows, entries of a row; 1 for an axis that it has not."""
+    """Return a tensor's extents for chunks: layers (or pairs), heads, rows, width; 1 if absent."""
     sizes = dict(zip(axes, shape, strict=True))
     planes, heads = sizes.get("layer", sizes.get("pair", 1)), sizes.get("head", 1)
-    # Scales lack the last axis of their numbers: where queries are reduced, that of heads, pairs or layers is the last one left.
+    # Scales lack the last axis of their numbers. If queries are reduced, the last axis left is
+    # heads, pairs or layers.
     width = 1 if not axes or axes[-1] in ("layer", "pair", "head") else shape[-1]
     rows = math.prod(shape) // max(1, planes * heads * width)
     return planes, heads, rows, width
 
 
 def known(field: str, numbers: Mapping[NameT, int], number: int, unspecified: NameT | None = None) -> NameT:
-    """The name that an enumeration's number stands for, 0 for `unspecified`.
+    """Return the name of an enumeration's number, 0 for `unspecified`.
 
     Raises:
-        InvalidInput: it is none that this side knows.
+        InvalidInput: this side does not know the number.
     """
     name = {**{each: name for name, each in numbers.items()}, 0: unspecified}.get(number)
     if name is None:
@@ -181,13 +182,19 @@ def known(field: str, numbers: Mapping[NameT, int], number: int, unspecified: Na
 
 
 def number_of(field: str, numbers: Mapping[NameT, T], name: NameT) -> T:
-    """The contract's number for a name. Raises InvalidInput for any other, with those there are."""
+    """Return the contract's number for a name.
+
+    Raises InvalidInput for another name, with the known ones.
+    """
     check_name(field, name, numbers)
     return numbers[name]
 
 
 def choice_number(field: str, numbers: Mapping[NameT, T], name: object, unspecified: T) -> T:
-    """The contract's number for a name, `unspecified` for None. Raises InvalidInput for any other value, with the names there are."""
+    """Return the contract's number for a name, `unspecified` for None.
+
+    Raises InvalidInput for any other value, with the known names.
+    """
     if name is None:
         return unspecified
     for each, number in numbers.items():
@@ -197,14 +204,14 @@ def choice_number(field: str, numbers: Mapping[NameT, T], name: object, unspecif
 
 
 def check_kind(spec: object, kind: type) -> None:
-    """Raises InvalidInput where a spec is of another kind than the method takes, or none."""
+    """Raise InvalidInput unless a spec has the kind that the method takes."""
     if not isinstance(spec, kind):
         raise InvalidInput("spec", f"is a {type(spec).__name__}; must be a headlight.{kind.__name__}")
 
 
 @contextlib.contextmanager
 def must(field: str, remedy: str) -> Iterator[None]:
-    """Raises InvalidInput, saying what a field must be, where a message does not take the value."""
+    """Raise InvalidInput, with the accepted values of a field, if a message refuses the value."""
     try:
         yield
     except (AttributeError, TypeError, ValueError):
@@ -218,17 +225,20 @@ def _indices(singles: Sequence[int], runs: Sequence[pb.IndexRun]) -> Indices:
 def set_indices(
     field: str, singles: MutableSequence[int], runs: MutableSequence[pb.IndexRun], indices: Indices
 ) -> None:
-    """Add layers or heads to the two lists that a message has for them. Raises InvalidInput for what they cannot hold."""
+    """Add layers or heads to their two lists in a message.
+
+    Raises InvalidInput for values out of range.
+    """
     with must(field, "hold whole numbers (of 32 bits) or runs of them"):
         singles.extend(index for index in indices if not isinstance(index, Run))
         runs.extend(pb.IndexRun(begin=index.begin, end=index.end) for index in indices if isinstance(index, Run))
 
 
 def set_fields(field: str, message: Message, spec: object, remedies: Mapping[str, str]) -> None:
-    """Copy the fields of a spec that the message has by the same name; None where a field may be left out leaves it out.
+    """Copy the fields of a spec to fields of the same name. None leaves an optional field out.
 
     Raises:
-        InvalidInput: a value does not fit; with the remedy for it.
+        InvalidInput: a value does not fit; with its remedy.
     """
     for name, remedy in remedies.items():
         value = getattr(spec, name)
@@ -238,7 +248,7 @@ def set_fields(field: str, message: Message, spec: object, remedies: Mapping[str
 
 
 def token_choice(field: str, selector: pb.TokenSelector) -> TokenChoice:
-    """The tokens that a selector means. Raises InvalidInput where it is empty, or has a name that this side does not know."""
+    """Decode a selector of tokens. Raises InvalidInput if it is empty, or its name is unknown."""
     kind = selector.WhichOneof("tokens")
     if kind == "named":
         return known(field, NAMED, selector.named, "all")
@@ -250,7 +260,7 @@ def token_choice(field: str, selector: pb.TokenSelector) -> TokenChoice:
 
 
 def selector_of(field: str, choice: TokenChoice) -> pb.TokenSelector | None:
-    """The selector of a choice; None: all tokens. Raises InvalidInput for what is none."""
+    """Encode a choice of tokens; None: all tokens. Raises InvalidInput for another value."""
     check_no_run(field, choice)
     if isinstance(choice, str):
         named = number_of(field, NAMED, choice)

@@ -1,4 +1,7 @@
-"""Between protobuf messages and the client's values; both clients use it. Frames of a stream: `headlight.wire.reassembly`."""
+"""Codec of requests and answers for both clients.
+
+Frames of a stream: `headlight.wire.reassembly`.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,19 @@ from headlight.wire.vector_codec import PRIORITIES, SPECIAL_TOKENS, VECTOR_NAMES
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int] | NDArray[np.integer]
-# Which side of a text too long is cut off; None: refuse it.
+# Side of a too-long text to cut off; None: refuse the text.
 Truncate = Literal["end", "start"] | None
 
 
 class Prompting(TypedDict, total=False):
-    """What is put before each text, and how its special tokens are read.
+    """Prompt before each text, and reading of its special tokens.
 
     Keys:
-        prompt: any text; empty: nothing, not even the model's default.
-        prompt_name: one of the model's prompts, instead. Neither: its default, where it has one.
-        special_tokens: of those that a text or its prompt spells out, as "[SEP]": "parse" makes the special token of each, "text"
-            reads plain characters; None: as the service does (`ModelDescription.special_tokens`).
+        prompt: any text; empty: no prompt, not even the model's default.
+        prompt_name: one of the model's prompts, instead. Neither: its default, if it has one.
+        special_tokens: for special tokens spelled out in a text or prompt, as "[SEP]". "parse"
+            makes special tokens of them, "text" plain characters. None: as the service does
+            (`ModelDescription.special_tokens`).
     """
 
     prompt: str | None
@@ -40,11 +44,13 @@ class Prompting(TypedDict, total=False):
 
 
 class Reading(Prompting, total=False):
-    """How each text is read, and how soon: keywords that every method of the clients that runs the model takes.
+    """Reading of each text, and its priority: keywords of every client method that runs the model.
 
     Keys:
-        truncate: which side of a text too long to cut off, "end" or "start"; None: refuse it. A prompt is never cut.
-        priority: "interactive", or "bulk" for what may wait until nobody else does; None: "interactive".
+        truncate: side of a too-long text to cut off, "end" or "start"; None: refuse the text. A
+            prompt is never cut.
+        priority: "interactive", or "bulk" for requests that may wait for all others; None:
+            "interactive".
     """
 
     truncate: Truncate
@@ -67,23 +73,26 @@ LONGEST_PROBLEM = 500  # characters: shapes and axes in it may be as long as the
 
 
 def malformed(problem: str) -> BadAnswer:
-    """Return the error for an answer that breaks the contract: a bug of the server, or not a Headlight server."""
+    """Return the error for a broken contract: a bug of the server, or not a Headlight server."""
     return BadAnswer(f"the server's answer is malformed: {shortened(escaped(problem), LONGEST_PROBLEM)}; {REMEDY}")
 
 
 def require(holds: object, problem: str) -> None:
-    """Raise BadAnswer unless something holds of an answer. The problem is put into words each time: not for every small answer."""
+    """Raise BadAnswer unless a condition holds.
+
+    Each call formats the problem, so do not use it for every small answer.
+    """
     if not holds:
         raise malformed(problem)
 
 
 def as_list(texts: Iterable[Input] | str) -> list[Input]:
-    """The inputs of one call; a lone text counts as a list of one."""
+    """Return the inputs of one call; a lone text counts as a list of one."""
     return [texts] if isinstance(texts, str) else list(texts)
 
 
 def to_head_mask(model: ModelDescription, mask: ArrayLike | None) -> pb.HeadMask | None:
-    """The heads to take out or weaken as the contract has them; None: none.
+    """Encode factors of the heads, which remove or weaken them; None: none.
 
     Raises:
         InvalidInput: it is not [layers, heads] numbers.
@@ -92,7 +101,8 @@ def to_head_mask(model: ModelDescription, mask: ArrayLike | None) -> pb.HeadMask
         return None
     try:
         given, values = np.asarray(mask), np.asarray(mask, dtype=np.float32)
-        if given.dtype.kind in "US" or None in given.ravel().tolist():  # NumPy reads texts, and makes NaN of None
+        # NumPy reads texts, and makes NaN of None
+        if given.dtype.kind in "US" or None in given.ravel().tolist():
             raise TypeError
     except (TypeError, ValueError):
         raise InvalidInput("head_mask", "must hold numbers alone") from None
@@ -104,15 +114,15 @@ def to_head_mask(model: ModelDescription, mask: ArrayLike | None) -> pb.HeadMask
 
 
 def to_input(item: Input, field: str, head_mask: pb.HeadMask | None = None) -> pb.Input:
-    """One input as the contract has it.
+    """Encode one input.
 
     Args:
         item: a text, a pair of texts, or a one-dimensional sequence of integers.
         field: its path in the request, for the error.
-        head_mask: to encode it with.
+        head_mask: for this input.
 
     Raises:
-        InvalidInput: it is none of these, or cannot be written as UTF-8 or int64.
+        InvalidInput: it is none of these, or UTF-8 or int64 cannot express it.
     """
     try:
         if isinstance(item, str):
@@ -132,10 +142,10 @@ def to_input(item: Input, field: str, head_mask: pb.HeadMask | None = None) -> p
 
 
 def set_reading(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest, reading: Prompting) -> None:
-    """Say in a request how its texts are to be read, and how soon; see `Reading`.
+    """Set the reading of texts and the priority in a request; see `Reading`.
 
     Raises:
-        InvalidInput: a value is none that can be sent.
+        InvalidInput: a value cannot be sent.
         TypeError: a keyword is none of `Reading`.
     """
     wish, known = cast("Reading", reading), ("truncate", "prompt", "prompt_name", "special_tokens", "priority")
@@ -159,19 +169,19 @@ def set_reading(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeReque
 def encode_request(
     name: str, inputs: Iterable[pb.Input], outputs: pb.Outputs, reading: Reading, *, dry_run: bool = False
 ) -> pb.EncodeRequest:
-    """The request for some outputs of some inputs. Raises InvalidInput as `set_reading`."""
+    """Return a request for some outputs of some inputs. Raises InvalidInput as `set_reading`."""
     request = pb.EncodeRequest(model=name, inputs=inputs, outputs=outputs, dry_run=dry_run)
     set_reading(request, reading)
     return request
 
 
 def from_model_ref(ref: pb.ModelRef) -> ModelRef:
-    """Which weights answered, on what."""
+    """Decode the weights, provider and precision of an answer."""
     return ModelRef(ref.name, ref.version, ref.bundle_sha256, ref.provider, ref.precision)
 
 
 def from_token_info(info: pb.TokenInfo) -> TokenList:
-    """The tokens of one input. Raises BadAnswer where the parallel lists differ in length."""
+    """Decode the tokens of one input. Raises BadAnswer if the parallel lists differ in length."""
     count = len(info.ids)
     tokens = TokenList(
         ids=tuple(info.ids),
@@ -188,21 +198,21 @@ def from_token_info(info: pb.TokenInfo) -> TokenList:
 
 
 def dtype_of(number: pb.DataType) -> np.dtype[Any]:
-    """The type that numbers have on the wire. Raises BadAnswer for one that this client does not know."""
+    """Return the NumPy type of an element type. Raises BadAnswer for an unknown one."""
     require(number in DTYPES, f"element type {number} is not known to this client; a newer one may know it")
     return DTYPES[number]
 
 
 def native(numbers: NDArray[Any]) -> NDArray[Any]:
-    """The same numbers in this machine's order of bytes; not copied where they have it."""
+    """Return the numbers in this machine's byte order, copied only if needed."""
     return numbers.astype(numbers.dtype.newbyteorder("="), copy=False)
 
 
 def from_bytes(dtype: np.dtype[Any], data: bytes, elements: int) -> NDArray[Any]:
-    """Numbers off the wire: writable, flat.
+    """Decode numbers into a flat, writable array.
 
     Raises:
-        BadAnswer: there are more or fewer bytes than these elements take.
+        BadAnswer: the number of bytes is not that of so many elements.
     """
     size = dtype.itemsize * elements
     if len(data) != size:
@@ -211,7 +221,7 @@ def from_bytes(dtype: np.dtype[Any], data: bytes, elements: int) -> NDArray[Any]
 
 
 def from_model(response: pb.GetModelResponse) -> ModelDescription:
-    """A model and its service."""
+    """Decode the description of a model and its service."""
     ref, info, limits = response.model, response.info, response.limits
     return ModelDescription(
         name=ref.name,

@@ -1,10 +1,10 @@
-"""Puts the answer to a request together, whole or from frames, trusting none of the sizes and positions in it.
+"""Reassembly of an answer, whole or from frames, without trust in its sizes and positions.
 
     header  --layouts_of-->  one preallocated buffer per output
     chunk   --locate------>  bytes copied to their place, each place once
     end     --complete---->  Answer
 
-A chunk says where it belongs twice, by meaning (item, layer, head, rows) and by offset. Both must agree.
+A chunk has its position twice, by meaning (item, layer, head, rows) and by offset. Both must agree.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ OUTPUTS = {number: name for name, number in OUTPUT_KINDS.items()}
 
 @dataclasses.dataclass(slots=True)
 class Layout:
-    """Where the numbers of one output lie: a tensor for each part, end to end."""
+    """Layout of one output's numbers: a tensor for each part, end to end."""
 
     dtype: np.dtype[Any]
     offsets: tuple[int, ...]  # elements; one more than parts
     shapes: tuple[tuple[int, ...], ...]
     axes: tuple[str, ...]  # of each shape
-    layers: tuple[int, ...] = ()  # absolute; empty where the output has none
+    layers: tuple[int, ...] = ()  # absolute; empty if the output has none
 
     @property
     def size_bytes(self) -> int:
@@ -44,7 +44,10 @@ class Layout:
         return self.offsets[-1] * self.dtype.itemsize
 
     def locate(self, chunk: pb.Chunk, part: int) -> int:
-        """The byte at which a chunk of some part begins. Raises BadAnswer where its meaning, offset and size disagree."""
+        """Return the first byte of a chunk of a part.
+
+        Raises BadAnswer if its meaning, offset and size disagree.
+        """
         require(part < len(self.shapes), f"a chunk of input {part}, of {len(self.shapes)}")
         layers, heads, rows, width = grid(self.axes, self.shapes[part])
         all_rows = (chunk.row_begin, chunk.row_end) == (0, rows)
@@ -67,7 +70,10 @@ class Layout:
 
 
 def layouts_of(response: pb.EncodeResponse) -> dict[str, Layout]:
-    """The layout of each output that a response holds or announces. Raises BadAnswer for one that cannot be."""
+    """Return the layout of each output that a response holds or announces.
+
+    Raises BadAnswer for an impossible one.
+    """
     counts = [item.token_count for item in response.items]
     pooled = {pooled_key(at): pooled_layout(tensor, len(counts)) for at, tensor in enumerate(response.pooled)}
     ragged = [output for output in RAGGED_OUTPUTS if response.HasField(output)]
@@ -75,12 +81,12 @@ def layouts_of(response: pb.EncodeResponse) -> dict[str, Layout]:
 
 
 def pooled_key(at: int) -> str:
-    """What pooled vectors in one type are called among layouts: an output of their own for each type."""
+    """Return the layout key of pooled vectors in one type: each type is an output of its own."""
     return f"pooled[{at}]"
 
 
 def pooled_layout(tensor: pb.Tensor, count: int) -> Layout:
-    """Pooled vectors are one part, whose rows are inputs."""
+    """Return the layout of pooled vectors: one part, whose rows are inputs."""
     shape = tuple(tensor.shape)
     if len(shape) != 2 or shape[0] != count or shape[1] < 1:
         raise malformed(f"pooled vectors of shape {shape} for {count} inputs")
@@ -88,7 +94,7 @@ def pooled_layout(tensor: pb.Tensor, count: int) -> Layout:
 
 
 def ragged_layout(output: str, response: pb.EncodeResponse, counts: Sequence[int]) -> Layout:
-    """One part for each input, in the shape told, which must be one that the input and the axes can have."""
+    """Return the layout of one part for each input, whose shapes the inputs and axes must allow."""
     tensor: pb.RaggedTensor = getattr(response, output)
     axes, offsets, layers = axes_of(output, response), tuple(tensor.offsets), tuple(tensor.layers)
     shapes = tuple(tuple(extents.sizes) for extents in tensor.shapes)
@@ -112,7 +118,7 @@ def ragged_layout(output: str, response: pb.EncodeResponse, counts: Sequence[int
 
 
 def _expected(output: str, response: pb.EncodeResponse, at: int, count: int, layers: Sequence[int]) -> dict[str, int]:
-    """The extents that some axes must have for one input of `count` tokens."""
+    """Return the extents that some axes must have for one input of `count` tokens."""
     told = response.attention_map
     places = told.places[at] if at < len(told.places) else pb.AttentionPlaces()
     chosen = response.kept_tokens if output == "tokens" else response.hidden_tokens
@@ -127,24 +133,27 @@ def _expected(output: str, response: pb.EncodeResponse, at: int, count: int, lay
     }
 
 
-# Compares what an answer holds, or announces, with what was asked for, before memory is reserved.
+# Compares an answer, or its header, with the request, before memory is reserved.
 Check = Callable[[pb.EncodeResponse, dict[str, Layout]], None]
 
 
 def unchecked(response: pb.EncodeResponse, layouts: dict[str, Layout]) -> None:
-    """A `Check` of an answer that is looked at by itself."""
+    """Accept any answer: the `Check` without a request."""
 
 
 @dataclasses.dataclass(slots=True)
 class Answer:
-    """A complete answer: the response, and the numbers of each output wherever they came from."""
+    """Complete answer: the response, and the numbers of each output, whole or from chunks."""
 
     response: pb.EncodeResponse
     layouts: dict[str, Layout]
     data: dict[str, NDArray[Any]]  # flat, as sent
 
     def part(self, output: str, index: int) -> NDArray[Any]:
-        """A view: pooled [N, D] in the type asked for in this place; of each input: tokens, hidden, attention in the axes told.
+        """Return a view of the numbers at an index.
+
+        Pooled: [N, D] in the type at this index. Other outputs: of the input at this index. Tokens,
+        hidden and attention have the axes of the answer.
 
         Raises:
             BadAnswer: the answer lacks it.
@@ -157,7 +166,10 @@ class Answer:
 
 
 def whole_answer(response: pb.EncodeResponse, inputs: int, check: Check = unchecked) -> Answer:
-    """The answer that one message holds, to so many inputs. Raises BadAnswer where it breaks the contract."""
+    """Decode an answer of one message to so many inputs.
+
+    Raises BadAnswer if it breaks the contract.
+    """
     check_items(response, inputs)
     layouts = layouts_of(response)
     check(response, layouts)
@@ -170,16 +182,16 @@ def whole_answer(response: pb.EncodeResponse, inputs: int, check: Check = unchec
 
 
 def check_items(response: pb.EncodeResponse, inputs: int) -> None:
-    """Every input has its entry."""
+    """Raise BadAnswer unless every input has its entry."""
     if len(response.items) != inputs:
         raise malformed(f"{len(response.items)} entries for {inputs} inputs")
 
 
 def reserved(output: str, layout: Layout) -> NDArray[Any]:
-    """Return memory for one output. Raises BadAnswer if there is not so much."""
+    """Return memory for one output. Raises BadAnswer if there is not enough."""
     try:
         return np.empty(layout.offsets[-1], layout.dtype)
-    except (MemoryError, ValueError, OverflowError):  # the latter two: more than an address can name
+    except (MemoryError, ValueError, OverflowError):  # the latter two: beyond any address
         raise BadAnswer(
             f"the server's answer announces {layout.size_bytes} bytes of {output}, and this process has no memory for "
             "them; ask for less at once, and check that the server is the right one"
@@ -187,16 +199,16 @@ def reserved(output: str, layout: Layout) -> NDArray[Any]:
 
 
 class Coverage:
-    """Which bytes of a buffer have been written, by the edges of the runs that they make: sorted, begins and ends in turn."""
+    """Written bytes of a buffer, as the edges of their runs: sorted, begins and ends alternate."""
 
     def __init__(self) -> None:
         self._edges: list[int] = []
 
     def add(self, begin: int, end: int) -> None:
-        """Marks begin .. end-1. Raises BadAnswer where one of them is marked already.
+        """Mark begin .. end-1. Raises BadAnswer if one of them is marked already.
 
-        Marked are the bytes from each even edge to the next: after an even number of edges, what
-        follows is free. An edge that two runs share is none: [0, 5] and 5 .. 9 make [0, 9].
+        The bytes from each even edge to the next are marked: after an even number of edges, the
+        next bytes are free. Two runs that meet share no edge: [0, 5] and 5 .. 9 make [0, 9].
         """
         at = bisect.bisect_right(self._edges, begin)
         free = at % 2 == 0 and at == bisect.bisect_left(self._edges, end)
@@ -205,21 +217,22 @@ class Coverage:
         self._edges[touched] = sorted({begin, end}.symmetric_difference(self._edges[touched]))
 
     def is_whole(self, size: int) -> bool:
-        """Whether bytes 0 .. size-1, and no others, are marked."""
+        """Return whether bytes 0 .. size-1, and no others, are marked."""
         return self._edges == [0, size]
 
 
 class Assembly:
-    """The answer to one request of a stream, frame by frame.
+    """Answer to one request of a stream, frame by frame.
 
     Args:
         inputs: number of inputs of the request.
         max_bytes: refuses a header that announces more; 0: no bound.
         check: refuses a header that does not fit the request.
-        keep: whether chunks are kept for the answer. Else they are only checked, and the answer has no data unless it came whole.
+        keep: whether to store chunks for the answer. If not, they are only checked. The answer then
+            has no data unless it came whole.
 
     Attributes:
-        header: empty before it has come.
+        header: empty before it arrives.
         layouts: of the outputs that it announces, one at least.
     """
 
@@ -232,7 +245,7 @@ class Assembly:
         self._chunks = self._size = 0
 
     def receive(self, frame: pb.EncodeStreamResponse) -> Answer | None:
-        """Takes the next frame; the complete answer with the last one, else None.
+        """Take the next frame. Return the complete answer with the last one, else None.
 
         Raises:
             BadAnswer: the frame does not follow from those before it.

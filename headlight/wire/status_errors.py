@@ -1,7 +1,7 @@
-"""From a gRPC status back to the error it stands for: the mirror of the service's table.
+"""Conversion of a gRPC status to an error: the reverse of the service's table.
 
-Two kinds of status arrive: that of a whole call (an RpcError, sync or asyncio) and that of one request of a stream (a
-Status message). Both carry a code and a message, and become the same exceptions.
+Two kinds of status arrive: of a whole call (an RpcError, sync or asyncio) and of one request of a
+stream (a Status message). Both carry a code and a message, and become the same exceptions.
 """
 
 from __future__ import annotations
@@ -27,31 +27,32 @@ from headlight.wire.client_codec import malformed
 from headlight.wire.printable import escaped, shortened
 
 MessageT = TypeVar("MessageT")
-PUSHBACK_KEY = "grpc-retry-pushback-ms"  # gRPC A6: when to try again; negative: never
+PUSHBACK_KEY = "grpc-retry-pushback-ms"  # gRPC A6: milliseconds until a retry; negative: no retry
 
-# What is not here has no class of its own and becomes the root, with the name of its status in front (UNIMPLEMENTED:
-# not a Headlight server; PERMISSION_DENIED: a proxy's answer).
+# Other statuses have no class. They become the root class, with the status name in front
+# (UNIMPLEMENTED: not a Headlight server; PERMISSION_DENIED: a proxy's answer).
 ERROR_CLASSES: dict[grpc.StatusCode, type[HeadlightError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidInput,
     grpc.StatusCode.UNAUTHENTICATED: Unauthenticated,
     grpc.StatusCode.NOT_FOUND: NotFound,
     grpc.StatusCode.RESOURCE_EXHAUSTED: Overloaded,
     grpc.StatusCode.UNAVAILABLE: Unavailable,
-    grpc.StatusCode.CANCELLED: Unavailable,  # by the server: this side's own cancelling is an exception of its own
+    # by the server: cancelling on this side is an exception of its own
+    grpc.StatusCode.CANCELLED: Unavailable,
     grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
     grpc.StatusCode.INTERNAL: EngineError,
     grpc.StatusCode.DATA_LOSS: EngineError,
     grpc.StatusCode.UNKNOWN: EngineError,
 }
 
-# The service's words for a queue that may outlast the caller's deadline.
+# The service's message for a queue that may outlast the caller's deadline.
 TOO_LATE = "the deadline is in"
-# gRPC's own words, and its own use of RESOURCE_EXHAUSTED, for what no waiting makes smaller.
+# gRPC's message for its own use of RESOURCE_EXHAUSTED: waiting makes no message smaller.
 TOO_LARGE = "message larger than max"
-ANSWER_TOO_LARGE = "CLIENT: Received message larger than max"  # by this side
+ANSWER_TOO_LARGE = "CLIENT: Received message larger than max"  # refused by this side
 NOT_OF_THE_CONTRACT = "its bytes are no message of the contract"
 UNREADABLE = "Exception deserializing response!"
-LONGEST_DELAY_SECONDS = 86_400.0  # a day; what a server names beyond is no advice that a caller could follow
+LONGEST_DELAY_SECONDS = 86_400.0  # a day; no caller could follow longer advice
 MOST_DIGITS = 18  # of a delay in milliseconds
 BY_NUMBER = {cast("tuple[int, str]", code.value)[0]: code for code in grpc.StatusCode}
 FIELD = re.compile(r"(?P<field>[a-z_]+(?:\[\d+\])?(?:\.[a-z_]+(?:\[\d+\])?)*): (?P<problem>.+)", re.DOTALL)
@@ -59,14 +60,15 @@ INPUT_INDEX = re.compile(r"(?<=^inputs\[)\d+(?=\])")
 
 
 def error_of_call(error: grpc.RpcError, first_input: int = 0, large: bool = False) -> HeadlightError:
-    """The error that a failed call stands for.
+    """Return the error of a failed call.
 
     Args:
-        error: what the stub raised.
-        first_input: index, in the caller's list, of the first input of this call; named fields are counted from there.
-        large: whether an answer to this call may rightly be larger than a message.
+        error: raised by the stub.
+        first_input: index, in the caller's list, of the first input of this call; added to the
+            index in a field.
+        large: whether an answer to this call may be larger than a message.
     """
-    call = cast("grpc.Call", error)  # what failed offers the same, sync and asyncio
+    call = cast("grpc.Call", error)  # failed calls offer the same, sync and asyncio
     code, message = call.code(), call.details() or ""
     if UNREADABLE in message:
         return malformed(NOT_OF_THE_CONTRACT)
@@ -76,14 +78,17 @@ def error_of_call(error: grpc.RpcError, first_input: int = 0, large: bool = Fals
 
 
 def readable(message: MessageT | None) -> MessageT:
-    """A message that arrived. Raises BadAnswer for None, which grpc.aio gives for bytes that it cannot read."""
+    """Return a message that arrived.
+
+    Raises BadAnswer for None: grpc.aio could not read its bytes.
+    """
     if message is None:
         raise malformed(NOT_OF_THE_CONTRACT)
     return message
 
 
 def error_of_status(status: pb.Status, first_input: int = 0) -> HeadlightError:
-    """The error that one request of a stream failed with. `first_input` as in `error_of_call`."""
+    """Return the error of one request of a stream. `first_input` as in `error_of_call`."""
     if status.code == 0:
         return malformed("error.code is 0, which is no error")
     retry_after = (
@@ -93,7 +98,7 @@ def error_of_status(status: pb.Status, first_input: int = 0) -> HeadlightError:
 
 
 def make_error(code: grpc.StatusCode, message: str, retry_after: float | None, first_input: int) -> HeadlightError:
-    """The error of a status, its message kept, on one line and without control characters."""
+    """Return the error of a status. Its message is on one line, without control characters."""
     message, error_class = shortened(escaped(message)), ERROR_CLASSES.get(code)
     if error_class is InvalidInput:
         return invalid_input(message, first_input)
@@ -107,7 +112,10 @@ def make_error(code: grpc.StatusCode, message: str, retry_after: float | None, f
 
 
 def invalid_input(message: str, first_input: int) -> InvalidInput:
-    """Takes "inputs[3].text: is empty" apart and counts 3 from `first_input`: callers know of no splitting. Nor of `prompt_text`."""
+    """Split "inputs[3].text: is empty", and count 3 from `first_input`.
+
+    Callers see neither the split into calls nor `prompt_text`.
+    """
     match = FIELD.fullmatch(message)
     if match is None:
         return InvalidInput("", message or "refused without a reason")
@@ -119,7 +127,7 @@ def invalid_input(message: str, first_input: int) -> InvalidInput:
 
 
 def retry_after_seconds(metadata: Iterable[tuple[str, str | bytes]] | None) -> float | None:
-    """The server's advice on when to try again; None where it gave none, or advised against."""
+    """Return the server's retry delay; None if it named none, or advised against a retry."""
     value = next((value for key, value in metadata or () if key == PUSHBACK_KEY), "")
     text = value.decode("ascii", "replace") if isinstance(value, bytes) else value
     if not (text.isascii() and text.isdecimal()):

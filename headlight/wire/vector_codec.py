@@ -1,4 +1,4 @@
-"""Requested vectors, prompts, special tokens and priority, between values (`headlight.spec`) and messages."""
+"""Codec of vector specs (`headlight.spec`), prompts, special tokens and priority."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ PRIORITIES: Mapping[Priority, pb.Priority] = {"interactive": pb.PRIORITY_INTERAC
 
 
 class PromptWish(NamedTuple):
-    """What is to be put before texts: one of the model's prompts by name, or a text (empty: nothing). Neither: its default."""
+    """Requested prompt: one of the model's by name, or a text (empty: none).
+
+    Neither: its default.
+    """
 
     name: str | None = None
     text: str | None = None
 
 
 def pooled_spec(message: pb.PooledOutput) -> PooledSpec:
-    """The wish that a message holds. Raises InvalidInput where a type is none that this side knows."""
+    """Decode a spec of pooled vectors. Raises InvalidInput if this side does not know a type."""
     field = "outputs.pooled.dtypes"
     return PooledSpec(
         dimensions=message.dimensions if message.HasField("dimensions") else None,
@@ -44,7 +47,7 @@ def pooled_spec(message: pb.PooledOutput) -> PooledSpec:
 
 
 def tokens_spec(message: pb.TokensOutput) -> TokensSpec:
-    """The same of token vectors."""
+    """Decode a spec of token vectors. Raises InvalidInput as `pooled_spec`."""
     return TokensSpec(
         skip_special=message.skip_special,
         skip_prompt=message.skip_prompt,
@@ -54,11 +57,11 @@ def tokens_spec(message: pb.TokensOutput) -> TokensSpec:
 
 
 def pooled_output(spec: PooledSpec) -> pb.PooledOutput:
-    """The message of a wish.
+    """Encode a spec of pooled vectors.
 
     Raises:
-        InvalidInput: a value is none that the contract knows, or does not fit its type; naming the field and what fits. Or it is
-            no PooledSpec.
+        InvalidInput: it is no PooledSpec, or a value is unknown to the contract or does not fit its
+            type. The error names the field and the accepted values.
     """
     check_kind(spec, PooledSpec)
     field, message = "outputs.pooled", pb.PooledOutput()
@@ -66,7 +69,8 @@ def pooled_output(spec: PooledSpec) -> pb.PooledOutput:
     if isinstance(given, str):
         raise InvalidInput(f"{field}.dtypes", f"is a text; must be a tuple of types, as ({given!r},)")
     with must(f"{field}.dtypes", f"be a tuple of {', '.join(VECTOR_TYPES)}"):
-        if not isinstance(given, Collection):  # an iterator is read once, and this is not the only one to read it
+        # an iterator can be read once, and others read it too
+        if not isinstance(given, Collection):
             raise TypeError
         message.dtypes.extend([number_of(f"{field}.dtypes", VECTOR_TYPES, dtype) for dtype in spec.dtypes])
     width = f"be a whole number from 1 to the width of the vectors, and is {spec.dimensions!r}"
@@ -75,7 +79,7 @@ def pooled_output(spec: PooledSpec) -> pb.PooledOutput:
 
 
 def one_type(spec: PooledSpec | None) -> PooledSpec:
-    """The wish for vectors that are one array; None: for those that need no wish.
+    """Return a spec for vectors in one array; None: the default.
 
     Raises:
         InvalidInput: as `pooled_output`, or there are several types.
@@ -88,7 +92,7 @@ def one_type(spec: PooledSpec | None) -> PooledSpec:
 
 
 def tokens_output(spec: TokensSpec) -> pb.TokensOutput:
-    """The same of token vectors. Raises InvalidInput as `pooled_output`."""
+    """Encode a spec of token vectors. Raises InvalidInput as `pooled_output`."""
     check_kind(spec, TokensSpec)
     field, message = "outputs.tokens", pb.TokensOutput()
     set_fields(field, message, spec, dict.fromkeys(("skip_special", "skip_prompt", "normalize"), "be True or False"))
@@ -99,7 +103,7 @@ def tokens_output(spec: TokensSpec) -> pb.TokensOutput:
 
 
 def prompt_wish(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest) -> PromptWish:
-    """What a request says of prompts."""
+    """Decode the prompt of a request."""
     kind = request.WhichOneof("prompt")
     return PromptWish(
         request.prompt_name if kind == "prompt_name" else None, request.prompt_text if kind == "prompt_text" else None
@@ -107,7 +111,7 @@ def prompt_wish(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeReque
 
 
 def set_prompt(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest, wish: PromptWish) -> None:
-    """Say it in a request.
+    """Encode a prompt in a request.
 
     Raises:
         InvalidInput: a name and a text are both given, or one is no text.
@@ -117,17 +121,17 @@ def set_prompt(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeReques
     try:
         for field, text in (("prompt_name", wish.name), ("prompt_text", wish.text)):
             if text is not None:
-                str.encode(text)  # of bytes, too, protobuf would make a text
+                str.encode(text)  # protobuf would accept bytes too, as a text
                 setattr(request, field, text)
-    except (TypeError, ValueError):  # a lone surrogate among the latter
+    except (TypeError, ValueError):  # among others, a lone surrogate
         raise InvalidInput("prompt", "and prompt_name must be texts that UTF-8 can express") from None
 
 
 def special_tokens_of(number: int, default: SpecialTokens) -> SpecialTokens:
-    """What a number that came stands for. Raises InvalidInput for one that this side does not know."""
+    """Decode the reading of special tokens. Raises InvalidInput for an unknown number."""
     return known("special_tokens", SPECIAL_TOKENS, number, default)
 
 
 def priority_of(number: int) -> Priority:
-    """How soon an answer is wanted, by a number that came. Raises InvalidInput for one that this side does not know."""
+    """Decode a priority. Raises InvalidInput for an unknown number."""
     return known("priority", PRIORITIES, number, "interactive")

@@ -1,4 +1,4 @@
-"""`headlight embed`: its options, and how it goes on where an earlier run of it ended."""
+"""`headlight embed`: its options, its output, and resuming from a checkpoint."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RETRY_SECONDS = 60.0
 
 
 def add_embed(commands: Any) -> None:
-    """The command and its options."""
+    """Add the command and its options."""
     made = command(commands, "embed", run_embed, "vectors of texts", formats=("text", "json", "npz", "npy"))
     add_texts(made)
     add_reading(made, several=True)
@@ -77,7 +77,7 @@ def add_embed(commands: Any) -> None:
 
 
 def run_embed(arguments: argparse.Namespace) -> None:
-    """`headlight embed`."""
+    """Run `headlight embed`."""
     spec = pooled_spec(arguments)
     if arguments.id_field is not None and arguments.format not in ("json", "npz"):
         raise UsageError("--id-field: text and npy hold vectors alone; use --format json or npz")
@@ -120,7 +120,7 @@ def run_embed(arguments: argparse.Namespace) -> None:
 
 
 def check_kind(arguments: argparse.Namespace, model: ModelDescription) -> None:
-    """Raises UsageError where the model takes no inputs such as these: not one of them is bad, all are."""
+    """Raise UsageError if the model takes no inputs of this kind, so that all of them are bad."""
     kind, remedy = (
         ("ids", "leave out --token-ids") if arguments.token_ids else ("text", "give token ids, by --token-ids")
     )
@@ -129,7 +129,7 @@ def check_kind(arguments: argparse.Namespace, model: ModelDescription) -> None:
 
 
 def tell_left_out(rows: Rows, inputs: Given) -> None:
-    """What was cut, and what was skipped and why."""
+    """Report the number of truncated inputs, and each skipped input with its reason."""
     counts = rows.counts()
     if cut := int((counts[0] != counts[2]).sum()):
         say(f"{cut} of {len(rows)} texts were cut")
@@ -140,8 +140,11 @@ def tell_left_out(rows: Rows, inputs: Given) -> None:
 
 
 def partial_folder(out: str) -> Path | None:
-    """Where vectors are kept as they come; None: in memory, for the output is no regular file, or its folder may not be changed."""
-    # As it is named: what /dev/stdout links to has no name, if a pipe.
+    """Return the checkpoint folder; None: keep vectors in memory.
+
+    They stay in memory if the output is no regular file, or its folder is not writable.
+    """
+    # By its given name: if /dev/stdout links to a pipe, the target has no name.
     regular = Path(out).is_file() or not Path(out).exists()
     target = Path(os.path.realpath(out))
     if not regular or not os.access(target.parent, os.W_OK | os.X_OK):
@@ -150,7 +153,10 @@ def partial_folder(out: str) -> Path | None:
 
 
 def made_with(arguments: argparse.Namespace, nothing: Embeddings) -> dict[str, object]:
-    """All that vectors depend on beside their inputs, and which lines are inputs; as JSON has it, under names that a user knows."""
+    """Return all that vectors depend on besides their inputs, and the choice of inputs.
+
+    Values are as in JSON; names are those that a user knows.
+    """
     return {
         "model or precision": [nothing.model.name, nothing.model.bundle_sha256, nothing.model.precision],
         "--dtype or --dimensions": [[name, each.dtype.str, each.shape[1]] for name, each in nothing.by_type.items()],
@@ -167,7 +173,10 @@ def made_with(arguments: argparse.Namespace, nothing: Embeddings) -> dict[str, o
 def rows_in(
     folder: Path | None, made_with: dict[str, object], nothing: Embeddings, inputs: Sequence[Input], skip_bad: bool
 ) -> Iterator[Rows]:
-    """Rows in a folder, or in memory. Raises UsageError where they are of other inputs, OutputError where they cannot be kept."""
+    """Open rows in a checkpoint folder, or in memory.
+
+    Raises UsageError if they are of other inputs, OutputError if they cannot be written.
+    """
     if folder is None:
         yield Rows(io.BytesIO(), nothing)
         return
@@ -187,7 +196,8 @@ def rows_in(
             yield rows
         except BaseException as error:
             if len(rows):
-                # They may, where only some replicas have the new weights yet, or these are taken back.
+                # They may compare later, if only some replicas have the new weights yet, or after a
+                # rollback.
                 mixed = (
                     ", once the weights before answer again; else remove it" if isinstance(error, MixedWeights) else ""
                 )
@@ -200,7 +210,7 @@ def rows_in(
 def write(
     rows: Rows, model: ModelRef, ids: Sequence[str] | None, arguments: argparse.Namespace, folder: Path | None
 ) -> None:
-    """What was asked, once all rows are there."""
+    """Write the requested output from all rows."""
     parts = as_json(rows, model, ids, arguments.skip_bad) if arguments.format == "json" else as_text(rows)
     if arguments.out is None:
         for part in parts:
@@ -218,7 +228,10 @@ def write(
 
 @contextlib.contextmanager
 def replacing(out: str, folder: Path | None) -> Iterator[BinaryIO]:
-    """Writes a file: in the folder first, where there is one, so that the name has all of it or what it had before."""
+    """Write a file, first in the folder if there is one.
+
+    So the name always has the whole new content, or the old one.
+    """
     target = Path(os.path.realpath(out))
     whole = Path(out) if folder is None else folder / OUTPUT
     with writing(out):

@@ -1,4 +1,4 @@
-"""Embedding of a long list of inputs: a block at a time, some at once, in order; waiting for a service that is away."""
+"""Embedding of a long list: blocks of inputs in order, several at once; waits for the service."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from headlight.wire.printable import escaped
 from headlight.wire.status_errors import INPUT_INDEX
 
 BLOCKS_AT_ONCE = 4
-BLOCK = 256  # inputs, where the service does not say how many a request may have
+BLOCK = 256  # inputs, if the service names no limit for a request
 LEAST_BLOCK = 32
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.25, 5.0
 
 
 class Patience(Retries):
-    """How long a service that is away, or has too much to do, is waited for.
+    """Retry policy for a service that is unavailable or overloaded.
 
     Args:
-        seconds: since it last answered.
-        timeout: seconds from now when all must be done; None: it may take as long as it needs.
+        seconds: since its last answer.
+        timeout: seconds from now for the whole job; None: no limit.
         tell: takes a line when waiting begins.
     """
 
@@ -44,13 +44,13 @@ class Patience(Retries):
         self._answered = False
 
     def reset(self) -> None:
-        """It has answered."""
+        """Start anew after an answer."""
         self._answered = True
         self._since: float | None = None
         self._pause = FIRST_PAUSE_SECONDS
 
     def delay(self, error: HeadlightError) -> float | None:
-        """As the client's own retries; tells when the waiting begins."""
+        """Return the delay as the client's own retries do; report when waiting begins."""
         seconds = super().delay(error)
         if seconds is None:
             return None
@@ -64,12 +64,15 @@ class Patience(Retries):
         named = error.retry_after_seconds if isinstance(error, Overloaded) else 0.0
         now = time.monotonic()
         end = self._seconds + (now if self._since is None else self._since)
-        # Of one that has answered, another replica or what stands before it may say the same for a while.
+        # After an answer, another replica or a proxy may send the same error for a while.
         wrong = not self._answered and misdirected(error.message)
         return None if named is None or now >= end or wrong else min(max(self._pause, named), end - now)
 
     def persist(self, action: Callable[[], ModelDescription]) -> ModelDescription:
-        """The result of what is done again until the service answers. Raises as the action does."""
+        """Repeat an action until the service answers, and return its result.
+
+        Raises as the action does.
+        """
         while True:
             try:
                 result = action()
@@ -82,7 +85,10 @@ class Patience(Retries):
                 return result
 
     def execute(self, command: object) -> Any:
-        """Do what a flow of futures asks for, in pieces that a signal can end. Raises as the future does."""
+        """Execute a command of a flow of futures. A signal can end the wait.
+
+        Raises as the future does.
+        """
         match command:
             case Pause(seconds):
                 time.sleep(seconds)
@@ -107,20 +113,20 @@ def fill(
     patience: Patience,
     tell: Callable[[int], None],
 ) -> None:
-    """Adds the rows that are missing.
+    """Add the missing rows.
 
     Args:
         rows: of the first inputs.
-        given: all inputs, and what is known to be wrong with some.
-        client: is closed where this does not come to its end.
-        encode: asks it for the vectors of some inputs.
-        skip: whether what cannot be encoded is left out, rather than refused.
-        model: whose weights all must come from.
-        patience: with a service that is away.
+        given: all inputs, and known problems with some.
+        client: closed if this ends early.
+        encode: requests the vectors of some inputs.
+        skip: whether to leave out inputs that cannot be encoded, instead of an error.
+        model: whose weights all vectors must come from.
+        patience: retry policy for an unavailable service.
         tell: takes the number of rows each time that it grows.
 
     Raises:
-        HeadlightError: what the client raises; what came before it is among the rows.
+        HeadlightError: of the client; earlier vectors are among the rows.
         OSError: rows cannot be written.
     """
     inputs, problems, pool = given.texts, dict(given.problems), ThreadPoolExecutor(BLOCKS_AT_ONCE)
@@ -138,7 +144,7 @@ def fill(
         except InvalidInput as error:
             return parts_around(block, good(block), error, problems, skip)
         except MixedWeights as error:
-            # Within one block; to call again is no remedy for a job that has rows of one of them.
+            # Within one block. Another call cannot help: the job already has rows of one of them.
             raise MixedWeights(error.message.removesuffix(WHEN_MIXED)) from None
         if found is not None and not found.model.compares_with(model.ref):
             raise changed(model.ref, found.model)
@@ -152,14 +158,17 @@ def fill(
         run(in_order(blocks, BLOCKS_AT_ONCE, begin, take, patience), patience.execute)
     except BaseException:
         with undisturbed():
-            client.close()  # ends what is in flight, for which the pool would wait
+            client.close()  # ends the calls in flight, for which the pool would wait
             pool.shutdown(cancel_futures=True)
         raise
     pool.shutdown()
 
 
 def blocks_of(done: int, total: int, most: int) -> Iterator[range]:
-    """The places that are missing, up to `most` together; of a short list, too, there are as many blocks as are asked for at once."""
+    """Return ranges of the missing places, up to `most` each.
+
+    A short list also has as many blocks as run at once.
+    """
     size = min(most, max(LEAST_BLOCK, math.ceil((total - done) / BLOCKS_AT_ONCE)))
     return (range(first, min(first + size, total)) for first in range(done, total, size))
 
@@ -167,17 +176,18 @@ def blocks_of(done: int, total: int, most: int) -> Iterator[range]:
 def parts_around(
     block: range, asked: Sequence[int], error: InvalidInput, problems: dict[int, str], skip: bool
 ) -> list[range]:
-    """A block in two, from an input that was refused: what stands before it is good, and is not asked for with others again.
+    """Split a block in two at an input that was refused. The inputs before it are good.
 
     Args:
         block: places in the whole list.
-        asked: those of them that were asked for together.
-        error: the refusal, which counts from the first of these.
-        problems: gets what is wrong with it.
-        skip: whether it may be left out.
+        asked: those that were in the request.
+        error: the refusal, whose index counts within `asked`.
+        problems: receives the problem.
+        skip: whether the input may be left out.
 
     Raises:
-        InvalidInput: with the place in the whole list, where it may not; the error itself, where it names none of them.
+        InvalidInput: with the place in the whole list, if the input may not be left out; the error
+            itself, if it names no input.
     """
     index = INPUT_INDEX.search(error.field)
     if index is None or int(index[0]) >= len(asked):
@@ -190,7 +200,7 @@ def parts_around(
 
 
 def changed(before: ModelRef, now: ModelRef) -> MixedWeights:
-    """The error for a service whose weights were replaced meanwhile."""
+    """Return the error for a service whose weights were replaced meanwhile."""
     names = (escaped(f"{ref.name} {ref.version} {ref.precision}") for ref in (before, now))
     return MixedWeights(
         f"the service's weights were replaced meanwhile ({', now '.join(names)}): vectors would not compare"

@@ -1,4 +1,4 @@
-"""Output of `headlight embed`: text, JSON, a NumPy array or an archive, with a few megabytes of vectors in memory at a time."""
+"""Output of `headlight embed`: text, JSON, NumPy array or archive; a few megabytes in memory."""
 
 from __future__ import annotations
 
@@ -16,23 +16,26 @@ from headlight.cli.embed.job_checkpoint import NO_VECTORS, Rows
 from headlight.cli.result_output import numbers
 from headlight.results import ModelRef, Usage
 
-NOT_FINITE = re.compile(r"-?inf|nan")  # as Python writes what JSON has no number for: a float16 beyond its range
+# Python's text for numbers that JSON lacks: a float16 beyond its range
+NOT_FINITE = re.compile(r"-?inf|nan")
 
 
 def as_text(rows: Rows) -> Iterator[str]:
-    """A line of numbers for each input, as `numpy.loadtxt` reads them; vectors of the first type."""
+    """Yield a line of numbers for each input, for `numpy.loadtxt`; vectors of the first type."""
     for vectors in rows.vectors(next(iter(rows.types))):
         yield "".join(f"{' '.join(map(str, row))}\n" for row in vectors)
 
 
 def as_json(rows: Rows, model: ModelRef, ids: Sequence[str] | None, skips: bool) -> Iterator[str]:
-    """The vectors (of several types: by type), token counts, and which weights answered; null for what was skipped; on one line.
+    """Yield one line of JSON: vectors (of several types: by type), token counts and the weights.
+
+    Skipped inputs are null.
 
     Args:
         rows: of all inputs.
-        model: which weights answered.
-        ids: what inputs call themselves; None: nothing.
-        skips: whether inputs may have been skipped, and which were is to be told.
+        model: the weights.
+        ids: of the inputs; None: none.
+        skips: whether inputs may have been skipped, so that the skipped ones are listed.
     """
     counts = rows.counts()
     good = counts[0] != NO_VECTORS
@@ -55,7 +58,7 @@ def as_json(rows: Rows, model: ModelRef, ids: Sequence[str] | None, skips: bool)
 
 
 def json_rows(rows: Rows, name: str, good: NDArray[np.bool_]) -> Iterator[str]:
-    """The vectors of one type as lists of numbers; null for rows that are not good."""
+    """Yield the vectors of one type as lists of numbers; null for rows that are not good."""
     vectors = (vector for some in rows.vectors(name) for vector in some)
     yield "["
     for at, has_one in enumerate(good):
@@ -65,10 +68,10 @@ def json_rows(rows: Rows, name: str, good: NDArray[np.bool_]) -> Iterator[str]:
 
 
 def write_npz(rows: Rows, model: ModelRef, ids: Sequence[str] | None, skips: bool, file: BinaryIO) -> None:
-    """A compressed archive, readable without pickle; vectors of several types as `embeddings_float32` and the like.
+    """Write a compressed archive, readable without pickle.
 
-    What was skipped has no row. `lines` has the number of the line, from 1, that each row is of; `skipped_lines` the others.
-    Arguments as of `as_json`.
+    Vectors of several types are `embeddings_float32` and so on. Skipped inputs have no row. `lines`
+    has the line number of each row, from 1; `skipped_lines` the others. Arguments as for `as_json`.
     """
     counts = rows.counts()
     good = counts[0] != NO_VECTORS
@@ -90,7 +93,7 @@ def write_npz(rows: Rows, model: ModelRef, ids: Sequence[str] | None, skips: boo
 
 
 def write_npy(rows: Rows, name: str, file: Any) -> None:
-    """The vectors of one type as one array [N, D]."""
+    """Write the vectors of one type as one array [N, D]."""
     dtype, width = rows.types[name]
     shape = (len(rows) - len(rows.skipped), width)
     head = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}

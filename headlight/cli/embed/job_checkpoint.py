@@ -1,14 +1,16 @@
-"""Checkpoint of an embedding job: vectors row by row in a folder that a later run finds again, and that one process has for itself.
+"""Checkpoint of an embedding job: vectors row by row in a folder, for a later run to resume.
 
-NAME.partial/  job.json       what the rows are made with; where that differs, they are of no use
-               rows           a record of one size for each input in turn: a digest of it, counts of its tokens, vectors, a checksum
-               skipped.jsonl  inputs that have no vectors, and why
-               output         what becomes of them, until it is whole
+NAME.partial/  job.json       the job's settings; with other settings the rows are useless
+               rows           a record of one size for each input: digest, token counts, vectors,
+                              checksum
+               skipped.jsonl  inputs without vectors, and the reasons
+               output         the result, until it is complete
 
-Rows are only ever appended. What a killed process leaves is whole but for its last record, which is cut off; so how many there are
-is written nowhere. A node that is lost may take pages with it that were not on the disk yet: all from the first row on whose checksum
-is another, or that has neither vectors nor a reason for it, is cut off as well. Each record knows its own input, so that lines behind
-the rows can still be mended, or added.
+Only one process uses the folder. Rows are only appended. A killed process leaves whole records and
+perhaps part of one, which is cut off; so no file has their number. A lost node may lose pages that
+were not yet on the disk. A row with a wrong checksum, or with neither vectors nor a reason, is cut
+off with all after it. Each record has the digest of its own input, so lines behind the rows can
+still be corrected or added.
 """
 
 from __future__ import annotations
@@ -32,22 +34,23 @@ from headlight.cli.files import UsageError, write_all
 from headlight.results import Embeddings
 from headlight.wire.client_codec import Input
 
-SKIPPED, OUTPUT, JOB, ROWS = FILES = ("skipped.jsonl", "output", "job.json", "rows")  # in the order of their removal
+# in the order of their removal
+SKIPPED, OUTPUT, JOB, ROWS = FILES = ("skipped.jsonl", "output", "job.json", "rows")
 DIGEST_BYTES = 16
 NO_VECTORS = -1  # as a count of tokens: the input was skipped
 CHECKSUM = ("checksum", "<u4")  # last: of all before it
 READ_AT_ONCE = 2**22  # bytes
-FORMAT = 1  # of records and reasons: rows of another are of no use
+FORMAT = 1  # of records and reasons: rows of another format are useless
 COUNTS = ("tokens", "prompt_tokens", "original_tokens")
 
 
 class Rows:
-    """What is known of the first inputs of a list.
+    """Rows of the first inputs of a list.
 
     Attributes:
-        types: of vectors: by name, that of a number, and how many a vector has.
-        skipped: by row, why it has no vectors.
-        spent: whether they are needed no more, so that a folder of theirs can go.
+        types: of vectors: by name, the type of a number, and the width of a vector.
+        skipped: by row, the reason for having no vectors.
+        spent: whether the rows are no longer needed, so that their folder can be removed.
     """
 
     spent = False
@@ -62,7 +65,7 @@ class Rows:
         self.skipped = read_notes(self._notes)
         self._count = self._whole()
         file.truncate(self._count * self._record.itemsize)
-        # Reasons of rows that did not come to be written stand behind all others.
+        # Reasons of rows that were never written are the last ones.
         self.skipped = {row: why for row, why in self.skipped.items() if row < self._count}
         self._notes.truncate(len(as_lines(self.skipped)))
 
@@ -70,12 +73,12 @@ class Rows:
         return self._count
 
     def append(self, inputs: Sequence[Input], found: Embeddings | None, skipped: Mapping[int, str]) -> None:
-        """The next rows.
+        """Append the next rows.
 
         Args:
-            inputs: what they are of.
-            found: the vectors of those that are not skipped, in their order; None: all are.
-            skipped: by place among the inputs, why there are no vectors.
+            inputs: of the rows.
+            found: vectors of the inputs that are not skipped, in order; None: all are skipped.
+            skipped: by place among the inputs, the reason.
 
         Raises:
             OSError: they cannot be written.
@@ -91,30 +94,33 @@ class Rows:
                 added[name][good] = column
         added["checksum"] = checksums(added)
         notes = {self._count + at: why for at, why in sorted(skipped.items())}
-        write_all(self._notes, as_lines(notes))  # first: a row that is skipped has its reason
+        write_all(self._notes, as_lines(notes))  # first, so that a skipped row has its reason
         write_all(self._file, added.tobytes())
         self.skipped |= notes
         self._count += len(inputs)
 
     def first_other(self, inputs: Sequence[Input]) -> int | None:
-        """The first row that is not of the input in its place; None: all are."""
+        """Return the first row that does not belong to the input in its place; None: all do."""
         stored = itertools.chain.from_iterable(records["input"] for records in self._records())
         pairs = enumerate(zip(stored, inputs, strict=False))
         behind = len(inputs) if len(self) > len(inputs) else None
         return next((row for row, (known, item) in pairs if known.tobytes() != digest(item)), behind)
 
     def counts(self) -> NDArray[np.int64]:
-        """int64 [3, N]: tokens encoded, of the prompt alone, before truncation; three times `NO_VECTORS` of what was skipped."""
+        """Return int64 [3, N]: tokens encoded, of the prompt alone, before truncation.
+
+        Skipped rows have three times `NO_VECTORS`.
+        """
         parts = (np.stack([records[name] for name in COUNTS]) for records in self._records())
         return np.concatenate([np.zeros((3, 0), np.int64), *parts], axis=1)
 
     def vectors(self, name: str) -> Iterator[NDArray[Any]]:
-        """The vectors of one type, [n, D] at a time: of all rows that have any, in order."""
+        """Yield the vectors of one type, [n, D] at a time: of all rows that have any, in order."""
         for records in self._records():
             yield np.ascontiguousarray(records[name][records["tokens"] != NO_VECTORS])
 
     def _whole(self) -> int:
-        """How many rows there are until the first that is damaged, or was skipped for no known reason."""
+        """Count the rows before the first that is damaged, or skipped without a reason."""
         rows = itertools.chain.from_iterable(
             zip(records["checksum"] == checksums(records), records["tokens"], strict=True)
             for records in self._records()
@@ -123,19 +129,20 @@ class Rows:
         return sum(1 for _ in itertools.takewhile(bool, good))
 
     def _records(self) -> Iterator[NDArray[Any]]:
-        """All records, some at a time."""
+        """Yield all records, some at a time."""
         self._file.seek(0)
         size = max(1, READ_AT_ONCE // self._record.itemsize) * self._record.itemsize
         rest = b""
         while data := self._file.read(size):
             data = rest + data
-            whole = len(data) - len(data) % self._record.itemsize  # a file may give less than it is asked for
+            # a file may return less than requested
+            whole = len(data) - len(data) % self._record.itemsize
             yield np.frombuffer(data[:whole], self._record)
             rest = data[whole:]
 
 
 def read_notes(file: BinaryIO) -> dict[int, str]:
-    """By row, why it was skipped; until the first line that is not whole."""
+    """Return the reasons for skipped rows, up to the first incomplete line."""
     found = {}
     file.seek(0)
     for line in file.read().splitlines(keepends=True):
@@ -148,33 +155,35 @@ def read_notes(file: BinaryIO) -> dict[int, str]:
 
 
 def checksums(records: NDArray[Any]) -> list[int]:
-    """Of each record, all but its last field, which is the checksum."""
+    """Return the checksum of each record, over all but its last field."""
     rows = records.view(np.uint8).reshape(len(records), records.dtype.itemsize)
     return [zlib.crc32(row) for row in rows[:, : -np.dtype(CHECKSUM[1]).itemsize]]
 
 
 def as_lines(notes: Mapping[int, str]) -> bytes:
-    """Reasons as the file has them."""
+    """Encode reasons as lines of the file."""
     return "".join(f"{json.dumps(note)}\n" for note in notes.items()).encode()
 
 
 def digest(item: Input) -> bytes:
-    """What two inputs share only where they are equal."""
+    """Return a digest that only equal inputs share."""
     data = b"text " + item.encode("utf-8", "surrogatepass") if isinstance(item, str) else b"ids " + repr(item).encode()
     return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
 @contextlib.contextmanager
 def kept_in(folder: Path, made_with: Mapping[str, object], nothing: Embeddings) -> Iterator[Rows]:
-    """The rows of a folder, which is made where there is none, and removed at the end where its rows are spent, or there are none.
+    """Open the rows of a folder, which is created if missing.
+
+    It is removed at the end if its rows are no longer needed, or if there are none.
 
     Args:
         folder: its name.
-        made_with: all that vectors depend on beside their inputs, as JSON has it.
+        made_with: all that vectors depend on besides their inputs, as in JSON.
         nothing: the vectors of no inputs, for their types.
 
     Raises:
-        UsageError: it is of another job, or another process is at work in it.
+        UsageError: it is of another job, or another process uses it.
         OSError: it cannot be written.
     """
     try:
@@ -196,20 +205,23 @@ def kept_in(folder: Path, made_with: Mapping[str, object], nothing: Embeddings) 
             with (folder / JOB).open("w", encoding="utf-8") as job:
                 job.write(json.dumps(made_with))
                 job.flush()
-                os.fsync(job.fileno())  # before any row can be on the disk: rows are of no use without it
+                # before any row can be on the disk: rows are useless without it
+                os.fsync(job.fileno())
         rows = Rows(file, nothing, notes)
         try:
             yield rows
         finally:
             if rows.spent or not len(rows):
-                file.truncate(0)  # without rows, what is left of a folder whose removal was cut short is begun anew
-                if sys.platform == "win32":  # where nothing that is open can be removed, and nothing is locked
+                # if the removal is cut short, the folder has no rows and begins anew
+                file.truncate(0)
+                # no open file can be removed there, and nothing is locked
+                if sys.platform == "win32":
                     stack.close()
                 remove(folder)
 
 
 def check(folder: Path, made_with: Mapping[str, object]) -> None:
-    """Raises UsageError where the rows of a folder were made with something else."""
+    """Raise UsageError if the rows of a folder were made with other settings."""
     try:
         before = json.loads((folder / JOB).read_text(encoding="utf-8"))
         other = [name for name, value in made_with.items() if before.get(name) != value]
@@ -222,7 +234,10 @@ def check(folder: Path, made_with: Mapping[str, object]) -> None:
 
 
 def lock(file: BinaryIO, folder: Path) -> None:
-    """Rows for this process alone, until the file is closed. Raises UsageError where another has them, or had, and removes them."""
+    """Lock the rows for this process until the file is closed.
+
+    Raises UsageError if another process has them, or had them and removes them.
+    """
     if sys.platform == "win32":
         return
     import fcntl  # noqa: PLC0415 # there is none on Windows
@@ -241,7 +256,10 @@ def lock(file: BinaryIO, folder: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """A folder of rows, and nothing that somebody else put there. Rows last: whoever comes meanwhile finds them locked."""
+    """Remove a folder of rows, and no other files.
+
+    Rows go last: a process that comes meanwhile finds them locked.
+    """
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):

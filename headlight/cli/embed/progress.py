@@ -1,4 +1,4 @@
-"""How far a long command is, on standard error: one line that is written over in a terminal, else a line now and then."""
+"""Progress of a long command on standard error: one rewritten line, or log lines."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ TERMINAL_SECONDS, LOG_SECONDS = 0.2, 10.0  # between two lines
 
 
 class Progress:
-    """Tells of texts done.
+    """Progress report of finished texts.
 
     Args:
-        total: how many there are.
-        wanted: whether to tell; None: in a terminal.
+        total: number of texts.
+        wanted: whether to report; None: in a terminal.
     """
 
     def __init__(self, total: int, wanted: bool | None) -> None:
@@ -25,12 +25,12 @@ class Progress:
         self.begin(0)
 
     def begin(self, done: int) -> None:
-        """From now on the rate is counted; so many were done before."""
+        """Begin to measure the rate; `done` texts were finished before."""
         self._before = done
         self._begun = self._told = time.monotonic()
 
     def tell(self, done: int) -> None:
-        """So many are done."""
+        """Report that `done` texts are finished."""
         now = time.monotonic()
         if self._wanted and (
             done == self._total or now - self._told >= (TERMINAL_SECONDS if self._terminal else LOG_SECONDS)
@@ -42,6 +42,6 @@ class Progress:
             (say_here if self._terminal else say)(line)
 
     def clear(self) -> None:
-        """Leave a terminal as it was."""
+        """Clear the line of a terminal."""
         if self._wanted and self._terminal:
             say_here("")

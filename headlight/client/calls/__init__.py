@@ -1,1 +1,1 @@
-"""Requests of the client methods and results of their answers, without a transport."""
+"""Requests and results of the client methods, without a transport."""

@@ -1,4 +1,4 @@
-"""Attention piece by piece, as it arrives: for answers larger than the memory that one wants to spend on them."""
+"""Attention piece by piece as it arrives, for answers too large for the caller's memory."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class AttentionPiece(NamedTuple):
     """Rows of the attention of one text: some of one head, or all of several heads of one layer.
 
     Attributes:
-        layer: absolute; the layer of a pair; of reduced layers the first.
-        heads: places on the axis "head", or of a pair 0 alone.
-        rows: places on the axis "query".
+        layer: absolute; of a pair its layer; of reduced layers the first.
+        heads: positions on the axis "head"; for a pair 0 alone.
+        rows: positions on the axis "query".
         values: float32 or float16 [heads, rows, keys]; copy it to write to it.
     """
 
@@ -40,19 +40,20 @@ class AttentionPiece(NamedTuple):
 
 
 class Pieces:
-    """What one call asks and makes of its frames. Holds no more than one frame.
+    """Request of one call, and the pieces of its frames. Holds at most one frame.
 
     Attributes:
-        begun: whether anything of the answer has come: then it cannot be asked for again.
-        unanswered: whether something is still to come; where not, the stream may end as it will.
-        over: whether nothing more comes on the stream: the request was refused.
+        begun: whether part of the answer has arrived; then no retry is possible.
+        unanswered: whether part is still missing; if not, the stream may end in any way.
+        over: whether the stream has ended, because the request was refused.
     """
 
     def __init__(self, name: str, text: Input, spec: AttentionSpec, reading: Reading) -> None:
         """Make the request.
 
         Raises:
-            InvalidInput: the spec's rows do not stand by themselves (uint8, top_k), or an argument is none that can be sent.
+            InvalidInput: the rows of the spec depend on others (uint8, top_k), or an argument
+                cannot be sent.
         """
         outputs = pb.Outputs(attention=attention_output(spec))
         if spec.dtype == "uint8" or spec.top_k is not None:
@@ -65,19 +66,20 @@ class Pieces:
         self.begun, self.unanswered, self.over = False, True, False
 
     def expect(self, model: ModelDescription) -> None:
-        """Compare what comes with the model's description; to be called before a frame is received."""
+        """Check frames against the model's description. Call this before `receive`."""
         self._expected = Expected(model, self._name, self.request.encode.outputs, self._reading)
         self._assembly = Assembly(1, check=functools.partial(self._expected.check, inputs=[self._text]), keep=False)
 
     def requests(self) -> Iterator[pb.EncodeStreamRequest]:
-        """The only one."""
+        """Yield the only request."""
         yield self.request
 
     def receive(self, frame: pb.EncodeStreamResponse) -> Iterator[AttentionPiece]:
-        """The pieces of the next frame.
+        """Yield the pieces of the next frame.
 
         Raises:
-            HeadlightError: the request was refused, or the frame does not follow from those before it.
+            HeadlightError: the request was refused, or the frame does not follow from those before
+                it.
         """
         kind = frame.WhichOneof("frame")
         self.over = kind == "error"
@@ -94,17 +96,16 @@ class Pieces:
         self.unanswered = answer is None
 
     def finish(self) -> None:
-        """Raises BadAnswer unless everything has come."""
+        """Raise BadAnswer unless the answer is complete."""
         require(not self.unanswered, "the stream ended before all attention had come")
 
     def _layers(self, answer: Answer) -> Iterator[AttentionPiece]:
         layout = answer.layouts["attention"]
         values = answer.part("attention", 0).reshape(grid(layout.axes, layout.shapes[0]))
         self._expected.check_numbers(answer)
-        values.flags.writeable = False  # as those of chunks, which lie in the messages that brought them
-        for layer, maps in zip(
-            layout.layers, values, strict=False
-        ):  # of reduced layers there is one, named by the first
+        values.flags.writeable = False  # as for chunks, which lie in the messages that brought them
+        # Reduced layers are one, named by the first.
+        for layer, maps in zip(layout.layers, values, strict=False):
             yield AttentionPiece(layer, range(maps.shape[0]), range(maps.shape[1]), maps)
 
     def _rows(self, chunk: pb.Chunk) -> AttentionPiece:

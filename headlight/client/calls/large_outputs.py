@@ -1,4 +1,7 @@
-"""Requests for large outputs, and results of their answers; `headlight.client.calls.stream_calls` runs the stream."""
+"""Requests for large outputs and their results.
+
+`headlight.client.calls.stream_calls` runs the stream.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from headlight.wire.vector_codec import tokens_output
 def token_vectors(
     model: ModelDescription, name: str, inputs: Sequence[Input], spec: TokensSpec | None, reading: Reading
 ) -> Streamed[TokenVectors]:
-    """The vectors of the tokens of any number of inputs, and which they are."""
+    """Request token vectors of any number of inputs, with their tokens."""
 
     def take(answer: Answer, index: int) -> TokenVectors:
         tokens, kept = tokens_of(answer, index), answer.response.kept_tokens
@@ -36,7 +39,7 @@ def token_vectors(
 def bare_token_vectors(
     model: ModelDescription, name: str, inputs: Sequence[Input], spec: TokensSpec | None, reading: Reading
 ) -> Streamed[NDArray[Any]]:
-    """The same as arrays alone."""
+    """Request token vectors of any number of inputs, as arrays alone."""
     return Streamed(
         model,
         name,
@@ -51,7 +54,7 @@ def bare_token_vectors(
 def whole_attention(
     model: ModelDescription, name: str, inputs: Sequence[Input], layers: IndicesLike, reading: Reading
 ) -> Streamed[Attention]:
-    """The whole maps of attention of some layers of each input."""
+    """Request the whole attention maps of some layers of each input."""
 
     def take(answer: Answer, index: int) -> Attention:
         layers, origin = answer.layouts["attention"].layers, from_model_ref(answer.response.model)
@@ -69,13 +72,16 @@ def attention_maps(
     reading: Reading,
     head_mask: ArrayLike | None,
 ) -> Streamed[AttentionMaps]:
-    """Attention of any number of inputs in the form that a spec says."""
+    """Request attention of any number of inputs in the form of a spec."""
     outputs = pb.Outputs(attention=attention_output(spec), token_info=pb.TokenInfoOutput())
     return Streamed(model, name, inputs, outputs, reading, maps_of, head_mask=head_mask)
 
 
 def maps_of(answer: Answer, index: int) -> AttentionMaps:
-    """The attention of one input. Raises BadAnswer where it has an entry of a key that is not there."""
+    """Return the attention of one input.
+
+    Raises BadAnswer if an entry has an index beyond the keys.
+    """
     told, tokens = answer.response.attention_map, tokens_of(answer, index)
     values = answer.part("attention", index)
     places = told.places[index] if index < len(told.places) else pb.AttentionPlaces()
@@ -100,7 +106,7 @@ def maps_of(answer: Answer, index: int) -> AttentionMaps:
 
 
 def _units(units: pb.Units | None, count: int) -> Units:
-    """What the wire says of an axis."""
+    """Return the units of an axis as the wire describes them."""
     if units is None:
         return Units(tuple((token,) for token in range(count)))
     bounds = itertools.pairwise((*(units.starts or range(len(units.tokens))), len(units.tokens)))
@@ -110,7 +116,7 @@ def _units(units: pb.Units | None, count: int) -> Units:
 def hidden(
     model: ModelDescription, name: str, inputs: Sequence[Input], spec: HiddenSpec, reading: Reading
 ) -> Streamed[Hidden]:
-    """Hidden states of each input."""
+    """Request hidden states of each input."""
 
     def take(answer: Answer, index: int) -> Hidden:
         origin, chosen = from_model_ref(answer.response.model), answer.response.hidden_tokens
@@ -123,5 +129,5 @@ def hidden(
 
 
 def tokens_of(answer: Answer, index: int) -> TokenList:
-    """The tokens of one input."""
+    """Return the tokens of one input."""
     return from_token_info(answer.response.items[index].tokens)

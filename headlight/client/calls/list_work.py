@@ -1,4 +1,4 @@
-"""A list of inputs, laid out as several requests by what each costs and the server's limits; and which weights answered them."""
+"""List of inputs as several requests, by cost and server limits; a check of the weights."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from headlight.results import ModelRef
 from headlight.wire.client_codec import Input, Prompting, from_model_ref, to_head_mask, to_input
 from headlight.wire.printable import escaped
 
-# A stock client receives no larger message, whatever the server would send. What is not data must fit beside it.
+# A stock client receives no larger message, whatever the server sends. The margin is for all that
+# is not data.
 STOCK_MESSAGE_BYTES = 4 * 2**20
 MESSAGE_MARGIN_BYTES = 4 * 2**10
-INPUT_BYTES = 8  # what frames an input in a request
+INPUT_BYTES = 8  # frame of an input in a request
 SPECIAL_TOKENS = 4  # at most, around a text or a pair
 MASK_FRAMING_BYTES = 8  # tag and length of a HeadMask in an input
 WHEN_MIXED = "; call again when the roll-out has ended"
@@ -27,7 +28,10 @@ RequestT = TypeVar("RequestT", bound=pb.EncodeRequest | pb.TokenizeRequest)
 
 
 class Cost(NamedTuple):
-    """What one input adds to a request, or what a request may hold in all. Each is an upper bound, never an average."""
+    """Cost of one input, or capacity of one request.
+
+    Each number is an upper bound, never an average.
+    """
 
     items: int
     request_bytes: int
@@ -36,10 +40,10 @@ class Cost(NamedTuple):
 
 
 def split(costs: Sequence[Cost], budget: Cost) -> Iterator[range]:
-    """Consecutive index ranges that together cover `costs`, each the longest that fits.
+    """Yield consecutive index ranges that together cover `costs`, each the longest that fits.
 
-    An input that does not fit alone has a range of its own: costs are upper bounds, so whether it is too large is for
-    the server to say.
+    An input that does not fit alone has a range of its own. Costs are upper bounds, so only the
+    server can decide that an input is too large.
     """
     begin, total = 0, Cost(0, 0, 0, 0)
     for index, cost in enumerate(costs):
@@ -52,14 +56,14 @@ def split(costs: Sequence[Cost], budget: Cost) -> Iterator[range]:
 
 
 def measure(inputs: Sequence[Input], max_request_bytes: int) -> list[tuple[int, int]]:
-    """(bytes in a request, upper bound of tokens) of each input.
+    """Return (bytes in a request, upper bound of tokens) of each input.
 
-    Only the server can count tokens. A tokenizer makes at most one of each byte of UTF-8, so the bytes bound them. (One
-    that first spells single characters out at length, as NFKC does with a few ligatures, could exceed it; the server
-    then refuses the request, and says so.)
+    Only the server can count tokens. A tokenizer makes at most one token of each byte of UTF-8, so
+    the bytes bound them. (NFKC spells a few ligatures out and could exceed the bound. The server
+    then refuses the request with an error.)
 
     Raises:
-        InvalidInput: an input of another type, or larger than a request may be.
+        InvalidInput: an input has another type, or is larger than a request may be.
     """
     measured = []
     for index, item in enumerate(inputs):
@@ -74,21 +78,22 @@ def measure(inputs: Sequence[Input], max_request_bytes: int) -> list[tuple[int, 
 
 
 def response_bytes(model: ModelDescription) -> int:
-    """Bytes that fit in one unary answer, the server's limit and a stock client's considered."""
+    """Return the bytes that fit in one unary answer of the server to a stock client."""
     return without_margin(min(model.limits.max_unary_response_bytes or STOCK_MESSAGE_BYTES, STOCK_MESSAGE_BYTES))
 
 
 def without_margin(limit: int) -> int:
-    """What a message of at most `limit` bytes holds beside what is not data."""
+    """Return the data bytes in a message of at most `limit` bytes."""
     return limit - min(MESSAGE_MARGIN_BYTES, limit // 2)
 
 
 class ListWork(Generic[RequestT]):
-    """A list of inputs in as many requests as the server's limits ask for.
+    """List of inputs in as few requests as the server's limits allow.
 
     Attributes:
         parts: the inputs of each request, by index.
-        large: the first inputs of requests whose answers may rightly be larger than a message. Each holds one alone.
+        large: the first inputs of requests whose answers may be larger than a message. Each such
+            request has one input.
     """
 
     def __init__(
@@ -104,30 +109,31 @@ class ListWork(Generic[RequestT]):
         alone: bool = False,
         head_mask: ArrayLike | None = None,
     ) -> None:
-        """Lay out the requests.
+        """Split the inputs into requests.
 
         Args:
             model: for the limits.
-            base: what all requests say.
-            inputs: what to encode.
-            reading: how texts are read.
-            answer_bytes: that fit in the answer to one request.
-            item_bytes: that each input takes of them.
-            token_bytes: that each of its tokens takes, the prompt's included.
-            alone: whether each input travels in a request of its own.
+            base: fields that all requests share.
+            inputs: the inputs to encode.
+            reading: how to read texts.
+            answer_bytes: capacity of the answer to one request.
+            item_bytes: answer bytes of each input.
+            token_bytes: answer bytes of each token, prompt tokens included.
+            alone: whether each input has a request of its own.
             head_mask: [L, H], for every input; None: ones.
 
         Raises:
-            InvalidInput: an input or the mask is none that can be sent.
+            InvalidInput: an input or the mask cannot be sent.
         """
         self._model, self._inputs = model, inputs
         self._base: Any = base
         self._head_mask = to_head_mask(model, head_mask)
         mask_bytes = 0 if self._head_mask is None else self._head_mask.ByteSize() + MASK_FRAMING_BYTES
-        prompt = len(model.prompt_text(reading.get("prompt"), reading.get("prompt_name")).encode())  # most tokens of it
+        # upper bound of its tokens
+        prompt = len(model.prompt_text(reading.get("prompt"), reading.get("prompt_name")).encode())
         limits, most_tokens, longest = model.limits, sys.maxsize, sys.maxsize
         most_bytes = without_margin(limits.max_request_bytes or STOCK_MESSAGE_BYTES)
-        if isinstance(base, pb.EncodeRequest):  # what is longer is refused, or cut before it counts
+        if isinstance(base, pb.EncodeRequest):  # longer ones are refused, or cut first
             most_tokens, longest = limits.max_request_tokens or sys.maxsize, model.max_length
         sizes = ((size, min(tokens + prompt, longest)) for size, tokens in measure(inputs, most_bytes))
         costs = [Cost(1, size + mask_bytes, tokens, item_bytes + tokens * token_bytes) for size, tokens in sizes]
@@ -135,17 +141,17 @@ class ListWork(Generic[RequestT]):
         rest_bytes = max(1, most_bytes - base.ByteSize())
         self.parts = list(split(costs, Cost(items, rest_bytes, most_tokens, answer_bytes)))
         self.large = {part.start for part in self.parts if costs[part.start].response_bytes > answer_bytes}
-        self._origin: ModelRef | None = None  # the weights that the first answer was of
+        self._origin: ModelRef | None = None  # weights of the first answer
 
     def request(self, part: range) -> RequestT:
-        """The request for some of the inputs, by index."""
+        """Return the request for some of the inputs, by index."""
         request: RequestT = type(self._base)()
         request.CopyFrom(self._base)
         request.inputs.extend(to_input(self._inputs[index], f"inputs[{index}]", self._head_mask) for index in part)
         return request
 
     def check_origin(self, message: pb.ModelRef) -> None:
-        """Raise MixedWeights for an answer that does not compare with those before it: replicas are being replaced."""
+        """Raise MixedWeights for an answer whose weights differ: replicas are being replaced."""
         ref = from_model_ref(message)
         first = self._origin = self._origin or ref
         if not ref.compares_with(first):

@@ -1,9 +1,11 @@
-"""Several requests over one stream, answered frame by frame in any order; `headlight.client.calls.large_outputs` uses it.
+"""Several requests over one stream; answers arrive frame by frame in any order.
 
-    client.attend(text) -> attention(...)  --requests()-->  transport  --receive(frame), finish()-->  result()
+    client.attend(text) -> attention(...)  --requests()-->  transport
+    transport  --receive(frame), finish()-->  result()
 
-A request that is shed by itself, as the queue is full, is left for another stream; the others are answered on this one. No more are
-sent on it then: a server that has just refused one would refuse them all, each after reading and tokenising it.
+`headlight.client.calls.large_outputs` uses it. The server may shed one request because its queue is
+full. That request waits for another stream, and the others are answered on this one. No new request
+is sent on this stream. The server would read, tokenise and refuse each of them.
 """
 
 from __future__ import annotations
@@ -34,12 +36,12 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
     Args:
         model: for the limits.
         name: of the model, as the caller gave it.
-        inputs: what to encode.
-        outputs: what to ask for.
-        reading: how texts are read.
-        take: makes the result of one input (its index in the request) of an answer.
-        bytes_per_token: of all outputs together, where that is the same for inputs of any length; 0: inputs travel
-            alone.
+        inputs: the inputs to encode.
+        outputs: the requested outputs.
+        reading: how to read texts.
+        take: makes the result of one input (by its index in the request) from an answer.
+        bytes_per_token: of all outputs together, if it is the same for inputs of any length; 0:
+            each input travels alone.
         head_mask: [L, H], for every input; None: ones.
     """
 
@@ -68,31 +70,34 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
         self._expected = Expected(model, name, outputs, reading)
         self._take = take
         self._results: dict[int, ResultT] = {}
-        # Of this stream: what has come of each request that was sent and is not answered; and, once one of them was shed, what it
-        # was told, with the time of it.
+        # State of this stream: an assembly for each request that was sent and is unanswered. After
+        # the first shed request: its error and the time of it.
         self._assemblies: dict[str, Assembly] = {}
         self._told: tuple[Overloaded, float] | None = None
-        self.over = False  # whether nothing more comes on it: all else was answered when a request was refused for good
+        # whether the stream has ended: a request was refused for good after all others were
+        # answered
+        self.over = False
 
     def _left(self) -> list[int]:
         return [at for at, part in enumerate(self.parts) if part.start not in self._results]
 
     @property
     def unanswered(self) -> int:
-        """Requests still to be answered; 0: `result` is complete."""
+        """Number of unanswered requests; 0: `result` is complete."""
         return len(self._left())
 
     @property
     def _awaited(self) -> int:
-        """Answers that this stream owes."""
+        """Number of answers that this stream owes."""
         return len(self._assemblies) if self._told else self.unanswered
 
     def requests(self) -> Iterator[pb.EncodeStreamRequest]:
-        """What is unanswered, for a new stream: what an earlier one has sent of it is thrown away.
+        """Return the unanswered requests, for a new stream.
 
-        Each has its index as id. gRPC draws them from another thread; they cannot fail, being converted before.
+        Partial answers of earlier streams are discarded. The id of a request is its index. gRPC
+        draws them from another thread. They cannot fail: the inputs were checked before.
         """
-        # Of its own, for gRPC may draw from an earlier stream a moment longer.
+        # New objects, because gRPC may draw from an earlier stream a moment longer.
         self._assemblies, self._told, self.over = {}, None, False
         return self._drawn(self._left(), self._assemblies)
 
@@ -106,7 +111,7 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
             yield pb.EncodeStreamRequest(id=str(at), encode=self.request(part))
 
     def receive(self, frame: pb.EncodeStreamResponse) -> bool:
-        """Takes the next frame of whichever request. Returns whether that is answered now.
+        """Take the next frame of any request. Return whether that request is now answered.
 
         Raises:
             HeadlightError: a request was refused for good, or the frame breaks the contract.
@@ -134,19 +139,19 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
         self._told = error, time.monotonic()
 
     def finish(self) -> None:
-        """The stream has ended well.
+        """Check a stream that ended without an error.
 
         Raises:
             BadAnswer: it left requests unanswered.
-            Overloaded: some were shed; another stream is to be begun for them when the error says.
+            Overloaded: some requests were shed; the error has the delay before another stream.
         """
         require(not self._awaited, f"the stream ended with {self._awaited} requests unanswered")
         if self._told is not None:
             error, told = self._told
-            # While the others were answered, some of it has passed.
+            # Part of the delay has passed while the others were answered.
             left = round(max(0.0, (error.retry_after_seconds or 0.0) - (time.monotonic() - told)), 3)
             raise Overloaded(error.message, left)
 
     def result(self) -> list[ResultT]:
-        """The results in the order of the inputs, once none is unanswered."""
+        """Return the results in the order of the inputs, after all are answered."""
         return [self._results[index] for index in range(len(self._inputs))]

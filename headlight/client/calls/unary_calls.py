@@ -1,8 +1,9 @@
-"""Client methods of unary calls, without a transport: which requests each sends and what it makes of the answers.
+"""Client methods of unary calls, without a transport: their requests and their results.
 
-    client.encode(texts) -> Pooled(...)  --request(part)-->  transport  --receive(part, response)-->  result()
+    client.encode(texts) -> Pooled(...)  --request(part)-->  transport
+    transport  --receive(part, response)-->  result()
 
-Both clients drive the same objects; a client method is a choice of work and a way to wait. (Streams:
+Both clients drive the same objects. A client method chooses the work and a way to wait. (Streams:
 `headlight.client.calls.stream_calls`.)
 """
 
@@ -67,7 +68,7 @@ class Pooled(ListWork[pb.EncodeRequest]):
     ) -> None:
         spec = PooledSpec() if spec is None else spec
         base = encode_request(name, (), pb.Outputs(pooled=pooled_output(spec)), reading)
-        # Here, too, for of no inputs the server is not asked, and others lay out room for what is wanted.
+        # The client checks too: no inputs mean no call, and room is reserved for each output.
         if spec.dimensions is not None:
             check_dimensions(spec.dimensions, model.pooled_dim)
         width, dtypes = spec.dimensions or model.pooled_dim, spec.dtypes or ("float32",)
@@ -83,7 +84,7 @@ class Pooled(ListWork[pb.EncodeRequest]):
         self._counts = np.zeros((3, len(inputs)), np.int64)
 
     def receive(self, part: range, response: pb.EncodeResponse) -> None:
-        """Takes the answer to one request. Raises BadAnswer where it breaks the contract."""
+        """Take the answer to one request. Raises BadAnswer if it breaks the contract."""
         told = [tensor.dtype for tensor in response.pooled]
         if told != [VECTOR_TYPES[dtype] for dtype in self._vectors]:
             raise malformed(f"vectors of the types {told[:8]}, and {', '.join(self._vectors)} were asked for")
@@ -100,7 +101,7 @@ class Pooled(ListWork[pb.EncodeRequest]):
         ]
 
     def result(self) -> Embeddings:
-        """What the caller gets, once every answer has been received."""
+        """Return the embeddings after all answers."""
         encoded, prompts, original = self._counts
         return Embeddings(self._vectors, encoded, prompts, original, self._origin or self._model.ref)
 
@@ -117,7 +118,10 @@ class Tokenized(ListWork[pb.TokenizeRequest]):
         self._tokens: list[TokenList] = []
 
     def receive(self, part: range, response: pb.TokenizeResponse) -> None:
-        """Takes the answer to one request, in their order. Raises BadAnswer where it breaks the contract."""
+        """Take the answer to one request; requests come in order.
+
+        Raises BadAnswer if it breaks the contract.
+        """
         require(len(response.items) == len(part), f"{len(response.items)} entries for {len(part)} inputs")
         check_model(response.model, self._model, self._name)
         self.check_origin(response.model)
@@ -127,28 +131,33 @@ class Tokenized(ListWork[pb.TokenizeRequest]):
             self._tokens.append(tokens)
 
     def result(self) -> list[TokenList]:
-        """What the caller gets, once every answer has been received."""
+        """Return the tokens after all answers."""
         return self._tokens
 
 
 def dry_run(name: str, text: Input, spec: AttentionSpec, reading: Reading) -> pb.EncodeRequest:
-    """The request that asks how large the attention of one input would be."""
+    """Return a request for the size of the attention of one input."""
     outputs = pb.Outputs(attention=attention_output(spec))
     return encode_request(name, [to_input(text, "text")], outputs, reading, dry_run=True)
 
 
 def data_bytes(response: pb.EncodeResponse, name: str) -> int:
-    """The size that a dry run tells. Raises BadAnswer where it is another model's, or not of one input."""
+    """Return the size that a dry run reports.
+
+    Raises BadAnswer for another model, or not one input.
+    """
     check_name(response.model.name, name)
     check_items(response, 1)
     return response.data_bytes
 
 
 def occlusion_request(name: str, text: Input, tokens: TokensLike | None, reading: Reading) -> pb.OccludeRequest:
-    """The request that asks how far a vector moves when tokens are hidden; None: those that are not special.
+    """Return a request for occlusion: how far the vector moves as each token is hidden.
+
+    Tokens None: all but special tokens.
 
     Raises:
-        InvalidInput: an argument is none that can be sent.
+        InvalidInput: an argument cannot be sent.
     """
     request = pb.OccludeRequest(model=name, input=to_input(text, "text"))
     set_reading(request, reading)
@@ -160,7 +169,7 @@ def occlusion_request(name: str, text: Input, tokens: TokensLike | None, reading
 
 
 def occlusion(response: pb.OccludeResponse, name: str, text: Input) -> Occlusion:
-    """What a response says. Raises BadAnswer where it does not hold together, or not with what was asked."""
+    """Decode a response. Raises BadAnswer if it contradicts itself or the request."""
     check_name(response.model.name, name)
     tokens, places = from_token_info(response.item.tokens), tuple(response.tokens)
     check_token_list(tokens, text, 0, "item.tokens")

@@ -87,12 +87,13 @@ proto-check: $(PROTO_SETUP)
 		|| { echo "headlight/pb/$$stub is not what $(PROTO) generates: run 'make proto'" >&2; exit 1; }; done
 	@cmp $(PROTO) headlight/$(PROTO) || { echo "headlight/$(PROTO) is no copy of $(PROTO): run 'make proto'" >&2; exit 1; }
 
-train: $(SETUP) ## train both models anew (twenty minutes each on one core), over model/headlight_model/checkpoints
-	$(PY) -m headlight_model.train --positions rope --out model/headlight_model/checkpoints/docs-rope
-	$(PY) -m headlight_model.train --positions sinusoidal --out model/headlight_model/checkpoints/docs-sinusoidal
+# docs-sinusoidal is of an earlier recipe; MODEL=docs-sinusoidal trains it by the present one.
+MODEL ?= docs-rope
+train: $(SETUP) ## train docs-rope anew over model/headlight_model/checkpoints, in stages (STAGE=1; then STAGE=2 RESUME=1, and so on)
+	$(PY) -m headlight_model.train --positions $(MODEL:docs-%=%) --out model/headlight_model/checkpoints/$(MODEL) $(STAGE:%=--stage %) $(if $(RESUME),--resume)
 
-evaluate: $(SETUP) ## measure the shipped models on modules they never saw; writes bench/results/evaluation.md
-	$(PY) -m headlight_model.evaluate $(MODELS:%=model/headlight_model/checkpoints/%) --out bench/results/evaluation.md
+evaluate: $(SETUP) ## measure the shipped models on packages and modules they never saw (PREVIOUS=DIR: beside an earlier docs-rope); writes bench/results/evaluation.md
+	$(PY) -m headlight_model.evaluate $(MODELS:%=model/headlight_model/checkpoints/%) $(PREVIOUS:%=--previous %) --out bench/results/evaluation.md
 
 # QUICK=1 shows that all of it runs, and writes nothing that is committed. The checkpoint that is shipped is the one that the page describes.
 lab: $(SETUP) ## train small models with each scheme of positions, compare and draw them; writes docs/positions.md (an hour; QUICK=1: a minute)

@@ -25,7 +25,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from headlight import Attention, Client, HeadlightError
 from headlight.analysis.terminal_view import attention_map, strongest_links
 from headlight.cli.files import screen
-from headlight_model.train.data.functions import Function, document_text, functions
+from headlight_model.train.data.functions import Function, document_of_0_1, functions
 
 # Enough of the library to find something in, and parsed in two seconds; all of it takes eight.
 MODULES = """
@@ -151,7 +151,7 @@ def answer(target: str, child: subprocess.Popen[bytes], log: IO[bytes]) -> None:
     with Client(target) as client:
         model = client.model()
         print(heading(f"{model.name}: {model.layers} layers, {model.heads} heads, {model.dim} numbers a text", colour))
-        documents = client.encode([document_text(function) for function in corpus], truncate="end")
+        documents = client.encode([document_of_0_1(function) for function in corpus], truncate="end")
         print(f"{len(documents)} functions of the standard library embedded.")
         for question, vector in zip(QUESTIONS, client.encode(QUESTIONS), strict=True):
             print(f"\n{heading(question, colour)}\n{nearest(documents @ vector, corpus, width)}")

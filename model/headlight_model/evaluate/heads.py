@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import keyword
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 import torch
 from torch import Tensor
@@ -17,10 +18,13 @@ from torch import Tensor
 from headlight_model.encoder import Encoder
 from headlight_model.train.data.tokenizer import SPECIALS
 
-KINDS = ("previous", "next", "same identifier")
+# Broad ones first: a head is called by the first that holds.
+KINDS = ("previous", "next", "same identifier", "matching bracket", "call to arguments", "def to name")
 CALLED = 0.5  # of the tokens
 BATCH = 16
 IDENTIFIER = re.compile(r"[a-z_]\w+")
+WORD = re.compile(r"\w+")
+BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,9 +38,8 @@ class Head:
 
     @property
     def name(self) -> str:
-        """The kind that the head is called; empty where none holds."""
-        kind = max(KINDS, key=self.strongest.__getitem__)
-        return kind if self.strongest[kind] >= CALLED else ""
+        """The first kind that holds; empty where none does."""
+        return next((kind for kind in KINDS if self.strongest[kind] >= CALLED), "")
 
 
 @torch.inference_mode()
@@ -51,7 +54,6 @@ def analyse(encoder: Encoder, windows: Tensor, pieces: Sequence[str]) -> tuple[l
     Returns:
         The heads in order, and by kind the weight that falls on such keys if a head looks everywhere alike.
     """
-    named = torch.tensor([is_identifier(piece) for piece in pieces])
     shape = (encoder.config.layers, encoder.config.heads)
     weight = {kind: torch.zeros(shape, dtype=torch.float64) for kind in KINDS}
     strongest = {kind: torch.zeros(shape, dtype=torch.float64) for kind in KINDS}
@@ -60,7 +62,7 @@ def analyse(encoder: Encoder, windows: Tensor, pieces: Sequence[str]) -> tuple[l
         ids = windows[start : start + BATCH]
         attention = torch.stack(encoder(ids, fused=False).attention, dim=1)  # [B, L, H, S, S]
         top = attention.argmax(dim=-1, keepdim=True)  # [B, L, H, S, 1]
-        for kind, wanted in targets(ids, named).items():  # bool [B, S, S]
+        for kind, wanted in targets(ids, pieces).items():  # bool [B, S, S]
             queries = wanted.any(dim=-1)  # [B, S]
             asked[kind] += int(queries.sum())
             uniform[kind] += float(wanted.float().mean(dim=-1)[queries].sum())
@@ -71,13 +73,13 @@ def analyse(encoder: Encoder, windows: Tensor, pieces: Sequence[str]) -> tuple[l
         Head(
             layer,
             head,
-            {kind: float(weight[kind][layer, head]) / asked[kind] for kind in KINDS},
-            {kind: float(strongest[kind][layer, head]) / asked[kind] for kind in KINDS},
+            {kind: float(weight[kind][layer, head]) / max(1, asked[kind]) for kind in KINDS},
+            {kind: float(strongest[kind][layer, head]) / max(1, asked[kind]) for kind in KINDS},
         )
         for layer in range(shape[0])
         for head in range(shape[1])
     ]
-    return heads, {kind: uniform[kind] / asked[kind] for kind in KINDS}
+    return heads, {kind: uniform[kind] / max(1, asked[kind]) for kind in KINDS}
 
 
 def is_identifier(piece: str) -> bool:
@@ -85,15 +87,42 @@ def is_identifier(piece: str) -> bool:
     return bool(IDENTIFIER.fullmatch(piece)) and not keyword.iskeyword(piece)
 
 
-def targets(ids: Tensor, named: Tensor) -> dict[str, Tensor]:
+def targets(ids: Tensor, pieces: Sequence[str]) -> dict[str, Tensor]:
     """By kind, the keys that a query would look at: bool [B, S, S], rows are queries; all False for no query.
 
     Args:
         ids: int64 [B, S].
-        named: bool [V], True for pieces that are identifiers.
+        pieces: of the vocabulary, in the order of the ids.
     """
+    named = torch.tensor([is_identifier(piece) for piece in pieces])
     places = torch.arange(ids.shape[1])
     distance = places[None, :] - places[:, None]  # [S, S]: key less query
     plain = (ids >= len(SPECIALS))[:, :, None]  # [B, S, 1]
     same = (ids[:, :, None] == ids[:, None, :]) & named[ids][:, :, None] & (distance != 0)
-    return {"previous": plain & (distance == -1), "next": plain & (distance == 1), "same identifier": same}
+    found = {"previous": plain & (distance == -1), "next": plain & (distance == 1), "same identifier": same}
+    syntax = {kind: torch.zeros_like(same) for kind in KINDS if kind not in found}
+    for row, numbers in enumerate(ids.tolist()):
+        for kind, query, key in links([pieces[number] for number in numbers]):
+            syntax[kind][row, query, key] = True
+    return found | syntax
+
+
+def links(tokens: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+    """(kind, query, key) of the syntax in a window of source, as far as its brackets match."""
+    texts = [token.removeprefix("##") for token in tokens]
+    opened: list[tuple[str, int]] = []
+    for place, text in enumerate(texts):
+        for mark in text if set(text) <= set(BRACKETS) | set(BRACKETS.values()) else "":
+            if mark in BRACKETS:
+                opened.append((mark, place))
+            elif opened and BRACKETS[opened[-1][0]] == mark:
+                start = opened.pop()[1]
+                yield "matching bracket", start, place
+                yield "matching bracket", place, start
+                if mark == ")" and start and is_identifier(texts[start - 1]):
+                    yield from (("call to arguments", start - 1, inside) for inside in range(start + 1, place))
+            else:
+                opened.clear()  # begun before the window
+        if text in ("def", "class") and not tokens[place].startswith("##"):
+            name = range(place + 1, len(texts))
+            yield from (("def to name", place, key) for key in takewhile(lambda key: WORD.fullmatch(texts[key]), name))

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import torch
 from tokenizers import Tokenizer
+from torch import Tensor, nn
 
 from headlight_model.checkpoint import TOKENIZER, load_checkpoint, load_tensors
-from headlight_model.encoder import Encoder
 from headlight_model.evaluate.ranking import Floats
 from headlight_model.evaluate.task import Task
-from headlight_model.train.data.batches import embed, encode, prepare
-from headlight_model.train.data.corpus import Part
-from headlight_model.train.data.functions import document_text
-from headlight_model.train.data.words import bag_of_words, learn_words
-from headlight_model.train.loop import HEAD_PREFIX, vocabulary
+from headlight_model.fields import build
+from headlight_model.train.data.batches import bag_of_words, embed, encode
+from headlight_model.train.data.functions import document_of_0_1, document_text
+from headlight_model.train.loop import HEAD_PREFIX, Job, begin
 from headlight_model.train.objectives import MaskedTokenHead
 from headlight_model.train.recipe import Recipe
-from headlight_model.train.trainer import Trainer
 
 Rows = list[list[int]]
 
@@ -33,66 +32,99 @@ class Shipped:
         FileNotFoundError, ValueError: as `load_checkpoint`.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.name = folder.name
+    def __init__(self, folder: Path, name: str | None = None) -> None:
+        self.name = name or folder.name
         self.encoder = load_checkpoint(folder)
         self.facts = json.loads((folder / "training.json").read_text(encoding="utf-8"))
-        self.recipe = Recipe(**self.facts["recipe"] | {"lengths": tuple(self.facts["recipe"]["lengths"])})
-        self.head = MaskedTokenHead(self.encoder.config, self.recipe.guess_dim)
+        recipe = self.facts["recipe"]
+        self.sentence_length, self.document_length = recipe["sentence_length"], recipe["document_length"]
+        self.head = MaskedTokenHead(self.encoder.config, recipe["guess_dim"])
         self.head.load_state_dict(load_tensors(folder, HEAD_PREFIX))
         self.head.eval()
         self.tokenizer: Tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+        # Models of the standard library alone learnt from documents of another form.
+        self.new_form = "packages" in recipe
 
     def texts(self, task: Task) -> tuple[Rows, Rows]:
         """Token ids of the questions and of the candidates' documents."""
-        documents = [document_text(function) for function in task.candidates]
+        document = document_text if self.new_form else document_of_0_1
+        documents = [document(function) for function in task.candidates]
         return (
-            encode(self.tokenizer, task.questions, self.recipe.sentence_length),
-            encode(self.tokenizer, documents, self.recipe.document_length),
+            encode(self.tokenizer, task.questions, self.sentence_length),
+            encode(self.tokenizer, documents, self.document_length),
         )
 
-    def scores(self, task: Task) -> Floats:
-        """Cosines [Q, C]."""
-        return cosines(lambda rows: embed(self.encoder, rows)[0], *self.texts(task))
+    def vectors(self, rows: Rows) -> Tensor:
+        """Float32 [N, D]."""
+        return embed(self.encoder, rows)[0]
 
-    def scores_without_order(self, task: Task) -> Floats:
-        """The same with the tokens of every text shuffled, between [CLS] and [SEP]."""
+    def text_vectors(self, texts: list[str]) -> Floats:
+        """Float [N, D] of some short texts."""
+        with torch.inference_mode():
+            return self.vectors(encode(self.tokenizer, texts, self.sentence_length)).double().numpy()
+
+    def shuffled(self, task: Task) -> tuple[Rows, Rows]:
+        """The texts with their tokens shuffled, between [CLS] and [SEP]."""
         random = np.random.default_rng(0)
         queries, documents = (
             [[row[0], *random.permutation(row[1:-1]).tolist(), row[-1]] for row in rows] for rows in self.texts(task)
         )
-        return cosines(lambda rows: embed(self.encoder, rows)[0], queries, documents)
+        return queries, documents
+
+    def scores(self, task: Task) -> Floats:
+        """Cosines [Q, C]."""
+        return cosines(self.vectors, *self.texts(task))
+
+    def scores_without_order(self, task: Task) -> Floats:
+        """The same with the tokens of every text shuffled."""
+        return cosines(self.vectors, *self.shuffled(task))
+
+    @contextlib.contextmanager
+    def without_layer(self, layer: int) -> Iterator[None]:
+        """The model as if one layer were not there."""
+        blocks = self.encoder.blocks
+        self.encoder.blocks = nn.ModuleList(block for place, block in enumerate(blocks) if place != layer)
+        try:
+            yield
+        finally:
+            self.encoder.blocks = blocks
 
 
 class Beginnings:
     """What a shipped model was before its steps: weights as they start, and word vectors as they are learnt first.
 
-    Made anew with the model's own recipe, seed and tokenizer from the corpus at hand.
+    Made anew with the model's own recipe and seed from the corpus at hand.
     """
 
-    def __init__(self, model: Shipped) -> None:
-        self.model = model
-        data = prepare(model.tokenizer, model.recipe, Part.TRAINING)
-        pieces, seed = vocabulary(model.tokenizer), model.facts["seed"]
-        self.trainer = Trainer(model.recipe, model.encoder.config.positions, data, pieces, seed, {})
+    def __init__(self, model: Shipped, state: Path) -> None:
+        self.name, self.recipe = model.name, recipe_of(model)
+        positions, seed = model.encoder.config.positions, model.facts["seed"]
+        self.trainer = begin(Job(positions=positions, out=state, recipe=self.recipe, seed=seed), state)
         self.trainer.parts.eval()
 
-    def untrained(self, *tasks: Task) -> list[Floats]:
-        """Cosines [Q, C] for each task of the encoder with its starting weights."""
-        return [cosines(lambda rows: embed(self.encoder, rows)[0], *self.model.texts(task)) for task in tasks]
+    def untrained(self, task: Task) -> Floats:
+        """Cosines [Q, C] of the encoder with its starting weights."""
+        return cosines(lambda rows: embed(self.trainer.encoder, rows)[0], *self.texts(task))
 
     def learn_words(self) -> None:
         """Take the first part of the training; what was untrained before is not any more."""
-        learn_words(self.encoder, self.trainer.data, self.model.recipe, self.trainer.seed)
+        self.trainer.learn_words()
 
-    def words(self, *tasks: Task) -> list[Floats]:
-        """Cosines [Q, C] for each task of mean word vectors."""
-        return [cosines(lambda rows: bag_of_words(self.encoder, rows), *self.model.texts(task)) for task in tasks]
+    def words(self, task: Task, name_weight: int) -> Floats:
+        """Cosines [Q, C] of mean word vectors."""
+        return cosines(lambda rows: bag_of_words(self.trainer.encoder, rows), *self.texts(task, name_weight))
 
-    @property
-    def encoder(self) -> Encoder:
-        """The encoder in its present state."""
-        return self.trainer.encoder
+    def texts(self, task: Task, name_weight: int = 1) -> tuple[Rows, Rows]:
+        """Token ids of the questions and of the candidates' documents, which are not cut for the sake of the name."""
+        documents = [document_text(function, name_weight) for function in task.candidates]
+        tokenizer, recipe = self.trainer.tokenizer, self.recipe
+        length = recipe.document_length * name_weight
+        return encode(tokenizer, task.questions, recipe.sentence_length), encode(tokenizer, documents, length)
+
+
+def recipe_of(model: Shipped) -> Recipe:
+    """The recipe that a model was trained by; the present one for a model of an earlier kind."""
+    return build(Recipe, model.facts["recipe"]) if model.new_form else Recipe()
 
 
 @torch.inference_mode()

@@ -1,4 +1,4 @@
-"""What a model does with order: how it guesses hidden tokens with and without it, and what its heads look at."""
+"""What a model does with order: hidden tokens with and without it, what its heads look at, and what each is worth."""
 
 from __future__ import annotations
 
@@ -6,31 +6,64 @@ import dataclasses
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from headlight_model.evaluate.heads import Head, analyse
 from headlight_model.evaluate.neural import Shipped
-from headlight_model.train.data.batches import HELD_OUT, prepare, windows
+from headlight_model.evaluate.order_pairs import OrderPairs
+from headlight_model.evaluate.order_pairs import measure as measure_pairs
+from headlight_model.train.data import corpus
+from headlight_model.train.data.batches import HELD_OUT, corrupt, source_stream, windows
 from headlight_model.train.data.corpus import Part
+from headlight_model.train.data.tokenizer import vocabulary
 from headlight_model.train.evaluate import masked_token_metrics
-from headlight_model.train.loop import vocabulary
+from headlight_model.train.objectives import IGNORED
 
 HEAD_WINDOWS = 128  # looked at
 
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """The figures of one model on the test modules."""
+    """The figures of one model on the test modules of the standard library."""
 
     name: str
     masked: dict[str, float | int]  # see masked_token_metrics
+    pairs: OrderPairs
     heads: list[Head]
     uniform: dict[str, float]  # by kind: the weight of a head that looks everywhere alike
+    importance: list[float]  # by head: what masked accuracy loses without it
 
 
 def measure(model: Shipped) -> Order:
-    """Masked tokens and heads of one model."""
-    data = prepare(model.tokenizer, model.recipe, Part.TEST)
+    """Masked tokens, pairs and heads of one model."""
+    stream = source_stream(model.tokenizer, (each for each in corpus.sources() if each.part is Part.TEST))
     seed, length = model.facts["seed"], model.encoder.config.trained_length
-    seen = windows(data.stream, HEAD_WINDOWS, length, np.random.default_rng([seed, HELD_OUT]))
+    seen = windows(stream, HEAD_WINDOWS, length, np.random.default_rng([seed, HELD_OUT]))
     heads, uniform = analyse(model.encoder, torch.from_numpy(seen), vocabulary(model.tokenizer))
-    return Order(model.name, masked_token_metrics(model.encoder, model.head, data, seed), heads, uniform)
+    masked = masked_token_metrics(model.encoder, model.head, stream, seed)
+    pairs = measure_pairs(model.text_vectors)
+    return Order(model.name, masked, pairs, heads, uniform, importance(model, seen))
+
+
+@torch.inference_mode()
+def importance(model: Shipped, seen: np.ndarray) -> list[float]:
+    """By head, layer after layer, the loss of masked accuracy when what it contributes is removed."""
+    config = model.encoder.config
+    ids, labels = corrupt(seen, config.vocab_size, np.random.default_rng(HELD_OUT))
+    everything = torch.ones(1, config.layers, config.heads)
+    whole = masked_accuracy(model, ids, labels, everything)
+    lost = []
+    for layer in range(config.layers):
+        for head in range(config.heads):
+            without = everything.clone()
+            without[0, layer, head] = 0
+            lost.append(round(whole - masked_accuracy(model, ids, labels, without), 4))
+    return lost
+
+
+def masked_accuracy(model: Shipped, ids: Tensor, labels: Tensor, head_mask: Tensor) -> float:
+    """Share of the hidden tokens that are guessed right; `head_mask`: float [1, L, H]."""
+    asked = labels != IGNORED
+    vectors = model.encoder(ids, head_mask=head_mask.expand(len(ids), -1, -1)).tokens[asked]
+    guesses = model.head(vectors, model.encoder.embedding.weight).argmax(dim=-1)
+    return float((guesses == labels[asked]).float().mean())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,17 +24,25 @@ class Interval:
     high: float
 
 
-def ranks(scores: Floats, asked: Sequence[int]) -> NDArray[np.int64]:
-    """Rank of the right answer to each question, 1 is best; among equal scores it comes last.
+def ranks(scores: Floats, asked: Sequence[int], also: Sequence[Collection[int]] = ()) -> NDArray[np.int64]:
+    """Rank of the best right answer to each question, 1 is best; among equal scores it comes last.
 
     Args:
         scores: [Q, C] of each candidate for each question.
         asked: the right candidate of each question.
+        also: by question, all candidates that are right; empty: none but that of `asked`.
     """
     rounded = np.round(scores, DIGITS)
-    right = rounded[np.arange(len(asked)), list(asked)]
-    found_at: NDArray[np.int64] = (rounded >= right[:, None]).sum(axis=1)
-    return found_at
+    if not also:
+        right = rounded[np.arange(len(asked)), list(asked)]
+        found_at: NDArray[np.int64] = (rounded >= right[:, None]).sum(axis=1)
+        return found_at
+    best = []
+    for row, accepted in zip(rounded, also, strict=True):
+        places = list(accepted)
+        wrong = np.delete(row, places)
+        best.append(1 + int((wrong >= row[places].max()).sum()))
+    return np.array(best, dtype=np.int64)
 
 
 def reciprocal_ranks(of_questions: NDArray[np.int64]) -> Floats:

@@ -21,21 +21,22 @@ class Origin:
     trained_on: dict[str, str]  # by model: digest of the corpus it learnt from
 
 
-def page(origin: Origin, order: list[Order], retrieval: Retrieval) -> str:
+def page(origin: Origin, order: list[Order], retrieval: list[Retrieval]) -> str:
     """The whole page, in Markdown."""
-    parts = [_introduction(origin), _masked(order), _retrieval(retrieval), *(_heads(model) for model in order)]
+    parts = [_introduction(origin), *map(_retrieval, retrieval), _pairs(order), _masked(order), *map(_heads, order)]
     return "\n\n".join(parts) + "\n"
 
 
 def _introduction(origin: Origin) -> str:
     other = [name for name, digest in origin.trained_on.items() if digest != origin.corpus_sha256]
-    note = f" {', '.join(other)} learnt from another version of that library." if other else ""
+    note = f" {', '.join(other)} learnt from another corpus." if other else ""
     return (
         "# What the shipped models can do\n\n"
-        f"`make evaluate`, Python {origin.python}, torch {origin.torch}. The corpus is that Python's own standard library, "
-        f"SHA-256 `{origin.corpus_sha256}`.{note} Weights, vocabulary and word frequencies come from the training modules, "
-        "weights of fusions from the validation modules; everything below is measured on the test modules, which are "
-        "top-level modules of the library chosen by a hash of their names."
+        f"`make evaluate`, Python {origin.python}, torch {origin.torch}. The corpus is that Python's standard library and "
+        "the pinned packages (headlight_model/train/data/corpus.json), "
+        f"SHA-256 `{origin.corpus_sha256}`.{note} Weights, vocabulary and word frequencies come from the training part. "
+        "Everything below is measured on packages, and modules of the library, that took no part in it; only the "
+        "questions by hand are about the whole library."
     )
 
 
@@ -56,23 +57,38 @@ def _masked(order: list[Order]) -> str:
     )
 
 
-def _retrieval(found: Retrieval) -> str:
+def _pairs(order: list[Order]) -> str:
+    families = list(order[0].pairs.by_family)
     rows = [
-        [row.name, *(f"{x:.3f}" for x in (row.mrr, row.recall, row.mrr_little_overlap, row.recall_little_overlap))]
-        for row in found.rows
+        [
+            model.name,
+            *(f"{share:.3f}" for share in (model.pairs.all, model.pairs.trained, model.pairs.kept_back)),
+            *(f"{model.pairs.by_family[family]:.3f}" for family in families),
+        ]
+        for model in order
     ]
-    compared = [[c.better, c.than, _interval(c.by_query), _interval(c.by_module)] for c in found.comparisons]
-    weights = ", ".join(f"{name}: {weight:.2f}" for name, weight in found.weights.items())
     return (
-        "## Finding a function by the first sentence of its docstring\n\n"
-        f"{found.candidates} candidates, {found.questions} questions from {found.modules} top-level modules (sentences that "
-        "describe several functions are not asked). All contestants see the same text of a function: its name three times "
-        "(once for raw words), its parameters, the words of its body without the docstring. Little overlap: the "
-        f"{found.little_overlap} questions of whose stems the right answer holds at most {LITTLE:.0%}.\n\n"
-        + _table(["contestant", "MRR@10", "Recall@10", "MRR@10, little overlap", "Recall@10, little overlap"], rows)
-        + f"\n\nFusion: a weighted sum of standardised scores. Weight of the first part, by validation: {weights}.\n\n"
-        "Differences in MRR@10, with 95 % intervals of a paired bootstrap that draws questions, and of one that draws "
-        "whole modules:\n\n" + _table(["contestant", "less", "by question", "by module"], compared)
+        "## Questions that only order tells apart\n\n"
+        f'{order[0].pairs.questions} questions like "subtract a from b", with two answers of the same words, `b - a` and '
+        "`a - b`. Share of right choices; a bag of words has 0.5. Words are never those of training; templates are in "
+        "part.\n\n" + _table(["model", "all", "known templates", "new templates", *families], rows)
+    )
+
+
+def _retrieval(task: Retrieval) -> str:
+    rows = [
+        [row.name, *(f"{x:.3f}" for x in (row.mrr, row.recall, row.first, row.mrr_little_overlap))] for row in task.rows
+    ]
+    compared = [[c.better, c.than, _interval(c.by_query), _interval(c.by_group)] for c in task.comparisons]
+    return (
+        f"## Finding a function: {task.name}\n\n"
+        f"{task.candidates} candidates, {task.questions} questions, {task.groups} packages or top-level modules. A "
+        "candidate is its module, name, parameters and the words of its body, never its docstring. Questions are first "
+        "sentences of docstrings (those that describe several functions are not asked), or written by hand. Little "
+        f"overlap: the {task.little_overlap} questions of whose stems the right answer holds at most {LITTLE:.0%}.\n\n"
+        + _table(["contestant", "MRR@10", "Recall@10", "first", "MRR@10, little overlap"], rows)
+        + "\n\nDifferences in MRR@10, with 95 % intervals of a paired bootstrap that draws questions, and of one that "
+        "draws whole packages or modules:\n\n" + _table(["contestant", "less", "by question", "by package"], compared)
     )
 
 
@@ -82,15 +98,17 @@ def _heads(model: Order) -> str:
             f"{head.layer}.{head.head}",
             *(f"{head.weight[kind]:.2f} / {head.strongest[kind]:.2f}" for kind in KINDS),
             head.name,
+            f"{lost:+.4f}",
         ]
-        for head in model.heads
+        for head, lost in zip(model.heads, model.importance, strict=True)
     ]
     uniform = ", ".join(f"{kind} {model.uniform[kind]:.3f}" for kind in KINDS)
     return (
         f"## Heads of {model.name}\n\n"
-        "Mean weight on such keys / share of tokens whose strongest weight falls on one. A head is called what holds for "
-        f"at least {CALLED:.0%} of the tokens. A head that looks everywhere alike would have the weights {uniform}.\n\n"
-        + _table(["layer.head", *KINDS, "called"], rows)
+        "Mean weight on such keys / share of tokens whose strongest weight falls on one. A head is called the first kind "
+        f"that holds for at least {CALLED:.0%} of its tokens. A head that looks everywhere alike would have the weights "
+        f"{uniform}. Loss: what masked accuracy falls by when what the head contributes is removed.\n\n"
+        + _table(["layer.head", *KINDS, "called", "loss"], rows)
     )
 
 

@@ -1,23 +1,17 @@
-"""All contestants on the retrieval task, and the comparisons between them."""
+"""All contestants on a retrieval task, and the comparisons between them."""
 
 from __future__ import annotations
 
 import dataclasses
 
+import torch
+
 from headlight_model.evaluate import lexical
+from headlight_model.evaluate.compression import compressed
 from headlight_model.evaluate.neural import Beginnings, Shipped
-from headlight_model.evaluate.ranking import (
-    Floats,
-    Interval,
-    best_weight,
-    bootstrap,
-    found,
-    fuse,
-    ranks,
-    reciprocal_ranks,
-)
-from headlight_model.evaluate.task import Task, retrieval_task
-from headlight_model.train.data.corpus import Part
+from headlight_model.evaluate.ranking import Floats, Interval, bootstrap, found, ranks, reciprocal_ranks
+from headlight_model.evaluate.task import Task
+from headlight_model.train.data.functions import NAME_WEIGHT
 
 LITTLE = 1 / 4  # of a question's stems in its answer: what words alone hardly find
 BM25 = "BM25, stemmed, name weighted"
@@ -31,8 +25,8 @@ class Row:
     name: str
     mrr: float  # at 10, of all questions
     recall: float  # at 10
+    first: float  # share of the questions whose right answer comes first
     mrr_little_overlap: float  # of the questions that share few words with their answer
-    recall_little_overlap: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,80 +36,83 @@ class Comparison:
     better: str
     than: str
     by_query: Interval
-    by_module: Interval
+    by_group: Interval
 
 
 @dataclasses.dataclass(frozen=True)
 class Retrieval:
-    """Everything measured."""
+    """Everything measured on one task."""
 
+    name: str
     candidates: int
     questions: int
-    modules: int  # top-level
+    groups: int  # packages, or top-level modules
     little_overlap: int  # questions
     rows: list[Row]
-    weights: dict[str, float]  # of the encoder in each fusion, chosen on the validation modules
     comparisons: list[Comparison]
 
 
-def measure(models: list[Shipped]) -> Retrieval:
-    """Run all contestants on the test modules; weights of fusions come from the validation modules."""
-    chosen_on, task = retrieval_task(Part.VALIDATION), retrieval_task(Part.TEST)
-    of_validation, of_test = contestants(models, chosen_on, task)
-    weights = {}
-    for name in (*(model.name for model in models), WORDS):
-        fusion = f"{name} + BM25"
-        weights[fusion] = best_weight(of_validation[name], of_validation[BM25], chosen_on.asked)
-        of_test[fusion] = fuse(of_test[name], of_test[BM25], weights[fusion])
-    of_rank = {name: ranks(scores, task.asked) for name, scores in of_test.items()}
+def measure(name: str, task: Task, models: list[Shipped], scored: dict[str, Floats]) -> Retrieval:
+    """Ranks of all contestants on a task, and what the first model is worth.
+
+    Args:
+        scored: scores of the contestants that are no models, as `baselines` returns.
+    """
+    scores = lexical_scores(task) | scored
+    for place, model in enumerate(models):
+        scores |= variants(model, task) if place == 0 else {model.name: model.scores(task)}
+    of_rank = {contestant: ranks(values, task.asked, task.also) for contestant, values in scores.items()}
+    gains = {contestant: reciprocal_ranks(rank) for contestant, rank in of_rank.items()}
     little = lexical.overlap(task) <= LITTLE
-    gains = {name: reciprocal_ranks(rank) for name, rank in of_rank.items()}
     rows = [
         Row(
-            name,
-            float(gains[name].mean()),
+            contestant,
+            float(gains[contestant].mean()),
             float(found(rank).mean()),
-            float(gains[name][little].mean()),
-            float(found(rank)[little].mean()),
+            float((rank == 1).mean()),
+            float(gains[contestant][little].mean()) if little.any() else 0.0,
         )
-        for name, rank in of_rank.items()
+        for contestant, rank in of_rank.items()
     ]
-    pairs = [pair for model in models for pair in rivals(model.name)]
+    rivals = [rival for rival in gains if rival != models[0].name]
     comparisons = []
-    for better, than in pairs:
-        difference = gains[better] - gains[than]
-        comparisons.append(Comparison(better, than, bootstrap(difference), bootstrap(difference, task.modules)))
-    return Retrieval(
-        len(task.candidates), len(task.asked), len(set(task.modules)), int(little.sum()), rows, weights, comparisons
-    )
+    for than in rivals:
+        difference = gains[models[0].name] - gains[than]
+        intervals = bootstrap(difference), bootstrap(difference, task.groups)
+        comparisons.append(Comparison(models[0].name, than, *intervals))
+    counts = len(task.candidates), len(task.asked), len(set(task.groups)), int(little.sum())
+    return Retrieval(name, *counts, rows, comparisons)
 
 
-def rivals(name: str) -> list[tuple[str, str]]:
-    """The comparisons that say what a model is worth."""
-    fusion = f"{name} + BM25"
-    return [(fusion, BM25), (name, BM25), (name, WORDS), (fusion, f"{WORDS} + BM25"), (name, without_order(name))]
+def lexical_scores(task: Task) -> dict[str, Floats]:
+    """Scores [Q, C] of search by words."""
+    return {
+        "BM25, raw words": lexical.bm25(task, lexical.raw_words, name_weight=1),
+        BM25: lexical.bm25(task),
+        "TF-IDF, stemmed, name weighted": lexical.tf_idf(task),
+    }
 
 
-def without_order(name: str) -> str:
-    """What a model is called when it sees shuffled tokens."""
-    return f"{name}, tokens shuffled"
-
-
-def contestants(models: list[Shipped], *tasks: Task) -> tuple[dict[str, Floats], ...]:
-    """Scores [Q, C] by name, for each task."""
-    scores: tuple[dict[str, Floats], ...] = tuple({} for _ in tasks)
-    beginnings = Beginnings(models[0])
-    untrained = beginnings.untrained(*tasks)
+def baselines(beginnings: Beginnings, tasks: dict[str, Task]) -> dict[str, dict[str, Floats]]:
+    """Scores [Q, C] by task and contestant of what the model was made from."""
+    scores = {task: {f"{beginnings.name} untrained": beginnings.untrained(each)} for task, each in tasks.items()}
     beginnings.learn_words()
-    words = beginnings.words(*tasks)
-    for place, task in enumerate(tasks):
-        named = scores[place]
-        named["BM25, raw words"] = lexical.bm25(task, lexical.raw_words, name_weight=1)
-        named[BM25] = lexical.bm25(task)
-        named["TF-IDF, stemmed, name weighted"] = lexical.tf_idf(task)
-        named[f"{models[0].name} untrained"] = untrained[place]
-        named[WORDS] = words[place]
-        for model in models:
-            named[model.name] = model.scores(task)
-            named[without_order(model.name)] = model.scores_without_order(task)
+    for task, each in tasks.items():
+        scores[task] |= {
+            WORDS: beginnings.words(each, 1),
+            f"{WORDS}, name weighted": beginnings.words(each, NAME_WEIGHT),
+        }
     return scores
+
+
+@torch.inference_mode()
+def variants(model: Shipped, task: Task) -> dict[str, Floats]:
+    """Scores [Q, C] of a model as it is, without order, without each layer, and with smaller vectors."""
+    queries, documents = (model.vectors(rows).double().numpy() for rows in model.texts(task))
+    scores: dict[str, Floats] = {model.name: queries @ documents.T}
+    scores[f"{model.name}, tokens shuffled"] = model.scores_without_order(task)
+    for layer in range(model.encoder.config.layers):
+        with model.without_layer(layer):
+            scores[f"{model.name}, without layer {layer}"] = model.scores(task)
+    small = compressed(queries, documents, tuple(model.facts["recipe"].get("widths", ())))
+    return scores | {f"{model.name}, {form}": values for form, values in small.items()}

@@ -1,35 +1,71 @@
-"""The retrieval task: given the first sentence of a docstring, find the function among those of one part of the corpus."""
+"""The retrieval tasks: given a question, find the function among those of one part of the corpus."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
 
-from headlight_model.train.data import corpus
-from headlight_model.train.data.corpus import Part
-from headlight_model.train.data.functions import Function, functions
+from headlight_model.train.data import corpus, packages
+from headlight_model.train.data.corpus import STDLIB, Part
+from headlight_model.train.data.functions import Function, functions, parse
+
+QUESTIONS = Path(__file__).with_name("questions.txt")
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
     """The candidates and the questions about them."""
 
-    candidates: tuple[Function, ...]  # all described functions of the part
-    asked: tuple[int, ...]  # rows of the candidates whose sentence describes no other: they alone have one right answer
+    candidates: tuple[Function, ...]
+    asked: tuple[int, ...]  # rows of the candidates that a question is asked for
+    also: tuple[frozenset[int], ...] = ()  # by question, further rows that are right; empty: none of any
+    said: tuple[str, ...] = ()  # the questions; empty: the summaries of the rows asked for
 
     @property
     def questions(self) -> list[str]:
         """One for each row that is asked for."""
-        return [self.candidates[row].summary for row in self.asked]
+        return list(self.said) or [self.candidates[row].summary for row in self.asked]
 
     @property
-    def modules(self) -> list[str]:
-        """The top-level module of each question."""
-        return [corpus.top_level(self.candidates[row].module) for row in self.asked]
+    def groups(self) -> list[str]:
+        """The package of each question; in the standard library, the top-level module."""
+        asked = [self.candidates[row] for row in self.asked]
+        return [corpus.top_level(f.module) if f.package == STDLIB else f.package for f in asked]
+
+
+def described_task(candidates: Iterable[Function]) -> Task:
+    """Find each described function by the first sentence of its docstring, if that describes no other."""
+    described = tuple(function for function in candidates if function.summary)
+    times = Counter(function.summary for function in described)
+    return Task(described, tuple(row for row, f in enumerate(described) if times[f.summary] == 1))
 
 
 def retrieval_task(part: Part) -> Task:
-    """The task of one part of the corpus."""
-    described = tuple(f for f in functions() if f.summary and corpus.part_of(f.module) is part)
-    times = Counter(function.summary for function in described)
-    return Task(described, tuple(row for row, f in enumerate(described) if times[f.summary] == 1))
+    """The task of one part of the standard library."""
+    return described_task(f for f in functions() if corpus.part_of(f.module) is part)
+
+
+def package_task(part: Part) -> Task:
+    """The task of the packages of one part."""
+    chosen = [source for source in packages.sources() if source.part is part]
+    return described_task(function for source in chosen for function in parse(source))
+
+
+def newcomer_task(file: Path = QUESTIONS) -> Task:
+    """The questions by hand; all public functions of the standard library are candidates."""
+    known: dict[str, Function] = {}
+    for function in functions():
+        if not function.name.rpartition(".")[2].startswith("_"):
+            known.setdefault(f"{function.module}:{function.name}", function)
+    row = {name: place for place, name in enumerate(known)}
+    said, asked, also = [], [], []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            question, _, answers = line.partition(" | ")
+            right = [row[answer.strip()] for answer in answers.split(",")]
+            said.append(question)
+            asked.append(right[0])
+            also.append(frozenset(right))
+    return Task(tuple(known.values()), tuple(asked), tuple(also), tuple(said))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from headlight_model.encoder import Encoder
-from headlight_model.train.data.batches import HELD_OUT, Data, Pairs, corrupt, embed, windows
+from headlight_model.train.data.batches import HELD_OUT, corrupt, embed, windows
+from headlight_model.train.data.stored import Pairs
 from headlight_model.train.objectives import IGNORED, MaskedTokenHead, masked_token_loss
 
 WINDOW_COUNT, BATCH = 512, 32
@@ -15,7 +17,9 @@ CUTOFF = 10  # a right answer below this rank counts nothing
 
 
 @torch.inference_mode()
-def masked_token_metrics(encoder: Encoder, head: MaskedTokenHead, data: Data, seed: int) -> dict[str, float | int]:
+def masked_token_metrics(
+    encoder: Encoder, head: MaskedTokenHead, stream: NDArray[np.integer], seed: int
+) -> dict[str, float | int]:
     """Masked-token accuracy with order intact, with order destroyed, in two ways, and with all positions alike.
 
     Permuting the position ids and permuting the tokens come to the same for an encoder that knows order from its
@@ -23,7 +27,7 @@ def masked_token_metrics(encoder: Encoder, head: MaskedTokenHead, data: Data, se
     """
     random = np.random.default_rng([seed, HELD_OUT])
     length = encoder.config.trained_length
-    ids, labels = corrupt(windows(data.stream, WINDOW_COUNT, length, random), encoder.config.vocab_size, random)
+    ids, labels = corrupt(windows(stream, WINDOW_COUNT, length, random), encoder.config.vocab_size, random)
     straight = torch.arange(length).expand_as(ids)
     moved = shuffles(len(ids), length, random)
     tokens_moved = shuffles(len(ids), length, random)

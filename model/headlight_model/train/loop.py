@@ -7,22 +7,26 @@ import hashlib
 import json
 import platform
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
 from tqdm import tqdm
 
-from headlight_model.checkpoint import save_checkpoint
-from headlight_model.train.data import corpus
-from headlight_model.train.data.batches import Data, prepare
-from headlight_model.train.data.corpus import Part
+from headlight_model.checkpoint import TOKENIZER, save_checkpoint
+from headlight_model.train.data import packages, tasks
+from headlight_model.train.data.batches import prepare
+from headlight_model.train.data.corpus import STDLIB, Part, Source
+from headlight_model.train.data.stored import Data, load
+from headlight_model.train.data.tasks import TextPairs
 from headlight_model.train.data.tokenizer import train_tokenizer
 from headlight_model.train.evaluate import masked_token_metrics, retrieval_metrics
 from headlight_model.train.recipe import Recipe
 from headlight_model.train.trainer import StepReport, Trainer
 
 STATE_FOLDER = Path("build/train")
+DATA = "data.safetensors"
 HEAD_PREFIX = "mlm_head."
 SMOOTHING = 0.98  # of the figures in the progress bar
 
@@ -36,12 +40,15 @@ class Job:
     recipe: Recipe
     seed: int = 0  # 0 to 2**32 - 1
     resume: bool = False
-    save_every: int = 200  # steps between resumable states
+    stage: int = 0  # the training ends behind it, 1 being the first; 0: behind the last
+    save_every: int = 25  # steps between resumable states
     state: Path | None = None  # where they are; None: build/train/NAME, NAME being the last part of `out`
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed is {self.seed}; it must lie between 0 and {2**32 - 1}")
+        if not 0 <= self.stage <= len(self.recipe.stages):
+            raise ValueError(f"stage is {self.stage}; it must lie between 0 and {len(self.recipe.stages)}")
 
 
 def train(job: Job) -> dict[str, object]:
@@ -51,36 +58,46 @@ def train(job: Job) -> dict[str, object]:
         What training.json holds.
     """
     job.out.mkdir(parents=True, exist_ok=True)  # now, not after the work: it may fail
-    tokenizer = train_tokenizer(training_texts(), job.recipe.vocab_size)
-    tokenizer_sha256 = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
-    origin = {"corpus_sha256": corpus.corpus_sha256(), "tokenizer_sha256": tokenizer_sha256}
-    data = prepare(tokenizer, job.recipe, Part.TRAINING)
-    trainer = Trainer(job.recipe, job.positions, data, vocabulary(tokenizer), job.seed, origin)
     state = job.state or STATE_FOLDER / job.out.name
+    trainer = begin(job, state)
     if job.resume:
         trainer.resume(state)
     take_steps(trainer, job, state)
-    report = measure(trainer, prepare(tokenizer, job.recipe, Part.VALIDATION)) | provenance(trainer)
-    write(job.out, trainer, tokenizer, report)
+    report = measure(trainer, prepare(trainer.tokenizer, job.recipe, Part.VALIDATION)) | provenance(trainer)
+    write(job.out, trainer, report)
     return report
 
 
-def training_texts() -> list[str]:
-    """The source texts of the training modules."""
-    return [source.text for source in corpus.sources() if corpus.part_of(source.module) is Part.TRAINING]
+def begin(job: Job, state: Path) -> Trainer:
+    """A trainer before its first step; tokenizer and data are read from `state` if they were made from this corpus."""
+    recipe, chosen = job.recipe, packages.everything(job.recipe.packages)
+    corpus_sha256 = packages.digest(chosen)
+    made_from = json.dumps([corpus_sha256, recipe.vocab_size, recipe.sentence_length, recipe.document_length])
+    data, file = load(state / DATA, made_from), state / TOKENIZER
+    if data is None:
+        pairs = tasks.pairs(chosen, Part.TRAINING)
+        tokenizer = train_tokenizer(training_texts(chosen, pairs), recipe.vocab_size)
+        data = prepare(tokenizer, recipe, Part.TRAINING, pairs)
+        data.save(state / DATA, made_from)
+        file.write_text(tokenizer.to_str(), encoding="utf-8")
+    tokenizer = Tokenizer.from_file(str(file))
+    tokenizer_sha256 = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
+    origin = {"corpus_sha256": corpus_sha256, "tokenizer_sha256": tokenizer_sha256}
+    return Trainer(recipe, job.positions, data, tokenizer, job.seed, origin)
 
 
-def vocabulary(tokenizer: Tokenizer) -> list[str]:
-    """The pieces in the order of their ids."""
-    ids = tokenizer.get_vocab()
-    return sorted(ids, key=ids.__getitem__)
+def training_texts(chosen: Iterable[Source], pairs: TextPairs) -> list[str]:
+    """What the vocabulary is learnt from: both sides of the training pairs, and source of the standard library."""
+    texts = [text for found in pairs.values() for pair in found for text in pair]
+    return texts + [source.text for source in chosen if source.part is Part.TRAINING and source.package == STDLIB]
 
 
 def take_steps(trainer: Trainer, job: Job, state: Path) -> None:
-    """The remaining steps of the recipe, saving every `job.save_every` and at the end."""
-    with tqdm(total=job.recipe.steps, initial=trainer.step, desc=job.out.name, unit="step", mininterval=2.0) as bar:
+    """The remaining steps up to the end of the stage, saving every `job.save_every` and at the end."""
+    last = job.recipe.end(job.stage) if job.stage else job.recipe.steps
+    with tqdm(total=last, initial=trainer.step, desc=job.out.name, unit="step", mininterval=2.0) as bar:
         shown: dict[str, float] = {}
-        while trainer.step < job.recipe.steps:
+        while trainer.step < last:
             began = time.perf_counter()
             report = trainer.advance()
             elapsed = time.perf_counter() - began
@@ -88,18 +105,15 @@ def take_steps(trainer: Trainer, job: Job, state: Path) -> None:
             smooth(shown, report, elapsed)
             bar.set_postfix({name: f"{value:.4g}" for name, value in shown.items()}, refresh=False)
             bar.update()
-            if trainer.step % job.save_every == 0 or trainer.step == job.recipe.steps:
+            if trainer.step % job.save_every == 0 or trainer.step == last:
                 trainer.save(state)
 
 
 def smooth(shown: dict[str, float], report: StepReport, elapsed: float) -> None:
     """Blend a step into the running averages of the progress bar."""
-    news = {
-        f"{report.objective}_loss": report.loss,
-        f"{report.objective}_accuracy": report.accuracy,
-        "tokens/s": report.tokens / elapsed,
-    }
-    for name, value in news.items():
+    news = {f"{name}_loss": loss for name, loss in report.loss.items()}
+    news |= {f"{name}_accuracy": share for name, share in report.accuracy.items()}
+    for name, value in (news | {"tokens/s": report.tokens / elapsed}).items():
         shown[name] = SMOOTHING * shown.get(name, value) + (1 - SMOOTHING) * value
 
 
@@ -109,7 +123,7 @@ def measure(trainer: Trainer, validation: Data) -> dict[str, object]:
     with torch.no_grad():
         for weight in trainer.parts.parameters():
             weight.copy_(weight.half())
-    figures = masked_token_metrics(trainer.encoder, trainer.head, validation, trainer.seed)
+    figures = masked_token_metrics(trainer.encoder, trainer.head, validation.stream, trainer.seed)
     return {"validation": figures | retrieval_metrics(trainer.encoder, validation.pairs["summary"])}
 
 
@@ -125,8 +139,8 @@ def provenance(trainer: Trainer) -> dict[str, object]:
     }
 
 
-def write(out: Path, trainer: Trainer, tokenizer: Tokenizer, report: dict[str, object]) -> None:
+def write(out: Path, trainer: Trainer, report: dict[str, object]) -> None:
     """The checkpoint folder."""
     head = {HEAD_PREFIX + name: value for name, value in trainer.head.state_dict().items()}
-    save_checkpoint(out, trainer.encoder, tokenizer.to_str(pretty=True) + "\n", head)
+    save_checkpoint(out, trainer.encoder, trainer.tokenizer.to_str(pretty=True) + "\n", head)
     (out / "training.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

@@ -1,11 +1,12 @@
-"""The two things the model learns at once: to guess a hidden token, and to find the text that answers another.
+"""The things the model learns at once: guess a hidden token, find the text that answers another, mind the order.
 
-Finding alone does not need order: a bag of words does as well. Guessing a token of source code does.
+Finding alone hardly needs order: a bag of words does nearly as well. The other two do.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +14,10 @@ from torch.nn import functional
 
 from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
+from headlight_model.layers.pooling import unit_length
 
 IGNORED = -100  # a label that asks for no guess
+LEAST_APART = 1e-4  # of two vectors of the same words, squared: below it is rounding
 
 
 class MaskedTokenHead(nn.Module):
@@ -38,7 +41,13 @@ class MaskedTokenHead(nn.Module):
 
 
 def masked_token_loss(
-    encoder: Encoder, head: MaskedTokenHead, ids: Tensor, labels: Tensor, positions: Tensor | None = None
+    encoder: Encoder,
+    head: MaskedTokenHead,
+    ids: Tensor,
+    labels: Tensor,
+    positions: Tensor | None = None,
+    *,
+    bfloat16: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Cross-entropy in nats of the hidden tokens, and the share of them guessed right.
 
@@ -46,13 +55,16 @@ def masked_token_loss(
         ids: int64 [B, S] without padding, some tokens of which are corrupted.
         labels: int64 [B, S], the true token where it is asked for, IGNORED elsewhere.
         positions: as in `Encoder.forward`.
+        bfloat16: the matrix products of the blocks are computed in it.
 
     Returns:
         Two scalars: loss and accuracy.
     """
     asked = labels != IGNORED  # [B, S]
-    vectors = encoder(ids, positions=positions).tokens[asked]  # [N, D]: the wide product below only for these
-    logits = head(vectors, encoder.embedding.weight)  # [N, V]
+    with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+        vectors = encoder(ids, positions=positions).tokens[asked]  # [N, D]: the wide product below only for these
+        logits = head(vectors, encoder.embedding.weight)  # [N, V]
+    logits = logits.float()
     truth = labels[asked]
     return functional.cross_entropy(logits, truth), (logits.argmax(dim=-1) == truth).float().mean()
 
@@ -74,3 +86,40 @@ def contrastive_loss(queries: Tensor, documents: Tensor, same: Tensor, temperatu
     truth = torch.arange(len(scores))
     loss = (functional.cross_entropy(scores, truth) + functional.cross_entropy(scores.T, truth)) / 2
     return loss, (scores.argmax(dim=-1) == truth).float().mean()
+
+
+def nested_loss(
+    queries: Tensor, documents: Tensor, same: Tensor, temperature: float, widths: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    """Mean contrastive loss of the first dimensions, so many each (Kusupati et al. 2022, Matryoshka), and of all.
+
+    Returns:
+        Two scalars: loss in nats, and the accuracy of the full width.
+    """
+    loss, accuracy = contrastive_loss(queries, documents, same, temperature)
+    for width in widths:
+        asked, found = unit_length(queries[:, :width]), unit_length(documents[:, :width])
+        loss = loss + contrastive_loss(asked, found, same, temperature)[0]
+    return loss / (1 + len(widths)), accuracy
+
+
+def order_loss(queries: Tensor, documents: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of the choice between two answers of the same words, and of that between two questions.
+
+    Vectors of the same words begin so much alike that gradients would vanish: both differences are
+    factors of them. So scores are divided by the product of the differences where that is smaller
+    than the temperature.
+
+    Args:
+        queries, documents: float [B, 2, D] of unit length; [:, i] of one belongs to [:, i] of the other.
+        temperature: divides the cosine once the vectors are far enough apart.
+
+    Returns:
+        Two scalars: loss in nats, and the share of questions whose own answer scores higher.
+    """
+    apart = [(side[:, 0] - side[:, 1]).detach().norm(dim=1) for side in (queries, documents)]  # [B] each
+    scale = (apart[0] * apart[1]).clamp(LEAST_APART, temperature)
+    scores = queries @ documents.transpose(1, 2) / scale[:, None, None]  # [B, 2, 2]
+    truth = torch.arange(2).expand(len(scores), 2)
+    loss = functional.cross_entropy(scores.transpose(1, 2), truth) + functional.cross_entropy(scores, truth)
+    return loss / 2, (scores.argmax(dim=-1) == truth).float().mean()

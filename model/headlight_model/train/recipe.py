@@ -17,40 +17,59 @@ class Recipe:
     The work is counted in steps, never in time, so that a slower machine trains the same model.
     """
 
-    steps: int = 3000
-    warmup_steps: int = 200
-    learning_rate: float = 2e-3  # at its peak; falls to a tenth along a cosine
+    packages: bool = True  # the pinned packages belong to the corpus, not the standard library alone
+    stages: tuple[int, ...] = (250, 1500, 1500, 1500)  # steps of each: at most an hour on two cores
+    warmup_steps: int = 50  # of each stage
+    learning_rate: float = 5e-4  # at its peak in the first stage; falls to a twentieth along a cosine
+    later_peak: float = 0.8  # of each stage, times that of the stage before
+    embedding_pace: float = 2.0  # embeddings learn this many times as fast as the blocks
     weight_decay: float = 0.02  # of matrices; vectors (norms, biases), the embeddings and the projection are left alone
     gradient_norm: float = 1.0  # gradients are scaled down to it
+    bfloat16: bool = True  # for the matrix products of the blocks
 
-    word_steps: int = 300  # before those: word vectors alone learn to match pairs of texts, without order
-    word_pairs: int = 256
+    word_steps: int = 600  # before those: word vectors alone learn to match pairs of texts, without order
+    word_pairs: int = 512
     word_rate: float = 3e-3  # learning rate at the start, for vectors of unit length; falls linearly to 0
 
+    # Every step sums three losses: pairs of texts, questions that only order tells apart, hidden tokens.
+    pairs: int = 256  # of texts a step: each has so many wrong answers, less one
+    run: int = 8  # so many pairs are neighbours in the corpus, mostly of one module
+    drop_tokens: float = 0.1  # of the texts of pairs, so that no pair is learnt by a single word
+    temperature: float = 0.05
+    widths: tuple[int, ...] = (64, 128)  # first dimensions that make a vector of their own
+    order_triplets: int = 32  # a step
+    order_weight: float = 0.1
     lengths: tuple[int, ...] = (128, 128, 64, 32, 16)  # tokens a window, drawn each step; short texts must work too
-    window_tokens: int = 1024  # a step of masked-token prediction
-    retrieval_every: int = 8  # every eighth step matches pairs of texts instead
-    pairs: int = 64  # of texts a retrieval step: each has 63 wrong answers
-    drop_tokens: float = 0.1  # of the texts of a retrieval step, so that no pair is learnt by a single word
+    window_tokens: int = 3072  # a step
+    masked_weight: float = 1.0
     sentence_length: int = 32  # tokens, longer ones are cut
     document_length: int = 80
-    temperature: float = 0.08
 
     vocab_size: int = VOCAB_SIZE
-    dim: int = 288
-    guess_dim: int = 96  # of `dim`: what the guess of a hidden token is read from; the vector of a text, from the rest
-    meaning_pace: float = 0.02  # the rest learns this many times as fast, or it would forget the word vectors
-    heads: int = 6
-    layers: int = 3
-    ffn_dim: int = 512
+    dim: int = 256
+    guess_dim: int = 256  # of `dim`: what the guess of a hidden token is read from
+    heads: int = 8
+    layers: int = 4
+    ffn_dim: int = 256  # gated: as many weights as a plain network of 384 has
     dropout: float = 0.0  # the source is read about once: too seldom to be learnt by heart
 
+    @property
+    def steps(self) -> int:
+        """Steps of all stages."""
+        return sum(self.stages)
+
+    def end(self, stage: int) -> int:
+        """The step at which a stage ends, 1 being the first."""
+        return sum(self.stages[:stage])
+
     def rate(self, step: int) -> float:
-        """Learning rate of a step, 0-based: a linear warm-up, then half a cosine from the peak to a tenth of it."""
-        if step < self.warmup_steps:
-            return self.learning_rate * (step + 1) / self.warmup_steps
-        done = (step - self.warmup_steps) / max(1, self.steps - self.warmup_steps)
-        return self.learning_rate * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * done)))
+        """Learning rate of a step, 0-based: in each stage a linear warm-up, then half a cosine."""
+        stage = next((n for n in range(len(self.stages)) if step < self.end(n + 1)), len(self.stages) - 1)
+        place, peak = step - self.end(stage), self.learning_rate * self.later_peak**stage
+        if place < self.warmup_steps:
+            return peak * (place + 1) / self.warmup_steps
+        done = (place - self.warmup_steps) / max(1, self.stages[stage] - self.warmup_steps)
+        return peak * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done)))
 
     def encoder_config(self, positions: str, vocab_size: int) -> EncoderConfig:
         """The architecture. `vocab_size`: what the tokenizer really has."""
@@ -63,6 +82,8 @@ class Recipe:
             layers=self.layers,
             ffn_dim=self.ffn_dim,
             positions=positions,
+            ffn="gated",
+            activation="silu",
             # Lengths of token vectors say how much each matters to the vector of the text; a norm would hide them.
             final_norm=False,
             # Multiplied, the embeddings would also learn sqrt(dim) times as fast and soon drown what is added to them.
@@ -77,18 +98,23 @@ class Recipe:
 
 
 QUICK = Recipe(
-    steps=6,
+    packages=False,
+    stages=(4, 2),
     warmup_steps=2,
+    bfloat16=False,
     lengths=(32, 16),
     window_tokens=128,
-    retrieval_every=3,
     pairs=8,
+    run=2,
+    widths=(16,),
+    order_triplets=2,
     document_length=32,
     vocab_size=512,
     word_steps=3,
     word_pairs=8,
     dim=32,
-    guess_dim=16,
+    guess_dim=32,
     heads=4,
+    layers=3,
     ffn_dim=64,
 )

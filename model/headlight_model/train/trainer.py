@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from headlight_model.encoder import Encoder
-from headlight_model.train.data.batches import PAIRS, Data, embed, equal_texts, masked_batch, pair_batch
+from headlight_model.train.data.batches import ORDER, PAIRS, embed, encode, equal_texts, masked_batch, pair_batch
+from headlight_model.train.data.order import draw
+from headlight_model.train.data.stored import Data
+from headlight_model.train.data.tokenizer import vocabulary
 from headlight_model.train.data.words import learn_words, starting_vectors
-from headlight_model.train.initial import WRITES, initialise_encoder, initialise_head, word_scale
-from headlight_model.train.objectives import MaskedTokenHead, contrastive_loss, masked_token_loss
+from headlight_model.train.initial import initialise_encoder, initialise_head
+from headlight_model.train.objectives import MaskedTokenHead, masked_token_loss, nested_loss, order_loss
 from headlight_model.train.recipe import Recipe
 
 STATE = "state.safetensors"
@@ -26,70 +29,103 @@ STATE = "state.safetensors"
 
 @dataclasses.dataclass(frozen=True)
 class StepReport:
-    """What one step achieved, on its own batch and before its update."""
+    """What one step achieved, on its own batch and before its update, by objective."""
 
-    objective: str  # "masked" or "retrieval"
-    loss: float  # nats
-    accuracy: float
+    loss: dict[str, float]  # nats
+    accuracy: dict[str, float]
     tokens: int  # padding included
+
+
+class Result(NamedTuple):
+    """What one objective yields in a step."""
+
+    loss: Tensor
+    accuracy: Tensor
+    tokens: int
 
 
 class Trainer:
     """Takes steps. Two trainers of equal arguments take equal steps, whatever was saved and resumed in between.
 
-    `origin`: digests, by name, of what `data` was made from.
+    `origin`: digests, by name, of what `data` was made from. `tokenizer`: for the questions of order.
     """
 
     def __init__(
-        self, recipe: Recipe, positions: str, data: Data, pieces: Sequence[str], seed: int, origin: dict[str, str]
+        self, recipe: Recipe, positions: str, data: Data, tokenizer: Tokenizer, seed: int, origin: dict[str, str]
     ) -> None:
         torch.manual_seed(seed)
         self.recipe, self.data, self.seed, self.origin = recipe, data, seed, origin
+        self.tokenizer = tokenizer
+        pieces = vocabulary(tokenizer)
         self.encoder = Encoder(recipe.encoder_config(positions, len(pieces)))
-        words = starting_vectors(pieces, data, recipe.dim - recipe.guess_dim)
-        initialise_encoder(self.encoder, recipe.guess_dim, words)
+        initialise_encoder(self.encoder, starting_vectors(pieces, data, recipe.dim))
         self.head = MaskedTokenHead(self.encoder.config, recipe.guess_dim)
-        initialise_head(self.head, self.encoder, recipe.guess_dim)
+        initialise_head(self.head, self.encoder)
         self.parts = nn.ModuleDict({"encoder": self.encoder, "mlm_head": self.head})
         self.optimizer = build_optimizer(self.parts, recipe)
-        self.slow = meaning_part(self.encoder, recipe)
         self.step = 0
         self.seconds = 0.0  # of training so far, over all resumptions
+
+    def learn_words(self) -> None:
+        """Train the word vectors; the first step expects it."""
+        learn_words(self.encoder, self.data, self.recipe, self.seed)
 
     def advance(self) -> StepReport:
         """One update of the weights."""
         if self.step == 0:
-            learn_words(self.encoder, self.data, self.recipe, self.seed)
+            self.learn_words()
         torch.manual_seed(self.seed * 2**32 + self.step)  # for dropout: a resumed run drops what an unbroken one drops
         self.parts.train()
         for group in self.optimizer.param_groups:
-            group["lr"] = self.recipe.rate(self.step)
-        masked = (self.step + 1) % self.recipe.retrieval_every != 0
-        loss, accuracy, tokens = self.masked() if masked else self.retrieval()
+            group["lr"] = self.recipe.rate(self.step) * group["pace"]
         self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        results = {}
+        for name, weight in self.objectives().items():
+            results[name] = result = getattr(self, name)()
+            (weight * result.loss).backward()  # one after the other: less memory
         nn.utils.clip_grad_norm_(self.parts.parameters(), self.recipe.gradient_norm)
-        before = [weight.clone() for weight, _ in self.slow]
         self.optimizer.step()
-        for (weight, pace), old in zip(self.slow, before, strict=True):
-            weight.lerp_(old, 1 - pace)
         self.step += 1
-        return StepReport("masked" if masked else "retrieval", loss.item(), accuracy.item(), tokens)
+        return StepReport(
+            {name: result.loss.item() for name, result in results.items()},
+            {name: result.accuracy.item() for name, result in results.items()},
+            sum(result.tokens for result in results.values()),
+        )
 
-    def masked(self) -> tuple[Tensor, Tensor, int]:
-        """Loss, accuracy and tokens of this step's windows."""
+    def objectives(self) -> dict[str, float]:
+        """Weight of each loss, by the method that computes it; what weighs nothing is left out."""
+        weights = {"retrieval": 1.0, "order": self.recipe.order_weight, "masked": self.recipe.masked_weight}
+        return {name: weight for name, weight in weights.items() if weight}
+
+    def masked(self) -> Result:
+        """Guess the hidden tokens of this step's windows."""
         ids, labels = masked_batch(self.data, self.recipe, self.encoder.config.vocab_size, self.seed, self.step)
-        return *masked_token_loss(self.encoder, self.head, ids, labels), ids.numel()
+        loss, accuracy = masked_token_loss(self.encoder, self.head, ids, labels, bfloat16=self.recipe.bfloat16)
+        return Result(loss, accuracy, ids.numel())
 
-    def retrieval(self) -> tuple[Tensor, Tensor, int]:
-        """Loss, accuracy and tokens of this step's pairs."""
+    def retrieval(self) -> Result:
+        """Match this step's pairs of texts."""
+        recipe = self.recipe
         random = np.random.default_rng([self.seed, PAIRS, self.step])
-        queries, documents = pair_batch(self.data, self.recipe.pairs, random, self.recipe.drop_tokens)
-        query_vectors, query_tokens = embed(self.encoder, queries)
-        document_vectors, document_tokens = embed(self.encoder, documents)
+        queries, documents = pair_batch(self.data, recipe.pairs, random, recipe.drop_tokens, recipe.run)
+        (asked, query_tokens), (found, document_tokens) = (
+            embed(self.encoder, rows, bfloat16=recipe.bfloat16) for rows in (queries, documents)
+        )
         same = equal_texts(queries, documents)
-        loss, accuracy = contrastive_loss(query_vectors, document_vectors, same, self.recipe.temperature)
-        return loss, accuracy, query_tokens + document_tokens
+        loss, accuracy = nested_loss(asked, found, same, recipe.temperature, recipe.widths)
+        return Result(loss, accuracy, query_tokens + document_tokens)
+
+    def order(self) -> Result:
+        """Choose between answers that only order tells apart."""
+        recipe = self.recipe
+        drawn = draw(np.random.default_rng([self.seed, ORDER, self.step]), recipe.order_triplets)
+        questions = [text for each in drawn for text in (each.question, each.other_question)]
+        answers = [text for each in drawn for text in (each.right, each.wrong)]
+        rows = encode(self.tokenizer, questions + answers, recipe.sentence_length)
+        vectors, tokens = embed(self.encoder, rows, bfloat16=recipe.bfloat16)
+        asked, found = vectors.view(2, recipe.order_triplets, 2, -1)
+        loss, accuracy = order_loss(asked, found, recipe.temperature)
+        return Result(loss, accuracy, tokens)
 
     def facts(self) -> dict[str, object]:
         """What a saved state must share with this trainer to continue it."""
@@ -140,29 +176,21 @@ class Trainer:
 
 
 def build_optimizer(parts: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """AdamW; weight decay for the matrices of blocks and head alone."""
-    free: list[Tensor] = []
+    """AdamW; weight decay for the matrices of blocks and head alone; embeddings at their own pace."""
     decayed: list[Tensor] = []
+    free: list[Tensor] = []
+    embeddings: list[Tensor] = []
     for name, weight in parts.named_parameters():
-        shrinks = weight.ndim > 1 and not name.startswith(("encoder.embedding", "encoder.dense"))
-        (decayed if shrinks else free).append(weight)
-    groups = [{"params": decayed, "weight_decay": recipe.weight_decay}, {"params": free, "weight_decay": 0.0}]
+        if name.startswith("encoder.embedding"):
+            embeddings.append(weight)
+        else:
+            (decayed if weight.ndim > 1 and not name.startswith("encoder.dense") else free).append(weight)
+    groups = [
+        {"params": decayed, "weight_decay": recipe.weight_decay, "pace": 1.0},
+        {"params": free, "weight_decay": 0.0, "pace": 1.0},
+        {"params": embeddings, "weight_decay": 0.0, "pace": recipe.embedding_pace},
+    ]
     return torch.optim.AdamW(groups, betas=(0.9, 0.98), fused=True)
-
-
-def meaning_part(encoder: Encoder, recipe: Recipe) -> list[tuple[Tensor, float]]:
-    """Views of the weights that the vector of a text is made by, each with the share of a step that it takes.
-
-    Adam's steps have the same length for every weight whatever its gradient, so those of the guess would soon overrun it.
-    """
-    rest, pace = slice(recipe.guess_dim, None), recipe.meaning_pace
-    found = [(encoder.embedding.weight.data[:, rest], pace * word_scale(encoder))]
-    for name, weight in encoder.named_parameters():
-        if name.startswith("dense."):
-            found.append((weight.data, pace))
-        elif name.endswith(WRITES):
-            found.append((weight.data[rest], pace))
-    return found
 
 
 def read_facts(path: Path) -> dict[str, Any]:

@@ -21,23 +21,35 @@ def test_the_whole_evaluation(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     folders = [tmp_path / "rope", tmp_path / "sinusoidal"]
     for folder in folders:
         train(Job(positions=folder.name, out=folder, recipe=QUICK, state=tmp_path / "state"))
-    main([*map(str, folders), "--out", str(tmp_path / "new" / "page.md")])
+    previous = ["--previous", str(folders[1]), "--state", str(tmp_path / "state")]
+    main([*map(str, folders), "--out", str(tmp_path / "new" / "page.md"), *previous])
     page = (tmp_path / "new" / "page.md").read_text(encoding="utf-8")
     assert capsys.readouterr().out.strip() == page.strip()
     figures = json.loads((tmp_path / "new" / "page.json").read_text(encoding="utf-8"))
-    names = [row["name"] for row in figures["retrieval"]["rows"]]
+    (library,) = figures["retrieval"]
+    assert library["name"] == "standard library"
+    names = [row["name"] for row in library["rows"]]
     for name in (
         "BM25, stemmed, name weighted",
-        "rope",
-        "rope + BM25",
-        "rope untrained",
         "mean of trained word vectors",
+        "rope",
+        "rope untrained",
+        "rope, tokens shuffled",
+        "rope, without layer 2",
+        "rope, 16 dimensions",
+        "rope, int8",
+        "rope, binary",
+        "rope before",
+        "sinusoidal",
     ):
         assert name in names
         assert f"| {name} |" in page
+    assert [row["than"] for row in library["comparisons"]] == [name for name in names if name != "rope"]
     task = retrieval_task(Part.TEST)
-    assert figures["retrieval"]["candidates"] == len(task.candidates) >= figures["retrieval"]["questions"] > 10
-    assert {len(model["heads"]) for model in figures["order"]} == {QUICK.layers * QUICK.heads}
+    assert library["candidates"] == len(task.candidates) >= library["questions"] > 10
+    for model in figures["order"]:
+        assert len(model["heads"]) == len(model["importance"]) == QUICK.layers * QUICK.heads
+        assert 0 <= model["pairs"]["all"] <= 1
     assert figures["origin"]["corpus_sha256"] in page
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from headlight_model.encoder import Encoder
-from headlight_model.evaluate.heads import KINDS, Head, analyse, is_identifier, targets
+from headlight_model.evaluate.heads import KINDS, Head, analyse, is_identifier, links, targets
 from headlight_model.train.data.tokenizer import SPECIALS
 
 PIECES = [*SPECIALS, "(", "total", "return", "##er", "x"]
@@ -47,11 +47,30 @@ def test_identifiers() -> None:
 
 def test_targets() -> None:
     ids = torch.tensor([[2, TOTAL, 5, TOTAL, 3]])
-    named = torch.tensor([is_identifier(piece) for piece in PIECES])
-    found = targets(ids, named)
+    found = targets(ids, PIECES)
     assert found["previous"][0].nonzero().tolist() == [[1, 0], [2, 1], [3, 2]]
     assert found["next"][0].nonzero().tolist() == [[1, 2], [2, 3], [3, 4]]
     assert found["same identifier"][0].nonzero().tolist() == [[1, 3], [3, 1]]
+
+
+def test_links_of_syntax() -> None:
+    tokens = ["[CLS]", ")", "def", "read", "_", "file", "(", "path", ")", ":", "open", "(", "path", "[", "0", "]", ")"]
+    found = set(links(tokens))
+    brackets = {(6, 8), (8, 6), (11, 16), (16, 11), (13, 15), (15, 13)}
+    assert {(query, key) for kind, query, key in found if kind == "matching bracket"} == brackets
+    assert {(query, key) for kind, query, key in found if kind == "def to name"} == {(2, 3), (2, 4), (2, 5)}
+    arguments = {(5, 7), (10, 12), (10, 13), (10, 14), (10, 15)}
+    assert {(query, key) for kind, query, key in found if kind == "call to arguments"} == arguments
+
+
+def test_brackets_written_as_one_piece_match_each_their_own() -> None:
+    found = set(links(["f", "(", "g", "(", "x", "))"]))
+    assert {(query, key) for kind, query, key in found if kind == "matching bracket"} == {
+        (1, 5),
+        (5, 1),
+        (3, 5),
+        (5, 3),
+    }
 
 
 def test_heads_are_called_what_they_do() -> None:
@@ -64,13 +83,15 @@ def test_heads_are_called_what_they_do() -> None:
     )
     heads, uniform = analyse(cast(Encoder, Scripted(*scripts)), ids, PIECES)
     assert [head.name for head in heads] == ["previous", "next", "same identifier", ""]
-    assert heads[0].weight == {"previous": 1.0, "next": 0.0, "same identifier": 0.0}
-    assert heads[3].weight == pytest.approx(dict.fromkeys(KINDS, 1 / 6), abs=1e-6)
-    assert uniform == pytest.approx(dict.fromkeys(KINDS, 1 / 6))
+    seen = ("previous", "next", "same identifier")  # there is no syntax in these windows
+    assert heads[0].weight == dict.fromkeys(KINDS, 0.0) | {"previous": 1.0}
+    assert heads[3].weight == pytest.approx(dict.fromkeys(KINDS, 0.0) | dict.fromkeys(seen, 1 / 6), abs=1e-6)
+    assert uniform == pytest.approx(dict.fromkeys(KINDS, 0.0) | dict.fromkeys(seen, 1 / 6))
     assert [(head.layer, head.head) for head in heads] == [(0, 0), (0, 1), (0, 2), (0, 3)]
 
 
 def test_half_of_the_tokens_make_a_name() -> None:
-    head = Head(0, 0, dict.fromkeys(KINDS, 0.1), {"previous": 0.5, "next": 0.2, "same identifier": 0.1})
+    head = Head(0, 0, dict.fromkeys(KINDS, 0.1), dict.fromkeys(KINDS, 0.1) | {"previous": 0.5})
     assert head.name == "previous"
+    assert dataclasses.replace(head, strongest=head.strongest | {"def to name": 0.9}).name == "previous"  # broad first
     assert dataclasses.replace(head, strongest=head.strongest | {"previous": 0.49}).name == ""

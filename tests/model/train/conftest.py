@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
 
-from headlight_model.train.data.batches import Data, Pairs
+from headlight_model.train.data.order import WORDS
+from headlight_model.train.data.stored import Data, Pairs
 from headlight_model.train.data.tasks import TASKS
-from headlight_model.train.data.tokenizer import CLS_ID, SEP_ID, SPECIALS
+from headlight_model.train.data.tokenizer import CLS_ID, SEP_ID, SPECIALS, UNK, shell
 from headlight_model.train.recipe import QUICK
 
 
@@ -19,3 +22,13 @@ def counting_data() -> Data:
     documents = [[CLS_ID, 40 + index, 41 + index, SEP_ID] for index in range(3 * QUICK.pairs)]
     pairs = dict.fromkeys(TASKS, Pairs([], [])) | {"summary": Pairs(queries, documents)}
     return Data(ids.astype(np.int64), pairs)
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Tokenizer:
+    """A vocabulary of 200 pieces, the nouns that fill the questions of order among them."""
+    words = [*WORDS, "to", "from", *"(){}=.-<>_"]
+    pieces = [*SPECIALS, *words[-(200 - len(SPECIALS)) :]]
+    made = shell(WordPiece({piece: number for number, piece in enumerate(pieces)}, unk_token=UNK))
+    made.add_special_tokens(list(SPECIALS))
+    return made

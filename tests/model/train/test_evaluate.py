@@ -5,15 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer
 
 from headlight_model.encoder import Encoder
 from headlight_model.train import evaluate
-from headlight_model.train.data.batches import Data, Pairs
+from headlight_model.train.data.stored import Data, Pairs
 from headlight_model.train.evaluate import masked_token_metrics, retrieval_metrics, shuffles
 from headlight_model.train.recipe import QUICK
 from headlight_model.train.trainer import Trainer
-
-PIECES = [f"piece{index}" for index in range(200)]
 
 
 def test_shuffles_keep_the_ends_and_permute_the_rest() -> None:
@@ -25,14 +24,18 @@ def test_shuffles_keep_the_ends_and_permute_the_rest() -> None:
     assert not torch.equal(rows[0], rows[1])
 
 
-def test_a_model_that_learnt_to_count_needs_order(counting_data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = dataclasses.replace(QUICK, steps=300, warmup_steps=10, learning_rate=1e-2, layers=2, retrieval_every=10**6)
+def test_a_model_that_learnt_to_count_needs_order(
+    counting_data: Data, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = dataclasses.replace(
+        QUICK, stages=(300,), warmup_steps=10, learning_rate=1e-2, layers=2, order_weight=0.0, masked_weight=3.0
+    )
     monkeypatch.setattr(evaluate, "WINDOW_COUNT", 64)
-    trainer = Trainer(recipe, "rope", counting_data, PIECES, seed=0, origin={})
+    trainer = Trainer(recipe, "rope", counting_data, tokenizer, seed=0, origin={})
     for _ in range(recipe.steps):
         trainer.advance()
     trainer.parts.eval()
-    figures = masked_token_metrics(trainer.encoder, trainer.head, counting_data, seed=0)
+    figures = masked_token_metrics(trainer.encoder, trainer.head, counting_data.stream, seed=0)
     assert figures["masked_accuracy"] > 0.8
     assert figures["masked_accuracy_positions_shuffled"] < 0.5
     assert figures["masked_accuracy_positions_ablated"] < 0.5

@@ -17,7 +17,9 @@ from headlight_model.train.recipe import QUICK
 @pytest.mark.usefixtures("small_library")
 def test_from_the_command_line_to_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    main(["--positions", "sinusoidal", "--out", "small", "--quick", "--seed", "3"])
+    main(["--positions", "sinusoidal", "--out", "small", "--quick", "--seed", "3", "--stage", "1"])
+    assert json.loads((tmp_path / "small/training.json").read_text(encoding="utf-8"))["steps"] == QUICK.end(1)
+    main(["--positions", "sinusoidal", "--out", "small", "--quick", "--seed", "3", "--resume"])
     out = tmp_path / "small"
     assert sorted(path.name for path in out.iterdir()) == [
         "config.json",
@@ -48,6 +50,11 @@ def test_the_figures_are_those_of_the_written_weights(tmp_path: Path) -> None:
 def test_a_seed_out_of_range_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"seed is -1; it must lie between 0 and 4294967295"):
         Job(positions="rope", out=tmp_path, recipe=QUICK, seed=-1)
+
+
+def test_a_stage_that_the_recipe_has_not_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"stage is 3; it must lie between 0 and 2"):
+        Job(positions="rope", out=tmp_path, recipe=QUICK, stage=3)
 
 
 def test_an_unknown_scheme_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

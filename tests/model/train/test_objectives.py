@@ -8,7 +8,15 @@ import torch
 
 from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
-from headlight_model.train.objectives import IGNORED, MaskedTokenHead, contrastive_loss, masked_token_loss
+from headlight_model.layers.pooling import unit_length
+from headlight_model.train.objectives import (
+    IGNORED,
+    MaskedTokenHead,
+    contrastive_loss,
+    masked_token_loss,
+    nested_loss,
+    order_loss,
+)
 
 
 def test_only_asked_tokens_count(config: Callable[..., EncoderConfig]) -> None:
@@ -45,3 +53,40 @@ def test_the_head_reads_its_own_dimensions_alone(config: Callable[..., EncoderCo
     tokens[:, 8:] += 1
     embedding[:, 8:] -= 1
     torch.testing.assert_close(head(tokens, embedding), expected)
+
+
+def test_nested_loss_is_the_mean_over_the_widths() -> None:
+    torch.manual_seed(0)
+    queries, documents = unit_length(torch.randn(6, 8)), unit_length(torch.randn(6, 8))
+    same = torch.zeros(6, 6, dtype=torch.bool)
+    short = contrastive_loss(unit_length(queries[:, :4]), unit_length(documents[:, :4]), same, 0.1)[0]
+    whole, accuracy = contrastive_loss(queries, documents, same, 0.1)
+    found = nested_loss(queries, documents, same, 0.1, (4,))
+    assert found[0].item() == pytest.approx((short + whole).item() / 2)
+    assert found[1] == accuracy
+
+
+def test_order_loss_by_hand() -> None:
+    question, answer = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]), torch.tensor([[[1.0, 0.0], [0.6, 0.8]]])
+    loss, accuracy = order_loss(question, answer, temperature=1.0)
+    assert accuracy.item() == 1.0
+    apart = math.sqrt(2) * math.sqrt(0.8)  # above the temperature
+    assert apart > 1
+    rows = math.log(math.exp(1) + math.exp(0.6)) - 1 + math.log(1 + math.exp(0.8)) - 0.8
+    columns = math.log(math.exp(1) + 1) - 1 + math.log(math.exp(0.6) + math.exp(0.8)) - 0.8
+    assert loss.item() == pytest.approx((rows + columns) / 4, abs=1e-6)
+
+
+def test_order_loss_pulls_vectors_apart_that_are_nearly_equal() -> None:
+    torch.manual_seed(0)
+    near = torch.randn(1, 1, 8) + 1e-1 * torch.randn(2, 2, 8)
+    queries, documents = unit_length(near[:1].flatten(0, 1))[None], unit_length(near[1:].flatten(0, 1))[None]
+    queries.requires_grad_()
+    loss, _ = order_loss(queries, documents, temperature=0.05)
+    (gradient,) = torch.autograd.grad(loss, queries)
+    assert gradient.norm() > 1  # divided by the temperature alone it would be a hundredth of that
+
+
+def test_equal_vectors_choose_nothing() -> None:
+    same = unit_length(torch.ones(2, 8)).expand(3, 2, 8)
+    assert order_loss(same, same, temperature=0.05)[0].item() == pytest.approx(math.log(2))

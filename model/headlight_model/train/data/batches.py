@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import compress
 
 import numpy as np
 import torch
@@ -12,48 +14,48 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from headlight_model.encoder import Encoder
-from headlight_model.train.data import corpus, tasks
-from headlight_model.train.data.corpus import Part
+from headlight_model.train.data import packages, tasks
+from headlight_model.train.data.corpus import STDLIB, Part, Source
+from headlight_model.train.data.stored import Data, Ids, Pairs, Rows
+from headlight_model.train.data.tasks import TextPairs
 from headlight_model.train.data.tokenizer import CLS_ID, MASK_ID, PAD_ID, SEP_ID, SPECIALS
 from headlight_model.train.objectives import IGNORED
 from headlight_model.train.recipe import Recipe
 
 # Of the tokens asked for 80 % are shown as [MASK], 10 % as a random one and 10 % as they are (Devlin et al. 2018, 3.1).
 MASKED_SHARE = 0.15
-ROWS = 32  # sentences or functions encoded together
-WINDOWS, MASKING, PAIRS, HELD_OUT, WORDS = range(5)  # independent random streams of one seed
+ROWS = 64  # sentences or functions encoded together
+WINDOWS, MASKING, PAIRS, HELD_OUT, WORDS, ORDER = range(6)  # independent random streams of one seed
+STREAM_CHARACTERS = 800_000  # of the source of a package, drawn by file: no package may drown the others
 
 
-@dataclasses.dataclass(frozen=True)
-class Pairs:
-    """Questions and what answers them, tokenised. Row i of each belongs together."""
-
-    queries: list[list[int]]
-    documents: list[list[int]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Data:
-    """One part of the corpus: all its source as one stream of ids, [SEP] after each text, and its pairs by task."""
-
-    stream: NDArray[np.int64]
-    pairs: dict[str, Pairs]  # by the names in tasks.TASKS
-
-
-def prepare(tokenizer: Tokenizer, recipe: Recipe, part: Part) -> Data:
-    """Tokenise one part of the corpus."""
-    texts = [source.text for source in corpus.sources() if corpus.part_of(source.module) is part]
-    stream: list[int] = []
-    for encoding in tokenizer.encode_batch(texts, add_special_tokens=False):
-        stream += [*encoding.ids, SEP_ID]
-    pairs = {
+def prepare(tokenizer: Tokenizer, recipe: Recipe, part: Part, pairs: TextPairs | None = None) -> Data:
+    """Tokenise one part of the corpus. `pairs`: those of that part, if they are known already."""
+    chosen = packages.everything(recipe.packages)
+    tokenised = {
         task: Pairs(
-            encode(tokenizer, [query for query, _ in found], recipe.sentence_length),
-            encode(tokenizer, [document for _, document in found], recipe.document_length),
+            Rows.of(encode(tokenizer, [query for query, _ in found], recipe.sentence_length)),
+            Rows.of(encode(tokenizer, [document for _, document in found], recipe.document_length)),
         )
-        for task, found in tasks.pairs(part).items()
+        for task, found in (tasks.pairs(chosen, part) if pairs is None else pairs).items()
     }
-    return Data(np.array(stream, dtype=np.int64), pairs)
+    return Data(source_stream(tokenizer, (each for each in chosen if each.part is part)), tokenised)
+
+
+def source_stream(tokenizer: Tokenizer, chosen: Iterable[Source]) -> Ids:
+    """Source as one stream of ids, [SEP] after each text."""
+    texts = [source.text for source in stream_sources(chosen)]
+    return Rows.of([*encoding.ids, SEP_ID] for encoding in tokenizer.encode_batch(texts, add_special_tokens=False)).ids
+
+
+def stream_sources(chosen: Iterable[Source]) -> list[Source]:
+    """The standard library, and of each package files of STREAM_CHARACTERS in all, by a hash of their names."""
+    kept, used = [], Counter[str]()
+    for source in sorted(chosen, key=lambda source: hashlib.sha256(source.module.encode()).digest()):
+        if source.package == STDLIB or used[source.package] < STREAM_CHARACTERS:
+            kept.append(source)
+            used[source.package] += len(source.text)
+    return kept
 
 
 def encode(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> list[list[int]]:
@@ -62,10 +64,10 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> list[list
     return [[CLS_ID, *encoding.ids[: length - 2], SEP_ID] for encoding in encodings]
 
 
-def windows(stream: NDArray[np.int64], count: int, length: int, random: np.random.Generator) -> NDArray[np.int64]:
+def windows(stream: NDArray[np.integer], count: int, length: int, random: np.random.Generator) -> NDArray[np.int64]:
     """`count` windows from anywhere in the stream, each [CLS] ... [SEP]: int64 [count, length]."""
     starts = random.integers(0, len(stream) - (length - 2) + 1, size=count)
-    inner = stream[starts[:, None] + np.arange(length - 2)[None, :]]
+    inner = stream[starts[:, None] + np.arange(length - 2)[None, :]].astype(np.int64)
     return np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (CLS_ID, SEP_ID)))
 
 
@@ -91,18 +93,21 @@ def masked_batch(data: Data, recipe: Recipe, vocab_size: int, seed: int, step: i
 
 
 def pair_batch(
-    data: Data, count: int, random: np.random.Generator, drop: float = 0.0
+    data: Data, count: int, random: np.random.Generator, drop: float = 0.0, run: int = 1
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Queries and documents of one task, drawn by the shares in tasks.TASKS; all of it where it has fewer than `count`.
 
     Args:
         drop: the share of tokens left out at random; [CLS] and [SEP] stay.
+        run: so many pairs follow one another in the corpus, mostly in one module: the hardest wrong answers.
     """
     names = [task for task in tasks.TASKS if len(data.pairs[task].queries) > 1]
     shares = np.array([tasks.TASKS[task] for task in names])
     pairs = data.pairs[names[random.choice(len(names), p=shares / shares.sum())]]
-    chosen = random.choice(len(pairs.queries), size=min(count, len(pairs.queries)), replace=False)
-    queries, documents = ([side[row] for row in chosen] for side in (pairs.queries, pairs.documents))
+    runs = -(-len(pairs.queries) // run)
+    starts = random.choice(runs, size=min(-(-count // run), runs), replace=False) * run
+    rows = [row for start in starts for row in range(start, min(start + run, len(pairs.queries)))]
+    queries, documents = ([side[row] for row in rows] for side in (pairs.queries, pairs.documents))
     return thin(queries, drop, random), thin(documents, drop, random)
 
 
@@ -110,26 +115,50 @@ def thin(rows: list[list[int]], drop: float, random: np.random.Generator) -> lis
     """The rows without a share `drop` of their inner tokens, drawn at random."""
     if not drop:
         return rows
-    return [[row[0], *(token for token in row[1:-1] if random.random() >= drop), row[-1]] for row in rows]
+    kept = (random.random(len(row) - 2) >= drop for row in rows)
+    return [[row[0], *compress(row[1:-1], keep), row[-1]] for row, keep in zip(rows, kept, strict=True)]
 
 
 def pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     """Ids int64 [B, S] padded on the right to the longest row, and the mask bool [B, S]."""
-    ids = torch.full((len(rows), max(map(len, rows))), PAD_ID, dtype=torch.int64)
+    padded = np.full((len(rows), max(map(len, rows))), PAD_ID, dtype=np.int64)
     for index, row in enumerate(rows):
-        ids[index, : len(row)] = torch.tensor(row)
+        padded[index, : len(row)] = row
+    ids = torch.from_numpy(padded)
     return ids, ids != PAD_ID
 
 
-def embed(encoder: Encoder, rows: Sequence[Sequence[int]]) -> tuple[Tensor, int]:
+def embed(encoder: Encoder, rows: Sequence[Sequence[int]], *, bfloat16: bool = False) -> tuple[Tensor, int]:
     """Pooled vectors, float32 [N, D] in the order of `rows`, and the tokens computed for them, padding included.
 
     Rows of like length go together: padding the shortest to the longest would cost several times the work.
+
+    Args:
+        bfloat16: the matrix products of the blocks are computed in it; pooling never is.
     """
     order = sorted(range(len(rows)), key=lambda row: len(rows[row]))
-    batches = [pad([rows[row] for row in order[start : start + ROWS]]) for start in range(0, len(rows), ROWS)]
-    pooled = torch.cat([encoder(ids, mask).pooled for ids, mask in batches])  # [N, D] in sorted order
-    return pooled[torch.tensor(order).argsort()], sum(ids.numel() for ids, _ in batches)
+    pooled, tokens = [], 0
+    for start in range(0, len(rows), ROWS):
+        ids, mask = pad([rows[row] for row in order[start : start + ROWS]])
+        with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+            vectors = encoder(ids, mask).tokens
+        pooled.append(encoder.pool(vectors, mask))
+        tokens += ids.numel()
+    return torch.cat(pooled)[torch.tensor(order).argsort()], tokens
+
+
+def bag_of_words(encoder: Encoder, rows: Sequence[Sequence[int]]) -> Tensor:
+    """Pooled vectors of the embeddings alone, no block applied, of an encoder that pools by the mean: float [N, D]."""
+    table = encoder.embed(torch.arange(encoder.config.vocab_size), None)  # [V, D]
+    lengths = np.array([len(row) for row in rows])
+    counts = np.zeros((len(rows), len(table)), dtype=np.float32)  # [N, V]: a product is faster than to gather rows
+    np.add.at(counts, (np.repeat(np.arange(len(rows)), lengths), np.concatenate([*map(np.array, rows)])), 1)
+    words = torch.from_numpy(counts / lengths[:, None].astype(np.float32)) @ table
+    state = encoder.positions.prepare(torch.arange(int(lengths.max())).unsqueeze(0))
+    places = encoder.positions.embed(torch.zeros(1, int(lengths.max()), words.shape[1]), state)[0]  # [S, D]
+    means = places.cumsum(dim=0) / torch.arange(1, len(places) + 1)[:, None]
+    summed = (words + means[torch.from_numpy(lengths - 1)]).unsqueeze(1)  # [N, 1, D]
+    return encoder.pool(summed, torch.ones(summed.shape[:2], dtype=torch.bool))
 
 
 def equal_texts(queries: Sequence[Sequence[int]], documents: Sequence[Sequence[int]]) -> Tensor:

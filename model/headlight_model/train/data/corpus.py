@@ -1,6 +1,7 @@
 """The corpus: the source code and the documentation of the running Python's own standard library. Needs no torch.
 
-It is on every machine that can train, has a permissive licence, and asks for order: brackets, repeated names.
+It is on every machine that can train, has a permissive licence, and asks for order: brackets,
+repeated names. headlight_model.train.data.packages adds the pinned packages to it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,26 @@ ONE_PLATFORM = ("_sysconfigdata", "_osx_support")  # prefixes: facts about one b
 PROSE_MODULE = "pydoc_data"  # its one table holds the language reference as plain text
 SPLIT_SALT = "headlight"  # changes which module belongs where
 TEST_SHARE, VALIDATION_SHARE = 0.20, 0.08  # of the top-level modules, nearly
+STDLIB = "python"  # the package that the standard library counts as
+# Whole packages, of many kinds and sizes, chosen before any training.
+TEST_PACKAGES = frozenset(
+    (
+        "anyio",
+        "click",
+        "fsspec",
+        "hypothesis",
+        "jinja2",
+        "networkx",
+        "packaging",
+        "pillow",
+        "prometheus-client",
+        "pyparsing",
+        "python-dateutil",
+        "sortedcontainers",
+        "tqdm",
+    )
+)
+VALIDATION_PACKAGES = frozenset(("distlib", "execnet", "httpx2", "platformdirs", "pluggy", "virtualenv"))
 
 
 class Part(enum.Enum):
@@ -38,6 +59,12 @@ class Source:
 
     module: str  # dotted
     text: str
+    package: str = STDLIB  # the distribution, in its normal form
+
+    @property
+    def part(self) -> Part:
+        """The part that the text belongs to."""
+        return part_of(self.module) if self.package == STDLIB else part_of_package(self.package)
 
 
 def top_level(module: str) -> str:
@@ -52,6 +79,13 @@ def part_of(module: str) -> Part:
     if place < TEST_SHARE:
         return Part.TEST
     return Part.VALIDATION if place < TEST_SHARE + VALIDATION_SHARE else Part.TRAINING
+
+
+def part_of_package(package: str) -> Part:
+    """The part that a package belongs to, whole."""
+    if package in TEST_PACKAGES:
+        return Part.TEST
+    return Part.VALIDATION if package in VALIDATION_PACKAGES else Part.TRAINING
 
 
 def stdlib_files(root: Path | None = None) -> list[tuple[str, Path]]:

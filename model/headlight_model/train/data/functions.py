@@ -14,12 +14,12 @@ from headlight_model.train.data.sentences import first_sentence
 
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 MEANINGLESS = frozenset({"self", "cls", "args", "kwargs"})  # in nearly every body
-NAME_WEIGHT = 3  # how often a document says the function's name: it tells more than any word of the body
+NAME_WEIGHT = 3  # how often search by words alone counts the name: it tells more than the body
 
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """A function or method of the standard library."""
+    """A function or method of the corpus."""
 
     module: str  # dotted
     name: str  # qualified inside its module: "Path.read_text"
@@ -28,6 +28,7 @@ class Function:
     body_words: tuple[str, ...]  # lower-case words of names and strings in the body, once each; no docstring
     first_line: int  # 1-based, of the `def`
     last_line: int  # inclusive
+    package: str = corpus.STDLIB  # that holds it
 
     @property
     def summary(self) -> str:
@@ -61,6 +62,11 @@ def functions(modules: Sequence[str] | None = None) -> list[Function]:
 
 @functools.cache
 def functions_of(source: Source) -> tuple[Function, ...]:
+    """The same as `parse`, remembered: the standard library is asked for often."""
+    return parse(source)
+
+
+def parse(source: Source) -> tuple[Function, ...]:
     """The functions of one file, those inside classes and other functions too."""
     found: list[Function] = []
 
@@ -71,27 +77,28 @@ def functions_of(source: Source) -> tuple[Function, ...]:
                 continue
             name = f"{prefix}{child.name}"
             if not isinstance(child, ast.ClassDef):
-                found.append(describe(source.module, name, child))
+                found.append(describe(source, name, child))
             visit(child, f"{name}.")
 
     visit(ast.parse(source.text), "")
     return tuple(sorted(found, key=lambda function: function.first_line))
 
 
-def describe(module: str, name: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Function:
+def describe(source: Source, name: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Function:
     """The `Function` that a syntax tree stands for."""
     arguments = node.args
     declared = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     declared += [extra for extra in (arguments.vararg, arguments.kwarg) if extra]
     docstring = ast.get_docstring(node)
     return Function(
-        module=module,
+        module=source.module,
         name=name,
         parameters=tuple(argument.arg for argument in declared if argument.arg not in ("self", "cls")),
         docstring=docstring or "",
         body_words=body_words(node.body if docstring is None else node.body[1:]),
         first_line=node.lineno,
         last_line=node.end_lineno or node.lineno,
+        package=source.package,
     )
 
 
@@ -109,16 +116,33 @@ def body_words(body: Iterable[ast.stmt]) -> tuple[str, ...]:
     return unique_words(text for _, _, text in sorted(said))
 
 
-def document_text(function: Function, name_weight: int = NAME_WEIGHT) -> str:
-    """What a function is found by: its name, `name_weight` times | parameters | the body. Never its docstring.
+def document_text(function: Function, name_weight: int = 1, *, module: bool = True) -> str:
+    """What a function is found by: "module name ( parameters ) body". Never its docstring.
 
-    Of each the lower-case words, separated by blanks; a part without any is left out.
+    Of each the lower-case words, separated by blanks. The brackets say where the name ends, as in source.
+
+    Args:
+        name_weight: how often the name is said, for contestants that cannot weigh it themselves.
+        module: whether the module is said.
     """
-    name = " ".join(split_words(function.name) * name_weight)
-    return " | ".join(part for part in (name, signature_text(function)) if part)
+    words = [*(module_words(function.module) if module else ()), *split_words(function.name) * name_weight]
+    return " ".join([*words, signature_text(function)])
+
+
+def module_words(module: str) -> list[str]:
+    """Words of the first and the last part of a dotted name."""
+    parts = module.split(".")
+    return split_words(" ".join(dict.fromkeys((parts[0], parts[-1]))))
 
 
 def signature_text(function: Function) -> str:
-    """The document without the name: parameters | words of the body."""
+    """The document without the name: "( parameters ) body"."""
+    parameters = (word for parameter in function.parameters for word in split_words(parameter))
+    return " ".join(["(", *parameters, ")", *function.body_words])
+
+
+def document_of_0_1(function: Function) -> str:
+    """The document that models before 0.2 learnt from: the name thrice | parameters | body, empty parts left out."""
     parameters = " ".join(word for parameter in function.parameters for word in split_words(parameter))
-    return " | ".join(part for part in (parameters, " ".join(function.body_words)) if part)
+    parts = (" ".join(split_words(function.name) * NAME_WEIGHT), parameters, " ".join(function.body_words))
+    return " | ".join(part for part in parts if part)

@@ -1,52 +1,70 @@
 """Pairs of texts that belong together, which the retrieval objective learns from. Needs no torch.
 
-Some five thousand documented functions are few. The same source holds more pairs of one kind: words of people on one side,
-the code that they are about on the other.
+The same source holds pairs of one kind in several forms: words of people on one side, the code that
+they are about on the other.
 """
 
 from __future__ import annotations
 
-import io
+import gc
 import re
-import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from headlight_model.train.data import corpus
 from headlight_model.train.data.corpus import Part, Source
-from headlight_model.train.data.functions import document_text, functions_of, signature_text, split_words, unique_words
+from headlight_model.train.data.functions import document_text, parse, signature_text, split_words, unique_words
 from headlight_model.train.data.sentences import sentences
 
 Pair = tuple[str, str]
+TextPairs = dict[str, list[Pair]]  # by task
 
 # How large a share of the retrieval steps learns from each.
 TASKS = {
-    "summary": 0.40,  # first sentence of a docstring -> its function
-    "comment": 0.20,  # comment -> the code below it
-    "sentence": 0.15,  # another sentence of a docstring -> its function
-    "name": 0.15,  # name of a function -> its parameters and body
-    "rest": 0.10,  # first sentence of a docstring or of a paragraph -> what follows
+    "summary": 0.60,  # first sentence of a docstring -> its function
+    "comment": 0.10,  # comment -> the code below it
+    "sentence": 0.12,  # another sentence of a docstring -> its function
+    "name": 0.12,  # name of a function -> its parameters and body
+    "rest": 0.06,  # first sentence of a docstring or of a paragraph -> what follows
 }
 SENTENCES = 5  # of a docstring, beside the first
 CODE_LINES = 8  # below a comment
 LEAST = 3  # words of code, or pairs of letters of prose: what has fewer is too vague to be a question or an answer
+BAD_SOURCE = (SyntaxError, ValueError, RecursionError)  # a template, or Python of another version
 
 LETTER_PAIR = re.compile(r"[^\W\d_]{2}")
 
 
-def pairs(part: Part) -> dict[str, list[Pair]]:
-    """The pairs of each task, in the order of the corpus."""
-    found: dict[str, list[Pair]] = {task: [] for task in TASKS}
-    for source in corpus.sources():
-        if corpus.part_of(source.module) is part:
-            from_source = prose_pairs if corpus.top_level(source.module) == corpus.PROSE_MODULE else code_pairs
-            for task, pair in from_source(source):
-                found[task].append(pair)
-    return found
+def pairs(sources: Iterable[Source], part: Part) -> TextPairs:
+    """The different pairs of each task in one part of some sources, in their order.
+
+    Those for training hold no sentence and no document that the other parts hold too.
+    """
+    found: dict[Part, dict[str, dict[Pair, None]]] = {each: {task: {} for task in TASKS} for each in Part}
+    gc.disable()  # syntax trees are short-lived, and so many that collections take most of the time
+    try:
+        for source in sources:
+            if part in (source.part, Part.TRAINING):
+                prose = source.package == corpus.STDLIB and corpus.top_level(source.module) == corpus.PROSE_MODULE
+                for task, pair in prose_pairs(source) if prose else code_pairs(source):
+                    found[source.part][task][pair] = None
+    finally:
+        gc.enable()
+    kept_back = {text for each in Part if each is not part for text in said(found[each]["summary"])}
+    return {task: [pair for pair in found[part][task] if kept_back.isdisjoint(said([pair]))] for task in TASKS}
+
+
+def said(chosen: Iterable[Pair]) -> Iterator[str]:
+    """Both sides of each pair, as they are compared."""
+    return (text.lower() for pair in chosen for text in pair)
 
 
 def code_pairs(source: Source) -> Iterator[tuple[str, Pair]]:
-    """(task, pair) of one file."""
-    for function in functions_of(source):
+    """(task, pair) of one file; none of a file that this Python cannot parse."""
+    try:
+        functions = parse(source)
+    except BAD_SOURCE:
+        return
+    for function in functions:
         document = document_text(function)
         if function.summary:
             yield "summary", (function.summary, document)
@@ -90,12 +108,12 @@ def comment_pairs(source: Source) -> Iterator[Pair]:
 
 
 def comment_lines(source: Source) -> dict[int, str]:
-    """Text of each comment that has a line to itself, by the 0-based number of the line."""
-    found = {}
-    for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
-        if token.type == tokenize.COMMENT and token.line.lstrip().startswith("#"):
-            found[token.start[0] - 1] = token.string.strip("# ")
-    return found
+    """Text of each comment that has a line to itself, by the 0-based number of the line.
+
+    A line of a string that looks like one is taken for one: they are few, and a tokenizer would take minutes.
+    """
+    stripped = (line.strip() for line in source.text.splitlines())
+    return {row: line.strip("# ") for row, line in enumerate(stripped) if line.startswith("#")}
 
 
 def has_words(text: str) -> bool:

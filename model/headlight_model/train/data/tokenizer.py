@@ -18,7 +18,7 @@ from tokenizers.trainers import WordPieceTrainer
 PAD, UNK, CLS, SEP, MASK = SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 to 4
 PAD_ID, UNK_ID, CLS_ID, SEP_ID, MASK_ID = range(5)
 LINE_END = "⏎"
-VOCAB_SIZE = 6144
+VOCAB_SIZE = 7168
 ALPHABET = 256  # characters that have a piece of their own; rarer ones are unknown
 # A line break with no other in the white space behind it. `\s*` in place of `[^\S\n]*` finds the same ones, but runs
 # to the end of all blank lines from each of them: 131,072 line breaks took 25 s.
@@ -73,3 +73,9 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = VOCAB_SIZE) -> Token
         special_tokens=[(CLS, CLS_ID), (SEP, SEP_ID)],
     )
     return tokenizer
+
+
+def vocabulary(tokenizer: Tokenizer) -> list[str]:
+    """The pieces in the order of their ids."""
+    ids = tokenizer.get_vocab()
+    return sorted(ids, key=ids.__getitem__)

@@ -14,9 +14,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from headlight_model.encoder import Encoder
-from headlight_model.train.data.batches import WORDS, Data, equal_texts, pad, pair_batch
+from headlight_model.train.data.batches import WORDS, bag_of_words, equal_texts, pair_batch
+from headlight_model.train.data.stored import Data
 from headlight_model.train.initial import word_scale
-from headlight_model.train.objectives import contrastive_loss
+from headlight_model.train.objectives import nested_loss
 from headlight_model.train.recipe import Recipe
 
 OWN_SHARE = 0.4  # of a word beside what it shares with the words of its stem
@@ -53,27 +54,16 @@ def document_frequencies(texts: Iterable[Sequence[int]], vocab_size: int) -> Ten
     return torch.from_numpy(count).float()
 
 
-def bag_of_words(encoder: Encoder, rows: Sequence[Sequence[int]]) -> Tensor:
-    """Pooled vectors of the embeddings alone, no block applied: float [N, D]."""
-    ids, keep = pad(rows)
-    state = encoder.positions.prepare(torch.arange(ids.shape[1]).unsqueeze(0))
-    embedded = encoder.positions.embed(encoder.embed(ids, None), state)
-    return encoder.pool(embedded * keep.unsqueeze(-1), keep)
-
-
 def learn_words(encoder: Encoder, data: Data, recipe: Recipe, seed: int) -> None:
     """Train the embeddings of an initialised encoder on the pairs, as bags of words."""
-    optimizer = torch.optim.Adam([encoder.embedding.weight])
+    optimizer = torch.optim.Adam([encoder.embedding.weight], fused=True)
     for step in range(recipe.word_steps):
         for group in optimizer.param_groups:
             group["lr"] = recipe.word_rate * word_scale(encoder) * (1 - step / recipe.word_steps)
-        queries, documents = pair_batch(data, recipe.word_pairs, np.random.default_rng([seed, WORDS, step]))
-        loss, _ = contrastive_loss(
-            bag_of_words(encoder, queries),
-            bag_of_words(encoder, documents),
-            equal_texts(queries, documents),
-            recipe.temperature,
-        )
+        random = np.random.default_rng([seed, WORDS, step])
+        queries, documents = pair_batch(data, recipe.word_pairs, random, recipe.drop_tokens, recipe.run)
+        bags = bag_of_words(encoder, queries), bag_of_words(encoder, documents)
+        loss, _ = nested_loss(*bags, equal_texts(queries, documents), recipe.temperature, recipe.widths)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

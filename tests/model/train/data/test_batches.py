@@ -5,10 +5,9 @@ import pytest
 import torch
 
 from headlight_model.encoder import Encoder
+from headlight_model.train.data import corpus
 from headlight_model.train.data.batches import (
     MASKED_SHARE,
-    Data,
-    Pairs,
     corrupt,
     embed,
     encode,
@@ -20,7 +19,8 @@ from headlight_model.train.data.batches import (
     windows,
 )
 from headlight_model.train.data.corpus import Part
-from headlight_model.train.data.tasks import TASKS
+from headlight_model.train.data.stored import Data, Pairs
+from headlight_model.train.data.tasks import TASKS, pairs
 from headlight_model.train.data.tokenizer import CLS_ID, MASK_ID, SEP_ID, SPECIALS, train_tokenizer
 from headlight_model.train.loop import training_texts
 from headlight_model.train.objectives import IGNORED
@@ -70,16 +70,22 @@ def test_a_batch_keeps_pairs_together_and_shows_none_twice(counting_data: Data) 
     assert pair_batch(counting_data, QUICK.pairs, np.random.default_rng(1)) != (queries, documents)
 
 
+def test_a_run_of_pairs_is_of_neighbours(counting_data: Data) -> None:
+    queries, _ = pair_batch(counting_data, 8, np.random.default_rng(0), run=4)
+    numbers = np.array([query[1] for query in queries]).reshape(2, 4)
+    assert (np.diff(numbers, axis=1) == 1).all()
+
+
 def test_a_task_smaller_than_a_batch_is_shown_whole(counting_data: Data) -> None:
     queries, _ = pair_batch(counting_data, 10**6, np.random.default_rng(0))
     assert sorted(queries) == sorted(counting_data.pairs["summary"].queries)
 
 
 def test_each_task_gets_its_share() -> None:
-    pairs = {
+    by_task = {
         name: Pairs([[CLS_ID, 10 + n, SEP_ID]] * 4, [[CLS_ID, 20 + n, SEP_ID]] * 4) for n, name in enumerate(TASKS)
     }
-    data = Data(np.zeros(1, dtype=np.int64), pairs)
+    data = Data(np.zeros(1, dtype=np.int64), by_task)
     random = np.random.default_rng(0)
     shown = [pair_batch(data, 2, random)[0][0][1] - 10 for _ in range(4000)]
     for number, share in enumerate(TASKS.values()):
@@ -113,16 +119,17 @@ def test_equal_texts_on_either_side() -> None:
 
 @pytest.mark.usefixtures("small_library")
 def test_prepare_keeps_the_parts_apart() -> None:
-    tokenizer = train_tokenizer(training_texts(), 512)
+    sources = corpus.sources()
+    tokenizer = train_tokenizer(training_texts(sources, pairs(sources, Part.TRAINING)), 512)
     data = {part: prepare(tokenizer, QUICK, part) for part in Part}
     said = {Part.TRAINING: "dedent", Part.VALIDATION: "b32hexencode", Part.TEST: "numerator"}
     for part, word in said.items():
         assert data[part].stream[-1] == SEP_ID
         text = tokenizer.decode(data[part].stream.tolist()).replace(" ##", "")
         assert [word in text for word in said.values()] == [other is part for other in said]
-    pairs = data[Part.TRAINING].pairs["summary"]
-    assert len(pairs.queries) == len(pairs.documents) > QUICK.pairs
-    assert max(map(len, pairs.documents)) <= QUICK.document_length
+    summaries = data[Part.TRAINING].pairs["summary"]
+    assert len(summaries.queries) == len(summaries.documents) > QUICK.pairs
+    assert max(map(len, summaries.documents)) <= QUICK.document_length
 
 
 def test_long_texts_are_cut_but_keep_their_ends() -> None:

@@ -5,9 +5,11 @@ import pytest
 from headlight_model.train.data import corpus
 from headlight_model.train.data.corpus import Source
 from headlight_model.train.data.functions import (
+    document_of_0_1,
     document_text,
     functions,
     functions_of,
+    module_words,
     signature_text,
     split_words,
     unique_words,
@@ -58,14 +60,27 @@ def test_a_function_is_described_in_full() -> None:
     assert (close.name, close.summary, close.body_words) == ("close", "Close it.", ())
 
 
-def test_the_document_says_the_name_often_and_never_the_docstring() -> None:
+def test_the_document_says_module_and_name_and_never_the_docstring() -> None:
     add, _, close = functions_of(CODE)
-    name, body = "till add item", "item name cash prices extra | total sum cash value error no such currency inner"
-    assert document_text(add) == f"{name} {name} {name} | {body}"
-    assert document_text(add, name_weight=1) == f"{name} | {body}"
+    name, body = "till add item", "( item name cash prices extra ) total sum cash value error no such currency inner"
+    assert document_text(add) == f"shop till {name} {body}"
+    assert document_text(add, name_weight=2) == f"shop till {name} {name} {body}"
+    assert document_text(add, module=False) == f"{name} {body}"
     assert signature_text(add) == body
-    assert document_text(close) == "close close close"
-    assert signature_text(close) == ""
+    assert document_text(close) == "shop till close ( )"
+    assert signature_text(close) == "( )"
+
+
+def test_documents_of_earlier_models_keep_their_form() -> None:
+    add, _, close = functions_of(CODE)
+    body = "item name cash prices extra | total sum cash value error no such currency inner"
+    assert document_of_0_1(add) == f"till add item till add item till add item | {body}"
+    assert document_of_0_1(close) == "close close close"
+
+
+def test_of_a_module_the_ends_of_its_name_are_said() -> None:
+    assert module_words("json") == ["json"]
+    assert module_words("a_graph.algorithms.shortestPaths") == ["a", "graph", "shortest", "paths"]
 
 
 def test_words_are_kept_once_and_in_order() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headlight_model.train.data import tasks
+from headlight_model.train.data import corpus, tasks
 from headlight_model.train.data.corpus import PROSE_MODULE, Part, Source
 
 CODE = Source(
@@ -29,13 +29,13 @@ def of():
 
 def test_pairs_of_code() -> None:
     found = list(tasks.code_pairs(CODE))
-    document = "price price price | goods | total sum goods round up"
+    document = "shop price ( goods ) total sum goods round up"
     assert found == [
         ("summary", ("Sum up the goods.", document)),
         ("sentence", ("Taxes are part of it.", document)),
         ("sentence", ("Discounts come last of all.", document)),
         ("rest", ("Sum up the goods.", "Taxes are part of it. Discounts come last of all.")),
-        ("name", ("price", "goods | total sum goods round up")),
+        ("name", ("price", "( goods ) total sum goods round up")),
         ("comment", ("The first comment goes on for a line.", "total sum goods")),
     ]
 
@@ -49,11 +49,24 @@ def test_pairs_of_prose() -> None:
 
 @pytest.mark.usefixtures("small_library")
 def test_each_part_has_its_own_pairs() -> None:
-    found = {part: tasks.pairs(part) for part in Part}
+    found = {part: tasks.pairs(corpus.sources(), part) for part in Part}
     assert all(found[Part.TRAINING][task] for task in tasks.TASKS)
     said = {part: {document for _, document in found[part]["summary"]} for part in Part}
     assert any("fraction limit denominator" in document for document in said[Part.TEST])
     assert said[Part.TEST].isdisjoint(said[Part.TRAINING] | said[Part.VALIDATION])
+
+
+def test_training_never_holds_what_another_part_says() -> None:
+    learnt = Source("a", 'def sort(rows):\n    """Sort some rows."""\n', "a-package")
+    kept = Source("b", 'def order(rows):\n    """SORT some rows."""\n', "click")
+    other = Source("c", 'def close(rows):\n    """Close the shop."""\n', "a-package")
+    assert kept.part is Part.TEST
+    found = tasks.pairs([learnt, kept, other], Part.TRAINING)["summary"]
+    assert found == [("Close the shop.", "c close ( rows )")]
+
+
+def test_source_that_cannot_be_parsed_has_no_pairs() -> None:
+    assert list(tasks.code_pairs(Source("template", "def {name}():"))) == []
 
 
 def test_shares_sum_to_one() -> None:

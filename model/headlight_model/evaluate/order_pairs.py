@@ -1,0 +1,46 @@
+"""How often a model chooses, of two answers of the same words, the one in the right order."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from headlight_model.evaluate.ranking import DIGITS, Floats
+from headlight_model.train.data.order import Triplet, questions
+
+Vectors = Callable[[list[str]], Floats]  # [N, D] of unit length
+
+
+@dataclasses.dataclass(frozen=True)
+class OrderPairs:
+    """Shares of right choices; a tie counts half."""
+
+    questions: int
+    all: float
+    trained: float  # of templates that training saw, with other words
+    kept_back: float  # of templates that it never saw
+    by_family: dict[str, float]
+
+
+def measure(vectors: Vectors) -> OrderPairs:
+    """Let a model choose."""
+    asked = list(questions())
+    question, right, wrong = (
+        vectors([getattr(each, name) for each in asked]) for name in ("question", "right", "wrong")
+    )
+    gain = np.round(((right - wrong) * question).sum(axis=1), DIGITS)
+    chosen = (np.sign(gain) + 1) / 2  # [N]: 1 right, 0 wrong, 0.5 undecided
+
+    def share(wanted: Callable[[Triplet], bool]) -> float:
+        return float(chosen[[wanted(each) for each in asked]].mean())
+
+    families = dict.fromkeys(each.family for each in asked)
+    return OrderPairs(
+        len(asked),
+        float(chosen.mean()),
+        share(lambda each: each.trained),
+        share(lambda each: not each.trained),
+        {family: share(lambda each, family=family: each.family == family) for family in families},  # type: ignore[misc]
+    )

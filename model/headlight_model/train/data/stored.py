@@ -1,0 +1,88 @@
+"""Tokenised data, compact in memory and in a file, so that a stage need not read the corpus anew."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+Ids = NDArray[np.uint16]  # vocabularies have at most 65,536 pieces
+
+
+class Rows(Sequence[list[int]]):
+    """Token ids of many texts, one behind the other in one array."""
+
+    def __init__(self, ids: Ids, ends: NDArray[np.int64]) -> None:
+        self.ids, self.ends = ids, ends
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[int]]) -> Rows:
+        """Pack some rows."""
+        packed = [np.array(row, dtype=np.uint16) for row in rows]
+        ids = np.concatenate([np.zeros(0, dtype=np.uint16), *packed])
+        return cls(ids, np.cumsum([len(row) for row in packed], dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @overload
+    def __getitem__(self, index: int) -> list[int]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[list[int]]: ...
+    def __getitem__(self, index: int | slice) -> list[int] | list[list[int]]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        if not 0 <= index < len(self):
+            raise IndexError(f"row {index} of {len(self)}")
+        found: list[int] = self.ids[self.ends[index - 1] if index else 0 : self.ends[index]].tolist()
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Pairs:
+    """Questions and what answers them, tokenised. Row i of each belongs together."""
+
+    queries: Sequence[list[int]]
+    documents: Sequence[list[int]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """One part of the corpus: source as one stream of ids, [SEP] after each text, and pairs by task."""
+
+    stream: NDArray[np.integer]
+    pairs: dict[str, Pairs]  # by the names in tasks.TASKS, in the order of the corpus
+
+    def save(self, path: Path, about: str) -> None:
+        """Write everything to a file, and what it was made from."""
+        arrays: dict[str, NDArray[np.integer]] = {"stream": self.stream.astype(np.uint16)}
+        for task, pairs in self.pairs.items():
+            for side, rows in (("queries", pairs.queries), ("documents", pairs.documents)):
+                packed = rows if isinstance(rows, Rows) else Rows.of(rows)
+                arrays |= {f"{task}.{side}.ids": packed.ids, f"{task}.{side}.ends": packed.ends}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file(arrays, path, metadata={"about": about})
+
+
+def load(path: Path, about: str) -> Data | None:
+    """Read what `Data.save` wrote; None if there is nothing, or it was made from something else."""
+    if not path.is_file():
+        return None
+    with safe_open(path, framework="numpy") as file:
+        if file.metadata()["about"] != about:
+            return None
+    arrays = load_file(path)
+    tasks = dict.fromkeys(name.split(".")[0] for name in arrays if name != "stream")
+    pairs = {task: Pairs(*(_rows(arrays, f"{task}.{side}") for side in ("queries", "documents"))) for task in tasks}
+    return Data(arrays["stream"], pairs)
+
+
+def _rows(arrays: dict[str, NDArray[np.integer]], name: str) -> Rows:
+    """One side of the pairs of a task."""
+    return Rows(arrays[f"{name}.ids"].astype(np.uint16), arrays[f"{name}.ends"].astype(np.int64))

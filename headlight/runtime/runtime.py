@@ -85,25 +85,19 @@ class Runtime:
 
         Args:
             bundle: the directory.
-            provider: "cpu", or "openvino" or "cuda", which must be installed. "auto" is "cuda" if
-                it has a device, else "cpu".
-            precision: "fp32"; or "bf16", "fp16" or "int8" if the bundle has graphs for it. Only the
-                caller chooses it.
+            provider: "cpu", "openvino" or "cuda"; "auto" is "cuda" if it has a device, else "cpu".
+            precision: "fp32"; or "bf16", "fp16" or "int8" if the bundle has graphs for it.
             threads: for each batch; None: the streams share the CPUs that the process may use.
-            streams: batches at once, from one call to `encode` or several; None: one for each CPU,
-                at most 8; on "cuda" 1.
-            wide: give all threads to a batch that runs alone, for a second copy of the weights;
-                None: if that costs little, see `choose_wide`.
+            streams: batches at once; None: one for each CPU, at most 8; on "cuda" 1.
+            wide: give a lone batch all threads, for more memory; None: see `choose_wide`.
             spin: see headlight.runtime.providers.worker_layout.Workers.
             sha256: the digest that the manifest must have.
-            attend: False to do without attention and hidden states, and save the memory of their
-                graph.
+            attend: False saves the memory of the graph for attention and hidden states.
             round_lengths: see Engine.
             gpu: the device and its memory limit, on "cuda".
 
         Raises:
-            BundleError: the bundle is damaged, altered, or has nothing for the provider and
-                precision; or the provider is not installed.
+            BundleError: it is damaged or altered, lacks the precision, or the provider is missing.
         """
         self.provider = choose_provider(provider, precision, gpu)
 

@@ -1,4 +1,4 @@
-"""What a caller may write for a choice, and what is said of anything else, before it is sent."""
+"""Accepted values of a choice, and the error for others, before anything is sent."""
 
 from __future__ import annotations
 

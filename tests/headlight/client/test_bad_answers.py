@@ -5,27 +5,42 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import itertools
-from collections.abc import Callable, Iterator
-from concurrent import futures
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
-import grpc
 import numpy as np
 import pytest
 
 from headlight import AsyncClient, AttentionSpec, BadAnswer, Client, PooledSpec, TokensSpec
 from headlight.errors import EngineError, MixedWeights
 from headlight.pb import headlight_pb2 as pb
-from tests.headlight.fake_model import DIM, ragged
-from tests.headlight.fake_server import FakeServicer, default_limits
+from tests.headlight.client.broken_answers import (
+    Answer,
+    all_rows,
+    another_output,
+    cut_unasked,
+    half_precision,
+    narrower,
+    of_another,
+    one_item_more,
+    other_keys,
+    other_layers,
+    scaled,
+    units_behind_the_first,
+    wider,
+    with_number,
+    with_rows,
+    with_token,
+    with_tokens,
+)
+from tests.headlight.fake_model import DIM
+from tests.headlight.fake_server import FakeServicer
 
 SECONDS = 60  # of a client's timeout, which no test comes near
 TEXT = "one two three"
 UNIT = PooledSpec(normalize=True)
 Method: TypeAlias = "Callable[[Any], Any]"
 Ask: TypeAlias = "Callable[[Method], Any]"
-Answer: TypeAlias = pb.EncodeResponse
 
 METHODS: dict[str, Method] = {
     "encode": lambda client: client.encode([TEXT, "four"]),
@@ -72,114 +87,6 @@ def ask(request: pytest.FixtureRequest, target: str) -> Ask:
 @pytest.mark.parametrize("method", METHODS)
 def test_honest_answers_pass(ask: Ask, method: str) -> None:
     assert ask(METHODS[method]) is not None
-
-
-def with_number(output: str, at: int, number: float, dtype: str = "<f4") -> Callable[[Answer], object]:
-    """Put one number into an output, in the place of another."""
-
-    def change(response: Answer) -> None:
-        tensor = response.pooled[0] if output == "pooled" else getattr(response, output)
-        numbers = np.frombuffer(tensor.data, dtype).copy()
-        numbers[at] = number
-        tensor.data = numbers.tobytes()
-
-    return change
-
-
-def scaled(output: str, factor: float) -> Callable[[Answer], object]:
-    def change(response: Answer) -> None:
-        tensor = response.pooled[0] if output == "pooled" else getattr(response, output)
-        tensor.data = (np.frombuffer(tensor.data, "<f4") * np.float32(factor)).tobytes()
-
-    return change
-
-
-def wider(response: Answer) -> None:
-    tensor = response.pooled[0]
-    tensor.shape[1] += 1
-    tensor.data += bytes(4 * tensor.shape[0])
-
-
-def narrower(response: Answer) -> None:
-    tensor = response.pooled[0]
-    tensor.shape[1] //= 2
-    tensor.data = tensor.data[: len(tensor.data) // 2]
-
-
-def with_rows(output: str, width: int) -> Callable[[Answer], object]:
-    """Vectors of another width, well formed in themselves."""
-
-    def change(response: Answer) -> None:
-        tensor = getattr(response, output)
-        for extents in tensor.shapes:
-            extents.sizes[-1] = width
-        sizes = [int(np.prod(extents.sizes)) for extents in tensor.shapes]
-        del tensor.offsets[:]
-        tensor.offsets.extend([0, *itertools.accumulate(sizes)])
-        tensor.data = bytes(4 * sum(sizes))
-
-    return change
-
-
-def with_tokens(count: int) -> Callable[[Answer], object]:
-    def change(response: Answer) -> None:
-        response.items[0].token_count = response.items[0].original_token_count = count
-
-    return change
-
-
-def one_item_more(response: Answer) -> None:
-    response.items.add().CopyFrom(response.items[0])
-    response.pooled[0].shape[0] += 1
-    response.pooled[0].data += bytes(4 * DIM)
-
-
-def another_output(response: Answer) -> None:
-    response.hidden.CopyFrom(pb.RaggedTensor(dtype=pb.DATA_TYPE_FLOAT32, layers=[0], offsets=[0], data=b"", shapes=[]))
-    for item in response.items:
-        response.hidden.shapes.add(sizes=(1, item.token_count, DIM))
-        response.hidden.offsets.append(response.hidden.offsets[-1] + item.token_count * DIM)
-    response.hidden.data = bytes(4 * response.hidden.offsets[-1])
-
-
-def of_another(response: Any) -> None:
-    response.model.name = "another"
-
-
-def other_layers(response: Answer) -> None:
-    response.attention.layers[:] = [0, 1]
-
-
-def other_keys(response: Answer) -> None:
-    count = response.items[0].token_count
-    places = response.attention_map.places.add()
-    places.keys.tokens.extend(range(count))
-    places.keys.starts.extend(range(count))
-
-
-def units_behind_the_first(response: Answer) -> None:
-    count = response.items[0].token_count
-    response.attention_map.places.add(keys=pb.Units(tokens=range(count), starts=range(1, count + 1)))
-
-
-def half_precision(response: Answer) -> None:
-    for output in ("tokens", "hidden", "attention"):
-        if response.HasField(output):
-            tensor = getattr(response, output)
-            tensor.data = np.frombuffer(tensor.data, "<f4").astype("<f2").tobytes()
-            tensor.dtype = pb.DATA_TYPE_FLOAT16
-
-
-def cut_unasked(response: Answer) -> None:
-    response.items[0].original_token_count += 5
-    response.items[0].truncated = True
-
-
-def with_token(field: str, at: int, value: Any) -> Callable[[Answer], object]:
-    def change(response: Answer) -> None:
-        getattr(response.items[0].tokens, field)[at] = value
-
-    return change
 
 
 BAD = [
@@ -348,59 +255,8 @@ def test_rows_are_as_exact_as_the_precision_they_were_computed_in(
         ask(METHODS["attend"])
 
 
-def garbage(request: bytes, context: Any) -> bytes:
-    return b"\xff\xff\xff"
-
-
-def garbage_frames(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
-    next(requests)
-    yield b"\xff\xff\xff"
-
-
-@pytest.fixture
-def undecodable() -> Iterator[str]:
-    """A server that describes its model and else sends bytes that are no message."""
-    described = FakeServicer(default_limits()).GetModel(pb.GetModelRequest(), None).SerializeToString()
-    unary = grpc.unary_unary_rpc_method_handler
-    methods = {
-        "GetModel": unary(lambda request, context: described),
-        **{name: unary(garbage) for name in ("Encode", "Tokenize", "Occlude")},
-        "EncodeStream": grpc.stream_stream_rpc_method_handler(garbage_frames),
-    }
-    server = grpc.server(futures.ThreadPoolExecutor(2))
-    handler = grpc.method_handlers_generic_handler("headlight.v1.HeadlightService", methods)
-    server.add_generic_rpc_handlers((handler,))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        server.stop(None).wait()
-
-
-UNDECODABLE = ("encode", "attend", "tokenize", "occlusion", "attention_bytes", "pieces")
-
-
-@pytest.mark.parametrize("method", UNDECODABLE)
-def test_bytes_that_are_no_message_are_a_bad_answer(undecodable: str, method: str) -> None:
-    with Client(undecodable, timeout=SECONDS) as client, pytest.raises(BadAnswer, match="no message of the contract"):
-        list(METHODS[method](client))
-
-
-@pytest.mark.parametrize("method", UNDECODABLE)
-def test_and_for_asyncio(undecodable: str, method: str) -> None:
-    with pytest.raises(BadAnswer, match="no message of the contract"):
-        asyncio.run(awaited(undecodable, METHODS[method]))
-
-
 def test_a_bad_answer_is_an_engine_error_to_code_that_knows_no_better() -> None:
     assert issubclass(BadAnswer, EngineError)
-
-
-def all_rows(response: Answer) -> None:
-    """Vectors of all tokens, though special ones were to be left out."""
-    response.tokens.CopyFrom(ragged([np.ones((item.token_count, DIM), np.float32) for item in response.items], []))
-    response.ClearField("kept_tokens")
 
 
 def test_all_rows_where_some_were_asked_for_are_a_bad_answer(ask: Ask, servicer: FakeServicer) -> None:

@@ -1,4 +1,4 @@
-"""What `headlight embed` writes of vectors that are no ordinary numbers."""
+"""Output of `headlight embed` for vectors with infinite or missing numbers."""
 
 from __future__ import annotations
 

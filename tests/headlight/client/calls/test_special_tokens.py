@@ -1,4 +1,4 @@
-"""How special tokens in texts are read: what the clients and the command line send."""
+"""The choice of how special tokens in texts are read, as clients and command line send it."""
 
 from __future__ import annotations
 

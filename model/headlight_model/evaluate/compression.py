@@ -1,4 +1,4 @@
-"""What smaller vectors cost: the first dimensions alone, bytes, bits."""
+"""Loss of retrieval by smaller vectors: the first dimensions alone, bytes, bits."""
 
 from __future__ import annotations
 

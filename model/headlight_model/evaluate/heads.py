@@ -1,4 +1,4 @@
-"""What each attention head looks at, on source code that the model has not seen.
+"""Roles of attention heads, measured on source code that the model has not seen.
 
 A head is called what its strongest weight falls on for at least half of the tokens, as Voita et al. 2019 ("Analyzing
 multi-head self-attention", 4) do for positions; Clark et al. 2019 ("What does BERT look at?") find the same kinds.

@@ -1,4 +1,4 @@
-"""What the encoders find: the shipped ones, and what they are built from."""
+"""Retrieval by encoders: the shipped ones, and those that they are built from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model does with order: hidden tokens with and without it, what its heads look at, and what each is worth."""
+"""Effect of token order: hidden tokens with and without it, roles of heads, worth of each head."""
 
 from __future__ import annotations
 

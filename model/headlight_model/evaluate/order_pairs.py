@@ -1,4 +1,4 @@
-"""How often a model chooses, of two answers of the same words, the one in the right order."""
+"""Accuracy on pairs of answers of the same words, of which one is in the right order."""
 
 from __future__ import annotations
 

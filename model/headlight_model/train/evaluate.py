@@ -1,4 +1,7 @@
-"""What is measured on modules that took no part in training. The figures of the validation part are written beside the weights."""
+"""Measurements on modules that took no part in training.
+
+The figures of the validation part are written beside the weights.
+"""
 
 from __future__ import annotations
 

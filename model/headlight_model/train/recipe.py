@@ -1,4 +1,4 @@
-"""How a shipped model is trained, as one frozen value."""
+"""Training recipe of a shipped model, as one frozen value."""
 
 from __future__ import annotations
 
